@@ -1,0 +1,1 @@
+"""The process: flags, wiring and command line."""

@@ -1,0 +1,1 @@
+"""A provider author's whole world: the interface, its values, errors, config and plugins."""

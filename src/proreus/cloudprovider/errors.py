@@ -1,0 +1,70 @@
+"""What a provider may raise or answer when a cloud refuses.
+
+    CloudError                  the cloud refused or failed; retried with backoff
+    ├── Throttled               429 or its like; `after` from Retry-After if the cloud said
+    ├── RetryAfter              not now: try again after exactly `after` seconds, no failure
+    ├── Unauthenticated         the credentials are wrong or lack a right
+    ├── CallTimeout             no answer before the deadline: the outcome is unknown
+    ├── IdentityConflict        the machine found is not the one the Node names
+    ├── NotSupported            this cloud cannot do what is asked; retried only after a change
+    ├── ImplementedElsewhere    another controller does this: success without a status
+    ├── InvalidRequest          a Service or Node asks for something impossible; names the field
+    └── ConfigError             the cloud-config is wrong: every error of it, one per line
+
+Absence is never an error: `NotFound` is a value (`cloudprovider.instances`).
+"""
+
+
+class CloudError(Exception):
+    """The cloud refused or failed. Its text reaches events and conditions: no secrets in it."""
+
+
+class Throttled(CloudError):
+    """The cloud's quota is used up."""
+
+    def __init__(self, message: str, *, after: float | None = None) -> None:
+        """Keep `after`, the seconds the cloud asked to wait, or None if it did not say."""
+        super().__init__(message)
+        self.after = after
+
+
+class RetryAfter(CloudError):
+    """Ask again after exactly `after` seconds; counts as no failure."""
+
+    def __init__(self, message: str, *, after: float) -> None:
+        """Keep `after`, in seconds."""
+        super().__init__(message)
+        self.after = after
+
+
+class Unauthenticated(CloudError):
+    """The cloud does not accept the credentials, or they lack a right."""
+
+
+class CallTimeout(CloudError):
+    """The call had no answer before its deadline, so its outcome is unknown."""
+
+
+class IdentityConflict(CloudError):
+    """A Node's provider id names another machine than the one the cloud found for it."""
+
+
+class NotSupported(CloudError):
+    """The cloud cannot do what is asked."""
+
+
+class ImplementedElsewhere(CloudError):
+    """Another controller does this; the framework treats it as success without a status."""
+
+
+class InvalidRequest(CloudError):
+    """The object asks for something that cannot be; the text names the field and the remedy."""
+
+
+class ConfigError(CloudError):
+    """The configuration is wrong. `problems` holds every error, each naming its place."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        """Keep all `problems`, one sentence each."""
+        super().__init__("\n".join(problems))
+        self.problems = problems

@@ -1,0 +1,52 @@
+"""Whose is it: the cluster's identity and the marks that prove ownership of cloud objects.
+
+Proof that an object is ours, in this order: our marks; a name or description that contains the
+Service's UID; the official CCM's marks together with the address in the Service's status. A
+name that can be guessed is never proof.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+MARK_CLUSTER = "proreus/cluster"
+MARK_CLUSTER_UID = "proreus/cluster-uid"
+MARK_SERVICE = "proreus/service"
+MARK_SERVICE_UID = "proreus/service-uid"
+
+
+class ClusterIdentity(msgspec.Struct, frozen=True):
+    """`--cluster-name` and the UID of the namespace kube-system."""
+
+    name: str
+    uid: str
+
+
+class OwnedObject(msgspec.Struct, frozen=True):
+    """A cloud object that carries this cluster's marks.
+
+    `kind` is the cloud's word for it, `id` its identifier there, `service_uid` the UID of the
+    Service it was made for, or "" if it is shared, `fingerprint` what the provider made it from
+    (compared with the wish to find drift), or "".
+    """
+
+    kind: str
+    id: str
+    service: str = ""
+    service_uid: str = ""
+    fingerprint: str = ""
+
+
+def marks(cluster: ClusterIdentity, service: str, service_uid: str) -> Mapping[str, str]:
+    """The ownership marks of an object made for a Service (`service` is namespace/name)."""
+    return {
+        MARK_CLUSTER: cluster.name,
+        MARK_CLUSTER_UID: cluster.uid,
+        MARK_SERVICE: service,
+        MARK_SERVICE_UID: service_uid,
+    }
+
+
+def default_load_balancer_name(service_uid: str) -> str:
+    """The Go framework's name: "a" and the UID without dashes, cut to 32 characters."""
+    return ("a" + service_uid.replace("-", ""))[:32]

@@ -1,0 +1,85 @@
+"""Machines: what a cloud says about the machine behind a Node.
+
+`Instances` stands for Go's Instances, InstancesV2 and Zones together: zone and region are
+fields of `Instance`, and one `describe` answers for a whole batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.kube.objects import Node, NodeAddress
+
+
+class Ownership(Enum):
+    """Whether a Node's machine belongs to this cloud, region and account."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class InstanceState(Enum):
+    """What the machine does. Only `STOPPED` sets the shutdown taint."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    TERMINATING = "terminating"
+    UNKNOWN = "unknown"
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A machine. Empty strings mean that the cloud does not know the field.
+
+    `provider_id` has the form `<provider>://<provider-specific>`; `addresses` are in the order
+    of preference; `additional_labels` must not use the domains kubernetes.io and k8s.io.
+    """
+
+    provider_id: str
+    name: str = ""
+    instance_type: str = ""
+    zone: str = ""
+    region: str = ""
+    addresses: tuple[NodeAddress, ...] = ()
+    additional_labels: Mapping[str, str] = {}
+    state: InstanceState = InstanceState.RUNNING
+
+
+class NotFound(msgspec.Struct, frozen=True):
+    """The cloud says that there is no such machine.
+
+    `tombstone` is True only where the answer shows that very id as terminated.
+    """
+
+    tombstone: bool = False
+
+
+InstanceAnswer = Instance | NotFound | CloudError
+
+
+class Instances(Protocol):
+    """The machines of a cloud."""
+
+    @property
+    def batch_size(self) -> int:
+        """How many nodes one `describe` takes at most."""
+
+    def owns(self, node: Node) -> Ownership:
+        """Whether the Node's machine is of this cloud, region and account. No I/O."""
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Look the nodes up by provider id, or by name while they have none.
+
+        Args:
+            nodes: At most `batch_size` nodes.
+
+        Returns:
+            An answer by node *name*. A name left out means unknown, never absence.
+
+        Raises:
+            CloudError: The whole batch failed; the framework retries it, in halves where one
+                bad id could be the reason.
+        """

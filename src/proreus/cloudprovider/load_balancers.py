@@ -1,0 +1,163 @@
+"""Load balancers: the wish that the framework computes and the verbs that a cloud implements."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.kube.objects import LoadBalancerIngress, Service
+
+
+class LoadBalancerRef(msgspec.Struct, frozen=True):
+    """Names a load balancer by its Service, also when that no longer exists.
+
+    `name` is the Go framework's default name; `last_ingress` what the Service's status said
+    last; `service` the Service if there still is one. Deletion finds objects by ownership, never
+    from today's annotations.
+    """
+
+    cluster: ClusterIdentity
+    namespace: str
+    service_name: str
+    uid: str
+    name: str
+    last_ingress: tuple[LoadBalancerIngress, ...] = ()
+    service: Service | None = None
+
+    @property
+    def key(self) -> str:
+        """The Service as namespace/name."""
+        return f"{self.namespace}/{self.service_name}"
+
+
+class Frontend(msgspec.Struct, frozen=True):
+    """One port on one IP family ("IPv4" or "IPv6"); `node_port` is 0 if there is none."""
+
+    protocol: str
+    port: int
+    node_port: int
+    family: str
+    name: str = ""
+    app_protocol: str | None = None
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A node that receives traffic; `addresses` by family, the preferred one first."""
+
+    node: str
+    provider_id: str
+    addresses: Mapping[str, tuple[str, ...]] = {}
+
+
+class EndpointTarget(msgspec.Struct, frozen=True):
+    """A ready pod behind the Service, for clouds that target pods."""
+
+    address: str
+    node: str
+    family: str
+
+
+class HealthCheck(msgspec.Struct, frozen=True):
+    """How to ask a host whether it serves: an HTTP GET on `port` and `path`, or TCP if path is "".
+
+    `port` 0 means each frontend's own node port.
+    """
+
+    port: int = 0
+    path: str = ""
+
+
+class LoadBalancer(msgspec.Struct, frozen=True):
+    """The wish: what the cloud should have for one Service.
+
+    `source_ranges` by family (empty for a family: nobody is let in), `affinity_seconds` is None
+    without ClientIP affinity. `service` is there for the cloud's own annotations.
+    """
+
+    ref: LoadBalancerRef
+    service: Service
+    marks: Mapping[str, str]
+    frontends: tuple[Frontend, ...]
+    hosts: tuple[Host, ...]
+    health_check: HealthCheck
+    source_ranges: Mapping[str, tuple[str, ...]]
+    families: tuple[str, ...] = ("IPv4",)
+    endpoints: tuple[EndpointTarget, ...] = ()
+    affinity_seconds: int | None = None
+    local_traffic: bool = False
+    internal: bool = False
+    requested_address: str = ""
+    proxy_protocol: bool = False
+
+
+class Endpoints(Enum):
+    """What of a Service's endpoints a cloud needs to know."""
+
+    NONE = "none"
+    NODES = "nodes"
+    PODS = "pods"
+
+
+class HostPolicy(msgspec.Struct, frozen=True):
+    """Which nodes are hosts of a Service: those whose labels hold all of `selector`."""
+
+    selector: Mapping[str, str] = {}
+    families: tuple[str, ...] = ("IPv4", "IPv6")
+    endpoints: Endpoints = Endpoints.NONE
+
+
+class Ensured(msgspec.Struct, frozen=True):
+    """The load balancer is as wished.
+
+    `rejected` says by node name why it could not be a host; `annotations` are set on the
+    Service by the framework.
+    """
+
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+    rejected: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """The cloud works on it: ask again after `after` seconds. No failure and no Warning."""
+
+    after: float
+    reason: str
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+
+
+class Done(msgspec.Struct, frozen=True):
+    """Deleted: nothing of it is left."""
+
+
+EnsureAnswer = Ensured | Pending | CloudError
+DeleteAnswer = Done | Pending | CloudError
+
+
+class LoadBalancers(Protocol):
+    """The load balancers of a cloud. Answers are by the ref's `uid`; one left out is unknown."""
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        """Refs of equal groups share cloud objects: at most one verb runs per group."""
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """Which nodes and endpoints the Service's load balancer needs. No I/O."""
+
+    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """Make or change the load balancers, all of one group, to be as wished."""
+
+    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """The same, when only the hosts differ from the last `ensure`."""
+
+    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
+        """Delete every part. Idempotent: parts that are gone already are no error."""
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """Every object that carries this cluster's marks.
+
+        Raises:
+            NotSupported: The cloud cannot list them; leaks and drift then go unseen.
+        """

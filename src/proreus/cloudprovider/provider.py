@@ -1,0 +1,97 @@
+"""The root of a provider: what Go calls `cloudprovider.Interface`.
+
+`Initialize` is `start` and `close`; `LoadBalancer`, `Instances` (with Zones and InstancesV2),
+`Clusters`, `Routes`, `PVLabeler` and `AddSSHKeyToAllInstances` are the attributes
+`load_balancers`, `instances`, `clusters`, `routes`, `volumes` and `ssh_keys`, each None where
+the cloud lacks it. `ProviderName` is `name`, `HasClusterID` is `has_cluster_id`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import msgspec
+
+from proreus.cloudprovider.instances import Instances
+from proreus.cloudprovider.load_balancers import LoadBalancers
+from proreus.cloudprovider.routes import Routes
+from proreus.kube.objects import Node
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+
+class Clusters(Protocol):
+    """Go's Clusters: nobody in the framework calls it; kept for the interface's sake."""
+
+    async def list(self) -> Sequence[str]:
+        """The names of the clusters."""
+
+    async def master(self, name: str) -> str:
+        """The address of the cluster's control plane."""
+
+
+class Volumes(Protocol):
+    """Go's PVLabeler: the topology labels of a volume."""
+
+    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+        """The labels of the volume; empty for volumes of other clouds."""
+
+
+class SSHKeys(Protocol):
+    """Go's AddSSHKeyToAllInstances."""
+
+    async def add_to_all_instances(self, user: str, public_key: str) -> None:
+        """Let `user` log in with `public_key` on every instance."""
+
+
+class PodCIDRs(Protocol):
+    """Pod address blocks that the cloud itself gives to instances (alias ranges and the like)."""
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
+        """The blocks of each node, by name; a node left out is unknown."""
+
+    async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        """Give the blocks to the node's instance."""
+
+    async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        """Take the blocks back."""
+
+
+class CloudProvider:
+    """A cloud. Subclass it, declare the class attributes, set the capabilities in `start`.
+
+    Attributes:
+        name: Its name in `--cloud-provider`.
+        names: Further names that select it.
+        config_type: The Struct that the cloud-config is decoded into, or None for no config.
+        needs: What `context.listers` must offer: "services", "endpoint_slices", "secrets",
+            "config_maps". The rights for them are granted accordingly.
+    """
+
+    name: ClassVar[str]
+    names: ClassVar[tuple[str, ...]] = ()
+    config_type: ClassVar[type[msgspec.Struct] | None] = None
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    instances: Instances | None = None
+    load_balancers: LoadBalancers | None = None
+    routes: Routes | None = None
+    clusters: Clusters | None = None
+    volumes: Volumes | None = None
+    ssh_keys: SSHKeys | None = None
+    pod_cidrs: PodCIDRs | None = None
+    has_cluster_id: bool = True
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Take the decoded cloud-config. No I/O here: a standby replica does this too."""
+        self.config = config
+
+    async def start(self, context: "Context") -> None:
+        """Open sessions and set the capabilities. Called only on the leader.
+
+        Raises:
+            CloudError: The cloud cannot be used now; the framework tries again with backoff.
+        """
+
+    async def close(self) -> None:
+        """Release what `start` took. Called once, also after a failed `start`."""

@@ -1,0 +1,1 @@
+"""The controllers: one folder each, `plan.py` decides and `controller.py` does."""

@@ -1,0 +1,1 @@
+"""The controller that initialises nodes and keeps their addresses and labels right."""

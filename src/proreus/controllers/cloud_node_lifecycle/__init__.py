@@ -1,0 +1,1 @@
+"""The controller that removes nodes whose machine is gone, taints those that are shut down."""

@@ -1,0 +1,1 @@
+"""The controller that makes load balancers for Services."""

@@ -1,0 +1,1 @@
+"""The API server: objects, requests, client, config, patches, watches. Knows no cloud."""

@@ -1,0 +1,259 @@
+"""Kubernetes objects as this process reads them: partial, frozen, decoded straight from JSON.
+
+Only the fields that some decision reads are declared; all others are skipped while parsing,
+which makes decoding about ten times cheaper than full models. **A partial object must never be
+written back whole**: writes are patches (`kube.patch`). Sequences are tuples, so that an object
+taken from a cache cannot be changed by accident.
+
+Field names follow the Kubernetes API in Python's case.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+TAINT_UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+TAINT_SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+TAINT_AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
+LABEL_EXCLUDE_LB = "node.kubernetes.io/exclude-from-external-load-balancers"
+LABEL_HOSTNAME = "kubernetes.io/hostname"
+LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+LABEL_INSTANCE_TYPE_BETA = "beta.kubernetes.io/instance-type"
+LABEL_ZONE = "topology.kubernetes.io/zone"
+LABEL_ZONE_BETA = "failure-domain.beta.kubernetes.io/zone"
+LABEL_REGION = "topology.kubernetes.io/region"
+LABEL_REGION_BETA = "failure-domain.beta.kubernetes.io/region"
+ANNOTATION_PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
+ANNOTATION_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+FINALIZER_LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """`metadata` of any object. `resource_version` compares as an integer (KEP-5504)."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A condition of a Node or a Service; `status` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
+    """One entry of `spec.taints`; `time_added` is kept because a patch may test the whole entry."""
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: str = ""
+
+
+class NodeAddress(msgspec.Struct, frozen=True, gc=False):
+    """An address; type is Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS."""
+
+    type: str
+    address: str
+
+
+class NodeSystemInfo(msgspec.Struct, frozen=True, gc=False):
+    """The part of `status.nodeInfo` that can find a machine."""
+
+    system_uuid: str = msgspec.field(name="systemUUID", default="")
+
+
+class NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """`spec` of a Node. `provider_id` is immutable once set."""
+
+    provider_id: str = msgspec.field(name="providerID", default="")
+    pod_cidr: str = msgspec.field(name="podCIDR", default="")
+    pod_cidrs: tuple[str, ...] = msgspec.field(name="podCIDRs", default=())
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """`status` of a Node: addresses, conditions and the machine's UUID."""
+
+    addresses: tuple[NodeAddress, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A Node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class ServicePort(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One port of a Service; `node_port` is 0 when none is allocated."""
+
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+    node_port: int = 0
+    target_port: int | str = 0
+    app_protocol: str | None = None
+
+
+class ClientIPConfig(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """`timeout_seconds` of ClientIP affinity."""
+
+    timeout_seconds: int | None = None
+
+
+class SessionAffinityConfig(msgspec.Struct, frozen=True, gc=False):
+    """Settings of session affinity."""
+
+    client_ip: ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
+
+
+class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """`spec` of a Service."""
+
+    type: str = "ClusterIP"
+    ports: tuple[ServicePort, ...] = ()
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    cluster_ips: tuple[str, ...] = msgspec.field(name="clusterIPs", default=())
+    ip_families: tuple[str, ...] = ()
+    ip_family_policy: str | None = None
+    external_ips: tuple[str, ...] = msgspec.field(name="externalIPs", default=())
+    external_traffic_policy: str = ""
+    health_check_node_port: int = 0
+    load_balancer_ip: str = msgspec.field(name="loadBalancerIP", default="")
+    load_balancer_class: str | None = None
+    load_balancer_source_ranges: tuple[str, ...] = ()
+    session_affinity: str = "None"
+    session_affinity_config: SessionAffinityConfig | None = None
+    allocate_load_balancer_node_ports: bool | None = None
+
+
+class PortStatus(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """State of one port of a load balancer's ingress point."""
+
+    port: int
+    protocol: str
+    error: str | None = None
+
+
+class LoadBalancerIngress(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False
+):
+    """One ingress point: `ip` with `ip_mode` (VIP or Proxy; KEP-1860), or `hostname`."""
+
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str | None = None
+    ports: tuple[PortStatus, ...] = ()
+
+
+class LoadBalancerStatus(msgspec.Struct, frozen=True):
+    """`status.loadBalancer` of a Service."""
+
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+
+
+class ServiceStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """`status` of a Service."""
+
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+    conditions: tuple[Condition, ...] = ()
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A Service."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
+
+
+class EndpointConditions(msgspec.Struct, frozen=True, gc=False):
+    """Readiness of one endpoint; None counts as ready (EndpointSlice API)."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class Endpoint(msgspec.Struct, frozen=True, rename="camel"):
+    """One endpoint: the pod's addresses and the node it runs on."""
+
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions = EndpointConditions()
+    node_name: str | None = None
+
+
+class EndpointPort(msgspec.Struct, frozen=True, gc=False):
+    """A port of an EndpointSlice."""
+
+    name: str = ""
+    port: int | None = None
+    protocol: str = "TCP"
+
+
+class EndpointSlice(msgspec.Struct, frozen=True, rename="camel"):
+    """An EndpointSlice (discovery.k8s.io/v1)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    address_type: str = "IPv4"
+    endpoints: tuple[Endpoint, ...] = ()
+    ports: tuple[EndpointPort, ...] = ()
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A Secret; values stay base64. Its representation hides them."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Secret({self.metadata.namespace}/{self.metadata.name})"
+
+
+class ConfigMap(msgspec.Struct, frozen=True):
+    """A ConfigMap."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Mapping[str, str] = {}
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A Namespace; the UID of kube-system identifies the cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+KubeObject = Node | Service | EndpointSlice | Secret | ConfigMap | Namespace
+
+
+def key(obj: KubeObject) -> str:
+    """The cache key: `namespace/name`, or `name` for what has no namespace."""
+    meta = obj.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+    """The condition of that type, or None."""
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def has_taint(node: Node, taint_key: str) -> bool:
+    """Whether any taint has that key, whatever its value and effect (as the Go framework)."""
+    return any(taint.key == taint_key for taint in node.spec.taints)

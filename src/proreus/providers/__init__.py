@@ -1,0 +1,1 @@
+"""Bundled clouds, found through the same entry points as foreign ones."""

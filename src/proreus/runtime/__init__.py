@@ -1,0 +1,1 @@
+"""Controller machinery: informer, work queue, controller loop, election. Knows no cloud."""
