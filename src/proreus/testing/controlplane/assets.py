@@ -1,0 +1,146 @@
+"""Where the programs etcd and kube-apiserver come from.
+
+In this order: the directory `$KUBEBUILDER_ASSETS`; the cache, which is
+`proreus/controlplane/<version>-<os>-<arch>` in `$XDG_CACHE_HOME` or `~/.cache`; the published
+envtest archive; `go build`. The last two fill the cache, one process at a time.
+"""
+
+import asyncio
+import fcntl
+import os
+import platform
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from proreus.testing.controlplane import archive, build
+from proreus.testing.controlplane.errors import ControlPlaneError
+from proreus.testing.controlplane.progress import Report, to_stderr
+
+KUBERNETES_VERSION = "1.36.3"
+"""The pinned version; an archive may hold another patch release of the same minor version."""
+
+PROGRAMS = frozenset({"etcd", "kube-apiserver"})
+
+_REMEDIES = f"""\
+Any one of these helps:
+  * set KUBEBUILDER_ASSETS to a directory that holds etcd and kube-apiserver
+    (`setup-envtest use {KUBERNETES_VERSION.rpartition(".")[0]}` of controller-runtime makes one);
+  * let this machine reach {archive.DEFAULT_INDEX},
+    or set {archive.INDEX_VARIABLE} to the URL of a mirror of it;
+  * put Go 1.26 or newer on the PATH (it needs a Go module proxy)."""
+
+
+class Assets(msgspec.Struct, frozen=True):
+    """The programs of a control plane."""
+
+    directory: Path
+
+    @property
+    def etcd(self) -> Path:
+        """The program etcd."""
+        return self.directory / "etcd"
+
+    @property
+    def kube_apiserver(self) -> Path:
+        """The program kube-apiserver."""
+        return self.directory / "kube-apiserver"
+
+    def missing(self) -> list[str]:
+        """Names of the programs that are not there."""
+        return sorted(p for p in PROGRAMS if not os.access(self.directory / p, os.X_OK))
+
+
+async def ensure_assets(
+    environ: Mapping[str, str] = os.environ, report: Report = to_stderr
+) -> Assets:
+    """Find the programs, or get them; the first time on a machine this takes minutes.
+
+    Raises:
+        ControlPlaneError: no way led to them; names what was tried and the remedies.
+    """
+    if given := environ.get("KUBEBUILDER_ASSETS"):
+        assets = Assets(Path(given))
+        if missing := assets.missing():
+            raise ControlPlaneError(
+                f"KUBEBUILDER_ASSETS={given} holds no program {' and no '.join(missing)}: "
+                "correct it, or unset it to have the programs fetched"
+            )
+        return assets
+    machine = f"{platform.system().lower()}-{_go_architecture()}"
+    assets = Assets(_cache(environ) / f"{KUBERNETES_VERSION}-{machine}")
+    if assets.missing():
+        assets.directory.parent.mkdir(parents=True, exist_ok=True)
+        async with _lock(assets.directory.with_name(f".{assets.directory.name}.lock"), report):
+            if assets.missing():  # another process may have filled it meanwhile
+                await _fill(assets, machine, environ, report)
+    return assets
+
+
+def _go_architecture() -> str:
+    machine = platform.machine().lower()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    home = environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "proreus" / "controlplane"
+
+
+@asynccontextmanager
+async def _lock(path: Path, report: Report) -> AsyncIterator[None]:
+    """Hold the lock file; it is never removed, since another process may wait on it."""
+    with path.open("w") as file:
+        waiting = False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waiting:
+                    report(f"another process is getting the programs; waiting for {path}")
+                    waiting = True
+                await asyncio.sleep(0.2)
+        yield
+
+
+async def _fill(assets: Assets, machine: str, environ: Mapping[str, str], report: Report) -> None:
+    sources = {
+        "envtest archive": partial(
+            archive.fetch,
+            programs=PROGRAMS,
+            version=KUBERNETES_VERSION,
+            platform=machine,
+            environ=environ,
+            report=report,
+        ),
+        "go build": partial(
+            build.build, version=KUBERNETES_VERSION, environ=environ, report=report
+        ),
+    }
+    # Beside its place, so that the rename is atomic.
+    directory = assets.directory.with_name(f".{assets.directory.name}.new")
+    reasons = list[str]()
+    for name, fill in sources.items():
+        shutil.rmtree(directory, ignore_errors=True)  # of a process that was killed
+        directory.mkdir()
+        try:
+            await fill(directory)
+        except ControlPlaneError as error:
+            reasons.append(f"{name}: {error}")
+            report(f"no programs from {reasons[-1]}")
+        else:
+            shutil.rmtree(assets.directory, ignore_errors=True)  # an incomplete one
+            directory.rename(assets.directory)
+            return
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+    tried = "\n".join(f"  * {reason}" for reason in reasons)
+    raise ControlPlaneError(
+        f"no programs for a control plane: KUBEBUILDER_ASSETS is not set, {assets.directory} "
+        f"is empty, and\n{tried}\n{_REMEDIES}"
+    )

@@ -1,0 +1,70 @@
+"""A child process that never outlives us, however we end."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_STOP_GRACE = 15.0
+"""Seconds from SIGTERM to SIGKILL."""
+
+_LAST_LINES = 15
+
+# Runs in the child before the program takes its place. The kernel then kills the program when the
+# thread that started it ends, also when that was by SIGKILL; the check is for a parent that ended
+# before the request was made. Popen's preexec_fn could do it too, but may deadlock with threads.
+_LAUNCHER = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Child:
+    """One program with its log file. Usable from any event loop, one after another.
+
+    Start it from a thread that lives as long as the child should.
+    """
+
+    def __init__(self, program: Path, arguments: Sequence[str], log_dir: Path) -> None:
+        self.name = program.name
+        launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()))
+        self._log = log_dir / f"{self.name}.log"
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*launcher, str(program), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us, who stop the children in order
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id; it stays the same when the program takes the launcher's place."""
+        return self._process.pid
+
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def last_words(self) -> str:
+        """Name the log file and show the end of it."""
+        lines = self._log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+        return f"the last lines of {self._log}:\n" + "\n".join(f"    {line}" for line in lines)
+
+    async def stop(self) -> None:
+        """Ask the process to end, wait for it, and kill it after a grace."""
+        self._process.terminate()
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._process.wait, _STOP_GRACE)
+        finally:
+            self._process.kill()
+            self._process.wait()

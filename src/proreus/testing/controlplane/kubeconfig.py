@@ -1,0 +1,27 @@
+"""The text of a kubeconfig file."""
+
+import base64
+
+import yaml
+
+
+def render(*, url: str, ca: bytes, user: str, certificate: bytes, key: bytes) -> str:
+    """Render a kubeconfig for one user of one cluster, everything inline; `ca` and so on are PEM.
+
+    https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+    """
+    cluster = {"server": url, "certificate-authority-data": _base64(ca)}
+    identity = {"client-certificate-data": _base64(certificate), "client-key-data": _base64(key)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": user, "user": identity}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        "current-context": "test",
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,136 @@
+"""The simulated cloud's state: in memory for speed, written through to sqlite3 before answers.
+
+sqlite runs without fsync: what was committed survives the end of the process (`kill -9`), though
+not of the machine. Recent versions of objects are kept in memory to answer stale reads.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from proreus.testing.simulated.model import AnyPart, Instance
+
+_Row = TypeVar("_Row", Instance, AnyPart)
+
+
+class Table(Generic[_Row]):
+    """The objects of one sort by id, with their recent past.
+
+    `remember` is how long versions are kept for stale reads, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        name: str,
+        decoder: msgspec.json.Decoder[_Row],
+        now: Callable[[], float],
+    ) -> None:
+        """Load the table from the database."""
+        self.remember = 0.0
+        self._database = database
+        self._name = name
+        self._now = now
+        self._rows: dict[str, _Row] = {}
+        self._by_name: defaultdict[str, set[str]] = defaultdict(set)
+        self._past: dict[str, list[tuple[float, _Row | None]]] = {}
+        rows = database.execute("SELECT body FROM objects WHERE sort = ?", (name,))
+        for (body,) in rows:
+            row = decoder.decode(body)
+            self._rows[row.id] = row
+            self._by_name[row.name].add(row.id)
+
+    def get(self, id_: str, *, lag: float = 0.0) -> _Row | None:
+        """The object, or None; as it was `lag` seconds ago."""
+        if lag <= 0 or id_ not in self._past:
+            return self._rows.get(id_)
+        return self._at(id_, self._now() - lag)
+
+    def all(self, *, lag: float = 0.0) -> list[_Row]:
+        """Every object in the order of ids; as it was `lag` seconds ago."""
+        found: Iterator[_Row | None]
+        if lag <= 0:
+            found = iter(self._rows.values())
+        else:
+            ids = self._rows.keys() | self._past.keys()
+            found = (self.get(id_, lag=lag) for id_ in ids)
+        return sorted((row for row in found if row is not None), key=lambda row: row.id)
+
+    def named(self, name: str, *, lag: float = 0.0) -> list[_Row]:
+        """The objects of that name in the order of ids."""
+        if lag > 0 and self._past:
+            return [row for row in self.all(lag=lag) if row.name == name]
+        return [self._rows[id_] for id_ in sorted(self._by_name.get(name, ()))]
+
+    def put(self, rows: Iterable[_Row]) -> None:
+        """Store the objects in one transaction."""
+        rows = list(rows)
+        values = [(self._name, row.id, msgspec.json.encode(row)) for row in rows]
+        with self._database:
+            self._database.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", values)
+        for row in rows:
+            self._replace(row.id, row)
+
+    def delete(self, id_: str) -> None:
+        """Remove the object if it is there."""
+        with self._database:
+            self._database.execute(
+                "DELETE FROM objects WHERE sort = ? AND id = ?", (self._name, id_)
+            )
+        self._replace(id_, None)
+
+    def _at(self, id_: str, when: float) -> _Row | None:
+        seen: _Row | None = None
+        for time, row in self._past[id_]:
+            if time <= when:
+                seen = row
+        return seen
+
+    def _replace(self, id_: str, new: _Row | None) -> None:
+        old = self._rows.pop(id_, None)
+        if old is not None:
+            self._by_name[old.name].discard(id_)
+        if new is not None:
+            self._rows[id_] = new
+            self._by_name[new.name].add(id_)
+        self._record(id_, old, new)
+
+    def _record(self, id_: str, old: _Row | None, new: _Row | None) -> None:
+        limit = self._now() - self.remember
+        self._past = {i: past for i, past in self._past.items() if past[-1][0] > limit}
+        if self.remember > 0:
+            past = self._past.setdefault(id_, [(float("-inf"), old)])
+            past.append((self._now(), new))
+
+
+class Store:
+    """The tables `instances` and `parts` of one state file."""
+
+    def __init__(self, path: Path, now: Callable[[], float]) -> None:
+        """Open the file or make it."""
+        self._database = sqlite3.connect(path)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = OFF")
+        with self._database:
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS objects"
+                " (sort TEXT, id TEXT, body BLOB, PRIMARY KEY (sort, id))"
+            )
+        self.instances: Table[Instance] = Table(
+            self._database, "instances", msgspec.json.Decoder(Instance), now
+        )
+        self.parts: Table[AnyPart] = Table(
+            self._database, "parts", msgspec.json.Decoder(AnyPart), now
+        )
+
+    def remember(self, seconds: float) -> None:
+        """Keep versions this long for stale reads."""
+        self.instances.remember = self.parts.remember = seconds
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
