@@ -202,6 +202,8 @@ class ControlPlane:
             "--allow-privileged",
             # Nothing makes the service account "default", without which no Pod is admitted.
             "--disable-admission-plugins=ServiceAccount",
+            # Without it an open watch over HTTP/1.1 holds up the end for a minute.
+            "--shutdown-watch-termination-grace-period=2s",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=1000",
             f"--audit-policy-file={self.directory / 'audit-policy.yaml'}",

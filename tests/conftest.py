@@ -1,0 +1,29 @@
+"""Fixtures for all tests."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from proreus.testing.controlplane import ControlPlane
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One real control plane for the session (with xdist: for the worker).
+
+    It is shared: a test deletes the objects that it made, and leaves the API server running.
+    """
+    plane = ControlPlane(log_dir=tmp_path_factory.mktemp("control-plane"))
+    _run(plane.start())
+    try:
+        yield plane
+    finally:
+        _run(plane.stop())
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    # With a loop factory the runner leaves pytest-asyncio's current event loop alone.
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(work)
