@@ -1,0 +1,234 @@
+"""How flags are written down, parsed and explained, with kube's forms.
+
+An options Struct is the one table: each field is a flag, its annotation carries the group and
+the help text. `--leader-elect=false`, `--leader-elect`, `-v=4`, `-v4` and `--node_monitor_period`
+all parse, as they do in Go. Values are read after argparse, so that all errors come together.
+"""
+
+import argparse
+import difflib
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+Options = TypeVar("Options", bound=msgspec.Struct)
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TRUE = frozenset({"1", "t", "true"})
+_FALSE = frozenset({"0", "f", "false"})
+
+# klog dropped these in Kubernetes 1.26, but old charts still pass them.
+REMOVED_KLOG_FLAGS = frozenset(
+    {
+        "add-dir-header", "alsologtostderr", "log-backtrace-at", "log-dir", "log-file",
+        "log-file-max-size", "logtostderr", "one-output", "skip-headers", "skip-log-headers",
+        "stderrthreshold",
+    }
+)  # fmt: skip
+
+
+class FlagError(Exception):
+    """The command line is wrong; `problems` holds every error, each naming its flag."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Keep all problems."""
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def duration(text: str) -> float:
+    """Seconds of a Go duration such as "1m30s" or "0".
+
+    Raises:
+        ValueError: It is none.
+    """
+    if text == "0":
+        return 0.0
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("must be a duration such as 30s, 5m or 1h30m")
+    return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def boolean(text: str) -> bool:
+    """A Go bool: true, false, t, f, 1 or 0 in any case.
+
+    Raises:
+        ValueError: It is none.
+    """
+    lowered = text.lower()
+    if lowered not in _TRUE | _FALSE:
+        raise ValueError("must be true or false")
+    return lowered in _TRUE
+
+
+def integer(text: str) -> int:
+    """A whole number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def number(text: str) -> float:
+    """A number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """One flag: its group in `--help`, its help text, how its text is read and what it must be."""
+
+    group: str
+    help: str
+    parse: Callable[[str], Any] = str
+    check: Callable[[Any], str] | None = None
+    short: str = ""
+
+
+def at_least(minimum: float) -> Callable[[float], str]:
+    """A check: the problem with a value below `minimum`, or ""."""
+    return lambda value: "" if value >= minimum else f"must be at least {minimum:g}"
+
+
+def flags_of(options: type[msgspec.Struct]) -> Mapping[str, Flag]:
+    """The flags of an options Struct by field name, in its order."""
+    hints = typing.get_type_hints(options, include_extras=True)
+    return {
+        name: extra
+        for name in options.__struct_fields__
+        for extra in getattr(hints[name], "__metadata__", ())
+        if isinstance(extra, Flag)
+    }
+
+
+def parser(
+    options: type[msgspec.Struct], program: str, description: str
+) -> argparse.ArgumentParser:
+    """The parser, with one section of `--help` for each group, as kube's named flag sets."""
+    result = argparse.ArgumentParser(
+        prog=program, description=description, allow_abbrev=False, add_help=False,
+        usage=f"{program} --cloud-provider=NAME [flags]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    result.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+    groups: dict[str, Any] = {}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(options)}
+    for field, flag in flags_of(options).items():
+        section = groups.get(flag.group)
+        if section is None:
+            section = groups[flag.group] = result.add_argument_group(f"{flag.group} flags")
+        default = _shown(defaults[field], flag)
+        optional: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.parse is boolean else {}
+        section.add_argument(
+            *([f"-{flag.short}"] if flag.short else []),
+            f"--{field.replace('_', '-')}",
+            dest=field,
+            action="append" if flag.parse is names else "store",
+            metavar=_metavar(flag),
+            help=f"{flag.help} (default {default})".replace("%", "%%"),
+            **optional,
+        )
+    for name in REMOVED_KLOG_FLAGS:
+        result.add_argument(
+            f"--{name}", dest=f"klog:{name}", nargs="?", const="", help=argparse.SUPPRESS
+        )
+    return result
+
+
+def _metavar(flag: Flag) -> str:
+    kinds: dict[Callable[[str], Any], str] = {
+        boolean: "BOOL",
+        duration: "DURATION",
+        integer: "INT",
+        number: "NUMBER",
+        names: "LIST",
+    }
+    return kinds.get(flag.parse, "STRING")
+
+
+def _shown(value: Any, flag: Flag) -> str:
+    if flag.parse is duration:
+        return f"{value:g}s"
+    if flag.parse is names:
+        return ",".join(value) or "none"
+    if flag.parse is boolean:
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else repr(value) if value == "" else str(value)
+
+
+def parse(
+    options: type[Options], argv: Sequence[str], program: str, description: str
+) -> tuple[Options, tuple[str, ...]]:
+    """Read a command line.
+
+    Returns:
+        The options, and the removed klog flags that were given (they have no effect).
+
+    Raises:
+        FlagError: Something is wrong with it; every problem is named.
+        SystemExit: `--help` was asked for.
+    """
+    table = flags_of(options)
+    known, rest = parser(options, program, description).parse_known_args(
+        [_normalised(arg) for arg in argv]
+    )
+    problems = [_unknown(arg, table) for arg in rest]
+    values: dict[str, Any] = {}
+    for field, flag in table.items():
+        raw = getattr(known, field)
+        if raw is None:
+            continue
+        text = ",".join(raw) if isinstance(raw, list) else raw.removeprefix("=")
+        try:
+            values[field] = flag.parse(text)
+        except ValueError as exc:
+            problems.append(f"--{field.replace('_', '-')}: {text!r} {exc}")
+            continue
+        problem = flag.check(values[field]) if flag.check is not None else ""
+        if problem:
+            problems.append(f"--{field.replace('_', '-')}: {text!r} {problem}")
+    if problems:
+        raise FlagError(problems)
+    removed = tuple(
+        sorted(name for name in REMOVED_KLOG_FLAGS if getattr(known, f"klog:{name}") is not None)
+    )
+    return options(**values), removed
+
+
+def _normalised(arg: str) -> str:
+    """The argument with `-` for `_` in the flag's name, as kube does."""
+    if not arg.startswith("--"):
+        return arg
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+def _unknown(arg: str, table: Mapping[str, Flag]) -> str:
+    name = arg.partition("=")[0]
+    if not name.startswith("-"):
+        return f"unexpected argument {arg!r}: flags take their value as --flag=value"
+    close = difflib.get_close_matches(
+        name.removeprefix("--"), [field.replace("_", "-") for field in table], n=1
+    )
+    hint = f", did you mean --{close[0]}?" if close else "; --help lists the flags"
+    return f"unknown flag {name}{hint}"

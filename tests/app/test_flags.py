@@ -1,0 +1,98 @@
+"""The command line, with kube's forms."""
+
+import pytest
+
+from proreus.app import flags
+from proreus.app.options import Options, problems
+
+
+def parsed(*argv: str) -> Options:
+    return flags.parse(Options, ["--cloud-provider=x", *argv], "ccm", "")[0]
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "value"),
+    [
+        (("--leader-elect=false",), "leader_elect", False),
+        (("--leader-elect",), "leader_elect", True),
+        (("--leader-elect=T",), "leader_elect", True),
+        (("-v=4",), "v", 4),
+        (("-v4",), "v", 4),
+        (("-v", "4"), "v", 4),
+        (("--v=2",), "v", 2),
+        (("--v", "2"), "v", 2),
+        (("--node-monitor-period=1m30s",), "node_monitor_period", 90.0),
+        (("--node_monitor_period=500ms",), "node_monitor_period", 0.5),
+        (("--cluster-name", "a"), "cluster_name", "a"),
+        (("--cluster-name=a=b_c",), "cluster_name", "a=b_c"),
+        (("--kube-api-qps=12.5",), "kube_api_qps", 12.5),
+        (("--controllers=*,-service",), "controllers", ("*", "-service")),
+        (("--controllers=service", "--controllers=cloud-node"), "controllers", ("service", "cloud-node")),
+        (("--node-deletion-interval=0",), "node_deletion_interval", 0.0),
+    ],
+)  # fmt: skip
+def test_every_form_that_kube_accepts_parses(
+    argv: tuple[str, ...], field: str, value: object
+) -> None:
+    assert getattr(parsed(*argv), field) == value
+
+
+def test_all_problems_are_reported_together_with_their_flags() -> None:
+    with pytest.raises(flags.FlagError) as caught:
+        parsed(
+            "--leader-elct=false", "--node-monitor-period=5", "--concurrent-node-syncs=0",
+            "--v=much", "--leader-elect=perhaps", "stray", "--leader-elect-resource-lock=endpoints",
+            "--kube-api-qps=fast",
+        )  # fmt: skip
+    text = "\n".join(caught.value.problems)
+    assert len(caught.value.problems) == 8
+    for part in (
+        "unknown flag --leader-elct, did you mean --leader-elect",
+        "--node-monitor-period: '5' must be a duration",
+        "--concurrent-node-syncs: '0' must be at least 1",
+        "--v: 'much' must be a whole number",
+        "--leader-elect: 'perhaps' must be true or false",
+        "unexpected argument 'stray'",
+        "--leader-elect-resource-lock: 'endpoints' must be leases",
+        "--kube-api-qps: 'fast' must be a number",
+    ):
+        assert part in text
+
+
+def test_removed_klog_flags_are_accepted_and_named() -> None:
+    _, removed = flags.parse(
+        Options, ["--logtostderr=true", "--log-dir=/x", "--skip-headers"], "c", ""
+    )
+    assert removed == ("log-dir", "logtostderr", "skip-headers")
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "1x", "1m 3s", "-1s", "1s5"])
+def test_what_is_no_go_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        flags.duration(text)
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (("--leader-elect-lease-duration=10s",), ["--leader-elect-lease-duration"]),
+        (("--leader-elect-retry-period=9s",), ["--leader-elect-renew-deadline"]),
+        (("--leader-elect=false", "--leader-elect-retry-period=9s"), []),
+        (("--metrics-bind-address=nowhere",), ["--metrics-bind-address"]),
+        (("--metrics-bind-address=0",), []),
+        (("--cloud-provider=", "--metrics-bind-address=x:99999"), ["--cloud-provider", "--metrics-bind-address"]),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit_together_are_named(
+    argv: tuple[str, ...], named: list[str]
+) -> None:
+    assert [problem.partition(":")[0] for problem in problems(parsed(*argv))] == named
+
+
+def test_help_shows_every_flag_in_its_group_with_its_default() -> None:
+    text = flags.parser(Options, "ccm", "").format_help()
+    for field, flag in flags.flags_of(Options).items():
+        assert f"--{field.replace('_', '-')}" in text
+        assert f"{flag.group} flags:" in text
+    assert "logtostderr" not in text
+    assert "(default" in text
