@@ -1,0 +1,255 @@
+"""The wish for one Service: what its load balancer should be, computed from objects alone.
+
+Pure: the same objects give the same wish, in the same order, so that an unchanged cluster
+compares equal and costs no cloud call.
+
+Which nodes are hosts follows KEP-3458 (the stable node set): readiness, cordoning and other
+taints do not count, the balancer's own health check judges those.
+"""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address, ip_network
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.identity import ClusterIdentity, default_load_balancer_name, marks
+from proreus.cloudprovider.load_balancers import (
+    Endpoints,
+    EndpointTarget,
+    Frontend,
+    HealthCheck,
+    Host,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+)
+from proreus.kube.objects import (
+    ANNOTATION_SOURCE_RANGES,
+    LABEL_EXCLUDE_LB,
+    TAINT_AUTOSCALER,
+    EndpointSlice,
+    Node,
+    Service,
+    has_taint,
+)
+
+LABEL_SERVICE_NAME = "kubernetes.io/service-name"
+KUBE_PROXY_HEALTH_PORT = 10256
+HEALTH_PATH = "/healthz"
+DEFAULT_AFFINITY_SECONDS = 10800
+
+_EVERYWHERE = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
+_FAMILY = {4: "IPv4", 6: "IPv6"}
+_GO_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_PREFERENCE = ("InternalIP", "ExternalIP")
+
+
+def wanted(
+    service: Service,
+    nodes: Iterable[Node],
+    policy: HostPolicy,
+    cluster: ClusterIdentity,
+    endpoints: Iterable[EndpointSlice] = (),
+) -> LoadBalancer:
+    """Compute the wish.
+
+    Args:
+        service: A Service of type LoadBalancer.
+        nodes: Every node of the cluster; those that are no hosts are left out.
+        policy: What the provider's `host_policy` says for this Service.
+        cluster: Whose marks the cloud objects get.
+        endpoints: EndpointSlices; only this Service's are read, and only if the policy asks.
+
+    Raises:
+        InvalidRequest: The Service asks for something impossible. Names every such field.
+    """
+    problems: list[str] = []
+    families = _families(service, policy, problems)
+    source_ranges = _source_ranges(service, families, problems)
+    if not service.spec.ports:
+        problems.append("spec.ports is empty: a load balancer needs at least one port")
+    if problems:
+        raise InvalidRequest("; ".join(problems))
+    meta = service.metadata
+    return LoadBalancer(
+        ref=ref(service, cluster),
+        service=service,
+        marks=marks(cluster, f"{meta.namespace}/{meta.name}", meta.uid),
+        frontends=_frontends(service, families),
+        hosts=hosts(nodes, policy, families),
+        health_check=_health_check(service),
+        source_ranges=source_ranges,
+        families=families,
+        endpoints=_targets(service, endpoints, policy.endpoints, families),
+        affinity_seconds=_affinity_seconds(service),
+        local_traffic=service.spec.external_traffic_policy == "Local",
+        requested_address=service.spec.load_balancer_ip,
+    )
+
+
+def ref(service: Service, cluster: ClusterIdentity) -> LoadBalancerRef:
+    """The name of the Service's load balancer, good for deletion too."""
+    meta = service.metadata
+    return LoadBalancerRef(
+        cluster=cluster,
+        namespace=meta.namespace,
+        service_name=meta.name,
+        uid=meta.uid,
+        name=default_load_balancer_name(meta.uid),
+        last_ingress=service.status.load_balancer.ingress,
+        service=service,
+    )
+
+
+def hosts(nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]) -> tuple[Host, ...]:
+    """The nodes that receive traffic, sorted by name, with their addresses of `families`.
+
+    Left out are nodes that are being deleted, that the autoscaler is about to delete, that carry
+    the exclude label with any value but a false one, that the policy's selector does not match,
+    and those without a provider id. A host may lack an address of a family.
+    """
+    chosen = (node for node in nodes if _is_host(node, policy.selector))
+    return tuple(
+        Host(
+            node=node.metadata.name,
+            provider_id=node.spec.provider_id,
+            addresses=_addresses(node, families),
+        )
+        for node in sorted(chosen, key=lambda node: node.metadata.name)
+    )
+
+
+def _is_host(node: Node, selector: Mapping[str, str]) -> bool:
+    labels = node.metadata.labels
+    return (
+        node.metadata.deletion_timestamp is None
+        and labels.get(LABEL_EXCLUDE_LB, "false") in _GO_FALSE
+        and not has_taint(node, TAINT_AUTOSCALER)
+        and node.spec.provider_id != ""
+        and all(labels.get(label) == value for label, value in selector.items())
+    )
+
+
+def _addresses(node: Node, families: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for type_ in _PREFERENCE:
+        for address in node.status.addresses:
+            family = _family(address.address) if address.type == type_ else None
+            if family in families and address.address not in found.setdefault(family, []):
+                found[family].append(address.address)
+    return {family: tuple(found[family]) for family in families if family in found}
+
+
+def _family(address: str) -> str | None:
+    try:
+        return _FAMILY[ip_address(address).version]
+    except ValueError:
+        return None
+
+
+def _families(service: Service, policy: HostPolicy, problems: list[str]) -> tuple[str, ...]:
+    asked = service.spec.ip_families or ("IPv4",)
+    families = tuple(family for family in asked if family in policy.families)
+    if not families:
+        problems.append(
+            f"spec.ipFamilies is {', '.join(asked)}, but this load balancer can only have "
+            f"{', '.join(policy.families) or 'none'}: change spec.ipFamilies"
+        )
+    return families
+
+
+def _frontends(service: Service, families: tuple[str, ...]) -> tuple[Frontend, ...]:
+    return tuple(
+        Frontend(
+            protocol=port.protocol,
+            port=port.port,
+            node_port=port.node_port,
+            family=family,
+            name=port.name,
+            app_protocol=port.app_protocol,
+        )
+        for family in families
+        for port in service.spec.ports
+    )
+
+
+def _source_ranges(
+    service: Service, families: tuple[str, ...], problems: list[str]
+) -> dict[str, tuple[str, ...]]:
+    field, ranges = _stated_ranges(service)
+    if not ranges:
+        return {family: (_EVERYWHERE[family],) for family in families}
+    found: dict[str, list[str]] = {family: [] for family in families}
+    for text in ranges:
+        try:
+            network = ip_network(text, strict=False)
+        except ValueError:
+            problems.append(f"{field}: {text!r} is not a CIDR such as 192.0.2.0/24")
+            continue
+        known = found.get(_FAMILY[network.version], [])
+        if str(network) not in known:
+            known.append(str(network))
+    return {family: tuple(known) for family, known in found.items()}
+
+
+def _stated_ranges(service: Service) -> tuple[str, tuple[str, ...]]:
+    if service.spec.load_balancer_source_ranges:
+        stated = tuple(text.strip() for text in service.spec.load_balancer_source_ranges)
+        return "spec.loadBalancerSourceRanges", stated
+    text = service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES, "").strip()
+    stated = tuple(part.strip() for part in text.split(",")) if text else ()
+    return f"annotation {ANNOTATION_SOURCE_RANGES}", stated
+
+
+def _health_check(service: Service) -> HealthCheck:
+    if service.spec.external_traffic_policy != "Local":
+        # kube-proxy answers 503 on a node that is going away (KEP-3836): connections drain.
+        return HealthCheck(port=KUBE_PROXY_HEALTH_PORT, path=HEALTH_PATH)
+    if service.spec.health_check_node_port:
+        return HealthCheck(port=service.spec.health_check_node_port, path=HEALTH_PATH)
+    # Local without its port: the node port itself answers only where a pod is.
+    return HealthCheck()
+
+
+def _affinity_seconds(service: Service) -> int | None:
+    if service.spec.session_affinity != "ClientIP":
+        return None
+    config = service.spec.session_affinity_config
+    seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
+    return DEFAULT_AFFINITY_SECONDS if seconds is None else seconds
+
+
+def _targets(
+    service: Service,
+    slices: Iterable[EndpointSlice],
+    needed: Endpoints,
+    families: tuple[str, ...],
+) -> tuple[EndpointTarget, ...]:
+    """The ready endpoints; for `Endpoints.NODES` one per node and family, without an address.
+
+    So pods that come and go on the same node do not change the wish of a cloud that asks for
+    nodes only.
+    """
+    if needed is Endpoints.NONE:
+        return ()
+    found = {
+        (slice_.address_type, endpoint.node_name or "", address)
+        for slice_ in slices
+        if _is_of(slice_, service) and slice_.address_type in families
+        for endpoint in slice_.endpoints
+        if endpoint.conditions.ready is not False
+        for address in (endpoint.addresses if needed is Endpoints.PODS else ("",))
+    }
+    if needed is Endpoints.NODES:
+        found = {target for target in found if target[1]}
+    return tuple(
+        EndpointTarget(address=address, node=node, family=family)
+        for family, node, address in sorted(found)
+    )
+
+
+def _is_of(slice_: EndpointSlice, service: Service) -> bool:
+    meta = slice_.metadata
+    return (
+        meta.namespace == service.metadata.namespace
+        and meta.labels.get(LABEL_SERVICE_NAME) == service.metadata.name
+    )
