@@ -1,4 +1,4 @@
-'''The simulated cloud: a process of its own with machines, load balancers, routes and faults.
+"""The simulated cloud: a process of its own with machines, load balancers, routes and faults.
 
 It is what providers, controllers and benchmarks are tried on: it outlives the process under
 test, keeps its state through `kill -9`, really forwards traffic, and can be as slow, forgetful
@@ -108,7 +108,7 @@ restart forgets them; instances and parts are on disk before a call is answered.
 named COLLECTION.VERB: instances.list, instances.get, instances.batch_get, resources.list,
 listeners.create, listeners.get, listeners.update, listeners.delete,
 load_balancers.list_targets, load_balancers.add_targets, load_balancers.remove_targets, ...
-'''
+"""
 
 from proreus.testing.simulated.admin import Admin, AdminError
 from proreus.testing.simulated.model import Address, Call, Fault, FaultMode, Instance, Settings

@@ -10,7 +10,9 @@ import msgspec
 class ApiError(Exception):
     """A refusal: HTTP status, code and message as the specification lists them."""
 
-    def __init__(self, status: int, code: str, message: str, retry_after: float | None = None):
+    def __init__(
+        self, status: int, code: str, message: str, retry_after: float | None = None
+    ) -> None:
         """Keep what the answer will say."""
         super().__init__(message)
         self.status = status
@@ -97,9 +99,7 @@ class HealthCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""
 
 
-class Part(
-    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True
-):
+class Part(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
     """What all parts have; `created` in seconds since 1970."""
 
     id: str

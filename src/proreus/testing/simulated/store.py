@@ -72,6 +72,7 @@ class Table(Generic[_Row]):
         values = [(self._name, row.id, msgspec.json.encode(row)) for row in rows]
         with self._database:
             self._database.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", values)
+        self._forget()
         for row in rows:
             self._replace(row.id, row)
 
@@ -81,6 +82,7 @@ class Table(Generic[_Row]):
             self._database.execute(
                 "DELETE FROM objects WHERE sort = ? AND id = ?", (self._name, id_)
             )
+        self._forget()
         self._replace(id_, None)
 
     def _at(self, id_: str, when: float) -> _Row | None:
@@ -99,9 +101,11 @@ class Table(Generic[_Row]):
             self._by_name[new.name].add(id_)
         self._record(id_, old, new)
 
-    def _record(self, id_: str, old: _Row | None, new: _Row | None) -> None:
+    def _forget(self) -> None:
         limit = self._now() - self.remember
         self._past = {i: past for i, past in self._past.items() if past[-1][0] > limit}
+
+    def _record(self, id_: str, old: _Row | None, new: _Row | None) -> None:
         if self.remember > 0:
             past = self._past.setdefault(id_, [(float("-inf"), old)])
             past.append((self._now(), new))

@@ -1,0 +1,107 @@
+"""Run the simulated cloud: `python -m proreus.testing.simulated --help`."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from proreus.testing.simulated.cloud import Cloud
+from proreus.testing.simulated.model import Settings
+from proreus.testing.simulated.server import Server
+
+_PARENT_POLL = 0.5
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m proreus.testing.simulated")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="address:port; port 0: any")
+    parser.add_argument("--state", type=Path, required=True, help="sqlite file, made if absent")
+    parser.add_argument("--ready-file", type=Path, help='gets {"endpoint": URL} when serving')
+    parser.add_argument("--token", action="append", help="NAME=TOKEN of a credential; repeatable")
+    parser.add_argument("--admin-token", default="admin")
+    parser.add_argument("--latency", type=float, help="seconds that each call takes")
+    parser.add_argument("--quota", help="reads a second[:burst], per credential")
+    parser.add_argument("--write-quota", help="writes a second[:burst], per credential")
+    parser.add_argument("--settings", default="{}", help="JSON object of further settings")
+    parser.add_argument(
+        "--with-parent", action="store_true", help="end when the starting process has ended"
+    )
+    return parser
+
+
+def _settings(args: argparse.Namespace, port: int) -> Settings:
+    given = json.loads(args.settings)
+    if args.latency is not None:
+        given["latency"] = args.latency
+    for kind, quota in (("read", args.quota), ("write", args.write_quota)):
+        if quota:
+            rate, _, burst = quota.partition(":")
+            given |= {f"{kind}_rate": float(rate), f"{kind}_burst": float(burst or rate)}
+    given.setdefault("pool", "")
+    if not given["pool"]:
+        given["pool"] = f"127.{port >> 8}.{port & 255}.0/24"
+    return msgspec.convert(given, Settings)
+
+
+async def _run(args: argparse.Namespace) -> None:
+    host, _, port = args.listen.rpartition(":")
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    watch = loop.create_task(_follow_parent(stop)) if args.with_parent else None
+    cloud = Cloud(args.state, Settings(), time.time)
+    tokens = dict(reversed(pair.split("=", 1)) for pair in args.token or ["default=token"])
+    runner = web.AppRunner(Server(cloud, tokens, args.admin_token).app(), access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, int(port), shutdown_timeout=0.1, reuse_address=True)
+        await site.start()
+        bound = runner.addresses[0][1]
+        cloud.configure(msgspec.to_builtins(_settings(args, bound)))
+        async with cloud.dataplane.running():
+            _announce(args.ready_file, f"http://{host}:{bound}")
+            await stop.wait()
+    finally:
+        await runner.cleanup()
+        cloud.close()
+        if watch is not None:
+            watch.cancel()
+
+
+async def _follow_parent(stop: asyncio.Event) -> None:
+    parent = os.getppid()
+    while not stop.is_set():
+        await asyncio.sleep(_PARENT_POLL)
+        if os.getppid() != parent:
+            stop.set()
+
+
+def _announce(ready_file: Path | None, endpoint: str) -> None:
+    if ready_file is None:
+        print(endpoint, flush=True)
+        return
+    part = ready_file.with_suffix(".part")
+    part.write_text(json.dumps({"endpoint": endpoint}))
+    part.replace(ready_file)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    logging.basicConfig(level=logging.WARNING)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_run(_parser().parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,174 @@
+"""The simulated cloud's traffic: sockets of active load balancers, targets in turn, firewalls."""
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import ipaddress
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from proreus.testing.simulated.forward import Gate, TCPGate, UDPGate
+from proreus.testing.simulated.health import Health, Probe
+from proreus.testing.simulated.model import AddressPart, Firewall, Listener, LoadBalancer, Settings
+from proreus.testing.simulated.parts import Parts
+
+
+class DataPlane:
+    """Keeps the sockets as the parts say; targets and firewalls are read at each connection."""
+
+    def __init__(
+        self, parts: Parts, settings: Callable[[], Settings], now: Callable[[], float]
+    ) -> None:
+        """No socket is open before `run`."""
+        self._parts = parts
+        self._now = now
+        self._gates: dict[str, Gate] = {}
+        self._errors: dict[str, str] = {}
+        self._turn: defaultdict[str, int] = defaultdict(int)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._later: set[asyncio.Task[None]] = set()
+        self.health = Health(self._probes, lambda: settings().health_interval)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Listen and check until the end of the block."""
+        checks = asyncio.create_task(self.health.run())
+        try:
+            for part in self._parts.all():
+                if isinstance(part, LoadBalancer):
+                    await self.sync(part.id)
+            yield
+        finally:
+            for task in (checks, *self._later):
+                task.cancel()
+            await asyncio.gather(checks, *self._later, return_exceptions=True)
+            for gate in self._gates.values():
+                gate.close()
+
+    def state(self, listener: Listener) -> tuple[str, str]:
+        """pending, active or error, and the error's text."""
+        if listener.id in self._gates:
+            return "active", ""
+        error = self._errors.get(listener.id, "")
+        return ("error", error) if error else ("pending", "")
+
+    def targets(self, balancer: LoadBalancer) -> list[dict[str, str]]:
+        """The targets with their health: the worst over all listeners."""
+        listeners = [p for p in self._parts.on(balancer.id) if isinstance(p, Listener)]
+        answer = []
+        for target in balancer.targets:
+            of = {self.health.of(_probe(balancer, one, target.address)) for one in listeners}
+            worst = next((h for h in ("unhealthy", "unknown", "healthy") if h in of), "unknown")
+            answer.append(
+                {"instance_id": target.instance_id, "address": target.address, "health": worst}
+            )
+        return answer
+
+    async def sync(self, balancer_id: str) -> None:
+        """Open and close the sockets of one load balancer as its parts now say."""
+        async with self._locks[balancer_id]:
+            balancer = self._parts.find(balancer_id)
+            wanted: dict[str, Listener] = {}
+            if isinstance(balancer, LoadBalancer):
+                wait = balancer.active_at - self._now()
+                if wait > 0:
+                    self._sync_later(balancer_id, wait)
+                else:
+                    on = self._parts.on(balancer_id)
+                    wanted = {part.id: part for part in on if isinstance(part, Listener)}
+            self._close_all_but(balancer_id, wanted)
+            for listener in wanted.values():
+                if listener.id not in self._gates:
+                    await self._open(listener)
+        self.health.wake()
+
+    def route(self, listener_id: str, client: str) -> list[tuple[str, int]]:
+        """Where a client's traffic goes, the first choice first; empty if it is not let in."""
+        listener = self._parts.find(listener_id)
+        if not isinstance(listener, Listener):
+            return []
+        balancer = self._parts.find(listener.load_balancer_id)
+        if not isinstance(balancer, LoadBalancer) or not self._lets_in(balancer, client):
+            return []
+        healthy = [
+            (target.address, listener.target_port)
+            for target in balancer.targets
+            if self.health.of(_probe(balancer, listener, target.address)) == "healthy"
+        ]
+        if not healthy:
+            return []
+        if balancer.affinity_seconds is None:
+            first = self._turn[listener_id] = (self._turn[listener_id] + 1) % len(healthy)
+            return healthy[first:] + healthy[:first]
+        return sorted(healthy, key=lambda t: hashlib.sha256(f"{client} {t[0]}".encode()).digest())
+
+    async def _open(self, listener: Listener) -> None:
+        address = self._address(listener)
+        gate: Gate = (TCPGate if listener.protocol == "TCP" else UDPGate)(
+            lambda client: self.route(listener.id, client),
+            lambda: self._speaks_proxy(listener.id),
+        )
+        try:
+            await gate.open(address, listener.port)
+        except OSError as error:
+            name = errno.errorcode.get(error.errno or 0, "error")
+            self._errors[listener.id] = (
+                f"cannot listen on {address}:{listener.port}/{listener.protocol}: {name}"
+            )
+            return
+        gate.balancer_id = listener.load_balancer_id
+        self._errors.pop(listener.id, None)
+        self._gates[listener.id] = gate
+
+    def _close_all_but(self, balancer_id: str, wanted: dict[str, Listener]) -> None:
+        for id_, gate in tuple(self._gates.items()):
+            if gate.balancer_id == balancer_id and id_ not in wanted:
+                self._gates.pop(id_).close()
+
+    def _sync_later(self, balancer_id: str, wait: float) -> None:
+        async def later() -> None:
+            await asyncio.sleep(wait)
+            await self.sync(balancer_id)
+
+        task = asyncio.create_task(later())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def _address(self, listener: Listener) -> str:
+        balancer = self._parts.find(listener.load_balancer_id)
+        if isinstance(balancer, LoadBalancer):
+            part = self._parts.find(balancer.address_id)
+            if isinstance(part, AddressPart):
+                return part.address
+        raise OSError(errno.EADDRNOTAVAIL, "the address was taken away")
+
+    def _speaks_proxy(self, listener_id: str) -> bool:
+        listener = self._parts.find(listener_id)
+        return isinstance(listener, Listener) and listener.proxy_protocol
+
+    def _lets_in(self, balancer: LoadBalancer, client: str) -> bool:
+        ranges = (
+            cidr
+            for part in self._parts.on(balancer.id)
+            if isinstance(part, Firewall)
+            for cidr in part.source_ranges
+        )
+        source = ipaddress.ip_address(client)
+        return any(source in ipaddress.ip_network(cidr) for cidr in ranges)
+
+    def _probes(self) -> Iterator[Probe]:
+        for part in self._parts.all():
+            if isinstance(part, Listener):
+                balancer = self._parts.find(part.load_balancer_id)
+                if isinstance(balancer, LoadBalancer):
+                    probes = (_probe(balancer, part, t.address) for t in balancer.targets)
+                    yield from (probe for probe in probes if probe is not None)
+
+
+def _probe(balancer: LoadBalancer, listener: Listener, address: str) -> Probe | None:
+    """How to ask a target; None for UDP without a check of its own, which cannot be asked."""
+    check = balancer.health_check
+    if check.port == 0 and listener.protocol == "UDP":
+        return None
+    return Probe(address, check.port or listener.target_port, check.path)

@@ -1,0 +1,136 @@
+"""The simulated cloud's instances: reads, and what the admin API does to them."""
+
+import ipaddress
+import re
+import secrets
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proreus.testing.simulated.model import Address, ApiError, Instance, Settings
+from proreus.testing.simulated.store import Table
+
+_ID = re.compile(r"i-[0-9a-f]{12}")
+_INTERNAL = ipaddress.IPv4Network("10.0.0.0/8")
+_EXTERNAL = ipaddress.IPv4Network("198.18.0.0/15")
+
+
+class Machines:
+    """The instances of the cloud; `settings` is asked anew at each call."""
+
+    def __init__(
+        self, table: Table[Instance], settings: Callable[[], Settings], now: Callable[[], float]
+    ) -> None:
+        """Take over what the table holds."""
+        self._table = table
+        self._settings = settings
+        self._now = now
+        self._ended = {i.id for i in table.all() if i.state == "terminated"}
+        self._made = len(table.all())
+
+    def all(self, *, lag: float = 0.0) -> Sequence[Instance]:
+        """Every visible instance."""
+        self._bury()
+        return self._table.all(lag=lag)
+
+    def find(self, id_: str) -> Instance | None:
+        """The instance as it is now, or None."""
+        self._bury()
+        return self._table.get(id_)
+
+    def get(self, id_: str) -> Instance:
+        """One instance by id, as late as `read_lag`."""
+        self._check([id_])
+        self._bury()
+        found = self._table.get(id_, lag=self._settings().read_lag)
+        if found is None:
+            raise ApiError(404, "NotFound", f"there is no instance {id_}")
+        return found
+
+    def batch_get(
+        self, ids: Sequence[str], names: Sequence[str]
+    ) -> tuple[list[Instance], list[str], list[str]]:
+        """The instances found, the ids and the names not found, as late as `list_lag`."""
+        limit = self._settings().batch_limit
+        if len(ids) + len(names) > limit:
+            raise ApiError(400, "BadRequest", f"more than {limit} ids and names in one call")
+        self._check(ids)
+        self._bury()
+        lag = self._settings().list_lag
+        found: dict[str, Instance] = {}
+        missing_ids = []
+        for id_ in ids:
+            one = self._table.get(id_, lag=lag)
+            if one is None:
+                missing_ids.append(id_)
+            else:
+                found[id_] = one
+        missing_names = []
+        for name in names:
+            alike = self._table.named(name, lag=lag)
+            found.update((one.id, one) for one in alike)
+            if not alike:
+                missing_names.append(name)
+        return list(found.values()), missing_ids, missing_names
+
+    def create(self, wanted: Iterable[Instance]) -> list[Instance]:
+        """Start instances, filling in what was left empty."""
+        made = [self._fill(one) for one in wanted]
+        self._check([one.id for one in made])
+        self._table.put(made)
+        return made
+
+    def change(self, id_: str, changes: Mapping[str, Any]) -> Instance:
+        """Change fields of an instance at once, without the cloud's usual ways."""
+        old = self.find(id_)
+        if old is None:
+            raise ApiError(404, "NotFound", f"there is no instance {id_}")
+        body = msgspec.to_builtins(old) | dict(changes)
+        if body["id"] != id_:
+            raise ApiError(400, "BadRequest", "id cannot be changed")
+        if body["state"] == "terminated" != old.state:
+            body["terminated"] = self._now()
+        new = msgspec.convert(body, Instance)
+        self._table.put([new])
+        if new.state == "terminated":
+            self._ended.add(id_)
+        return new
+
+    def terminate(self, id_: str) -> None:
+        """End an instance: a tombstone stays for the time that the settings say."""
+        self.change(id_, {"state": "terminated"})
+        self._bury()
+
+    def _bury(self) -> None:
+        now, tombstone = self._now(), self._settings().tombstone
+        for id_ in tuple(self._ended):
+            one = self._table.get(id_)
+            if one is None or one.state != "terminated":
+                self._ended.discard(id_)
+            elif one.terminated + tombstone <= now:
+                self._table.delete(id_)
+                self._ended.discard(id_)
+
+    def _fill(self, one: Instance) -> Instance:
+        number = self._made = self._made + 1
+        addresses = (
+            Address("InternalIP", str(_INTERNAL[number % _INTERNAL.num_addresses])),
+            Address("ExternalIP", str(_EXTERNAL[number % _EXTERNAL.num_addresses])),
+            Address("InternalDNS", f"{one.name}.internal"),
+            Address("Hostname", one.name),
+        )
+        return msgspec.structs.replace(
+            one,
+            id=one.id or f"i-{secrets.token_hex(6)}",
+            region=one.region or self._settings().region,
+            system_uuid=one.system_uuid or str(uuid.uuid4()),
+            addresses=one.addresses or addresses,
+            created=one.created or self._now(),
+        )
+
+    def _check(self, ids: Iterable[str]) -> None:
+        bad = next((id_ for id_ in ids if not _ID.fullmatch(id_)), None)
+        if bad is not None:
+            raise ApiError(400, "BadRequest", f"malformed instance id {bad!r}")

@@ -1,0 +1,166 @@
+"""The operations of the simulated cloud's API: one function each, and the table of them all."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from proreus.testing.simulated.cloud import Cloud
+from proreus.testing.simulated.model import AnyPart, ApiError, Instance, LoadBalancer, Target
+from proreus.testing.simulated.parts import KINDS
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request: the id in its path, its query as pairs, its body."""
+
+    id: str
+    query: tuple[tuple[str, str], ...]
+    body: Mapping[str, Any]
+
+    def first(self, name: str) -> str:
+        """The first value of a query parameter, or ""."""
+        return next((value for key, value in self.query if key == name), "")
+
+    def every(self, name: str) -> list[str]:
+        """All values of a query parameter."""
+        return [value for key, value in self.query if key == name]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The body of an answer and its status."""
+
+    body: dict[str, Any]
+    status: int = 200
+
+
+class _BatchGet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+class _AddTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    targets: tuple[Target, ...]
+
+
+class _RemoveTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    instance_ids: tuple[str, ...]
+
+
+_Body = TypeVar("_Body", _BatchGet, _AddTargets, _RemoveTargets)
+Run = Callable[[Cloud, Asked], Awaitable[Answer]]
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One call of the API; `path` in aiohttp's form."""
+
+    name: str
+    method: str
+    path: str
+    read: bool
+    run: Run
+
+
+def show_instance(instance: Instance) -> dict[str, Any]:
+    """An instance as an answer shows it."""
+    shown: dict[str, Any] = msgspec.to_builtins(instance)
+    del shown["created"], shown["terminated"]
+    return shown
+
+
+async def _list_instances(cloud: Cloud, asked: Asked) -> Answer:
+    found = cloud.machines.all(lag=cloud.settings().list_lag)
+    page, token = cloud.page(found, asked.first("page_size"), asked.first("page_token"))
+    return Answer({"instances": [show_instance(i) for i in page], "next_page_token": token})
+
+
+async def _get_instance(cloud: Cloud, asked: Asked) -> Answer:
+    return Answer(show_instance(cloud.machines.get(asked.id)))
+
+
+async def _batch_get(cloud: Cloud, asked: Asked) -> Answer:
+    body = _decode(asked, _BatchGet)
+    found, missing_ids, missing_names = cloud.machines.batch_get(body.ids, body.names)
+    instances = [show_instance(one) for one in found]
+    return Answer(
+        {"instances": instances, "missing_ids": missing_ids, "missing_names": missing_names}
+    )
+
+
+async def _list_resources(cloud: Cloud, asked: Asked) -> Answer:
+    found = cloud.list_parts(asked.first("kind"), asked.first("name"), asked.every("tag"))
+    page, token = cloud.page(found, asked.first("page_size"), asked.first("page_token"))
+    return Answer({"resources": [cloud.view(p) for p in page], "next_page_token": token})
+
+
+async def _list_targets(cloud: Cloud, asked: Asked) -> Answer:
+    part = cloud.parts.get(LoadBalancer, asked.id)
+    targets = cloud.dataplane.targets(part) if isinstance(part, LoadBalancer) else []
+    return Answer({"targets": targets})
+
+
+async def _add_targets(cloud: Cloud, asked: Asked) -> Answer:
+    part, rejected = cloud.parts.add_targets(asked.id, _decode(asked, _AddTargets).targets)
+    await cloud.changed(part)
+    reasons = [{"instance_id": id_, "reason": reason} for id_, reason in rejected.items()]
+    return Answer({"load_balancer": cloud.view(part), "rejected": reasons})
+
+
+async def _remove_targets(cloud: Cloud, asked: Asked) -> Answer:
+    part = cloud.parts.remove_targets(asked.id, _decode(asked, _RemoveTargets).instance_ids)
+    await cloud.changed(part)
+    return Answer({"load_balancer": cloud.view(part)})
+
+
+def _of_kind(collection: str, kind: type[AnyPart]) -> tuple[Operation, ...]:
+    async def create(cloud: Cloud, asked: Asked) -> Answer:
+        part, new = cloud.parts.create(kind, asked.body)
+        await cloud.changed(part)
+        return Answer(cloud.view(part), 201 if new else 200)
+
+    async def get(cloud: Cloud, asked: Asked) -> Answer:
+        return Answer(cloud.view(cloud.parts.get(kind, asked.id)))
+
+    async def update(cloud: Cloud, asked: Asked) -> Answer:
+        part = cloud.parts.change(kind, asked.id, asked.body)
+        await cloud.changed(part)
+        return Answer(cloud.view(part))
+
+    async def delete(cloud: Cloud, asked: Asked) -> Answer:
+        await cloud.changed(cloud.parts.delete(kind, asked.id))
+        return Answer({})
+
+    one = f"/v1/{collection}/{{id}}"
+    return (
+        Operation(f"{collection}.create", "POST", f"/v1/{collection}", read=False, run=create),
+        Operation(f"{collection}.get", "GET", one, read=True, run=get),
+        Operation(f"{collection}.update", "PATCH", one, read=False, run=update),
+        Operation(f"{collection}.delete", "DELETE", one, read=False, run=delete),
+    )
+
+
+def _decode(asked: Asked, type_: type[_Body]) -> _Body:
+    try:
+        return msgspec.convert(asked.body, type_)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, "BadRequest", str(error)) from error
+
+
+_LB = "/v1/load_balancers/{id}"
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("instances.list", "GET", "/v1/instances", read=True, run=_list_instances),
+    Operation("instances.get", "GET", "/v1/instances/{id}", read=True, run=_get_instance),
+    Operation("instances.batch_get", "POST", "/v1/instances:batchGet", read=True, run=_batch_get),
+    Operation("resources.list", "GET", "/v1/resources", read=True, run=_list_resources),
+    Operation("load_balancers.list_targets", "GET", f"{_LB}/targets", read=True, run=_list_targets),
+    Operation(
+        "load_balancers.add_targets", "POST", f"{_LB}/targets:add", read=False, run=_add_targets
+    ),
+    Operation(
+        "load_balancers.remove_targets",
+        "POST",
+        f"{_LB}/targets:remove",
+        read=False,
+        run=_remove_targets,
+    ),
+    *(one for collection, kind in KINDS.items() for one in _of_kind(collection, kind)),
+)

@@ -1,0 +1,288 @@
+"""The simulated cloud's parts: their creation, change and deletion with all rules of the API."""
+
+import ipaddress
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proreus.testing.simulated.machines import Machines
+from proreus.testing.simulated.model import (
+    AddressPart,
+    AnyPart,
+    ApiError,
+    Firewall,
+    Listener,
+    LoadBalancer,
+    Part,
+    Route,
+    Settings,
+    Target,
+)
+from proreus.testing.simulated.store import Table
+
+KINDS: Mapping[str, type[AnyPart]] = {
+    "addresses": AddressPart,
+    "load_balancers": LoadBalancer,
+    "listeners": Listener,
+    "firewalls": Firewall,
+    "routes": Route,
+}
+_PREFIXES: Mapping[type[Part], str] = {
+    AddressPart: "addr",
+    LoadBalancer: "lb",
+    Listener: "lsn",
+    Firewall: "fw",
+    Route: "rt",
+}
+_GIVEN_BY_THE_CLOUD = frozenset({"id", "kind", "version", "created", "active_at", "targets"})
+_CHANGEABLE: Mapping[type[Part], frozenset[str]] = {
+    AddressPart: frozenset({"tags"}),
+    LoadBalancer: frozenset({"tags", "internal", "affinity_seconds", "health_check"}),
+    Listener: frozenset({"tags", "target_port", "proxy_protocol"}),
+    Firewall: frozenset({"tags", "source_ranges"}),
+    Route: frozenset({"tags"}),
+}
+_MAX_PORT = 65535
+
+
+class Parts:
+    """All parts of the cloud, with the indexes that its rules need."""
+
+    def __init__(
+        self,
+        table: Table[AnyPart],
+        machines: Machines,
+        settings: Callable[[], Settings],
+        now: Callable[[], float],
+    ) -> None:
+        """Take over what the table holds."""
+        self._table = table
+        self._machines = machines
+        self._settings = settings
+        self._now = now
+        self._tokens: dict[tuple[type[Part], str], str] = {}
+        self._on: defaultdict[str, set[str]] = defaultdict(set)
+        for part in table.all():
+            self._index(part)
+
+    def all(self, *, lag: float = 0.0) -> Sequence[AnyPart]:
+        """Every part in the order of ids."""
+        return self._table.all(lag=lag)
+
+    def named(self, name: str) -> Sequence[AnyPart]:
+        """The parts of that name, never stale."""
+        return self._table.named(name)
+
+    def find(self, id_: str) -> AnyPart | None:
+        """The part as it is now, or None."""
+        return self._table.get(id_)
+
+    def on(self, id_: str) -> list[AnyPart]:
+        """The parts that refer to the part `id_`, in the order of ids."""
+        return [self._table_get(other) for other in sorted(self._on.get(id_, ()))]
+
+    def get(self, kind: type[AnyPart], id_: str) -> AnyPart:
+        """One part by id, as late as `read_lag`."""
+        return self._of_kind(kind, id_, self._table.get(id_, lag=self._settings().read_lag))
+
+    def create(self, kind: type[AnyPart], body: Mapping[str, Any]) -> tuple[AnyPart, bool]:
+        """Make a part; answers it and whether it is new (an idempotency token may name an old)."""
+        token = body.get("idempotency_token", "")
+        if token and (kind, token) in self._tokens:
+            return self._table_get(self._tokens[kind, token]), False
+        foreign = _GIVEN_BY_THE_CLOUD & body.keys()
+        if foreign:
+            raise ApiError(400, "BadRequest", f"not to be given on create: {sorted(foreign)}")
+        now = self._now()
+        given = {"id": f"{_PREFIXES[kind]}-{secrets.token_hex(6)}", "created": now}
+        if kind is LoadBalancer:
+            given["active_at"] = now + self._settings().provision_delay
+        part = _convert({**body, **given}, kind)
+        if self._settings().unique_names and any(
+            type(other) is kind for other in self._table.named(part.name)
+        ):
+            raise ApiError(409, "NameTaken", f"there is a part named {part.name!r} of this kind")
+        part = self._admit(part)
+        self._table.put([part])
+        self._index(part)
+        return part, True
+
+    def change(self, kind: type[AnyPart], id_: str, body: Mapping[str, Any]) -> AnyPart:
+        """Change a part if `version` is the one it has."""
+        old = self._of_kind(kind, id_, self._table.get(id_))
+        changes = dict(body)
+        if changes.pop("version", None) != old.version:
+            raise ApiError(409, "VersionConflict", f"{id_} has version {old.version}")
+        refused = changes.keys() - _CHANGEABLE[kind]
+        if refused:
+            raise ApiError(400, "BadRequest", f"not to be changed: {sorted(refused)}")
+        new = _convert(msgspec.to_builtins(old) | changes | {"version": old.version + 1}, kind)
+        _check_fields(new)
+        self._table.put([new])
+        return new
+
+    def delete(self, kind: type[AnyPart], id_: str) -> AnyPart:
+        """Delete a part that no other refers to."""
+        part = self._of_kind(kind, id_, self._table.get(id_))
+        users = self.on(id_)
+        if users:
+            raise ApiError(409, "InUse", f"{id_} is in use by {users[0].id}")
+        return self.remove(part)
+
+    def remove(self, part: AnyPart) -> AnyPart:
+        """Remove a part whatever refers to it."""
+        self._table.delete(part.id)
+        self._tokens.pop((type(part), part.idempotency_token), None)
+        self._on[_refers_to(part)].discard(part.id)
+        return part
+
+    def add_targets(self, id_: str, targets: Sequence[Target]) -> tuple[AnyPart, dict[str, str]]:
+        """Add or replace targets; answers the load balancer and why some were rejected, by id."""
+        balancer = self._load_balancer(id_)
+        rejected = {}
+        have = {target.instance_id: target for target in balancer.targets}
+        for target in targets:
+            reason = self._refusal(target)
+            if reason:
+                rejected[target.instance_id] = reason
+            else:
+                have[target.instance_id] = target
+        return self._put_targets(balancer, have), rejected
+
+    def remove_targets(self, id_: str, instance_ids: Sequence[str]) -> AnyPart:
+        """Take targets off; those that are not there are no error."""
+        balancer = self._load_balancer(id_)
+        gone = set(instance_ids)
+        return self._put_targets(
+            balancer, {t.instance_id: t for t in balancer.targets if t.instance_id not in gone}
+        )
+
+    def _refusal(self, target: Target) -> str:
+        instance = self._machines.find(target.instance_id)
+        if instance is None:
+            return "no such instance"
+        if instance.state in {"terminating", "terminated"}:
+            return f"the instance is {instance.state}"
+        if target.address not in {address.address for address in instance.addresses}:
+            return f"{target.address} is no address of the instance"
+        return ""
+
+    def _put_targets(self, balancer: LoadBalancer, have: Mapping[str, Target]) -> AnyPart:
+        new = msgspec.structs.replace(balancer, targets=tuple(have.values()))
+        self._table.put([new])
+        return new
+
+    def _admit(self, part: AnyPart) -> AnyPart:
+        """Check a new part against the rest of the cloud; an address gets its address here."""
+        _check_fields(part)
+        if isinstance(part, AddressPart):
+            return msgspec.structs.replace(part, address=self._allocate(part.address))
+        if isinstance(part, LoadBalancer):
+            self._of_kind(AddressPart, part.address_id, self._table.get(part.address_id))
+            if self.on(part.address_id):
+                raise ApiError(409, "InUse", f"{part.address_id} is in use")
+        elif isinstance(part, Listener):
+            self._admit_listener(part)
+        elif isinstance(part, Firewall):
+            self._load_balancer(part.load_balancer_id)
+        else:
+            self._admit_route(part)
+        return part
+
+    def _admit_listener(self, part: Listener) -> None:
+        balancer = self._load_balancer(part.load_balancer_id)
+        for other in self.on(balancer.id):
+            if isinstance(other, Listener) and (other.protocol, other.port) == (
+                part.protocol,
+                part.port,
+            ):
+                raise ApiError(409, "Conflict", f"{other.id} has {part.protocol} {part.port}")
+
+    def _admit_route(self, part: Route) -> None:
+        if self._machines.find(part.instance_id) is None:
+            raise ApiError(404, "NotFound", f"there is no instance {part.instance_id}")
+        routes = [other for other in self._table.all() if isinstance(other, Route)]
+        if any(other.destination == part.destination for other in routes):
+            raise ApiError(409, "Conflict", f"there is a route to {part.destination}")
+        if len(routes) >= self._settings().route_limit:
+            raise ApiError(409, "LimitExceeded", f"the table has {len(routes)} routes")
+
+    def _allocate(self, wish: str) -> str:
+        pool = ipaddress.IPv4Network(self._settings().pool)
+        taken = {p.address for p in self._table.all() if isinstance(p, AddressPart)}
+        if wish:
+            if wish in taken:
+                raise ApiError(409, "Conflict", f"{wish} is taken")
+            if not _is_in(wish, pool):
+                raise ApiError(400, "BadRequest", f"address: {wish} is not in {pool}")
+            return wish
+        free = next((str(a) for a in pool.hosts() if str(a) not in taken), None)
+        if free is None:
+            raise ApiError(409, "LimitExceeded", f"the pool {pool} is exhausted")
+        return free
+
+    def _load_balancer(self, id_: str) -> LoadBalancer:
+        part = self._of_kind(LoadBalancer, id_, self._table.get(id_))
+        if not isinstance(part, LoadBalancer):  # pragma: no cover - _of_kind saw to it
+            raise TypeError(part)
+        return part
+
+    def _of_kind(self, kind: type[AnyPart], id_: str, part: AnyPart | None) -> AnyPart:
+        if type(part) is not kind:
+            raise ApiError(404, "NotFound", f"there is no {kind.__name__} {id_}")
+        return part
+
+    def _table_get(self, id_: str) -> AnyPart:
+        part = self._table.get(id_)
+        if part is None:  # pragma: no cover - an index without its object is a defect
+            raise KeyError(id_)
+        return part
+
+    def _index(self, part: AnyPart) -> None:
+        if part.idempotency_token:
+            self._tokens[type(part), part.idempotency_token] = part.id
+        refers_to = _refers_to(part)
+        if refers_to:
+            self._on[refers_to].add(part.id)
+
+
+def _refers_to(part: AnyPart) -> str:
+    """The id of the part that this one is on, or ""."""
+    if isinstance(part, LoadBalancer):
+        return part.address_id
+    if isinstance(part, Listener | Firewall):
+        return part.load_balancer_id
+    return ""
+
+
+def _convert(body: Mapping[str, Any], kind: type[AnyPart]) -> AnyPart:
+    try:
+        part: AnyPart = msgspec.convert({**body, "kind": kind.__struct_config__.tag}, kind)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, "BadRequest", str(error)) from error
+    return part
+
+
+def _check_fields(part: AnyPart) -> None:
+    if isinstance(part, Listener):
+        for name, port in (("port", part.port), ("target_port", part.target_port)):
+            if not 1 <= port <= _MAX_PORT:
+                raise ApiError(400, "BadRequest", f"{name}: {port} is no port")
+    cidrs = part.source_ranges if isinstance(part, Firewall) else ()
+    if isinstance(part, Route):
+        cidrs = (part.destination,)
+    for cidr in cidrs:
+        try:
+            ipaddress.ip_network(cidr)
+        except ValueError as error:
+            raise ApiError(400, "BadRequest", f"{cidr!r} is no CIDR") from error
+
+
+def _is_in(address: str, pool: ipaddress.IPv4Network) -> bool:
+    try:
+        return ipaddress.IPv4Address(address) in pool
+    except ValueError:
+        return False

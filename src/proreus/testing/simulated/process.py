@@ -1,0 +1,102 @@
+"""Starts and ends the simulated cloud's process."""
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from proreus.testing.simulated.admin import Admin
+from proreus.testing.simulated.model import Settings
+
+_START_TIMEOUT = 30.0
+_POLL = 0.02
+
+
+class SimulatedCloudProcess:
+    """The cloud in a process of its own: an async context manager.
+
+    Attributes:
+        endpoint: Where it listens.
+        token: The token of the credential "default".
+        admin: The client of its admin API.
+    """
+
+    def __init__(
+        self,
+        state: Path | None = None,
+        *,
+        settings: Settings | None = None,
+        tokens: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the state file (a temporary one if None), settings and tokens by credential."""
+        self._directory = tempfile.TemporaryDirectory(prefix="simulated-cloud-")
+        self._state = state or Path(self._directory.name) / "state.db"
+        self._settings = settings or Settings()
+        self._tokens = dict(tokens or {"default": "token"})
+        self._process: asyncio.subprocess.Process | None = None
+        self.token = next(iter(self._tokens.values()))
+        self.endpoint = ""
+        self.admin = Admin("")
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start("127.0.0.1:0")
+        except BaseException:
+            await self._end()
+            raise
+        self.admin = await Admin(self.endpoint).__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.admin.__aexit__(kind, error, trace)
+        await self._end()
+
+    async def kill(self) -> None:
+        """Kill -9: state on disk stays."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    async def restart(self) -> None:
+        """Start it again on the same port and state, with the settings of its first start."""
+        await self.kill()
+        await self._start(self.endpoint.removeprefix("http://"))
+
+    async def _start(self, listen: str) -> None:
+        ready = Path(self._directory.name) / "ready.json"
+        ready.unlink(missing_ok=True)
+        tokens = (f"--token={name}={token}" for name, token in self._tokens.items())
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "proreus.testing.simulated",
+            f"--listen={listen}",
+            f"--state={self._state}",
+            f"--ready-file={ready}",
+            f"--settings={msgspec.json.encode(self._settings).decode()}",
+            "--with-parent",
+            *tokens,
+        )
+        async with asyncio.timeout(_START_TIMEOUT):
+            while not ready.exists():
+                if self._process.returncode is not None:
+                    raise RuntimeError("the simulated cloud ended at start; see its output")
+                await asyncio.sleep(_POLL)
+        self.endpoint = json.loads(ready.read_text())["endpoint"]
+
+    async def _end(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            await self._process.wait()
+        self._directory.cleanup()
