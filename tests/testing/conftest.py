@@ -9,6 +9,8 @@ import pytest
 
 from proreus.testing.simulated import SimulatedCloudProcess
 
+TOKEN = "token"
+
 
 class Speak(Protocol):
     """Sends one request; answers status and body. `headers` of the last answer are kept."""
@@ -16,7 +18,7 @@ class Speak(Protocol):
     headers: dict[str, str]
 
     async def __call__(
-        self, method: str, path: str, body: dict[str, Any] | None = None, token: str = "token"
+        self, method: str, path: str, body: dict[str, Any] | None = None, token: str = TOKEN
     ) -> tuple[int, dict[str, Any]]: ...
 
 
@@ -27,7 +29,7 @@ class CloudClient:
         self._session = session
 
     async def __call__(
-        self, method: str, path: str, body: dict[str, Any] | None = None, token: str = "token"
+        self, method: str, path: str, body: dict[str, Any] | None = None, token: str = TOKEN
     ) -> tuple[int, dict[str, Any]]:
         async with self._session.request(
             method,

@@ -350,8 +350,8 @@ async def test_calls_are_counted_by_operation(cloud: SimulatedCloudProcess, spea
 
 async def test_the_admin_api_refuses_the_clouds_token(cloud: SimulatedCloudProcess) -> None:
     async with aiohttp.ClientSession(headers={"Authorization": "Bearer token"}) as session:
-        async with session.get(f"{cloud.endpoint}/admin/state") as response:
-            assert response.status == 401
+        response = await session.get(f"{cloud.endpoint}/admin/state")
+        assert response.status == 401
     with pytest.raises(AdminError, match="latency"):
         await cloud.admin.configure(latency="slow")
 

@@ -62,10 +62,11 @@ async def _run(args: argparse.Namespace) -> None:
     watch = loop.create_task(_follow_parent(stop)) if args.with_parent else None
     cloud = Cloud(args.state, Settings(), time.time)
     tokens = dict(reversed(pair.split("=", 1)) for pair in args.token or ["default=token"])
-    runner = web.AppRunner(Server(cloud, tokens, args.admin_token).app(), access_log=None)
+    app = Server(cloud, tokens, args.admin_token).app()
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, int(port), shutdown_timeout=0.1, reuse_address=True)
+        site = web.TCPSite(runner, host, int(port), reuse_address=True)
         await site.start()
         bound = runner.addresses[0][1]
         cloud.configure(msgspec.to_builtins(_settings(args, bound)))

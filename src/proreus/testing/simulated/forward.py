@@ -144,9 +144,8 @@ class UDPGate(asyncio.DatagramProtocol):
         if not targets or self._transport is None:
             return
         upstream = _Upstream(self._transport, client, lambda: self._clients.pop(client, None))
-        loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
-            await loop.create_datagram_endpoint(lambda: upstream, remote_addr=targets[0])
+            await upstream.open(targets[0])
             self._clients[client] = upstream
             upstream.send(data)
 
@@ -166,9 +165,10 @@ class _Upstream(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
         self._idle: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.DatagramTransport):
-            self._transport = transport
+    async def open(self, target: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        # From here and not from connection_made, whose argument is of no declared type.
+        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, remote_addr=target)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         del addr

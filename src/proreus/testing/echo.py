@@ -1,0 +1,57 @@
+"""An HTTP server that says who answers and who asked: what runs behind node ports in tests."""
+
+import json
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+
+class EchoServer:
+    """Answers every GET with `{"node", "client", "port", "path"}`. An async context manager.
+
+    Attributes:
+        address: Where it listens.
+        port: The port, also when 0 was asked for.
+        healthy: While False, every answer is 503.
+    """
+
+    def __init__(self, address: str, port: int = 0, *, node: str = "") -> None:
+        """Listen on `address`:`port` in the name of `node` (the address if empty)."""
+        self.address = address
+        self.port = port
+        self.healthy = True
+        self._node = node or address
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.address, self.port).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        peer = request.transport.get_extra_info("peername") if request.transport else None
+        body = {
+            "node": self._node,
+            "client": peer[0] if peer else "",
+            "port": self.port,
+            "path": request.path,
+        }
+        return web.Response(
+            text=json.dumps(body),
+            status=200 if self.healthy else 503,
+            content_type="application/json",
+        )
