@@ -1,0 +1,61 @@
+"""Health checks: what /healthz, /livez and /readyz ask."""
+
+from collections.abc import Callable, Collection
+
+from proreus.runtime import klog
+
+log = klog.logger(__name__)
+
+Check = Callable[[], str | None]
+"""Returns None when all is well, else what is wrong."""
+
+
+class Health:
+    """Named checks.
+
+    Most speak of *readiness*: they turn red when a part is out of order and will be tried again.
+    A check added with `live=True` speaks of *liveness*: when it is red, only a restart helps.
+    """
+
+    def __init__(self) -> None:
+        """Start with `ping` alone, which is always well."""
+        self._checks: dict[str, tuple[Check, bool]] = {"ping": (lambda: None, True)}
+
+    def add(self, name: str, check: Check, *, live: bool = False) -> None:
+        """Add a check.
+
+        Raises:
+            ValueError: There is one of that name.
+        """
+        if name in self._checks:
+            raise ValueError(f"there is already a health check {name!r}")
+        self._checks[name] = (check, live)
+
+    def flag(self, name: str) -> Callable[[Exception | None], None]:
+        """Add a readiness check that is set by hand: call it with what is wrong, or with None."""
+        problem: Exception | None = None
+
+        def set_problem(value: Exception | None) -> None:
+            nonlocal problem
+            problem = value
+
+        self.add(name, lambda: None if problem is None else f"{type(problem).__name__}: {problem}")
+        return set_problem
+
+    def names(self, *, live: bool = False) -> tuple[str, ...]:
+        """The names of all checks, or of those of liveness."""
+        return tuple(name for name, (_, is_live) in self._checks.items() if is_live or not live)
+
+    def run(
+        self, exclude: Collection[str] = (), *, live: bool = False
+    ) -> list[tuple[str, str | None]]:
+        """Every check, or those of liveness, but those excluded; with its error or None."""
+        return [(name, self._run(name)) for name in self.names(live=live) if name not in exclude]
+
+    def _run(self, name: str) -> str | None:
+        check, _ = self._checks[name]
+        try:
+            return check()
+        except Exception as exc:  # noqa: BLE001 - any check may be foreign code; it turns red
+            klog.exception(log, "A health check raised", err=exc, check=name)
+            return f"{type(exc).__name__}: {exc}"

@@ -1,0 +1,189 @@
+"""All metrics of the process, in one table. Where Go's manager has a metric, the name is Go's.
+
+They live in a registry of our own, so that a program which embeds Proreus keeps its default one.
+"""
+
+import itertools
+from typing import Final
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+
+def _exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
+    """Bucket bounds, each `factor` times the one before."""
+    return tuple(itertools.accumulate([first] + [factor] * (count - 1), lambda a, b: a * b))
+
+
+# Kubernetes has no `_created` series; they would double the size of every scrape.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # not annotated
+
+REGISTRY: Final = CollectorRegistry()
+"""What /metrics shows."""
+ProcessCollector(registry=REGISTRY)
+
+_QUEUE_BUCKETS = _exponential(1e-8, 10, 12)
+_REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+
+# Work queues (client-go)
+WORKQUEUE_DEPTH: Final = Gauge(
+    "workqueue_depth", "Keys that are ready to be worked on.", ["name"], registry=REGISTRY
+)
+WORKQUEUE_ADDS: Final = Counter(
+    "workqueue_adds_total", "Keys added to the queue.", ["name"], registry=REGISTRY
+)
+WORKQUEUE_QUEUE_DURATION: Final = Histogram(
+    "workqueue_queue_duration_seconds",
+    "Seconds a ready key waits before it is handed out.",
+    ["name"],
+    buckets=_QUEUE_BUCKETS,
+    registry=REGISTRY,
+)
+WORKQUEUE_WORK_DURATION: Final = Histogram(
+    "workqueue_work_duration_seconds",
+    "Seconds from handing out a key until it is done.",
+    ["name"],
+    buckets=_QUEUE_BUCKETS,
+    registry=REGISTRY,
+)
+WORKQUEUE_RETRIES: Final = Counter(
+    "workqueue_retries_total", "Failures that were queued again.", ["name"], registry=REGISTRY
+)
+WORKQUEUE_UNFINISHED: Final = Gauge(
+    "workqueue_unfinished_work_seconds",
+    "Seconds of work in progress, summed over the keys; if it only grows, something hangs.",
+    ["name"],
+    registry=REGISTRY,
+)
+WORKQUEUE_LONGEST: Final = Gauge(
+    "workqueue_longest_running_processor_seconds",
+    "Seconds since the oldest key in progress was handed out.",
+    ["name"],
+    registry=REGISTRY,
+)
+
+# API server
+REST_REQUESTS: Final = Counter(
+    "rest_client_requests_total",
+    "Requests to the API server.",
+    ["code", "method", "host"],
+    registry=REGISTRY,
+)
+REST_DURATION: Final = Histogram(
+    "rest_client_request_duration_seconds",
+    "Seconds a request to the API server takes.",
+    ["verb", "host"],
+    buckets=_REQUEST_BUCKETS,
+    registry=REGISTRY,
+)
+
+# Leader election
+LEADER: Final = Gauge(
+    "leader_election_master_status",
+    "1 while this process holds the lease, else 0.",
+    ["name"],
+    registry=REGISTRY,
+)
+
+# Health checks (component-base)
+HEALTH_CHECK: Final = Gauge(
+    "kubernetes_healthcheck", "1 if the check passed last, else 0.", ["name", "type"],
+    registry=REGISTRY,
+)  # fmt: skip
+HEALTH_CHECKS: Final = Counter(
+    "kubernetes_healthchecks_total",
+    "Results of health checks; status is success or error.",
+    ["name", "type", "status"],
+    registry=REGISTRY,
+)
+
+# Process
+MANAGED_CONTROLLERS: Final = Gauge(
+    "running_managed_controllers",
+    "1 for each controller that runs.",
+    ["name", "manager"],
+    registry=REGISTRY,
+)
+CRASHES: Final = Counter(
+    "proreus_crashes_total", "Tasks that crashed and were restarted.", ["task"], registry=REGISTRY
+)
+
+# Informers and events
+INFORMER_OBJECTS: Final = Gauge(
+    "proreus_informer_objects", "Objects in the cache.", ["resource"], registry=REGISTRY
+)
+INFORMER_ERRORS: Final = Counter(
+    "proreus_informer_errors_total",
+    "Failures by kind: watch (of the list or the watch) or handler.",
+    ["resource", "kind"],
+    registry=REGISTRY,
+)
+EVENTS: Final = Counter(
+    "proreus_events_total",
+    "Events by result: created, counted (one more of the same), failed or dropped.",
+    ["result"],
+    registry=REGISTRY,
+)
+
+# Controllers
+RECONCILES: Final = Counter(
+    "proreus_reconciles_total",
+    "Keys worked on, by result: ok, conflict or error.",
+    ["controller", "result"],
+    registry=REGISTRY,
+)
+OBSERVE_FAILURES: Final = Counter(
+    "proreus_observe_failures_total",
+    "Batches that the cloud could not be asked about.",
+    ["controller"],
+    registry=REGISTRY,
+)
+NODE_TAINT_REMOVAL_DELAY: Final = Histogram(
+    "node_controller_cloud_provider_taint_removal_delay_seconds",
+    "Seconds from a node's creation until its uninitialized taint is removed.",
+    buckets=_exponential(1, 4, 6),
+    registry=REGISTRY,
+)
+NODE_INITIAL_SYNC_DELAY: Final = Histogram(
+    "node_controller_initial_node_sync_delay_seconds",
+    "Seconds from a node's creation until its first sync.",
+    buckets=_exponential(1, 4, 6),
+    registry=REGISTRY,
+)
+SERVICE_LOAD_BALANCER_SYNCS: Final = Counter(
+    "service_controller_loadbalancer_sync_total",
+    "Load balancers whose hosts were updated because nodes changed.",
+    registry=REGISTRY,
+)
+SERVICE_NODE_SYNC_ERRORS: Final = Counter(
+    "service_controller_nodesync_error_total",
+    "Updates of hosts that failed for at least one load balancer.",
+    registry=REGISTRY,
+)
+SERVICE_NODE_SYNC_LATENCY: Final = Histogram(
+    "service_controller_nodesync_latency_seconds",
+    "Seconds an update of the hosts of all load balancers takes.",
+    buckets=_exponential(1, 2, 15),
+    registry=REGISTRY,
+)
+SERVICE_UPDATE_HOST_LATENCY: Final = Histogram(
+    "service_controller_update_loadbalancer_host_latency_seconds",
+    "Seconds an update of the hosts of one load balancer takes.",
+    buckets=_exponential(1, 2, 15),
+    registry=REGISTRY,
+)
+
+# The cloud
+CLOUD_REQUESTS: Final = Counter(
+    "cloudprovider_requests_total",
+    "Calls to the cloud; code is ok or the kind of the error.",
+    ["service", "operation", "code"],
+    registry=REGISTRY,
+)
+CLOUD_DURATION: Final = Histogram(
+    "cloudprovider_request_duration_seconds",
+    "Seconds a call to the cloud takes.",
+    ["service", "operation"],
+    buckets=_REQUEST_BUCKETS,
+    registry=REGISTRY,
+)
