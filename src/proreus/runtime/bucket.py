@@ -1,0 +1,251 @@
+"""An adaptive token bucket: how fast may we call, when nobody tells us the quota?
+
+* *Unlimited* until the first refusal. Only the number of unanswered calls is limited, and that
+  limit grows with every answer, so that a crowd that meets a small quota is refused a few times
+  and not once per worker.
+* *Measured*: at a refusal the server's own bucket is empty. When it is empty again, the calls it
+  admitted in between, divided by the time, are exactly its rate. Where the refusals are too close
+  together to measure, or where a pause lies between them, a constant factor cuts instead.
+* *Probing*: from just below what was measured the rate grows, slowly at first and then faster,
+  but only while calls wait for it.
+
+Calls go in the order of their priority, and in the order of arrival within one. A waiting call
+counts one priority higher for every `AGEING` seconds, so that nothing starves.
+"""
+
+import asyncio
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable
+
+from proreus.runtime.priority import Priority
+
+AGEING = 30.0
+"""Seconds of waiting that count as much as one step of priority."""
+MINIMUM_RATE = 0.5
+"""Calls a second that are tried even if the server refuses everything."""
+
+# Unlimited: so many unanswered calls at first, so many more per answer. A bucket of 20 tokens is
+# met with about 10 calls on their way. Where answers do not come, one call goes every `_STALL`.
+_FIRST_WINDOW = 5.0
+_WINDOW_GROWTH = 0.25
+_STALL = 0.1
+# The rate after the first refusal: half of what went in the last second, but at least this.
+_FIRST_RATE = 5.0
+_CUT = 0.5
+# Nothing measured yet: the rate doubles every second, but by no more than 7 % a call.
+_REGROW = math.log(2)
+_REGROW_STEP = 0.07
+# Measured: start 3 % below, +5 % after 10 seconds, +20 % after 19, twice as fast after 37. A
+# refusal takes at most 15 % back: what overflowed the server's bucket was not measured.
+_BELOW_MEASURED = 0.97
+_PROBE = 0.0005
+_PROBE_CUT = 0.85
+_MOST_GROWTH = 30.0
+_MEASURE_SECONDS = 0.25
+_MEASURE_CALLS = 5
+# After so many seconds without calls up to half a second's calls go at once.
+_PAUSE = 0.5
+_BURST_SECONDS = 0.5
+_REMEMBERED = 4096
+_ENOUGH = 1 - 1e-6
+
+
+class AdaptiveBucket:
+    """Grants calls at a rate learned from refusals; belongs to one event loop and one quota.
+
+    Every grant of an adaptive bucket is answered by exactly one of `succeeded`, `refused` and
+    `abandoned`.
+    """
+
+    def __init__(
+        self,
+        *,
+        initial_rate: float = math.inf,
+        burst: float = math.inf,
+        adaptive: bool = True,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Start without a limit, or at `initial_rate`.
+
+        Args:
+            initial_rate: Calls a second.
+            burst: Most calls at once after a pause. An adaptive bucket allows at most what half
+                a second brings, and less if the server refuses that.
+            adaptive: False for a rate that never changes.
+            clock: Seconds; the running loop's time by default.
+        """
+        self._rate = self._base = initial_rate
+        self._burst = burst
+        self._adaptive = adaptive
+        self._clock = clock or _loop_time
+        self._tokens = self._capacity()
+        self._filled_at = -math.inf
+        self._hold_until = -math.inf
+        self._waiters: list[tuple[float, int, asyncio.Future[int]]] = []
+        self._arrivals = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._granted = 0
+        self._granted_at = -math.inf
+        self._unanswered = 0
+        self._window = _FIRST_WINDOW
+        self._recent: deque[float] = deque(maxlen=_REMEMBERED)
+        self._cut_at = -math.inf
+        self._granted_at_cut = 0
+        self._granted_at_pause = 0
+        self._paused = False
+        self._measured = False
+        self._probing = 0.0
+
+    @classmethod
+    def fixed(cls, qps: float, burst: int) -> "AdaptiveBucket":
+        """A bucket of `qps` and `burst` that never changes, as `--kube-api-qps` asks for."""
+        return cls(initial_rate=qps, burst=burst, adaptive=False)
+
+    @property
+    def rate(self) -> float:
+        """Calls a second that are granted now; infinite while nothing was refused."""
+        return self._rate
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for their grant."""
+        return sum(not grant.done() for _, _, grant in self._waiters)
+
+    @property
+    def held_for(self) -> float:
+        """For how many more seconds the server asked us to stay away."""
+        return max(0.0, self._hold_until - self._clock())
+
+    async def acquire(self, priority: Priority = Priority.USER) -> int:
+        """Wait for the right to make one call.
+
+        Returns:
+            The number of the grant, which `refused` needs.
+        """
+        grant: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        now = self._clock()
+        if not self._waiters and now - self._granted_at > _PAUSE:
+            self._paused = True
+            self._granted_at_pause = self._granted
+        rank = now - AGEING * priority
+        heapq.heappush(self._waiters, (rank, next(self._arrivals), grant))
+        self._serve()
+        try:
+            return await grant
+        except asyncio.CancelledError:
+            if grant.done() and not grant.cancelled():
+                self.abandoned()
+            raise
+
+    def succeeded(self) -> None:
+        """The server admitted a call, whatever else it answered."""
+        if math.isinf(self._rate):
+            self._window += _WINDOW_GROWTH
+            self._recent.append(self._clock())
+        self._answered()
+
+    def refused(self, grant: int, after: float | None = None) -> None:
+        """The server refused the call and asked us to stay away for `after` seconds, if it did."""
+        now = self._clock()
+        # A call that was on its way at the last cut says nothing about the rate since.
+        if self._adaptive and grant > self._granted_at_cut:
+            self._cut(grant, now)
+        if after is not None:
+            self._hold_until = max(self._hold_until, now + after)
+            if after >= _PAUSE:
+                self._granted_at_pause = self._granted
+        self._answered()
+
+    def abandoned(self) -> None:
+        """Nobody knows whether the server admitted a call, or it was never sent."""
+        self._answered()
+
+    def _answered(self) -> None:
+        self._unanswered -= 1
+        self._serve()
+
+    def _serve(self) -> None:
+        """Grant what may go now, and set the timer for the next one."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._clock()
+        while self._waiters:
+            if self._waiters[0][2].done():
+                heapq.heappop(self._waiters)
+                continue
+            wait = self._wait(now)
+            if wait > 0:
+                self._timer = asyncio.get_running_loop().call_later(wait, self._serve)
+                return
+            self._grant(heapq.heappop(self._waiters)[2], now)
+
+    def _wait(self, now: float) -> float:
+        """Seconds until the next call may go."""
+        if now < self._hold_until:
+            return self._hold_until - now
+        if math.isinf(self._rate):
+            stalled = self._granted_at + _STALL
+            return 0.0 if self._unanswered < self._window else max(0.0, stalled - now)
+        self._fill(now)
+        return 0.0 if self._tokens >= _ENOUGH else (1 - self._tokens) / self._rate
+
+    def _grant(self, grant: asyncio.Future[int], now: float) -> None:
+        self._granted += 1
+        self._granted_at = now
+        self._unanswered += 1
+        if not math.isinf(self._rate):
+            self._tokens -= 1
+            if self._adaptive and self._waiters:
+                self._grow()
+        grant.set_result(self._granted)
+
+    def _grow(self) -> None:
+        """Probe upward from what was measured; look for it in big steps where nothing was."""
+        if self._measured:
+            self._probing += 1 / self._rate
+            self._rate = self._base * math.exp(min(_MOST_GROWTH, _PROBE * self._probing**2))
+        else:
+            self._rate *= math.exp(min(_REGROW / self._rate, _REGROW_STEP))
+
+    def _capacity(self) -> float:
+        if not self._adaptive:
+            return self._burst
+        return max(1.0, min(self._burst, self._rate * _BURST_SECONDS))
+
+    def _fill(self, now: float) -> None:
+        filled = self._tokens + (now - self._filled_at) * self._rate
+        self._tokens = min(self._capacity(), filled)
+        self._filled_at = now
+
+    def _cut(self, grant: int, now: float) -> None:
+        """Take back speed after a refusal, by measurement where there is one."""
+        admitted = grant - self._granted_at_cut - 1
+        elapsed = now - self._cut_at
+        measured = False
+        if math.isinf(self._rate):
+            self._base = _CUT * sum(now - then <= 1.0 for then in self._recent)
+            self._base = max(_FIRST_RATE, self._base)
+        elif self._capacity() > 1 and grant - self._granted_at_pause <= 2 * self._capacity():
+            # Refused right after a pause: the burst was too large, the rate may be right.
+            self._burst = self._capacity() / 2
+        elif not self._paused and elapsed >= _MEASURE_SECONDS and admitted >= _MEASURE_CALLS:
+            least = self._rate * (_PROBE_CUT if self._measured else _CUT)
+            self._base = max(least, min(self._rate, admitted / elapsed)) * _BELOW_MEASURED
+            measured = True
+        else:
+            self._base = self._rate * _CUT
+        self._measured = measured
+        self._rate = self._base = max(MINIMUM_RATE, self._base)
+        self._probing = 0.0
+        self._cut_at = self._filled_at = now
+        self._granted_at_cut = self._granted
+        self._paused = False
+        self._tokens = 0.0
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
