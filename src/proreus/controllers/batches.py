@@ -1,0 +1,241 @@
+"""Asking a cloud about nodes in batches, so that one bad id costs only itself.
+
+If a batch fails for a reason that one bad id could be, three of its nodes, other ones each time,
+are asked by themselves: if none has an answer the cloud is down, and that is all (four calls).
+Otherwise the batch is halved until each bad id stands alone. The ids found so are asked by
+themselves from then on, so that a malformed one costs one call a round and no search.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import (
+    CallTimeout,
+    CloudError,
+    ConfigError,
+    RetryAfter,
+    Throttled,
+    Unauthenticated,
+)
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, Instances, NotFound
+from proreus.kube.objects import Node
+
+SEARCH_CALLS: Final = 64
+"""The most calls that the halving of one batch may take."""
+
+SUSPECTS_ALONE: Final = 16
+"""How many suspects are asked by themselves at a time; the others share batches."""
+
+PROBES: Final = 3
+"""How many nodes of a failed batch are asked by themselves before it is halved."""
+
+Key = tuple[str, str]
+"""A node's uid and provider id: an answer is about this pair."""
+
+# What no single id can be the reason for: asking for fewer would only add calls.
+_NOT_ONE_NODES_FAULT = (Throttled, RetryAfter, Unauthenticated, CallTimeout, ConfigError)
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """An answer, and when the call that gave it began (in seconds of the inventory's clock)."""
+
+    answer: InstanceAnswer
+    began: float
+
+
+class _Outcome(Enum):
+    """Of one call: there is an answer, one id could be at fault, or asking on is no use."""
+
+    ANSWERED = "answered"
+    SUSPICIOUS = "suspicious"
+    HOPELESS = "hopeless"
+
+
+class _Search(msgspec.Struct):
+    """The calls made for one batch: what they said so far, and when the time is up."""
+
+    found: dict[Key, Observation]
+    end: float
+
+
+class Batches:
+    """Calls `describe`, checks what comes back and remembers which ids make batches fail."""
+
+    def __init__(
+        self,
+        instances: Instances,
+        *,
+        clock: Callable[[], float],
+        deadline: float,
+        on_error: Callable[[CloudError], None],
+    ) -> None:
+        """Ask `instances`; a batch with all its calls may take `deadline` seconds."""
+        self._instances = instances
+        self._clock = clock
+        self._deadline = deadline
+        self._on_error = on_error
+        self._suspects: dict[Key, None] = {}
+        self._turn = 0
+        self.unasked = 0
+        """Answers for names that nobody had asked for."""
+
+    def split(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:
+        """Full batches, and the suspects apart: some, longest unasked first, by themselves."""
+        by_key = {key(node): node for node in nodes}
+        suspects = [by_key.pop(known) for known in self._suspects if known in by_key]
+        size = max(1, self._instances.batch_size)
+        for group in (list(by_key.values()), suspects[SUSPECTS_ALONE:]):
+            yield from (group[start : start + size] for start in range(0, len(group), size))
+        yield from ([node] for node in suspects[:SUSPECTS_ALONE])
+
+    async def describe(self, nodes: Sequence[Node], found: dict[Key, Observation]) -> None:
+        """Ask about one batch; `found` fills up and in the end holds every node of it."""
+        search = _Search(found, asyncio.get_running_loop().time() + self._deadline)
+        outcome = await self._ask(search, nodes)
+        if outcome is _Outcome.ANSWERED:
+            self._suspect(nodes, ())
+        elif outcome is _Outcome.SUSPICIOUS and len(nodes) == 1:
+            self._still_suspect(nodes)
+        elif outcome is _Outcome.SUSPICIOUS:
+            await self._isolate(search, nodes)
+
+    def forget(self, uid: str) -> None:
+        """Drop what is known of the Node of that uid."""
+        for known in [known for known in self._suspects if known[0] == uid]:
+            del self._suspects[known]
+
+    async def _isolate(self, search: _Search, nodes: Sequence[Node]) -> None:
+        """Find the ids that make the batch fail, if it is ids."""
+        bad: list[Node] = []
+        for probe in self._probes(nodes):
+            outcome = await self._ask(search, [probe])
+            if outcome is _Outcome.ANSWERED:
+                break
+            if outcome is _Outcome.HOPELESS:
+                return
+            bad.append(probe)
+        else:
+            self._still_suspect(bad)
+            return
+        probed = {key(node) for node in (*bad, probe)}
+        rest = [node for node in nodes if key(node) not in probed]
+        # With a bad one found already, the rest may be sound as a whole.
+        bad += await self._halve(search, [rest] if bad and rest else _halves(rest))
+        self._suspect(nodes, bad)
+
+    async def _halve(self, search: _Search, parts: list[Sequence[Node]]) -> Sequence[Node]:
+        """Ask for the parts, and for halves of those that fail; what fails alone is bad."""
+        bad: list[Node] = []
+        for _ in range(SEARCH_CALLS):
+            if not parts:
+                return bad
+            part = parts.pop(0)
+            outcome = await self._ask(search, part)
+            if outcome is _Outcome.HOPELESS:
+                return bad
+            if outcome is _Outcome.SUSPICIOUS and len(part) == 1:
+                bad += part
+            elif outcome is _Outcome.SUSPICIOUS:
+                parts += _halves(part)
+        # The calls are used up. What was not asked goes apart from the sound ones next time.
+        return bad + [node for part in parts for node in part]
+
+    def _probes(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Some nodes, far from one another, and other ones each time: all could be bad ones."""
+        count = min(PROBES, len(nodes))
+        self._turn += 1
+        step = len(nodes) // count
+        return [nodes[(self._turn + index * step) % len(nodes)] for index in range(count)]
+
+    async def _ask(self, search: _Search, nodes: Sequence[Node]) -> _Outcome:
+        """Make one call and note what it says about each node."""
+        began = self._clock()
+        answers = await self._call(nodes, search.end)
+        if not isinstance(answers, CloudError):
+            search.found.update(self._read(nodes, answers, began))
+            return _Outcome.ANSWERED
+        search.found.update({key(node): Observation(answers, began) for node in nodes})
+        is_hopeless = isinstance(answers, _NOT_ONE_NODES_FAULT)
+        return _Outcome.HOPELESS if is_hopeless else _Outcome.SUSPICIOUS
+
+    async def _call(
+        self, nodes: Sequence[Node], end: float
+    ) -> Mapping[str, InstanceAnswer] | CloudError:
+        answers: object
+        try:
+            async with asyncio.timeout_at(end):
+                answers = await self._instances.describe(nodes)
+        except CloudError as error:
+            return self._told(error)
+        except TimeoutError as error:
+            text = f"{self._provider} had no answer for {len(nodes)} nodes in {self._deadline:g} s"
+            return self._told(CallTimeout(text), error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a cloud's SDK may raise anything
+            return self._told(
+                CloudError(f"{self._provider}: {type(error).__name__}: {error}"), error
+            )
+        if isinstance(answers, Mapping):
+            return answers
+        text = f"{self._provider} answered with a {type(answers).__name__}; it must be a mapping"
+        return self._told(CloudError(text))
+
+    def _read(
+        self, nodes: Sequence[Node], answers: Mapping[str, object], began: float
+    ) -> dict[Key, Observation]:
+        unasked = answers.keys() - {node.metadata.name for node in nodes}
+        if unasked:
+            self.unasked += len(unasked)
+            self._told(CloudError(f"{self._provider} answered for {len(unasked)} nodes not asked"))
+        return {
+            key(node): Observation(self._typed(node.metadata.name, answers), began)
+            for node in nodes
+        }
+
+    def _typed(self, name: str, answers: Mapping[str, object]) -> InstanceAnswer:
+        if name not in answers:
+            return CloudError(f"{self._provider} did not answer for node {name}: unknown, not gone")
+        answer = answers[name]
+        if isinstance(answer, Instance | NotFound | CloudError):
+            return answer
+        return self._told(
+            CloudError(
+                f"{self._provider} answered with a {type(answer).__name__} for node {name}; "
+                "it must be Instance, NotFound or CloudError"
+            )
+        )
+
+    def _told(self, error: CloudError, cause: BaseException | None = None) -> CloudError:
+        error.__cause__ = cause if cause is not None else error.__cause__
+        self._on_error(error)
+        return error
+
+    @property
+    def _provider(self) -> str:
+        type_ = type(self._instances)
+        return f"{type_.__module__}.{type_.__qualname__}.describe"
+
+    def _suspect(self, asked: Sequence[Node], bad: Sequence[Node]) -> None:
+        """Of those asked for, suspect the bad ones and no others."""
+        for node in asked:
+            self._suspects.pop(key(node), None)
+        self._suspects.update(dict.fromkeys(key(node) for node in bad))
+
+    def _still_suspect(self, bad: Sequence[Node]) -> None:
+        """Put suspects at the end of the line; failing without others proves nothing."""
+        for known in (key(node) for node in bad):
+            if known in self._suspects:
+                self._suspects[known] = self._suspects.pop(known)
+
+
+def key(node: Node) -> Key:
+    """What an answer about the node is kept under."""
+    return node.metadata.uid, node.spec.provider_id
+
+
+def _halves(nodes: Sequence[Node]) -> list[Sequence[Node]]:
+    middle = len(nodes) // 2
+    return [half for half in (nodes[:middle], nodes[middle:]) if half]

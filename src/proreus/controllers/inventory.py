@@ -1,0 +1,219 @@
+"""What the cloud says about the machines: one snapshot shared by all controllers.
+
+    get(nodes, not_before) ─► an answer that began late enough        no call
+                           ├► a flight that began late enough         no call, its answer is shared
+                           └► new flights, ⌈rest / batch_size⌉ calls
+
+A reader says how old an answer may be by `not_before`, the time at which its need arose: an
+answer proves nothing about what happened after its call *began*.
+
+A flight is one batch, with all the calls that it takes (`controllers.batches`).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict
+from proreus.cloudprovider.instances import Instance, Instances
+from proreus.controllers.batches import Batches, Key, Observation, key
+from proreus.kube.objects import Node
+
+__all__ = ["Inventory", "Observation"]
+
+FLIGHTS_AT_ONCE: Final = 8
+"""How many flights one `get` has in the air at a time."""
+
+
+class _Flight:
+    """A batch under way: who waits for it, when it began (None: not yet) and what came of it."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.began: float | None = None
+        self.readers = 0
+        self.result: dict[Key, Observation] = {}
+        self.task: asyncio.Task[None] | None = None
+
+
+class Inventory:
+    """The snapshot. Use one per provider, from one event loop."""
+
+    def __init__(
+        self,
+        instances: Instances,
+        *,
+        clock: Callable[[], float] | None = None,
+        deadline: float = 30.0,
+        on_error: Callable[[CloudError], None],
+    ) -> None:
+        """Serve from `instances`.
+
+        Args:
+            instances: The provider's machines.
+            clock: Seconds that only grow; the running loop's time if None.
+            deadline: Seconds a flight may take, with all its calls.
+            on_error: Told of each failed call and of each answer that breaks the interface.
+        """
+        self._clock = clock
+        self._batches = Batches(instances, clock=self._now, deadline=deadline, on_error=on_error)
+        self._known: dict[str, tuple[str, Observation]] = {}
+        self._claims: dict[str, dict[str, str]] = {}
+        self._flights: dict[Key, _Flight] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def unasked(self) -> int:
+        """How many answers came for names that nobody had asked for."""
+        return self._batches.unasked
+
+    async def get(self, nodes: Sequence[Node], *, not_before: float) -> Mapping[str, Observation]:
+        """Observe the nodes' machines.
+
+        Args:
+            nodes: Any number of them, of different names.
+            not_before: The earliest time, not in the future, at which a call may have begun
+                for its answer to count.
+
+        Returns:
+            An observation for every node, by name. An error is the answer of this reader and of
+            those that waited with it; who comes later asks anew.
+        """
+        found: dict[str, Observation] = {}
+        flights: dict[str, _Flight] = {}
+        rest: list[Node] = []
+        for node in nodes:
+            name = node.metadata.name
+            if known := self._fresh(node, not_before):
+                found[name] = known
+            elif flight := self._joinable(node, not_before):
+                flights[name] = flight
+            else:
+                rest.append(node)
+        for flight in self._launch(rest):
+            flights.update({node.metadata.name: flight for node in flight.nodes})
+        await self._wait(set(flights.values()))
+        for node in nodes:
+            name = node.metadata.name
+            if name in flights:
+                found[name] = self._landed(flights[name], node)
+        return {node.metadata.name: self._checked(node, found) for node in nodes}
+
+    def forget(self, uid: str) -> None:
+        """Drop what is known of the Node of that uid, which is gone from the API."""
+        self._unclaim(uid)
+        self._known.pop(uid, None)
+        self._batches.forget(uid)
+        for asked in [asked for asked in self._flights if asked[0] == uid]:
+            del self._flights[asked]
+
+    def _now(self) -> float:
+        return self._clock() if self._clock else asyncio.get_running_loop().time()
+
+    # Flights
+
+    def _joinable(self, node: Node, not_before: float) -> _Flight | None:
+        """The flight that will have a fresh answer: one that has not begun will begin later."""
+        flight = self._flights.get(key(node))
+        is_fresh = flight and (flight.began is None or flight.began >= not_before)
+        return flight if is_fresh else None
+
+    def _launch(self, nodes: Sequence[Node]) -> list[_Flight]:
+        flights = [_Flight(batch) for batch in self._batches.split(nodes)]
+        slots = asyncio.Semaphore(FLIGHTS_AT_ONCE)
+        for flight in flights:
+            flight.task = asyncio.create_task(self._fly(flight, slots))
+            self._tasks.add(flight.task)
+            flight.task.add_done_callback(self._tasks.discard)
+            self._flights.update({key(node): flight for node in flight.nodes})
+        return flights
+
+    async def _wait(self, flights: set[_Flight]) -> None:
+        """Wait until all have landed; a flight that nobody waits for any more is cancelled."""
+        for flight in flights:
+            flight.readers += 1
+        try:
+            for flight in flights:
+                if flight.task and not flight.task.done():
+                    # Not `await task`: whoever is cancelled here must not take it along.
+                    await asyncio.wait({flight.task})
+        finally:
+            for flight in flights:
+                flight.readers -= 1
+                if not flight.readers and flight.task and not flight.task.done():
+                    self._take_off(flight)
+                    flight.task.cancel()
+
+    async def _fly(self, flight: _Flight, slots: asyncio.Semaphore) -> None:
+        try:
+            async with slots:
+                flight.began = self._now()
+                await self._batches.describe(flight.nodes, flight.result)
+        finally:
+            self._take_off(flight)
+
+    def _take_off(self, flight: _Flight) -> None:
+        """Let nobody join any more, and keep the answers of nodes that were not forgotten."""
+        for node in flight.nodes:
+            if self._flights.get(key(node)) is flight:
+                del self._flights[key(node)]
+                if key(node) in flight.result:
+                    self._keep(node, flight.result[key(node)])
+            else:
+                # Forgotten meanwhile, or asked for again: that flight knows better.
+                self._batches.forget(node.metadata.uid)
+
+    def _landed(self, flight: _Flight, node: Node) -> Observation:
+        observation = flight.result.get(key(node))
+        if observation is None:
+            # Its task was cancelled by the provider's own doing: a reader would have seen that.
+            began = self._now() if flight.began is None else flight.began
+            return Observation(CloudError("the provider cancelled its own call"), began)
+        return observation
+
+    # Memory
+
+    def _fresh(self, node: Node, not_before: float) -> Observation | None:
+        provider_id, observation = self._known.get(node.metadata.uid, ("", None))
+        if observation is None or provider_id != node.spec.provider_id:
+            return None
+        return observation if observation.began >= not_before else None
+
+    def _keep(self, node: Node, observation: Observation) -> None:
+        """Keep an answer for later readers; errors are not kept."""
+        uid, provider_id = key(node)
+        answer = observation.answer
+        if isinstance(answer, CloudError):
+            return
+        self._unclaim(uid)
+        self._known[uid] = (provider_id, observation)
+        if isinstance(answer, Instance) and answer.provider_id:
+            self._claims.setdefault(answer.provider_id, {})[uid] = node.metadata.name
+
+    def _unclaim(self, uid: str) -> None:
+        _, observation = self._known.get(uid, ("", None))
+        if observation is None or not isinstance(observation.answer, Instance):
+            return
+        claims = self._claims.get(observation.answer.provider_id, {})
+        claims.pop(uid, None)
+        if not claims:
+            self._claims.pop(observation.answer.provider_id, None)
+
+    def _checked(self, node: Node, found: Mapping[str, Observation]) -> Observation:
+        """The observation, or a conflict where another node is said to be the same machine.
+
+        The node that has the provider id already is that machine.
+        """
+        observation = found[node.metadata.name]
+        answer = observation.answer
+        if not isinstance(answer, Instance) or answer.provider_id in ("", node.spec.provider_id):
+            return observation
+        name = node.metadata.name
+        others = sorted({n for n in self._claims.get(answer.provider_id, {}).values() if n != name})
+        if not others:
+            return observation
+        conflict = IdentityConflict(
+            f"the cloud says that node {name} and node {', '.join(others)} are both "
+            f"{answer.provider_id}: give each machine a name of its own, or set spec.providerID"
+        )
+        return Observation(conflict, observation.began)

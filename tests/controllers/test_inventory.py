@@ -1,0 +1,716 @@
+"""The shared snapshot of the machines: who pays a call, who shares one, and what a bad id costs."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proreus.cloudprovider.errors import (
+    CallTimeout,
+    CloudError,
+    ConfigError,
+    IdentityConflict,
+    RetryAfter,
+    Throttled,
+    Unauthenticated,
+)
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.controllers.batches import PROBES, SUSPECTS_ALONE
+from proreus.controllers.inventory import FLIGHTS_AT_ONCE, Inventory, Observation
+from proreus.kube.objects import Node, NodeSpec, ObjectMeta
+from proreus.testing import clock
+
+
+def node(name: str, provider_id: str = "", uid: str = "") -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}"),
+        spec=NodeSpec(provider_id=provider_id),
+    )
+
+
+def nodes(count: int) -> list[Node]:
+    return [node(f"n{number:03}") for number in range(count)]
+
+
+class Cloud:
+    """A cloud that fails whole batches which hold a bad name, as AWS does for malformed ids."""
+
+    def __init__(self, *, batch_size: int = 100, latency: float = 1.0) -> None:
+        self.batch_size = batch_size
+        self.latency = latency
+        self.bad: set[str] = set()
+        self.down: BaseException | None = None
+        self.answer: Callable[[Node], object] = lambda asked: Instance(
+            provider_id=f"cloud://{asked.metadata.name}"
+        )
+        self.extra: Mapping[str, InstanceAnswer] = {}
+        self.calls: list[tuple[str, ...]] = []
+        self.cancelled = 0
+        self.running = 0
+        self.most_running = 0
+
+    def owns(self, node: Node) -> Ownership:
+        return Ownership.YES
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        names = tuple(asked.metadata.name for asked in nodes)
+        self.calls.append(names)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await asyncio.sleep(self.latency)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+        if self.down is not None:
+            raise self.down
+        if self.bad & set(names):
+            raise CloudError("malformed id")
+        answers = {asked.metadata.name: self.answer(asked) for asked in nodes}
+        return {**answers, **self.extra}  # type: ignore[dict-item]  # wrong types are a test
+
+
+class Bench:
+    """An inventory over a cloud, with what it reported."""
+
+    def __init__(self, cloud: Cloud, deadline: float = 30.0) -> None:
+        self.cloud = cloud
+        self.errors: list[CloudError] = []
+        self.inventory = Inventory(cloud, deadline=deadline, on_error=self.errors.append)
+
+    async def get(self, asked: Iterable[Node], not_before: float = 0.0) -> dict[str, Observation]:
+        return dict(await self.inventory.get(list(asked), not_before=not_before))
+
+
+def good(observations: Mapping[str, Observation]) -> set[str]:
+    return {name for name, seen in observations.items() if isinstance(seen.answer, Instance)}
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# Calls
+
+
+def test_nodes_cost_one_call_per_full_batch() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=100))
+        seen = await bench.get(nodes(250))
+        assert sorted(len(call) for call in bench.cloud.calls) == [50, 100, 100]
+        assert good(seen) == {asked.metadata.name for asked in nodes(250)}
+        assert {observation.began for observation in seen.values()} == {0.0}
+        assert bench.errors == []
+
+    clock.run(scenario())
+
+
+def test_no_nodes_cost_no_call() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        assert await bench.get([]) == {}
+        assert bench.cloud.calls == []
+
+    clock.run(scenario())
+
+
+def test_a_batch_size_below_one_counts_as_one() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=0))
+        await bench.get(nodes(2))
+        assert [len(call) for call in bench.cloud.calls] == [1, 1]
+
+    clock.run(scenario())
+
+
+def test_only_so_many_flights_of_one_reader_are_in_the_air() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=1))
+        seen = await bench.get(nodes(3 * FLIGHTS_AT_ONCE))
+        assert bench.cloud.most_running == FLIGHTS_AT_ONCE
+        assert sorted({observation.began for observation in seen.values()}) == [0.0, 1.0, 2.0]
+
+    clock.run(scenario())
+
+
+# Sharing
+
+
+@pytest.mark.parametrize(("not_before", "calls"), [(9.9, 1), (10.0, 1), (10.1, 2)])
+def test_an_answer_serves_those_whose_need_is_not_younger_than_its_call(
+    not_before: float, calls: int
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        await asyncio.sleep(10.0)
+        first = await bench.get(nodes(3), 10.0)
+        second = await bench.get(nodes(3), not_before)
+        assert len(bench.cloud.calls) == calls
+        assert first["n000"].began == 10.0
+        assert second["n000"].began == (10.0 if calls == 1 else 11.0)
+
+    clock.run(scenario())
+
+
+def test_not_found_is_kept_and_served_as_it_is() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda _: NotFound(tombstone=True)
+        await bench.get(nodes(1))
+        seen = await bench.get(nodes(1))
+        assert seen["n000"] == Observation(NotFound(tombstone=True), 0.0)
+        assert len(bench.cloud.calls) == 1
+
+    clock.run(scenario())
+
+
+def test_only_the_nodes_without_a_fresh_answer_are_asked_for() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        await bench.get(nodes(2))
+        seen = await bench.get(nodes(4))
+        assert bench.cloud.calls == [("n000", "n001"), ("n002", "n003")]
+        assert list(seen) == ["n000", "n001", "n002", "n003"]
+
+    clock.run(scenario())
+
+
+def test_an_answer_is_about_the_uid_and_the_provider_id() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        await bench.get([node("a")])
+        await bench.get([node("a", uid="reborn")])
+        await bench.get([node("a", provider_id="cloud://a")])
+        await bench.get([node("a", provider_id="cloud://a")])
+        assert len(bench.cloud.calls) == 3
+
+    clock.run(scenario())
+
+
+def test_a_flight_in_the_air_is_shared() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(bench.get(nodes(3)))
+            await asyncio.sleep(0.5)
+            second = group.create_task(bench.get(nodes(2), 0.0))
+        assert len(bench.cloud.calls) == 1
+        assert second.result() == {name: first.result()[name] for name in ("n000", "n001")}
+
+    clock.run(scenario())
+
+
+def test_a_flight_that_began_before_the_need_is_not_joined() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(bench.get(nodes(1)))
+            await asyncio.sleep(0.5)
+            second = group.create_task(bench.get(nodes(1), 0.5))
+        assert len(bench.cloud.calls) == 2
+        assert (first.result()["n000"].began, second.result()["n000"].began) == (0.0, 0.5)
+        # The older flight landed first; what is kept is the newer one's answer.
+        assert (await bench.get(nodes(1), 0.5))["n000"].began == 0.5
+        assert len(bench.cloud.calls) == 2
+
+    clock.run(scenario())
+
+
+def test_a_flight_that_waits_for_a_slot_can_be_joined_by_any_need() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=1))
+        waiting = nodes(FLIGHTS_AT_ONCE + 1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bench.get(waiting))
+            await asyncio.sleep(0.5)
+            second = group.create_task(bench.get(waiting[-1:], 0.5))
+        assert len(bench.cloud.calls) == FLIGHTS_AT_ONCE + 1
+        assert next(iter(second.result().values())).began == 1.0
+
+    clock.run(scenario())
+
+
+def test_errors_go_to_all_who_wait_and_to_nobody_later() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.down = Throttled("slow down", after=3.0)
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(bench.get(nodes(1)))
+            second = group.create_task(bench.get(nodes(1)))
+        assert first.result()["n000"].answer is second.result()["n000"].answer
+        assert first.result()["n000"].answer is bench.cloud.down
+        bench.cloud.down = None
+        assert good(await bench.get(nodes(1))) == {"n000"}
+        assert len(bench.cloud.calls) == 2
+        assert bench.errors == [first.result()["n000"].answer]
+
+    clock.run(scenario())
+
+
+def test_an_error_for_one_node_is_not_kept_either() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda asked: (
+            CloudError("odd") if asked.metadata.name == "n000" else NotFound()
+        )
+        await bench.get(nodes(2))
+        await bench.get(nodes(2))
+        assert bench.cloud.calls == [("n000", "n001"), ("n000",)]
+
+    clock.run(scenario())
+
+
+def test_an_injected_clock_dates_the_answers() -> None:
+    async def scenario() -> None:
+        inventory = Inventory(Cloud(), clock=lambda: 77.0, on_error=lambda _: None)
+        assert (await inventory.get(nodes(1), not_before=77.0))["n000"].began == 77.0
+
+    clock.run(scenario())
+
+
+def test_forgotten_nodes_are_asked_for_again() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        await bench.get(nodes(2))
+        bench.inventory.forget("uid-n000")
+        bench.inventory.forget("never heard of")
+        await bench.get(nodes(2))
+        assert bench.cloud.calls == [("n000", "n001"), ("n000",)]
+
+    clock.run(scenario())
+
+
+def test_a_node_forgotten_during_its_flight_leaves_nothing() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        reading = asyncio.create_task(bench.get(nodes(2)))
+        await asyncio.sleep(0.5)
+        bench.inventory.forget("uid-n000")
+        assert good(await reading) == {"n000", "n001"}
+        await bench.get(nodes(2))
+        assert bench.cloud.calls == [("n000", "n001"), ("n000",)]
+
+    clock.run(scenario())
+
+
+# Cancellation
+
+
+def test_a_cancelled_reader_does_not_cancel_the_flight_of_another() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        first = asyncio.create_task(bench.get(nodes(1)))
+        second = asyncio.create_task(bench.get(nodes(1)))
+        await asyncio.sleep(0.5)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert good(await second) == {"n000"}
+        assert (len(bench.cloud.calls), bench.cloud.cancelled) == (1, 0)
+
+    clock.run(scenario())
+
+
+def test_a_flight_without_readers_is_cancelled_and_not_joined_again() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=1))
+        readers = [asyncio.create_task(bench.get(nodes(3))) for _ in range(2)]
+        await asyncio.sleep(0.5)
+        for reader in readers:
+            reader.cancel()
+        await asyncio.sleep(0)
+        seen = await bench.get(nodes(3))
+        assert good(seen) == {"n000", "n001", "n002"}
+        assert (len(bench.cloud.calls), bench.cloud.cancelled) == (6, 3)
+        assert all(reader.cancelled() for reader in readers)
+
+    clock.run(scenario())
+
+
+def test_a_reader_cancelled_before_its_flight_began_costs_no_call() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        reader = asyncio.create_task(bench.get(nodes(1)))
+        await asyncio.sleep(0)
+        reader.cancel()
+        await asyncio.sleep(5.0)
+        assert len(bench.cloud.calls) <= 1
+        assert bench.cloud.running == 0
+        assert good(await bench.get(nodes(1))) == {"n000"}
+
+    clock.run(scenario())
+
+
+def test_a_provider_that_cancels_its_own_call_gives_an_error_and_cancels_nobody() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.down = asyncio.CancelledError()
+        seen = await bench.get(nodes(2))
+        assert all("cancelled its own call" in str(seen[name].answer) for name in seen)
+        assert all(isinstance(observation.answer, CloudError) for observation in seen.values())
+        assert {observation.began for observation in seen.values()} == {0.0}
+
+    clock.run(scenario())
+
+
+# Answers that break the interface
+
+
+def test_names_left_out_are_unknown_never_absent() -> None:
+    class Forgetful(Cloud):
+        async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+            answers = dict(await super().describe(nodes))
+            del answers["n001"]
+            return answers
+
+    async def scenario() -> None:
+        bench = Bench(Forgetful())
+        seen = await bench.get(nodes(2))
+        assert good(seen) == {"n000"}
+        assert type(seen["n001"].answer) is CloudError
+        assert "n001: unknown, not gone" in str(seen["n001"].answer)
+
+    clock.run(scenario())
+
+
+def test_answers_for_names_not_asked_are_ignored_and_counted() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.extra = {"stranger": NotFound(), "other": NotFound()}
+        seen = await bench.get(nodes(2))
+        assert good(seen) == {"n000", "n001"} == set(seen)
+        assert bench.inventory.unasked == 2
+        await bench.get(nodes(3))
+        assert bench.inventory.unasked == 4
+        assert ["2 nodes not asked" in str(error) for error in bench.errors] == [True, True]
+
+    clock.run(scenario())
+
+
+@pytest.mark.parametrize("value", [None, True, {"provider_id": "x"}, Instance])
+def test_an_answer_of_a_wrong_type_names_the_provider(value: object) -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda asked: value if asked.metadata.name == "n000" else NotFound()
+        seen = await bench.get(nodes(2))
+        error = seen["n000"].answer
+        assert isinstance(error, CloudError)
+        assert f"{Cloud.__module__}.Cloud.describe" in str(error)
+        assert f"a {type(value).__name__} for node n000" in str(error)
+        assert bench.errors == [error]
+        assert seen["n001"].answer == NotFound()
+
+    clock.run(scenario())
+
+
+def test_a_batch_answer_that_is_no_mapping_is_an_error_for_each() -> None:
+    class Lister(Cloud):
+        async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+            await super().describe(nodes)
+            return [NotFound()]  # type: ignore[return-value]  # that is the test
+
+    async def scenario() -> None:
+        bench = Bench(Lister())
+        seen = await bench.get(nodes(1))
+        assert "Lister.describe answered with a list; it must be a mapping" in str(
+            seen["n000"].answer
+        )
+
+    clock.run(scenario())
+
+
+@pytest.mark.parametrize("raised", [KeyError("id"), SystemExit(3), ValueError("no such zone")])
+def test_whatever_a_provider_raises_becomes_an_error_with_its_class(raised: BaseException) -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.down = raised
+        error = (await bench.get(nodes(1)))["n000"].answer
+        assert type(error) is CloudError
+        assert str(error).endswith(f"Cloud.describe: {type(raised).__name__}: {raised}")
+        assert error.__cause__ is raised
+
+    clock.run(scenario())
+
+
+# One machine for two nodes
+
+
+def test_one_machine_for_two_nodes_is_a_conflict_for_both() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda _: Instance(provider_id="cloud://same")
+        seen = await bench.get([node("a"), node("b")])
+        for name in ("a", "b"):
+            assert isinstance(seen[name].answer, IdentityConflict)
+            assert seen[name].began == 0.0
+        assert "node a and node b are both cloud://same" in str(seen["a"].answer)
+
+    clock.run(scenario())
+
+
+def test_the_node_that_has_the_provider_id_is_that_machine() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda _: Instance(provider_id="cloud://same")
+        seen = await bench.get([node("a", "cloud://same"), node("b")])
+        assert good(seen) == {"a"}
+        assert isinstance(seen["b"].answer, IdentityConflict)
+
+    clock.run(scenario())
+
+
+def test_a_machine_of_an_earlier_answer_is_known_in_later_ones() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda _: Instance(provider_id="cloud://same")
+        assert good(await bench.get([node("a")])) == {"a"}
+        seen = await bench.get([node("b")])
+        assert isinstance(seen["b"].answer, IdentityConflict)
+        # With the first one gone, the machine is free for the second.
+        bench.inventory.forget("uid-a")
+        assert good(await bench.get([node("b")])) == {"b"}
+        assert len(bench.cloud.calls) == 2
+
+    clock.run(scenario())
+
+
+def test_a_newer_answer_frees_the_machine_of_the_older_one() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda _: Instance(provider_id="cloud://same")
+        await bench.get([node("a")])
+        bench.cloud.answer = lambda _: NotFound()
+        await bench.get([node("a")], now())
+        bench.cloud.answer = lambda _: Instance(provider_id="cloud://same")
+        assert good(await bench.get([node("b")])) == {"b"}
+
+    clock.run(scenario())
+
+
+def test_a_node_made_anew_under_its_name_is_no_conflict() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        await bench.get([node("a", uid="first")])
+        assert good(await bench.get([node("a", uid="second")])) == {"a"}
+
+    clock.run(scenario())
+
+
+def test_instances_without_a_provider_id_are_no_conflict() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.answer = lambda _: Instance(provider_id="")
+        assert good(await bench.get([node("a"), node("b")])) == {"a", "b"}
+        assert good(await bench.get([node("a"), node("b")], now())) == {"a", "b"}
+
+    clock.run(scenario())
+
+
+# Bad ids
+
+
+def test_one_bad_id_costs_only_itself() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=500, latency=0.1))
+        bench.cloud.bad = {"n321"}
+        asked = nodes(500)
+        seen = await bench.get(asked)
+        assert good(seen) == {asked.metadata.name for asked in asked} - {"n321"}
+        assert str(seen["n321"].answer) == "malformed id"
+        assert len(bench.cloud.calls) <= 1 + 1 + 2 * 9
+        assert all(observation.began > 0.0 for observation in seen.values())
+
+    clock.run(scenario())
+
+
+def test_a_bad_id_found_once_is_asked_by_itself_from_then_on() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=500, latency=0.1))
+        bench.cloud.bad = {"n321"}
+        await bench.get(nodes(500))
+        for _ in range(3):
+            bench.cloud.calls.clear()
+            seen = await bench.get(nodes(500), now())
+            assert len(good(seen)) == 499
+            assert sorted(len(call) for call in bench.cloud.calls) == [1, 499]
+        # Once it is mended, it goes with the others again.
+        bench.cloud.bad.clear()
+        await bench.get(nodes(500), now())
+        bench.cloud.calls.clear()
+        assert len(good(await bench.get(nodes(500), now()))) == 500
+        assert len(bench.cloud.calls) == 1
+
+    clock.run(scenario())
+
+
+def test_a_forgotten_bad_id_is_no_suspect_any_more() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(latency=0.1))
+        bench.cloud.bad = {"n003"}
+        await bench.get(nodes(10))
+        bench.inventory.forget("uid-n003")
+        bench.cloud.bad.clear()
+        bench.cloud.calls.clear()
+        await bench.get(nodes(10), now())
+        assert [len(call) for call in bench.cloud.calls] == [10]
+
+    clock.run(scenario())
+
+
+def test_an_id_forgotten_while_it_is_found_bad_is_no_suspect() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(latency=0.1))
+        bench.cloud.bad = {"n003"}
+        reading = asyncio.create_task(bench.get(nodes(10)))
+        await asyncio.sleep(0.25)
+        bench.inventory.forget("uid-n003")
+        await reading
+        bench.cloud.bad.clear()
+        bench.cloud.calls.clear()
+        await bench.get(nodes(10), now())
+        assert [len(call) for call in bench.cloud.calls] == [10]
+
+    clock.run(scenario())
+
+
+def test_an_outage_costs_few_calls_and_suspects_nobody() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=500))
+        bench.cloud.down = CloudError("500 internal error")
+        seen = await bench.get(nodes(500))
+        assert good(seen) == set()
+        assert [len(call) for call in bench.cloud.calls] == [500, *[1] * PROBES]
+        bench.cloud.down = None
+        bench.cloud.calls.clear()
+        assert len(good(await bench.get(nodes(500), now()))) == 500
+        assert len(bench.cloud.calls) == 1
+
+    clock.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Throttled("quota"),
+        RetryAfter("later", after=1.0),
+        Unauthenticated("no"),
+        CallTimeout("late"),
+        ConfigError(("bad",)),
+        TimeoutError(),
+    ],
+)
+def test_what_no_id_can_cause_is_not_asked_again_in_parts(error: Exception) -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.down = error
+        seen = await bench.get(nodes(9))
+        assert len(bench.cloud.calls) == 1
+        wanted = CallTimeout if isinstance(error, TimeoutError) else type(error)
+        assert {type(observation.answer) for observation in seen.values()} == {wanted}
+
+    clock.run(scenario())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+def test_a_throttle_during_the_search_ends_it(limit: int) -> None:
+    class Limited(Cloud):
+        async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+            if len(self.calls) == limit:
+                self.down = Throttled("quota")
+            return await super().describe(nodes)
+
+    async def scenario() -> None:
+        bench = Bench(Limited(latency=0.1))
+        bench.cloud.bad = {"n050"}
+        seen = await bench.get(nodes(100))
+        assert len(bench.cloud.calls) == limit + 1
+        assert any(isinstance(observation.answer, Throttled) for observation in seen.values())
+        bench.cloud.down = None
+        bench.cloud.calls = [()] * 1000
+        assert len(good(await bench.get(nodes(100), now()))) == 99
+
+    clock.run(scenario())
+
+
+def test_more_bad_ids_than_one_search_can_find_are_found_by_several() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=500, latency=0.1))
+        bench.cloud.bad = {f"n{number:03}" for number in range(0, 500, 20)}
+        for _ in range(8):
+            seen = await bench.get(nodes(500), now())
+        assert len(good(seen)) == 475
+        bench.cloud.calls.clear()
+        seen = await bench.get(nodes(500), now())
+        assert len(good(seen)) == 475
+        assert len(bench.cloud.calls) <= 1 + SUSPECTS_ALONE + 1 + PROBES
+
+    clock.run(scenario())
+
+
+def test_a_mended_id_among_many_bad_ones_gets_its_turn() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=500, latency=0.1))
+        bench.cloud.bad = {f"n{number:03}" for number in range(40)}
+        for _ in range(12):
+            await bench.get(nodes(100), now())
+        for number in range(40):
+            bench.cloud.bad.discard(f"n{number:03}")
+            served = False
+            for _ in range(4):
+                served = served or f"n{number:03}" in good(await bench.get(nodes(100), now()))
+            assert served
+            bench.cloud.bad.add(f"n{number:03}")
+
+    clock.run(scenario())
+
+
+def test_a_call_past_the_deadline_is_a_timeout_and_is_not_repeated() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(latency=100.0), deadline=5.0)
+        seen = await bench.get(nodes(4))
+        assert now() == 5.0
+        assert {type(observation.answer) for observation in seen.values()} == {CallTimeout}
+        assert "no answer for 4 nodes in 5 s" in str(seen["n000"].answer)
+        assert len(bench.cloud.calls) == 1
+
+    clock.run(scenario())
+
+
+def test_the_deadline_covers_all_calls_of_a_flight() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(latency=2.0), deadline=5.0)
+        bench.cloud.bad = {"n050"}
+        seen = await bench.get(nodes(100))
+        assert now() == 5.0
+        assert isinstance(seen["n050"].answer, CloudError)
+        assert 0 < len(good(seen)) < 99
+
+    clock.run(scenario())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(1, 60),
+    batch_size=st.integers(1, 60),
+    bad=st.sets(st.integers(0, 59), max_size=5),
+    rounds=st.integers(1, 4),
+)
+def test_every_sound_node_is_served_in_the_end_and_no_bad_one_is(
+    count: int, batch_size: int, bad: set[int], rounds: int
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=batch_size, latency=0.01))
+        bench.cloud.bad = {f"n{number:03}" for number in bad}
+        names = {asked.metadata.name for asked in nodes(count)}
+        for _ in range(count + rounds):
+            seen = await bench.get(nodes(count), now())
+            assert set(seen) == names
+            assert not good(seen) & bench.cloud.bad
+            assert all(isinstance(o.answer, Instance | CloudError) for o in seen.values())
+        assert good(seen) == names - bench.cloud.bad
+
+    clock.run(scenario())
