@@ -1,0 +1,212 @@
+"""Patches made from differences. Pure: nothing is sent here.
+
+Two forms are used, each for what it can do safely:
+
+* **JSON Patch** (RFC 6902) for labels, annotations, taints, finalizers and fields set once. Every
+  operation that relies on what the cache holds comes after a `test` of it, and the whole patch
+  after a test of the uid. If anything has changed meanwhile nothing is written, and the API
+  server's answer is `Conflict`.
+* **Strategic merge** for status, because it merges conditions by type. The uid stands in the
+  patch and is compared by the API server.
+
+A patch is false when there is nothing to write.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from proreus.kube.objects import Condition, LoadBalancerStatus, NodeAddress, Taint
+
+
+class PatchType(StrEnum):
+    """The kinds of patches; the values are their content types."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """A patch; `body` is what is encoded as JSON. False when there is nothing to write."""
+
+    type: PatchType
+    body: Any
+
+    def __bool__(self) -> bool:
+        return bool(self.body)
+
+
+class Op(msgspec.Struct, frozen=True):
+    """One operation of a JSON Patch; `path` is a JSON Pointer (RFC 6901)."""
+
+    op: str
+    path: str
+    value: Any = msgspec.UNSET
+
+
+def labels(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
+    """Set the labels that differ from `wanted`, and remove those wanted as None."""
+    return _entries("/metadata/labels", current, wanted)
+
+
+def annotations(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
+    """Set the annotations that differ from `wanted`, and remove those wanted as None."""
+    return _entries("/metadata/annotations", current, wanted)
+
+
+def taints(current: tuple[Taint, ...], wanted: tuple[Taint, ...]) -> list[Op]:
+    """Remove the taints that are not wanted and append those that are new.
+
+    Only single entries are touched, so that taints which others set meanwhile stay, as do fields
+    that we do not know. A taint is known by key, value and effect.
+    """
+    if not current:
+        return _set_whole("/spec/taints", None, _bodies(wanted)) if wanted else []
+    kept = {_identity(taint) for taint in wanted}
+    present = {_identity(taint) for taint in current}
+    ops: list[Op] = []
+    for index in reversed(range(len(current))):  # so that the indexes before it stay right
+        if _identity(current[index]) not in kept:
+            pointer = f"/spec/taints/{index}"
+            ops.append(Op("test", f"{pointer}/key", current[index].key))
+            ops.append(Op("test", f"{pointer}/effect", current[index].effect))
+            ops.append(Op("remove", pointer))
+    new = tuple(taint for taint in wanted if _identity(taint) not in present)
+    return ops + [Op("add", "/spec/taints/-", body) for body in _bodies(new)]
+
+
+def finalizers(current: tuple[str, ...], wanted: tuple[str, ...]) -> list[Op]:
+    """Set the list of finalizers, if it is still `current`."""
+    if current == wanted:
+        return []
+    return _set_whole("/metadata/finalizers", list(current) or None, list(wanted))
+
+
+def set_once(pointer: str, value: Any) -> list[Op]:
+    """Set a field that is not set yet, such as `/spec/providerID`; its parent must be there."""
+    return _set_whole(pointer, None, value)
+
+
+def json_patch(uid: str, ops: Sequence[Op]) -> Patch:
+    """The operations as one patch of the object with that uid; false without operations."""
+    guard = [Op("test", "/metadata/uid", uid)] if ops else []
+    return Patch(PatchType.JSON, [*guard, *ops])
+
+
+def status(
+    uid: str,
+    *,
+    addresses: tuple[NodeAddress, ...] | None = None,
+    conditions: tuple[Condition, ...] | None = None,
+    load_balancer: LoadBalancerStatus | None = None,
+) -> Patch:
+    """A patch for nodes/status or services/status; what is None stays as it is.
+
+    Addresses and ingress points are replaced as a whole. The API would merge addresses by type,
+    which loses one of two with the same type. Conditions are merged by type: those not given stay.
+    """
+    body = _status(addresses, conditions, load_balancer, removed_conditions=())
+    return _strategic({"uid": uid}, {}, body)
+
+
+def service_status(
+    uid: str,
+    resource_version: str,
+    *,
+    added_finalizers: tuple[str, ...] = (),
+    removed_finalizers: tuple[str, ...] = (),
+    conditions: tuple[Condition, ...] | None = None,
+    removed_conditions: tuple[str, ...] = (),
+    load_balancer: LoadBalancerStatus | None = None,
+) -> Patch:
+    """One patch for services/status, which takes finalizers too; nothing else of metadata.
+
+    It applies to exactly the version it was made from. Finalizers and conditions (by type) that
+    are not named stay.
+    """
+    metadata: dict[str, Any] = {}
+    if added_finalizers:
+        metadata["finalizers"] = list(added_finalizers)
+    if removed_finalizers:
+        metadata["$deleteFromPrimitiveList/finalizers"] = list(removed_finalizers)
+    body = _status(None, conditions, load_balancer, removed_conditions)
+    return _strategic({"uid": uid, "resourceVersion": resource_version}, metadata, body)
+
+
+def _strategic(
+    identity: Mapping[str, str], metadata: Mapping[str, Any], status: Mapping[str, Any]
+) -> Patch:
+    body: dict[str, Any] = {}
+    if metadata or status:
+        body["metadata"] = {**identity, **metadata}
+    if status:
+        body["status"] = status
+    return Patch(PatchType.STRATEGIC, body)
+
+
+def _status(
+    addresses: tuple[NodeAddress, ...] | None,
+    conditions: tuple[Condition, ...] | None,
+    load_balancer: LoadBalancerStatus | None,
+    removed_conditions: tuple[str, ...],
+) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if addresses is not None:
+        body["addresses"] = [{"$patch": "replace"}, *_bodies(addresses)]
+    if conditions or removed_conditions:
+        removed = [{"$patch": "delete", "type": type_} for type_ in removed_conditions]
+        body["conditions"] = [*removed, *map(_condition, conditions or ())]
+    if load_balancer is not None:
+        body["loadBalancer"] = msgspec.to_builtins(load_balancer)
+    return body
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    """The API keeps whole seconds of UTC, and takes null for "remove this field"."""
+    body: dict[str, Any] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if condition.last_transition_time is not None:
+        moment = condition.last_transition_time.astimezone(UTC).replace(microsecond=0)
+        body["lastTransitionTime"] = moment
+    return body
+
+
+def _entries(parent: str, current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
+    changed = {key: value for key, value in wanted.items() if current.get(key) != value}
+    if not changed:
+        return []
+    if not current:
+        # The API server leaves an empty map out, and a path below it would not be there.
+        return _set_whole(parent, None, changed)
+    ops: list[Op] = []
+    for key, value in changed.items():
+        pointer = f"{parent}/{_escaped(key)}"
+        ops.append(Op("test", pointer, current.get(key)))
+        ops.append(Op("remove", pointer) if value is None else Op("add", pointer, value))
+    return ops
+
+
+def _set_whole(pointer: str, current: Any, wanted: Any) -> list[Op]:
+    """Set a field whose present value is known; None means that it is not there."""
+    return [Op("test", pointer, current), Op("add", pointer, wanted)]
+
+
+def _bodies(entries: Sequence[Taint] | Sequence[NodeAddress]) -> list[Any]:
+    return [msgspec.to_builtins(entry) for entry in entries]
+
+
+def _identity(taint: Taint) -> tuple[str, str, str]:
+    return (taint.key, taint.value, taint.effect)
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
