@@ -83,11 +83,16 @@ class Batches:
         self.unasked = 0
         """Answers for names that nobody had asked for."""
 
+    @property
+    def size(self) -> int:
+        """How many nodes go in one call; at least one, whatever the provider says."""
+        return max(1, self._instances.batch_size)
+
     def split(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:
         """Full batches, and the suspects apart: some, longest unasked first, by themselves."""
         by_key = {key(node): node for node in nodes}
         suspects = [by_key.pop(known) for known in self._suspects if known in by_key]
-        size = max(1, self._instances.batch_size)
+        size = self.size
         for group in (list(by_key.values()), suspects[SUSPECTS_ALONE:]):
             yield from (group[start : start + size] for start in range(0, len(group), size))
         yield from ([node] for node in suspects[:SUSPECTS_ALONE])

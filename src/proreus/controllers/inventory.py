@@ -63,6 +63,11 @@ class Inventory:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
+    def batch_size(self) -> int:
+        """How many nodes the provider describes in one call."""
+        return self._batches.size
+
+    @property
     def unasked(self) -> int:
         """How many answers came for names that nobody had asked for."""
         return self._batches.unasked

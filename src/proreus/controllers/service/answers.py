@@ -1,0 +1,334 @@
+"""What a Service is told before the first cloud call and after each answer. Pure.
+
+Each `Change` holds at most one patch per subresource. Events mark transitions: the condition
+remembers what was said last, so a repeated answer is no event and no write.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from proreus.cloudprovider.errors import (
+    CloudError,
+    ImplementedElsewhere,
+    InvalidRequest,
+    NotSupported,
+    RetryAfter,
+    Throttled,
+)
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    EnsureAnswer,
+    Ensured,
+    LoadBalancerRef,
+    Pending,
+)
+from proreus.controllers.events import PlannedEvent, scrub
+from proreus.controllers.service.conditions import (
+    CONDITION,
+    IN_PLACE,
+    Reason,
+    delete_failure,
+    said,
+    said_reason,
+    speaks_of_deletion,
+    sync_failure,
+    to_say,
+)
+from proreus.controllers.service.intake import (
+    AS_GO,
+    TYPE_LOAD_BALANCER,
+    Classes,
+    has_finalizer,
+    is_to_have,
+    wants,
+)
+from proreus.controllers.service.plan import (
+    Ensure,
+    UpdateHosts,
+    stated_ingress,
+    with_ip_mode,
+)
+from proreus.kube import patch
+from proreus.kube.objects import (
+    FINALIZER_LOAD_BALANCER,
+    Condition,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+)
+from proreus.kube.patch import Patch
+
+NAMES_LIMIT = 20
+"""How many nodes a text names; as the Go controller."""
+
+_ENSURING = "Ensuring load balancer"
+_NO_HOSTS = "There are no available nodes for LoadBalancer"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What to write and say, and when the key is due again.
+
+    `status` goes to services/status and is sent first, because it carries the version of the
+    object it was made from; `metadata` goes to the Service itself. `after` are seconds, None for
+    "when something changes" or, with an `error`, for backoff. `error` is the failure to count.
+    """
+
+    status: Patch | None = None
+    metadata: Patch | None = None
+    events: tuple[PlannedEvent, ...] = ()
+    after: float | None = None
+    error: CloudError | None = None
+
+
+def before(service: Service, now: datetime) -> Change | None:
+    """What the Service needs before the first cloud call: finalizer and condition, in one patch.
+
+    None if it has both, and while it is being deleted: the API server takes no finalizer then.
+    While it has an address from earlier, whether that works is "Unknown".
+    """
+    starts = said(service) is None or speaks_of_deletion(service)
+    if service.metadata.deletion_timestamp is not None or (has_finalizer(service) and not starts):
+        return None
+    return Change(
+        status=_status(
+            service,
+            condition=_provisioning(service, _ENSURING, now) if starts else None,
+            added=() if has_finalizer(service) else (FINALIZER_LOAD_BALANCER,),
+        ),
+        events=(PlannedEvent("Normal", "EnsuringLoadBalancer", _ENSURING),) if starts else (),
+    )
+
+
+def after_ensure(
+    service: Service | None,
+    answer: EnsureAnswer,
+    now: datetime,
+    *,
+    verb: Ensure | UpdateHosts,
+    classes: Classes = AS_GO,
+) -> Change:
+    """What follows from the answer to `ensure` or `update_hosts`.
+
+    Nothing is written to a Service that meanwhile is gone, new, or wants no load balancer: the
+    key is planned again for that reason, and deletes.
+    """
+    if service is None or service.metadata.uid != verb.wanted.ref.uid:
+        return Change()
+    if not is_to_have(service, classes):
+        return Change()
+    if isinstance(answer, Ensured):
+        return _ensured(service, answer, now, verb)
+    if isinstance(answer, Pending):
+        return _pending(service, answer, now)
+    if isinstance(answer, RetryAfter):
+        return _pending(service, Pending(answer.after, str(answer)), now)
+    return _failed(service, answer, now, is_update=isinstance(verb, UpdateHosts))
+
+
+def refuse(service: Service, error: InvalidRequest, now: datetime) -> Change:
+    """What follows when no wish can be made of the Service: as from a failed `ensure`."""
+    return _failed(service, error, now, is_update=False)
+
+
+def before_delete(service: Service | None, ref: LoadBalancerRef) -> Change:
+    """The event of a deletion that starts; no patch, and no event when it is tried again."""
+    if service is None or service.metadata.uid != ref.uid or speaks_of_deletion(service):
+        return Change()
+    return Change(
+        events=(PlannedEvent("Normal", "DeletingLoadBalancer", "Deleting load balancer"),)
+    )
+
+
+def after_delete(
+    service: Service | None,
+    answer: DeleteAnswer,
+    now: datetime,
+    *,
+    ref: LoadBalancerRef,
+    classes: Classes = AS_GO,
+) -> Change:
+    """What follows from the answer to `delete`; the finalizer goes after `Done` only.
+
+    A Service that is gone, or new under the old name, is neither patched nor told anything;
+    `after` and `error` hold all the same, so that the deletion goes on.
+    """
+    present = service if service is not None and service.metadata.uid == ref.uid else None
+    if isinstance(answer, Done | ImplementedElsewhere):
+        return _deleted(present, now, classes) if present else Change()
+    if isinstance(answer, Pending | RetryAfter):
+        change = Change(after=answer.after)
+    else:
+        change = Change(error=answer, after=_asked_delay(answer))
+    return _still_there(present, answer, change, now) if present else change
+
+
+def _still_there(
+    service: Service, answer: Pending | CloudError, change: Change, now: datetime
+) -> Change:
+    """Say on the Service why its load balancer is not deleted yet."""
+    reason, text = _delete_progress(answer)
+    event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
+    is_news = change.error is not None and said_reason(service) != reason
+    return msgspec.structs.replace(
+        change,
+        status=_status(service, condition=to_say(service, "False", reason, text, now)),
+        events=(event,) if is_news else (),
+    )
+
+
+def _delete_progress(answer: Pending | CloudError) -> tuple[Reason, str]:
+    """Reason and message of a deletion that is not done."""
+    if isinstance(answer, Pending):
+        return Reason.DELETING, scrub(f"Deleting load balancer: {answer.reason}")
+    if isinstance(answer, RetryAfter):
+        return Reason.DELETING, scrub(f"Deleting load balancer: {answer}")
+    return delete_failure(answer), scrub(f"Error deleting load balancer: {answer}")
+
+
+def _ensured(
+    service: Service, answer: Ensured, now: datetime, verb: Ensure | UpdateHosts
+) -> Change:
+    status, reason, text = _readiness(answer.rejected, verb)
+    condition = to_say(service, status, reason, text, now)
+    ingress = stated_ingress(verb, answer)
+    if ingress == service.status.load_balancer.ingress:
+        ingress = None
+    ops = patch.annotations(service.metadata.annotations, dict(answer.annotations))
+    return Change(
+        status=_status(service, condition=condition, ingress=ingress),
+        metadata=patch.json_patch(service.metadata.uid, ops) or None,
+        events=_news(service, verb, reason, text, is_moved=ingress is not None),
+    )
+
+
+def _readiness(rejected: Mapping[str, str], verb: Ensure | UpdateHosts) -> tuple[str, Reason, str]:
+    """Status, reason and message of a load balancer that is as wished."""
+    hosts = [host.node for host in verb.wanted.hosts]
+    if not hosts:
+        return "False", Reason.NO_HOSTS, _NO_HOSTS
+    if not rejected:
+        return "True", Reason.ENSURED, "Ensured load balancer"
+    named = [f"{node} ({why})" for node, why in sorted(rejected.items())[:NAMES_LIMIT]]
+    if len(rejected) > NAMES_LIMIT:
+        named.append(f"and {len(rejected) - NAMES_LIMIT} more")
+    status = "False" if all(node in rejected for node in hosts) else "True"
+    text = scrub(f"The cloud did not accept these nodes as hosts: {', '.join(named)}")
+    return status, Reason.HOSTS_REJECTED, text
+
+
+def _news(
+    service: Service, verb: Ensure | UpdateHosts, reason: Reason, text: str, *, is_moved: bool
+) -> tuple[PlannedEvent, ...]:
+    """The events of a success: none if all is as it was, and none for each change of hosts."""
+    earlier = said(service)
+    was = earlier.reason if earlier else ""
+    is_news = was not in IN_PLACE or reason == Reason.ENSURED != was
+    events: list[PlannedEvent] = []
+    if isinstance(verb, Ensure):
+        if is_news or is_moved or verb.edited:
+            events.append(PlannedEvent("Normal", "EnsuredLoadBalancer", "Ensured load balancer"))
+    elif is_news and reason != Reason.NO_HOSTS:
+        message = "Updated load balancer with new hosts"
+        events.append(PlannedEvent("Normal", "UpdatedLoadBalancer", message))
+    if reason == Reason.NO_HOSTS and was != reason:
+        events.append(PlannedEvent("Warning", "UnAvailableLoadBalancer", text))
+    if reason == Reason.HOSTS_REJECTED and (earlier is None or earlier.message != text):
+        events.append(PlannedEvent("Warning", "HostsRejected", text))
+    return tuple(events)
+
+
+def _pending(service: Service, answer: Pending, now: datetime) -> Change:
+    """The cloud works on it; an ingress that is not stated yet leaves the status as it is."""
+    text = scrub(f"{_ENSURING}: {answer.reason}")
+    stated = with_ip_mode(answer.ingress)
+    is_new = stated not in ((), service.status.load_balancer.ingress)
+    event = PlannedEvent("Normal", "EnsuringLoadBalancer", text)
+    return Change(
+        status=_status(
+            service,
+            condition=_provisioning(service, text, now),
+            ingress=stated if is_new else None,
+        ),
+        events=(event,) if said_reason(service) != Reason.PROVISIONING else (),
+        after=answer.after,
+    )
+
+
+def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bool) -> Change:
+    if isinstance(error, ImplementedElsewhere):
+        text = "Another controller provides this load balancer"
+        condition = to_say(service, "Unknown", Reason.IMPLEMENTED_ELSEWHERE, text, now)
+        return Change(status=_status(service, condition=condition))
+    reason = sync_failure(error)
+    name, doing = (
+        ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
+        if is_update
+        else ("SyncLoadBalancerFailed", "Error syncing load balancer")
+    )
+    text = scrub(f"{doing}: {error}")
+    is_final = isinstance(error, InvalidRequest | NotSupported)
+    return Change(
+        status=_status(service, condition=to_say(service, "False", reason, text, now)),
+        events=(PlannedEvent("Warning", name, text),) if said_reason(service) != reason else (),
+        after=_asked_delay(error),
+        error=None if is_final else error,
+    )
+
+
+def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
+    """The load balancer is gone.
+
+    A Service that wants one again meanwhile keeps its finalizer. The status of a Service that
+    is of another's class now is theirs.
+    """
+    event = PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer")
+    has_ingress = bool(service.status.load_balancer.ingress)
+    if is_to_have(service, classes):
+        condition = to_say(service, "False", Reason.PROVISIONING, _ENSURING, now)
+        ingress = () if has_ingress else None
+        status = _status(service, condition=condition, ingress=ingress)
+        return Change(status=status, events=(event,))
+    is_theirs = service.spec.type == TYPE_LOAD_BALANCER and not wants(service, classes)
+    return Change(
+        status=_status(
+            service,
+            ingress=() if has_ingress and not is_theirs else None,
+            removed=(FINALIZER_LOAD_BALANCER,) if has_finalizer(service) else (),
+            unsaid=(CONDITION,) if said(service) else (),
+        ),
+        events=(event,),
+    )
+
+
+def _provisioning(service: Service, text: str, now: datetime) -> Condition | None:
+    status = "Unknown" if service.status.load_balancer.ingress else "False"
+    return to_say(service, status, Reason.PROVISIONING, text, now)
+
+
+def _asked_delay(error: CloudError) -> float | None:
+    return error.after if isinstance(error, Throttled) else None
+
+
+def _status(
+    service: Service,
+    *,
+    condition: Condition | None = None,
+    ingress: tuple[LoadBalancerIngress, ...] | None = None,
+    added: tuple[str, ...] = (),
+    removed: tuple[str, ...] = (),
+    unsaid: tuple[str, ...] = (),
+) -> Patch | None:
+    """The patch of services/status, or None if there is nothing to write."""
+    made = patch.service_status(
+        service.metadata.uid,
+        service.metadata.resource_version,
+        added_finalizers=added,
+        removed_finalizers=removed,
+        conditions=(condition,) if condition else None,
+        removed_conditions=unsaid,
+        load_balancer=None if ingress is None else LoadBalancerStatus(ingress),
+    )
+    return made or None

@@ -1,0 +1,131 @@
+"""Which Services are ours, and which events can change anything for them. Pure.
+
+The predicates are those of the Go service controller, but for three points: classes may be
+owned by flag, a Service of somebody else's class is never cleaned up, and an object that goes
+on needing cleanup is not enqueued again by each of its updates (that would defeat the backoff).
+"""
+
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import Host, HostPolicy
+from proreus.cloudprovider.wanted import hosts
+from proreus.controllers.service.conditions import CONDITION, Reason, said_reason
+from proreus.kube.objects import FINALIZER_LOAD_BALANCER, Node, Service, condition
+
+TYPE_LOAD_BALANCER = "LoadBalancer"
+
+QUIET_SECONDS: Final = 1.0
+"""Node changes are gathered until there was none for so long."""
+
+QUIET_LIMIT: Final = 10.0
+"""And for no longer than this since the first of them."""
+
+_ANY_HOST = HostPolicy()
+
+
+class Classes(msgspec.Struct, frozen=True):
+    """The values of `spec.loadBalancerClass` that are ours; `classless`: also without any."""
+
+    owned: frozenset[str] = frozenset()
+    classless: bool = True
+
+
+AS_GO = Classes()
+"""Services without a class only."""
+
+
+def wants(service: Service, classes: Classes = AS_GO) -> bool:
+    """Whether its spec asks us for a load balancer; also true while it is being deleted."""
+    return service.spec.type == TYPE_LOAD_BALANCER and _is_our_class(service, classes)
+
+
+def is_to_have(service: Service, classes: Classes = AS_GO) -> bool:
+    """Whether it should have a load balancer now: it wants one and is not being deleted."""
+    return service.metadata.deletion_timestamp is None and wants(service, classes)
+
+
+def has_finalizer(service: Service) -> bool:
+    """Whether it is kept in the API until its load balancer is gone."""
+    return FINALIZER_LOAD_BALANCER in service.metadata.finalizers
+
+
+def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:
+    """Whether its finalizer waits for us.
+
+    Other implementations use the same finalizer: one of a Service of their class is theirs.
+    """
+    if not has_finalizer(service):
+        return False
+    if service.spec.type != TYPE_LOAD_BALANCER:
+        return True
+    return service.metadata.deletion_timestamp is not None and _is_our_class(service, classes)
+
+
+def needs_update(old: Service | None, new: Service | None, classes: Classes = AS_GO) -> bool:
+    """Whether the event can need a verb; None for `old` is an add, for `new` a removal."""
+    if old is None or new is None:
+        present = new or old
+        return present is not None and (wants(present, classes) or needs_cleanup(present, classes))
+    if needs_cleanup(old, classes) != needs_cleanup(new, classes):
+        return True
+    if wants(old, classes) != wants(new, classes):
+        return True
+    return wants(new, classes) and (_asks_otherwise(old, new) or _lost_something(old, new))
+
+
+def nodes_changed(old: Node | None, new: Node | None) -> bool:
+    """Whether the event can change the hosts of any Service, whatever its policy.
+
+    Heartbeats cannot, nor can anything about a node that is no host before and after.
+    """
+    return _as_host(old) != _as_host(new)
+
+
+def quiet_time(since_first: float, *, is_urgent: bool) -> float:
+    """Seconds to wait for further node changes, `since_first` seconds after the first of them.
+
+    None at all while a Service `is_urgent`: it has no host, so waiting prolongs an outage.
+    """
+    return 0.0 if is_urgent else max(0.0, min(QUIET_SECONDS, QUIET_LIMIT - since_first))
+
+
+def is_hostless(service: Service) -> bool:
+    """Whether its load balancer stands but has no host yet."""
+    return said_reason(service) == Reason.NO_HOSTS
+
+
+def _is_our_class(service: Service, classes: Classes) -> bool:
+    name = service.spec.load_balancer_class
+    return classes.classless if name is None else name in classes.owned
+
+
+def _asks_otherwise(old: Service, new: Service) -> bool:
+    """Whether anything that the wish is made from differs; labels are not in it, as in Go."""
+    return (
+        old.spec != new.spec
+        or old.metadata.annotations != new.metadata.annotations
+        or old.metadata.uid != new.metadata.uid
+        or (old.metadata.deletion_timestamp is None) != (new.metadata.deletion_timestamp is None)
+    )
+
+
+def _lost_something(old: Service, new: Service) -> bool:
+    """Whether somebody took away what we had written: finalizer, condition or an address."""
+    present = new.status.load_balancer.ingress
+    return (
+        (has_finalizer(old) and not has_finalizer(new))
+        or any(ingress not in present for ingress in old.status.load_balancer.ingress)
+        or (_has_condition(old) and not _has_condition(new))
+    )
+
+
+def _has_condition(service: Service) -> bool:
+    return condition(service.status.conditions, CONDITION) is not None
+
+
+def _as_host(node: Node | None) -> tuple[tuple[Host, ...], object]:
+    """The node as any policy could see it; equal values give equal hosts."""
+    found = hosts((node,), _ANY_HOST, _ANY_HOST.families) if node is not None else ()
+    return found, node.metadata.labels if node is not None and found else None
