@@ -1,0 +1,271 @@
+"""What to write on a Node, decided from the Node and the cloud's answer about its machine.
+
+A node is *uninitialised* while it carries the taint
+`node.cloudprovider.kubernetes.io/uninitialized`. Its initialisation takes two patches: first the
+status (addresses and the condition `CloudInitialized=True`), then labels, provider id and, last
+of all, the taint. A failure to initialise is told by `CloudInitialized=False`. Afterwards the
+condition stays True; what the refresh finds wrong is its reason (`TopologyDiffers` and others).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+
+import msgspec
+
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.controllers.cloud_node import addresses, labels, reasons
+from proreus.controllers.cloud_node.reasons import Failure, Reason
+from proreus.controllers.events import EventType, PlannedEvent, scrub
+from proreus.kube import patch
+from proreus.kube.objects import (
+    ANNOTATION_PROVIDED_NODE_IP,
+    TAINT_UNINITIALIZED,
+    Condition,
+    Node,
+    NodeAddress,
+    condition,
+    has_taint,
+)
+from proreus.kube.patch import Patch
+
+CONDITION = "CloudInitialized"
+_FINE = Failure(Reason.INITIALIZED, "the node has what the cloud says about its machine")
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What to do about a node, in this order: `status`, `main`, `events`.
+
+    Both patches may be falsy. `initialised` says that `main` removes the taint, and `failure`
+    why the node is not as it should be, even when there is nothing (new) to write.
+    """
+
+    status: Patch
+    main: Patch
+    events: tuple[PlannedEvent, ...] = ()
+    initialised: bool = False
+    failure: Failure | None = None
+
+
+def relevant(old: Node | None, new: Node | None) -> bool:
+    """Whether a node event needs a look; heartbeats and nodes that are gone do not."""
+    if new is None:
+        return False
+    return old is None or _read_by_plan(old) != _read_by_plan(new)
+
+
+def needs_instance(node: Node) -> bool:
+    """Whether a look at the node needs the cloud; other nodes are looked up by the refresh."""
+    return node.metadata.deletion_timestamp is None and has_taint(node, TAINT_UNINITIALIZED)
+
+
+def plan(
+    node: Node,
+    answer: InstanceAnswer | None,
+    now: datetime,
+    *,
+    refresh: bool,
+    ownership: Ownership = Ownership.YES,
+) -> Change | None:
+    """Decide what to write on `node`; None means that all is as it should be.
+
+    Args:
+        node: The newest object.
+        answer: The cloud's answer about it, None if it gave none. Providers answer with the
+            provider id in the node's own spelling where both mean the same machine.
+        now: The time for `lastTransitionTime`.
+        refresh: Whether the cloud was asked about a node that is initialised already.
+        ownership: Whether the machine is this cloud's. A node of another's is left alone, but
+            an uninitialised one without the condition is told so once.
+    """
+    if node.metadata.deletion_timestamp is not None:
+        return None
+    if has_taint(node, TAINT_UNINITIALIZED):
+        change = _initialise(node, answer, now, ownership)
+    elif ownership is Ownership.NO:
+        return None
+    elif refresh:
+        change = _refresh(node, answer, now)
+    else:
+        change = Change(_status(node), _main(node, labels.mirrored(node.metadata.labels)))
+    idle = not (change.status or change.main or change.events or change.failure)
+    return None if idle else change
+
+
+def _initialise(
+    node: Node, answer: InstanceAnswer | None, now: datetime, ownership: Ownership
+) -> Change:
+    if ownership is Ownership.NO:
+        return _failed(node, reasons.not_owned(), now)
+    if not isinstance(answer, Instance):
+        return _failed(node, reasons.failure(node, answer), now)
+    wrong = _conflict(node, answer) or _no_provider_id(node, answer)
+    if wrong is not None:
+        return _failed(node, wrong, now)
+    wanted = _addresses(node, answer)
+    if isinstance(wanted, Failure):
+        return _failed(node, wanted, now)
+    change = labels.initial(node, answer)
+    ops = patch.labels(node.metadata.labels, change.labels)
+    ops += patch.annotations(node.metadata.annotations, change.annotations)
+    if not node.spec.provider_id:
+        ops += patch.set_once("/spec/providerID", answer.provider_id)
+    kept = tuple(taint for taint in node.spec.taints if taint.key != TAINT_UNINITIALIZED)
+    ops += patch.taints(node.spec.taints, kept)
+    return Change(
+        _status(node, wanted, _condition(node, "True", _FINE, now)),
+        patch.json_patch(node.metadata.uid, ops),
+        events=(*_rejected(change), PlannedEvent("Normal", "Synced", "Node synced successfully")),
+        initialised=True,
+    )
+
+
+def _failed(node: Node, failure: Failure, now: datetime) -> Change:
+    """Say why an uninitialised node stays so."""
+    state = _condition(node, "False", failure, now)
+    if failure.reason is Reason.NOT_OWNED and condition(node.status.conditions, CONDITION):
+        # What stands there may be the word of the node's own controller.
+        state = None
+    type_: EventType = "Normal" if failure.reason is Reason.INSTANCE_PENDING else "Warning"
+    return Change(
+        _status(node, None, state),
+        _main(node, {}),
+        _on_transition(node, state, type_),
+        failure=failure,
+    )
+
+
+def _refresh(node: Node, answer: InstanceAnswer | None, now: datetime) -> Change:
+    """Compare an initialised node with its instance.
+
+    Without an answer the condition stays as it is: an outage must not write to every node, and
+    a machine that is gone is the lifecycle controller's business.
+    """
+    main = _main(node, labels.mirrored(node.metadata.labels))
+    if isinstance(answer, NotFound):
+        return Change(_status(node), main)
+    if not isinstance(answer, Instance):
+        failure = reasons.failure(node, answer)
+        if failure.reason is Reason.IDENTITY_CONFLICT:
+            return _found(node, failure, None, main, now)
+        return Change(_status(node), main, failure=failure)
+    conflict = _conflict(node, answer)
+    if conflict is not None:
+        return _found(node, conflict, None, main, now)
+    change = labels.refreshed(node, answer)
+    main = _main(node, change.labels, change.annotations)
+    wanted = _addresses(node, answer) if answer.addresses else None
+    if isinstance(wanted, Failure):
+        return _found(node, wanted, None, main, now)
+    difference = labels.topology_difference(node, answer)
+    finding = Failure(Reason.TOPOLOGY_DIFFERS, difference) if difference else _FINE
+    return _found(node, finding, wanted, main, now)
+
+
+def _found(
+    node: Node,
+    finding: Failure,
+    wanted: tuple[NodeAddress, ...] | None,
+    main: Patch,
+    now: datetime,
+) -> Change:
+    """The change of an initialised node; what is wrong with it goes into the condition."""
+    state = _condition(node, "True", finding, now)
+    events = () if finding is _FINE else _on_transition(node, state, "Warning")
+    return Change(_status(node, wanted, state), main, events)
+
+
+def _conflict(node: Node, instance: Instance) -> Failure | None:
+    """Whether node and instance name two machines."""
+    ours, clouds = node.spec.provider_id, instance.provider_id
+    if not (ours and clouds) or ours == clouds:
+        return None
+    return Failure(
+        Reason.IDENTITY_CONFLICT,
+        f"the node has the provider id {ours}, but the cloud found {clouds} for it; "
+        "delete the Node object if its machine was replaced",
+    )
+
+
+def _no_provider_id(node: Node, instance: Instance) -> Failure | None:
+    if node.spec.provider_id or instance.provider_id:
+        return None
+    return Failure(
+        Reason.PROVIDER_ID_MISSING,
+        "neither the cloud nor the node gives a provider id; start the kubelet with --provider-id",
+    )
+
+
+def _addresses(node: Node, instance: Instance) -> tuple[NodeAddress, ...] | Failure:
+    try:
+        return addresses.wanted(node, instance.addresses)
+    except addresses.ProvidedNodeIPInvalid as exc:
+        return Failure(Reason.PROVIDED_NODE_IP_INVALID, str(exc))
+    except addresses.ProvidedNodeIPMismatch as exc:
+        return Failure(Reason.PROVIDED_NODE_IP_MISMATCH, str(exc))
+
+
+def _condition(node: Node, status: str, failure: Failure, now: datetime) -> Condition | None:
+    """The condition to write, or None if it says so already."""
+    old = condition(node.status.conditions, CONDITION)
+    new = Condition(CONDITION, status, failure.reason.value, failure.message, now)
+    if old is None or old.status != status:
+        return new
+    if (old.reason, old.message) == (new.reason, new.message):
+        return None
+    return msgspec.structs.replace(new, last_transition_time=old.last_transition_time or now)
+
+
+def _on_transition(node: Node, new: Condition | None, type_: EventType) -> tuple[PlannedEvent, ...]:
+    """An event if the condition's status or reason changes; a new message alone is none."""
+    old = condition(node.status.conditions, CONDITION)
+    if new is None or (old and (old.status, old.reason) == (new.status, new.reason)):
+        return ()
+    return (PlannedEvent(type_, new.reason, new.message),)
+
+
+def _status(
+    node: Node,
+    wanted: tuple[NodeAddress, ...] | None = None,
+    state: Condition | None = None,
+) -> Patch:
+    """The patch of the status; addresses compare in order, so that equal ones cost nothing."""
+    return patch.status(
+        node.metadata.uid,
+        addresses=None if wanted == node.status.addresses else wanted,
+        conditions=() if state is None else (state,),
+        load_balancer=None,
+    )
+
+
+def _main(
+    node: Node,
+    wanted: Mapping[str, str | None],
+    annotations: Mapping[str, str | None] = MappingProxyType({}),
+) -> Patch:
+    ops = patch.labels(node.metadata.labels, wanted)
+    ops += patch.annotations(node.metadata.annotations, annotations)
+    return patch.json_patch(node.metadata.uid, ops)
+
+
+def _rejected(change: labels.LabelChange) -> tuple[PlannedEvent, ...]:
+    if not change.rejected:
+        return ()
+    text = ", ".join(change.rejected)
+    message = f"labels that the cloud gives, but Kubernetes does not allow, are left out: {text}"
+    return (PlannedEvent("Warning", "LabelsRejected", scrub(message)),)
+
+
+def _read_by_plan(node: Node) -> tuple[object, ...]:
+    """All that `plan` reads."""
+    state = condition(node.status.conditions, CONDITION)
+    return (
+        node.metadata.uid,
+        node.metadata.deletion_timestamp,
+        node.metadata.labels,
+        node.metadata.annotations.get(ANNOTATION_PROVIDED_NODE_IP),
+        node.spec.provider_id,
+        node.spec.taints,
+        node.status.addresses,
+        state and (state.status, state.reason, state.message),
+    )
