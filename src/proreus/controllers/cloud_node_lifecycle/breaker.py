@@ -1,0 +1,83 @@
+"""The breaker: when many nodes look gone at once, it is rather the cloud's answers that are wrong.
+
+It counts all nodes that look gone, not only those ripe for deletion: else those that ripen first
+would go one after another before the count is high enough. Once tripped it holds until the
+answers have stayed unchanged, with witnesses present, for `Policy.hold`.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
+from proreus.controllers.cloud_node_lifecycle.policy import Policy
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Breaker(msgspec.Struct, frozen=True):
+    """Its state.
+
+    `deletions` are those that count, by uid, with their times; `since` is when it tripped or
+    was last disturbed, None while it holds nothing.
+    """
+
+    deletions: Mapping[str, float] = {}
+    since: float | None = None
+
+
+def limit(total: int, policy: Policy) -> float:
+    """How many of `total` nodes may look gone within the window."""
+    return max(policy.breaker_minimum, policy.breaker_fraction * total)
+
+
+def judge(
+    breaker: Breaker,
+    suspects: Mapping[str, Evidence],
+    others: int,
+    at: float,
+    policy: Policy,
+    *,
+    disturbed: bool,
+) -> Breaker:
+    """Count, then trip, hold on or resume.
+
+    Args:
+        breaker: The state before.
+        suspects: The nodes that look gone, by uid, without those that never count: tombstones
+            and nodes the autoscaler is removing.
+        others: The number of this cloud's other nodes.
+        at: The time.
+        policy: The numbers.
+        disturbed: Whether the cloud contradicted itself, or missed a witness, in this pass: then
+            the time of unchanged answers begins anew.
+    """
+    recent = {uid: t for uid, t in breaker.deletions.items() if at - t < policy.breaker_window}
+    unproven = {uid for uid, known in suspects.items() if not proven(breaker, known, policy)}
+    total = others + len(suspects.keys() | recent.keys())
+    is_over = len(unproven | recent.keys()) > limit(total, policy)
+    since = breaker.since
+    if policy.resume:
+        since = None
+    elif since is None:
+        since = at if is_over else None
+    elif disturbed:
+        since = at
+    elif not is_over and at - since >= policy.hold:
+        since = None
+    return Breaker(recent, since)
+
+
+def proven(breaker: Breaker, evidence: Evidence, policy: Policy) -> bool:
+    """Whether the answers about a node have stayed unchanged for so long that it may go."""
+    end = release(breaker, evidence, policy)
+    return end is not None and evidence.proved is not None and evidence.proved.last >= end
+
+
+def release(breaker: Breaker, evidence: Evidence, policy: Policy) -> float | None:
+    """When a node that is held will be proven at the earliest; None while no witness is there."""
+    if evidence.proved is None:
+        return None
+    first = evidence.proved.first
+    return (first if breaker.since is None else max(first, breaker.since)) + policy.hold

@@ -1,0 +1,108 @@
+"""Whom to ask about: the nodes that may have lost their machine, and witnesses for them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.controllers.cloud_node_lifecycle.policy import Policy
+from proreus.controllers.inventory import Observation
+from proreus.kube.objects import (
+    TAINT_AUTOSCALER,
+    TAINT_UNINITIALIZED,
+    Node,
+    condition,
+    has_taint,
+)
+
+Owns = Callable[[Node], Ownership]
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Nodes to ask about in one go: those in question, and witnesses that are surely there."""
+
+    candidates: tuple[Node, ...]
+    witnesses: tuple[Node, ...]
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A question and what the cloud said, by node name; a name left out means unknown.
+
+    All answers are to be of calls that began after the question was made: a witness from an
+    older call proves nothing about this one.
+    """
+
+    question: Question
+    observations: Mapping[str, Observation]
+
+
+def candidates(
+    nodes: Iterable[Node], now: datetime, owns: Owns, policy: Policy
+) -> tuple[Node, ...]:
+    """The nodes that could have lost their machine and may be deleted for it."""
+    return tuple(
+        node
+        for node in nodes
+        if not is_ready(node)
+        and node.metadata.deletion_timestamp is None
+        and _is_old_enough(node, now, policy)
+        and owns(node) is Ownership.YES
+    )
+
+
+def witnesses(nodes: Iterable[Node], owns: Owns, count: int, turn: int) -> tuple[Node, ...]:
+    """Up to `count` nodes whose machine is surely there; each `turn` other ones."""
+    able = sorted(
+        (
+            node
+            for node in nodes
+            if is_ready(node)
+            and node.spec.provider_id
+            and node.metadata.deletion_timestamp is None
+            and not has_taint(node, TAINT_UNINITIALIZED)
+            and not has_taint(node, TAINT_AUTOSCALER)
+            and owns(node) is Ownership.YES
+        ),
+        key=lambda node: node.metadata.name,
+    )
+    picked = min(count, len(able))
+    return tuple(able[(turn * picked + i) % len(able)] for i in range(picked))
+
+
+def questions(
+    nodes: Sequence[Node], now: datetime, owns: Owns, policy: Policy, *, batch_size: int, turn: int
+) -> tuple[Question, ...]:
+    """What to ask the cloud: every candidate once, with witnesses in each batch.
+
+    Witnesses take at most half of a batch. With a batch size of 1 there is one question that
+    takes several calls.
+    """
+    asked = candidates(nodes, now, owns, policy)
+    if not asked:
+        return ()
+    if batch_size == 1:
+        return (Question(asked, witnesses(nodes, owns, policy.witnesses, turn)),)
+    count = min(policy.witnesses, batch_size // 2)
+    size = batch_size - count
+    chunks = [asked[start : start + size] for start in range(0, len(asked), size)]
+    return tuple(
+        Question(chunk, witnesses(nodes, owns, count, turn * len(chunks) + index))
+        for index, chunk in enumerate(chunks)
+    )
+
+
+def is_ready(node: Node) -> bool:
+    """Whether the kubelet reports; a missing condition counts as not Ready."""
+    ready = condition(node.status.conditions, "Ready")
+    return ready is not None and ready.status == "True"
+
+
+def _is_old_enough(node: Node, now: datetime, policy: Policy) -> bool:
+    """Whether the node's machine must be known to the cloud by now, and can be asked for."""
+    if node.spec.provider_id and not has_taint(node, TAINT_UNINITIALIZED):
+        return True
+    created = node.metadata.creation_timestamp
+    if created is None or not (node.spec.provider_id or policy.delete_by_name):
+        return False
+    return (now - created).total_seconds() >= policy.startup_grace
