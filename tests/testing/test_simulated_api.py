@@ -193,7 +193,7 @@ async def test_resources_are_found_by_kind_name_and_tags(speak: Speak) -> None:
 
     assert await names("tag=team%3Dx") == ["one", "two"]
     assert await names("tag=team%3Dx&tag=env%3Da%3Db") == ["one"]
-    assert await names("name=two") == ["two"]
+    assert await names("name_prefix=tw") == ["two"]
     assert await names("kind=listener") == []
 
 
@@ -262,7 +262,7 @@ async def test_lists_lag_behind_but_names_and_ids_do_not(
     assert (await speak("GET", "instances"))[1]["instances"] == []
     _, bulk = await speak("POST", "instances:batchGet", {"ids": [one.id]})
     assert bulk["missing_ids"] == [one.id]
-    _, by_name = await speak("GET", "resources?name=fresh")
+    _, by_name = await speak("GET", "resources?name_prefix=fre")
     assert [part["id"] for part in by_name["resources"]] == [address["id"]]
     assert (await speak("GET", f"addresses/{address['id']}"))[0] == 200
     await cloud.admin.configure(list_lag=0)

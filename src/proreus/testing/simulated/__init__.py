@@ -56,8 +56,8 @@ firewalls or routes.
     GET    /v1/resources                 {"resources": [P...], "next_page_token": T}
 
 A create whose idempotency token made a part of that kind which still exists answers 200 with that
-part. `GET /v1/resources` filters by `kind`, `name` and any number of `tag=KEY=VALUE`; by `name` it
-reads the primary copy and is never stale, otherwise it is as late as the setting `list_lag`.
+part. `GET /v1/resources` filters by `kind`, `name_prefix` and any number of `tag=KEY=VALUE`; with a
+prefix it reads the primary copy and is never stale, otherwise it is as late as `list_lag`.
 
     P = {"kind", "id", "name", "tags": {}, "version", "created", ...}
     address        "address"; on create "address" asks for a certain one, "" for any of the pool.

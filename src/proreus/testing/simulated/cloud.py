@@ -70,7 +70,7 @@ class Cloud:
             shown["state"] = "blackhole" if gone else "active"
         return shown
 
-    def list_parts(self, kind: str, name: str, tags: Sequence[str]) -> list[AnyPart]:
+    def list_parts(self, kind: str, prefix: str, tags: Sequence[str]) -> list[AnyPart]:
         """The parts that the filters of `GET /v1/resources` let through."""
         kinds = {type_.__struct_config__.tag: type_ for type_ in KINDS.values()}
         if kind and kind not in kinds:
@@ -78,12 +78,12 @@ class Cloud:
         pairs = [tag.split("=", 1) for tag in tags]
         if any(len(pair) != len(("key", "value")) for pair in pairs):
             raise ApiError(400, "BadRequest", "tag: write KEY=VALUE")
-        lag = self._settings.list_lag
-        found = self.parts.named(name) if name else self.parts.all(lag=lag)
+        found = self.parts.all(lag=0 if prefix else self._settings.list_lag)
         return [
             part
             for part in found
-            if (not kind or type(part) is kinds[kind])
+            if part.name.startswith(prefix)
+            and (not kind or type(part) is kinds[kind])
             and all(part.tags.get(key) == value for key, value in pairs)
         ]
 

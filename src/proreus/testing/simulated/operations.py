@@ -87,7 +87,7 @@ async def _batch_get(cloud: Cloud, asked: Asked) -> Answer:
 
 
 async def _list_resources(cloud: Cloud, asked: Asked) -> Answer:
-    found = cloud.list_parts(asked.first("kind"), asked.first("name"), asked.every("tag"))
+    found = cloud.list_parts(asked.first("kind"), asked.first("name_prefix"), asked.every("tag"))
     page, token = cloud.page(found, asked.first("page_size"), asked.first("page_token"))
     return Answer({"resources": [cloud.view(p) for p in page], "next_page_token": token})
 

@@ -72,10 +72,6 @@ class Parts:
         """Every part in the order of ids."""
         return self._table.all(lag=lag)
 
-    def named(self, name: str) -> Sequence[AnyPart]:
-        """The parts of that name, never stale."""
-        return self._table.named(name)
-
     def find(self, id_: str) -> AnyPart | None:
         """The part as it is now, or None."""
         return self._table.get(id_)

@@ -1,0 +1,56 @@
+"""The simulated cloud as a provider: the framework's proving ground and a model to write from.
+
+The cloud itself is `python -m proreus.testing.simulated`; this package speaks its HTTP API.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.simulated.api import Api
+from proreus.providers.simulated.config import SimulatedConfig
+from proreus.providers.simulated.instances import SimulatedInstances
+from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
+from proreus.providers.simulated.routes import SimulatedRoutes
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["SimulatedCloud"]
+
+
+class SimulatedCloud(CloudProvider):
+    """Instances, load balancers and routes of a simulated cloud."""
+
+    name: ClassVar[str] = "simulated"
+    config_type: ClassVar[type[msgspec.Struct] | None] = SimulatedConfig
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Take the cloud-config.
+
+        Raises:
+            ConfigError: It lacks something; every problem is named.
+        """
+        super().__init__(config)
+        if not isinstance(config, SimulatedConfig):
+            raise ConfigError(("--cloud-config: the provider simulated needs one",))
+        problems = config.problems()
+        if problems:
+            raise ConfigError(problems)
+        self._settings = config.settings
+        self._api: Api | None = None
+
+    async def start(self, context: "Context") -> None:
+        """Open the session and set the capabilities."""
+        settings = self._settings
+        self._api = Api(settings, settings.read_token(), context)
+        self.instances = SimulatedInstances(self._api, settings.region, settings.batch_size)
+        self.load_balancers = SimulatedLoadBalancers(self._api, settings.region)
+        self.routes = SimulatedRoutes(self._api, settings.region)
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._api is not None:
+            await self._api.close()

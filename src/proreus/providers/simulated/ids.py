@@ -1,0 +1,14 @@
+"""Provider ids of the simulated cloud: `simulated://<region>/<instance id>`."""
+
+PREFIX = "simulated://"
+
+
+def provider_id(region: str, id_: str) -> str:
+    """The provider id of an instance."""
+    return f"{PREFIX}{region}/{id_}"
+
+
+def instance_id(region: str, provider_id_: str) -> str | None:
+    """The instance that a provider id names, or None if it is not of this cloud and region."""
+    mine = provider_id(region, "")
+    return provider_id_.removeprefix(mine) if provider_id_.startswith(mine) else None

@@ -1,0 +1,117 @@
+"""Instances of the simulated cloud: one bulk read answers a whole batch of nodes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from proreus.cloudprovider.errors import IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import (
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    NotFound,
+    Ownership,
+)
+from proreus.kube.objects import Node, NodeAddress
+from proreus.providers.simulated.api import Api, Machine, Machines
+from proreus.providers.simulated.ids import instance_id, provider_id
+
+_TERMINATED = "terminated"
+_STATES = {
+    "running": InstanceState.RUNNING,
+    "stopped": InstanceState.STOPPED,
+    "terminating": InstanceState.TERMINATING,
+}
+
+
+class SimulatedInstances:
+    """Implements `cloudprovider.Instances`."""
+
+    def __init__(self, api: Api, region: str, batch_size: int) -> None:
+        """Ask through `api`, `batch_size` nodes a call."""
+        self._api = api
+        self._region = region
+        self._batch_size = batch_size
+
+    @property
+    def batch_size(self) -> int:
+        """How many nodes one `describe` takes at most."""
+        return self._batch_size
+
+    def owns(self, node: Node) -> Ownership:
+        """By the provider id's prefix and region; unknown without a provider id."""
+        if not node.spec.provider_id:
+            return Ownership.UNKNOWN
+        mine = instance_id(self._region, node.spec.provider_id) is not None
+        return Ownership.YES if mine else Ownership.NO
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """One bulk read: by id, and by name for nodes without provider id."""
+        ids, names = set(), set()
+        for node in nodes:
+            id_ = instance_id(self._region, node.spec.provider_id)
+            if id_ is not None:
+                ids.add(id_)
+            elif not node.spec.provider_id:
+                names.add(node.metadata.name)
+        machines = Machines()
+        if ids or names:
+            machines = await self._api.batch_get(sorted(ids), sorted(names))
+        found = {node.metadata.name: answer(node, machines, self._region) for node in nodes}
+        return {name: said for name, said in found.items() if said is not None}
+
+
+def answer(node: Node, machines: Machines, region: str) -> InstanceAnswer | None:
+    """What a bulk read says about one node; None if it says nothing. Pure."""
+    if not node.spec.provider_id:
+        return _by_name(node, machines)
+    id_ = instance_id(region, node.spec.provider_id)
+    if id_ is None:
+        return InvalidRequest(
+            f"spec.providerID {node.spec.provider_id!r} is not of {provider_id(region, '')}"
+        )
+    machine = next((one for one in machines.instances if one.id == id_), None)
+    if machine is None:
+        return NotFound() if id_ in machines.missing_ids else None
+    if machine.state == _TERMINATED:
+        return NotFound(tombstone=True)
+    return _matched(node, machine)
+
+
+def _by_name(node: Node, machines: Machines) -> InstanceAnswer | None:
+    name = node.metadata.name
+    alike = [one for one in machines.instances if one.name == name]
+    live = [one for one in alike if one.state != _TERMINATED]
+    if not live:
+        # A tombstone of that name may be of another machine: it proves nothing about this one.
+        return NotFound() if alike or name in machines.missing_names else None
+    same = [one for one in live if _same_machine(node, one)]
+    if len(live) > 1 and len(same) != 1:
+        return IdentityConflict(f"{len(live)} instances are named {name}: {_ids(live)}")
+    return _matched(node, same[0] if same else live[0])
+
+
+def _matched(node: Node, machine: Machine) -> InstanceAnswer:
+    uuid = node.status.node_info.system_uuid
+    if uuid and machine.system_uuid and not _same_machine(node, machine):
+        return IdentityConflict(
+            f"instance {machine.id} has the system UUID {machine.system_uuid}, the Node's"
+            f" machine {uuid}: it is another machine"
+        )
+    return Instance(
+        provider_id=provider_id(machine.region, machine.id),
+        name=machine.name,
+        instance_type=machine.type,
+        zone=machine.zone,
+        region=machine.region,
+        addresses=tuple(NodeAddress(one.type, one.address) for one in machine.addresses),
+        additional_labels=machine.labels,
+        state=_STATES.get(machine.state, InstanceState.UNKNOWN),
+    )
+
+
+def _same_machine(node: Node, machine: Machine) -> bool:
+    uuid = node.status.node_info.system_uuid
+    return bool(uuid) and uuid.casefold() == machine.system_uuid.casefold()
+
+
+def _ids(machines: Iterable[Machine]) -> str:
+    return ", ".join(sorted(one.id for one in machines))

@@ -1,0 +1,244 @@
+"""Load balancers of the simulated cloud: observe, plan (`plan.py`), apply."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+    OwnedObject,
+)
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    Pending,
+)
+from proreus.kube.objects import LoadBalancerIngress, PortStatus, Service
+from proreus.providers.simulated.api import Api, Refused
+from proreus.providers.simulated.parts import Address, Balancer, Part, RoutePart, Target
+from proreus.providers.simulated.plan import (
+    FAMILY,
+    Actual,
+    AddTargets,
+    Change,
+    Create,
+    Delete,
+    RemoveTargets,
+    Step,
+    check,
+    delete_steps,
+    fingerprint,
+    owned,
+    plan,
+    targets,
+    wished_fingerprint,
+)
+
+PORT_ERROR = "simulated/ListenerFailed"
+_ASK_AGAIN = 1.0
+_MAX_ROUNDS = 12  # the longest way: delete in three rounds, make in three
+
+_Item = TypeVar("_Item", LoadBalancer, LoadBalancerRef)
+_Said = TypeVar("_Said", EnsureAnswer, DeleteAnswer)
+
+
+class SimulatedLoadBalancers:
+    """Implements `cloudprovider.LoadBalancers`. Two Services never share a part."""
+
+    def __init__(self, api: Api, region: str) -> None:
+        """Speak through `api`; hosts are instances of `region`."""
+        self._api = api
+        self._region = region
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        """The Service's UID."""
+        return lb.uid
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """All nodes; IPv4 only, for the cloud's pool is in 127.0.0.0/8."""
+        del service
+        return HostPolicy(families=(FAMILY,))
+
+    def fingerprint(self, wanted: LoadBalancer) -> str:
+        """What `list_owned` shows for the load balancer if it is as wished."""
+        return wished_fingerprint(wanted, self._region)
+
+    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """One read, then the writes that are needed: none if all is as wished."""
+        said = await asyncio.gather(*(_caught(self._ensure, one) for one in wanted))
+        return {one.ref.uid: answer for one, answer in zip(wanted, said, strict=True)}
+
+    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """The same as `ensure`, which writes only what differs."""
+        return await self.ensure(wanted)
+
+    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
+        """Delete what carries the Service's marks, found by name (never stale) and by tags."""
+        said = await asyncio.gather(*(_caught(self._delete, one) for one in gone))
+        return {one.uid: answer for one, answer in zip(gone, said, strict=True)}
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """Every part with this cluster's mark, each load balancer with its fingerprint."""
+        found = await self._api.parts(tag=f"{MARK_CLUSTER_UID}={cluster.uid}")
+        parts = [part for part in found if not isinstance(part, RoutePart)]
+        by_service: dict[str, dict[str, Part]] = {}
+        for part in parts:
+            uid = part.tags.get(MARK_SERVICE_UID, "")
+            by_service.setdefault(uid, {})[part.id] = part
+        return [
+            OwnedObject(
+                kind=str(part.__struct_config__.tag),
+                id=part.id,
+                service=part.tags.get(MARK_SERVICE, ""),
+                service_uid=part.tags.get(MARK_SERVICE_UID, ""),
+                fingerprint=fingerprint(Actual(by_service[part.tags.get(MARK_SERVICE_UID, "")]))
+                if isinstance(part, Balancer)
+                else "",
+            )
+            for part in parts
+        ]
+
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        check(wanted)
+        actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
+        actual = await self._apply(actual, lambda now: plan(wanted, now, self._region))
+        return conclude(wanted, actual, self._region)
+
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        marks = (
+            f"{MARK_CLUSTER_UID}={gone.cluster.uid}",
+            f"{MARK_SERVICE_UID}={gone.uid}",
+        )
+        by_name, by_mark = await asyncio.gather(
+            self._api.parts(name_prefix=gone.name), self._api.parts(tag=marks)
+        )
+        await self._apply(owned(gone, [*by_mark, *by_name]), delete_steps)
+        return Done()
+
+    async def _apply(self, actual: Actual, steps: Callable[[Actual], tuple[Step, ...]]) -> Actual:
+        """Take steps until there are none; the parts as the cloud then answered."""
+        for _ in range(_MAX_ROUNDS):
+            now = steps(actual)
+            if not now:
+                return actual
+            # All run to their end, so that none is cut off in mid-call by another's failure.
+            results = await asyncio.gather(
+                *(self._take(step) for step in now), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+                actual = result(actual)
+        raise CloudError("the cloud does not keep what it is told: the plan never becomes empty")
+
+    async def _create(self, collection: str, body: Mapping[str, Any]) -> Part:
+        try:
+            return await self._api.create(collection, body)
+        except Refused as error:
+            if body.get("address") and error.code in {"BadRequest", "Conflict"}:
+                raise InvalidRequest(f"spec.loadBalancerIP: {error}") from error
+            raise
+
+    async def _take(self, step: Step) -> Callable[[Actual], Actual]:
+        """Take one step; answers how the actual state is different then."""
+        match step:
+            case Create(collection, body):
+                made = await self._create(collection, body)
+                return lambda now: _with(now, made, made=True)
+            case Change(part, changes):
+                changed = await self._api.update(part, changes)
+                return lambda now: _with(now, changed)
+            case Delete(part):
+                await self._api.delete(part)
+                return lambda now: _without(now, part)
+            case AddTargets(balancer, add):
+                answer = await self._api.change_targets(balancer.id, "add", {"targets": add})
+                refused = {one.instance_id: one.reason for one in answer.rejected}
+                return lambda now: _retargeted(now, balancer, add=add, refused=refused)
+            case RemoveTargets(balancer, ids):
+                await self._api.change_targets(balancer.id, "remove", {"instance_ids": ids})
+                return lambda now: _retargeted(now, balancer, remove=ids)
+
+
+def conclude(wanted: LoadBalancer, actual: Actual, region: str) -> EnsureAnswer:
+    """What to say about a load balancer that needs no further step. Pure."""
+    balancer, address = actual.balancers[0], actual.addresses[0]
+    if balancer.state != "active":
+        return Pending(_ASK_AGAIN, f"load balancer {balancer.id} is {balancer.state}")
+    errors = {(one.protocol, one.port): one.error for one in actual.listeners if one.error}
+    if errors and len(errors) == len(actual.listeners):
+        return CloudError("; ".join(errors.values()))
+    if any(one.state == "pending" for one in actual.listeners):
+        return Pending(_ASK_AGAIN, "listeners are not ready yet", (_ingress(address, wanted),))
+    wished, rejected = targets(wanted, region)
+    refused = {
+        node: actual.refused[target.instance_id]
+        for node, target in wished.items()
+        if target.instance_id in actual.refused
+    }
+    return Ensured((_ingress(address, wanted, errors),), {**rejected, **refused})
+
+
+def _ingress(
+    address: Address, wanted: LoadBalancer, errors: Mapping[tuple[str, int], str] = {}
+) -> LoadBalancerIngress:
+    """The ingress point; its ports are listed only if one has an error."""
+    ports = tuple(
+        PortStatus(
+            one.port, one.protocol, PORT_ERROR if (one.protocol, one.port) in errors else None
+        )
+        for one in wanted.frontends
+    )
+    # The cloud hands over connections of its own, and PROXY lines that kube-proxy cannot make.
+    return LoadBalancerIngress(ip=address.address, ip_mode="Proxy", ports=ports if errors else ())
+
+
+def _with(actual: Actual, part: Part, *, made: bool = False) -> Actual:
+    return msgspec.structs.replace(
+        actual,
+        parts={**actual.parts, part.id: part},
+        made=actual.made | {part.id} if made else actual.made,
+    )
+
+
+def _without(actual: Actual, part: Part) -> Actual:
+    parts = {id_: one for id_, one in actual.parts.items() if id_ != part.id}
+    return msgspec.structs.replace(actual, parts=parts)
+
+
+def _retargeted(
+    actual: Actual,
+    balancer: Balancer,
+    *,
+    add: Sequence[Target] = (),
+    remove: Sequence[str] = (),
+    refused: Mapping[str, str] = {},
+) -> Actual:
+    """With targets added and removed; other changes of the balancer in `actual` stay."""
+    now = actual.parts[balancer.id]
+    if not isinstance(now, Balancer):
+        return actual
+    have = {target.instance_id: target for target in now.targets}
+    have |= {target.instance_id: target for target in add if target.instance_id not in refused}
+    left = tuple(target for id_, target in have.items() if id_ not in remove)
+    changed = msgspec.structs.replace(now, targets=left)
+    return msgspec.structs.replace(_with(actual, changed), refused={**actual.refused, **refused})
+
+
+async def _caught(verb: Callable[[_Item], Awaitable[_Said]], item: _Item) -> _Said | CloudError:
+    """The verb's answer, or its error as an answer."""
+    try:
+        return await verb(item)
+    except CloudError as error:
+        return error

@@ -1,0 +1,80 @@
+"""The parts of load balancers, and routes, as the simulated cloud shows them."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    id: str
+    name: str
+    tags: Mapping[str, str] = {}
+    version: int
+    created: float
+
+
+class Address(_Part, frozen=True, kw_only=True, tag="address"):
+    """An address of the cloud's pool."""
+
+    collection: ClassVar[str] = "addresses"
+    address: str
+
+
+class HealthCheck(msgspec.Struct, frozen=True):
+    """A GET of `path` on `port`, or a TCP connect; port 0 is the listener's target port."""
+
+    port: int = 0
+    path: str = ""
+
+
+class Target(msgspec.Struct, frozen=True, order=True):
+    """An instance that receives traffic."""
+
+    instance_id: str
+    address: str
+
+
+class Balancer(_Part, frozen=True, kw_only=True, tag="load_balancer"):
+    """The load balancer itself; `state` is provisioning or active."""
+
+    collection: ClassVar[str] = "load_balancers"
+    address_id: str
+    state: str
+    internal: bool = False
+    affinity_seconds: int | None = None
+    health_check: HealthCheck = HealthCheck()
+    targets: tuple[Target, ...] = ()
+
+
+class Listener(_Part, frozen=True, kw_only=True, tag="listener"):
+    """A port; `state` is pending, active or error."""
+
+    collection: ClassVar[str] = "listeners"
+    load_balancer_id: str
+    protocol: str
+    port: int
+    target_port: int
+    proxy_protocol: bool = False
+    state: str = "pending"
+    error: str = ""
+
+
+class Firewall(_Part, frozen=True, kw_only=True, tag="firewall"):
+    """The source ranges that a load balancer lets in."""
+
+    collection: ClassVar[str] = "firewalls"
+    load_balancer_id: str
+    source_ranges: tuple[str, ...] = ()
+
+
+class RoutePart(_Part, frozen=True, kw_only=True, tag="route"):
+    """A route; `state` is active or blackhole."""
+
+    collection: ClassVar[str] = "routes"
+    destination: str
+    instance_id: str
+    state: str = "active"
+
+
+Part = Address | Balancer | Listener | Firewall | RoutePart

@@ -1,0 +1,317 @@
+"""What is to be done so that a load balancer becomes as wished. Pure.
+
+`plan` answers the steps that can be taken now, side by side; their answers go into `Actual` and
+`plan` is asked again, until there is nothing left to do. The order is such that the process may
+end between any two calls: every part carries the Service's marks and name from its creation, and
+what others refer to is made first and deleted last.
+
+    make     address -> balancer -> firewall, listeners, targets
+    delete   listeners, firewalls -> balancers -> addresses
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
+from proreus.providers.simulated.ids import instance_id
+from proreus.providers.simulated.parts import (
+    Address,
+    Balancer,
+    Firewall,
+    HealthCheck,
+    Listener,
+    Part,
+    Target,
+)
+
+FAMILY = "IPv4"
+_PROTOCOLS = ("TCP", "UDP")
+
+
+class Actual(msgspec.Struct, frozen=True):
+    """The parts of one load balancer by id.
+
+    `made` are the ids of parts made in this run, `refused` says by instance id why it could not
+    be a target.
+    """
+
+    parts: Mapping[str, Part] = {}
+    made: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = {}
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The addresses, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Address)), key=_age)
+
+    @property
+    def balancers(self) -> list[Balancer]:
+        """The load balancers, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Balancer)), key=_age)
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The listeners, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Listener)), key=_age)
+
+    @property
+    def firewalls(self) -> list[Firewall]:
+        """The firewalls, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Firewall)), key=_age)
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Make a part."""
+
+    collection: str
+    body: Mapping[str, Any]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Change fields of a part."""
+
+    part: Part
+    changes: Mapping[str, Any]
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Delete a part."""
+
+    part: Part
+
+
+class AddTargets(msgspec.Struct, frozen=True):
+    """Add targets, or change their addresses."""
+
+    balancer: Balancer
+    targets: tuple[Target, ...]
+
+
+class RemoveTargets(msgspec.Struct, frozen=True):
+    """Take targets off."""
+
+    balancer: Balancer
+    instance_ids: tuple[str, ...]
+
+
+Step = Create | Change | Delete | AddTargets | RemoveTargets
+
+
+def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Actual:
+    """Of all `parts` those whose marks prove that they were made for this Service."""
+    proof = {MARK_CLUSTER_UID: ref.cluster.uid, MARK_SERVICE_UID: ref.uid}
+    return Actual({p.id: p for p in parts if all(p.tags.get(k) == v for k, v in proof.items())})
+
+
+def check(wanted: LoadBalancer) -> None:
+    """Refuse what this cloud cannot do.
+
+    Raises:
+        InvalidRequest: Names every such field.
+    """
+    problems = []
+    for frontend in _frontends(wanted):
+        place = f"spec.ports {frontend.port}/{frontend.protocol}"
+        if frontend.protocol not in _PROTOCOLS:
+            problems.append(f"{place}: the simulated cloud forwards only TCP and UDP")
+        elif not frontend.node_port:
+            problems.append(f"{place}: it has no node port; set spec.allocateLoadBalancerNodePorts")
+    if problems:
+        raise InvalidRequest("; ".join(problems))
+
+
+def plan(wanted: LoadBalancer, actual: Actual, region: str) -> tuple[Step, ...]:
+    """The steps to take now; none when the load balancer is as wished."""
+    address = _fitting_address(wanted, actual)
+    balancer = next(
+        (b for b in actual.balancers if address is not None and b.address_id == address.id), None
+    )
+    if address is None:
+        # Before what is there is taken down: the wish for an address may be refused.
+        fields = {"address": wanted.requested_address}
+        return (_create(wanted, Address, wanted.requested_address, fields),)
+    obsolete = _obsolete(actual, address, balancer)
+    if obsolete:
+        return delete_steps(Actual({part.id: part for part in obsolete}))
+    if balancer is None:
+        return (_create(wanted, Balancer, "", {"address_id": address.id, **_traits(wanted)}),)
+    return (
+        *_retagged(wanted, address),
+        *_changed(wanted, balancer, _traits(wanted)),
+        *_firewall_steps(wanted, actual, balancer),
+        *_listener_steps(wanted, actual, balancer),
+        *_target_steps(wanted, actual, balancer, region),
+    )
+
+
+def delete_steps(actual: Actual) -> tuple[Step, ...]:
+    """The parts to delete now: those that no other refers to."""
+    leaves: list[Part] = [*actual.listeners, *actual.firewalls]
+    first = leaves or actual.balancers or actual.addresses
+    return tuple(Delete(part) for part in first)
+
+
+def targets(wanted: LoadBalancer, region: str) -> tuple[dict[str, Target], dict[str, str]]:
+    """The targets by node name, and why some hosts cannot be one, also by node name."""
+    found: dict[str, Target] = {}
+    rejected: dict[str, str] = {}
+    for host in wanted.hosts:
+        id_ = instance_id(region, host.provider_id)
+        addresses = host.addresses.get(FAMILY, ())
+        if id_ is None:
+            rejected[host.node] = f"{host.provider_id} is no instance of region {region}"
+        elif not addresses:
+            rejected[host.node] = f"it has no {FAMILY} address"
+        else:
+            found[host.node] = Target(id_, addresses[0])
+    return found, rejected
+
+
+def wished_fingerprint(wanted: LoadBalancer, region: str) -> str:
+    """A digest of the wish; equal to `fingerprint` of what `plan` has no steps for."""
+    listeners = [
+        [f.protocol, f.port, f.node_port, wanted.proxy_protocol] for f in _frontends(wanted)
+    ]
+    ranges = sorted(wanted.source_ranges.get(FAMILY, ()))
+    found = sorted(targets(wanted, region)[0].values())
+    return _digest([_traits(wanted), sorted(listeners), ranges, found])
+
+
+def fingerprint(actual: Actual) -> str:
+    """A digest of the load balancer with its listeners, ranges and targets; "" if it has none."""
+    if not actual.balancers:
+        return ""
+    balancer = actual.balancers[0]
+    listeners = [
+        [one.protocol, one.port, one.target_port, one.proxy_protocol] for one in actual.listeners
+    ]
+    ranges = sorted(cidr for firewall in actual.firewalls for cidr in firewall.source_ranges)
+    traits = {
+        "internal": balancer.internal,
+        "affinity_seconds": balancer.affinity_seconds,
+        "health_check": balancer.health_check,
+    }
+    return _digest([traits, sorted(listeners), ranges, sorted(balancer.targets)])
+
+
+def _traits(wanted: LoadBalancer) -> dict[str, object]:
+    return {
+        "internal": wanted.internal,
+        "affinity_seconds": wanted.affinity_seconds,
+        "health_check": HealthCheck(wanted.health_check.port, wanted.health_check.path),
+    }
+
+
+def _digest(of: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(of, order="sorted")).hexdigest()[:16]
+
+
+def _age(part: Part) -> tuple[float, str]:
+    return part.created, part.id
+
+
+def _frontends(wanted: LoadBalancer) -> list[Frontend]:
+    return [frontend for frontend in wanted.frontends if frontend.family == FAMILY]
+
+
+def _fitting_address(wanted: LoadBalancer, actual: Actual) -> Address | None:
+    """The address to use, the one in use before others; None if a new one is needed."""
+    wish = wanted.requested_address
+    used = {balancer.address_id for balancer in actual.balancers}
+    fitting = [a for a in actual.addresses if not wish or a.address == wish]
+    return min(fitting, key=lambda a: (a.id not in used, *_age(a)), default=None)
+
+
+def _obsolete(actual: Actual, address: Address, balancer: Balancer | None) -> list[Part]:
+    """Parts that have the wrong address or load balancer, or are one too many."""
+    keep = balancer.id if balancer is not None else ""
+    gone: list[Part] = [one for one in actual.addresses if one.id != address.id]
+    gone += [one for one in actual.balancers if one.id != keep]
+    gone += [one for one in actual.listeners if one.load_balancer_id != keep]
+    gone += [one for one in actual.firewalls if one.load_balancer_id != keep]
+    return gone
+
+
+def _create(
+    wanted: LoadBalancer, kind: type[Part], suffix: str, fields: Mapping[str, Any]
+) -> Create:
+    ref = wanted.ref
+    collection = kind.collection
+    return Create(
+        collection,
+        {
+            "name": f"{ref.name}-{suffix}" if suffix else ref.name,
+            "tags": dict(wanted.marks),
+            "idempotency_token": f"{ref.cluster.uid}/{ref.uid}/{collection}/{suffix}",
+            **fields,
+        },
+    )
+
+
+def _changed(wanted: LoadBalancer, part: Part, fields: Mapping[str, Any]) -> list[Step]:
+    changes = {name: value for name, value in fields.items() if getattr(part, name) != value}
+    if any(part.tags.get(key) != value for key, value in wanted.marks.items()):
+        changes["tags"] = {**part.tags, **wanted.marks}
+    return [Change(part, changes)] if changes else []
+
+
+def _retagged(wanted: LoadBalancer, part: Part) -> list[Step]:
+    return _changed(wanted, part, {})
+
+
+def _firewall_steps(wanted: LoadBalancer, actual: Actual, balancer: Balancer) -> list[Step]:
+    ranges = tuple(wanted.source_ranges.get(FAMILY, ()))
+    if not actual.firewalls:
+        fields = {"load_balancer_id": balancer.id, "source_ranges": ranges}
+        return [_create(wanted, Firewall, "", fields)]
+    first, *rest = actual.firewalls
+    return [*_changed(wanted, first, {"source_ranges": ranges}), *(Delete(one) for one in rest)]
+
+
+def _listener_steps(wanted: LoadBalancer, actual: Actual, balancer: Balancer) -> list[Step]:
+    missing = {(f.protocol, f.port): f for f in _frontends(wanted)}
+    steps: list[Step] = []
+    for listener in actual.listeners:
+        frontend = missing.pop((listener.protocol, listener.port), None)
+        broken = listener.state == "error" and listener.id not in actual.made
+        if frontend is None or broken:
+            # A port that could not be bound may be free now: only a new listener tries again.
+            steps.append(Delete(listener))
+        else:
+            now = {"target_port": frontend.node_port, "proxy_protocol": wanted.proxy_protocol}
+            steps += _changed(wanted, listener, now)
+    for frontend in missing.values():
+        fields: dict[str, object] = {
+            "load_balancer_id": balancer.id,
+            "protocol": frontend.protocol,
+            "port": frontend.port,
+            "target_port": frontend.node_port,
+            "proxy_protocol": wanted.proxy_protocol,
+        }
+        suffix = f"{frontend.protocol.lower()}-{frontend.port}"
+        steps.append(_create(wanted, Listener, suffix, fields))
+    return steps
+
+
+def _target_steps(
+    wanted: LoadBalancer, actual: Actual, balancer: Balancer, region: str
+) -> list[Step]:
+    wished = {target.instance_id: target for target in targets(wanted, region)[0].values()}
+    have = {target.instance_id: target for target in balancer.targets}
+    add = tuple(
+        target
+        for id_, target in wished.items()
+        if have.get(id_) != target and id_ not in actual.refused
+    )
+    remove = tuple(id_ for id_ in have if id_ not in wished)
+    steps: list[Step] = []
+    if add:
+        steps.append(AddTargets(balancer, add))
+    if remove:
+        steps.append(RemoveTargets(balancer, remove))
+    return steps

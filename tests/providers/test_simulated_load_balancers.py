@@ -1,0 +1,414 @@
+"""Load balancers of the provider `simulated`: convergence, crashes, deletion, no stray calls."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import MARK_SERVICE_UID
+from proreus.cloudprovider.load_balancers import Done, Ensured, Host, LoadBalancer, Pending
+from proreus.kube.objects import PortStatus
+from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
+from proreus.testing.simulated import Fault, FaultMode, SimulatedCloudProcess
+
+from .simulated_site import CLUSTER, Killed, MortalContext, machines, provider, service, wish
+
+
+@pytest.fixture
+async def balancers(cloud: SimulatedCloudProcess) -> AsyncIterator[SimulatedLoadBalancers]:
+    started = await provider(cloud)
+    assert isinstance(started.load_balancers, SimulatedLoadBalancers)
+    yield started.load_balancers
+    await started.close()
+
+
+async def ensured(balancers: SimulatedLoadBalancers, wanted: LoadBalancer) -> Ensured:
+    answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+    assert isinstance(answer, Ensured), answer
+    return answer
+
+
+async def deleted(balancers: SimulatedLoadBalancers, wanted: LoadBalancer) -> None:
+    assert await balancers.delete([wanted.ref]) == {wanted.ref.uid: Done()}
+
+
+def writes(counts: dict[str, int]) -> dict[str, int]:
+    reads = {"resources.list", "instances.batch_get"}
+    return {operation: count for operation, count in counts.items() if operation not in reads}
+
+
+async def test_a_service_gets_all_its_parts_and_then_costs_one_read(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    wanted = wish(
+        await cloud.admin.create(machines(3)),
+        service("web", ("TCP", 80, 30080), ("UDP", 53, 30053)),
+    )
+    answer = await ensured(balancers, wanted)
+    (address,) = await cloud.admin.parts("address")
+    assert [(one.ip, one.ip_mode, one.ports) for one in answer.ingress] == [
+        (address["address"], "Proxy", ())
+    ]
+    assert answer.rejected == {}
+    (balancer,) = await cloud.admin.parts("load_balancer")
+    assert len(balancer["targets"]) == 3
+    assert balancer["health_check"] == {"port": 10256, "path": "/healthz"}
+    listeners = await cloud.admin.parts("listener")
+    assert {(one["protocol"], one["port"], one["target_port"]) for one in listeners} == {
+        ("TCP", 80, 30080),
+        ("UDP", 53, 30053),
+    }
+    (firewall,) = await cloud.admin.parts("firewall")
+    assert firewall["source_ranges"] == ["0.0.0.0/0"]
+    assert all(
+        part["tags"][MARK_SERVICE_UID] == wanted.ref.uid for part in await cloud.admin.parts()
+    )
+    await cloud.admin.clear_calls()
+    assert await ensured(balancers, wanted) == answer
+    assert await cloud.admin.counts() == {"resources.list": 1}
+
+
+async def test_changed_hosts_cost_one_read_and_only_the_difference(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    created = await cloud.admin.create(machines(4))
+    await ensured(balancers, wish(created[:3]))
+    await cloud.admin.clear_calls()
+    wanted = wish(created[1:])
+    await balancers.update_hosts([wanted])
+    assert await cloud.admin.counts() == {
+        "resources.list": 1,
+        "load_balancers.add_targets": 1,
+        "load_balancers.remove_targets": 1,
+    }
+    (balancer,) = await cloud.admin.parts("load_balancer")
+    assert {t["instance_id"] for t in balancer["targets"]} == {one.id for one in created[1:]}
+
+
+async def test_a_changed_service_changes_its_parts_in_place(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    first = await ensured(balancers, wish((), service("web", ("TCP", 80, 1), ("TCP", 81, 2))))
+    changed = service(
+        "web",
+        ("TCP", 80, 3),
+        ("TCP", 82, 4),
+        load_balancer_source_ranges=("10.0.0.0/8",),
+        session_affinity="ClientIP",
+        external_traffic_policy="Local",
+        health_check_node_port=31000,
+    )
+    await cloud.admin.clear_calls()
+    assert (await ensured(balancers, wish((), changed))).ingress == first.ingress
+    assert writes(await cloud.admin.counts()) == {
+        "load_balancers.update": 1,
+        "firewalls.update": 1,
+        "listeners.update": 1,
+        "listeners.delete": 1,
+        "listeners.create": 1,
+    }
+    (balancer,) = await cloud.admin.parts("load_balancer")
+    assert balancer["affinity_seconds"] == 10800
+    assert balancer["health_check"] == {"port": 31000, "path": "/healthz"}
+    await cloud.admin.clear_calls()
+    await ensured(balancers, wish((), changed))
+    assert writes(await cloud.admin.counts()) == {}
+
+
+async def test_deletion_leaves_nothing_and_can_be_repeated(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    wanted = wish(await cloud.admin.create(machines(2)))
+    other = wish((), service("other", number=2))
+    await ensured(balancers, wanted)
+    await ensured(balancers, other)
+    await deleted(balancers, wanted)
+    assert {part["tags"][MARK_SERVICE_UID] for part in await cloud.admin.parts()} == {other.ref.uid}
+    await deleted(balancers, wanted)
+
+
+async def test_a_provisioning_load_balancer_is_pending_then_ensured(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    await cloud.admin.configure(provision_delay=0.3)
+    wanted = wish(await cloud.admin.create(machines(1)))
+    answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+    assert isinstance(answer, Pending)
+    assert answer.ingress == ()
+    while isinstance(answer, Pending):
+        answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+    assert isinstance(answer, Ensured)
+    counts = writes(await cloud.admin.counts())
+    assert set(counts.values()) == {1}, "waiting costs reads only"
+
+
+async def test_hosts_that_cannot_be_targets_are_rejected_and_block_nobody(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    good, gone = await cloud.admin.create(machines(2))
+    await cloud.admin.delete(gone.id)
+    wanted = wish([good, gone])
+    strangers = (
+        Host("foreign", "aws:///i-1", {"IPv4": ("10.0.0.1",)}),
+        Host("bare", f"simulated://sim-1/{good.id}"),
+    )
+    wanted = msgspec.structs.replace(wanted, hosts=(*wanted.hosts, *strangers))
+    answer = await ensured(balancers, wanted)
+    assert set(answer.rejected) == {"node-1", "foreign", "bare"}
+    assert answer.rejected["node-1"] == "no such instance"
+    (balancer,) = await cloud.admin.parts("load_balancer")
+    assert [t["instance_id"] for t in balancer["targets"]] == [good.id]
+
+
+async def test_two_services_never_share_a_part(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    wishes = [wish((), service(f"s{n}", number=n)) for n in range(5)]
+    answers = await balancers.ensure(wishes)
+    ips = {a.ingress[0].ip for a in answers.values() if isinstance(a, Ensured)}
+    assert len(ips) == 5
+    assert len(await cloud.admin.parts("load_balancer")) == 5
+    assert len({balancers.group(one.ref) for one in wishes}) == 5
+
+
+async def test_one_failing_member_does_not_fail_the_others(
+    balancers: SimulatedLoadBalancers,
+) -> None:
+    bad = wish((), service("bad", ("SCTP", 80, 1), ("TCP", 81, 0), number=1))
+    good = wish((), service("good", number=2))
+    answers = await balancers.ensure([bad, good])
+    refused = answers[bad.ref.uid]
+    assert isinstance(refused, InvalidRequest)
+    assert "SCTP" in str(refused)
+    assert "81/TCP" in str(refused)
+    assert isinstance(answers[good.ref.uid], Ensured)
+
+
+async def test_a_requested_address_is_given_or_refused_by_its_field(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    first = await ensured(balancers, wish((), service("one", number=1)))
+    ip = first.ingress[0].ip
+    free = ip.rpartition(".")[0] + ".77"
+    wanted = wish((), service("two", number=2, load_balancer_ip=free))
+    assert (await ensured(balancers, wanted)).ingress[0].ip == free
+    for impossible in (ip, "192.0.2.1"):
+        moved = wish((), service("two", number=2, load_balancer_ip=impossible))
+        answer = (await balancers.ensure([moved]))[moved.ref.uid]
+        assert isinstance(answer, InvalidRequest)
+        assert "loadBalancerIP" in str(answer)
+    assert (await ensured(balancers, wanted)).ingress[0].ip == free, "nothing was taken down"
+    elsewhere = ip.rpartition(".")[0] + ".78"
+    moved = wish((), service("two", number=2, load_balancer_ip=elsewhere))
+    assert (await ensured(balancers, moved)).ingress[0].ip == elsewhere
+    addresses = [part["address"] for part in await cloud.admin.parts("address")]
+    assert sorted(addresses) == sorted([ip, elsewhere]), "the old address was given back"
+
+
+async def test_a_port_that_cannot_be_bound_is_told_by_port_and_tried_again(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    import socket
+
+    before = await ensured(balancers, wish())
+    ip = before.ingress[0].ip
+    two = wish((), service("web", ("TCP", 80, 30080), ("TCP", 8081, 30081)))
+    with socket.socket() as taken:
+        taken.bind((ip, 8081))
+        taken.listen()
+        answer = await ensured(balancers, two)
+        assert answer.ingress[0].ports == (
+            PortStatus(80, "TCP"),
+            PortStatus(8081, "TCP", "simulated/ListenerFailed"),
+        )
+        only = wish((), service("web", ("TCP", 8081, 30081)))
+        failed = (await balancers.ensure([only]))[only.ref.uid]
+        assert isinstance(failed, CloudError)
+        assert "8081" in str(failed)
+    assert (await ensured(balancers, two)).ingress[0].ports == ()
+
+
+@pytest.mark.parametrize("kind", ["address", "load_balancer", "listener", "firewall"])
+async def test_what_somebody_else_deletes_is_made_again(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers, kind: str
+) -> None:
+    wanted = wish(await cloud.admin.create(machines(1)))
+    await ensured(balancers, wanted)
+    (part,) = await cloud.admin.parts(kind)
+    await cloud.admin.remove(part["id"])
+    await ensured(balancers, wanted)
+    kinds = sorted(one["kind"] for one in await cloud.admin.parts())
+    assert kinds == ["address", "firewall", "listener", "load_balancer"]
+    await deleted(balancers, wanted)
+    assert await cloud.admin.parts() == []
+
+
+async def test_an_object_of_our_name_without_our_marks_is_left_alone(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    import aiohttp
+
+    wanted = wish()
+    headers = {"Authorization": f"Bearer {cloud.token}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        body = {"name": wanted.ref.name, "tags": {"proreus/cluster": CLUSTER.name}}
+        await session.post(f"{cloud.endpoint}/v1/addresses", json=body)
+    answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+    assert isinstance(answer, CloudError)
+    assert "NameTaken" in str(answer)
+    await deleted(balancers, wanted)
+    assert len(await cloud.admin.parts()) == 1
+
+
+async def test_late_lists_neither_double_nor_leak(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    await cloud.admin.configure(list_lag=3600, unique_names=False)
+    wanted = wish()
+    first = await ensured(balancers, wanted)
+    assert await ensured(balancers, wanted) == first
+    assert len(await cloud.admin.parts()) == 4
+    await deleted(balancers, wanted)
+    assert await cloud.admin.parts() == []
+    await deleted(balancers, wanted)
+
+
+async def test_doubles_are_cleared_away(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    import aiohttp
+
+    await cloud.admin.configure(unique_names=False)
+    wanted = wish()
+    before = await ensured(balancers, wanted)
+    headers = {"Authorization": f"Bearer {cloud.token}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        body = {"name": wanted.ref.name, "tags": dict(wanted.marks)}
+        await session.post(f"{cloud.endpoint}/v1/addresses", json=body)
+    assert len(await cloud.admin.parts("address")) == 2
+    assert await ensured(balancers, wanted) == before
+    assert len(await cloud.admin.parts("address")) == 1
+
+
+async def test_list_owned_shows_a_fingerprint_equal_to_that_of_the_wish(
+    cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
+) -> None:
+    created = await cloud.admin.create(machines(2))
+    wanted = wish(created, service("web", ("TCP", 443, 2), ("TCP", 80, 1)))
+    await ensured(balancers, wanted)
+    found = await balancers.list_owned(CLUSTER)
+    assert sorted(one.kind for one in found) == [
+        "address",
+        "firewall",
+        "listener",
+        "listener",
+        "load_balancer",
+    ]
+    assert {(one.service, one.service_uid) for one in found} == {("default/web", wanted.ref.uid)}
+    (seen,) = [one.fingerprint for one in found if one.kind == "load_balancer"]
+    assert seen == balancers.fingerprint(wanted) != balancers.fingerprint(wish(created[:1]))
+    (firewall,) = await cloud.admin.parts("firewall")
+    await cloud.admin.remove(firewall["id"])
+    found = await balancers.list_owned(CLUSTER)
+    assert seen not in {one.fingerprint for one in found}
+
+
+@pytest.mark.parametrize("before_effect", [True, False], ids=["before", "after"])
+async def test_death_at_any_call_of_ensure_leaves_nothing_that_delete_cannot_find(
+    cloud: SimulatedCloudProcess, before_effect: bool
+) -> None:
+    wanted = wish(
+        await cloud.admin.create(machines(2)),
+        service("web", ("TCP", 80, 30080), ("TCP", 81, 30081)),
+    )
+    calls = await calls_of_ensure(cloud, wanted)
+    assert calls >= 7
+    for number in range(1, calls + 1):
+        await die(cloud, wanted, number, "ensure", before_effect=before_effect)
+        reborn = await provider(cloud)
+        assert isinstance(reborn.load_balancers, SimulatedLoadBalancers)
+        await deleted(reborn.load_balancers, wanted)
+        assert await cloud.admin.parts() == [], f"a leak after death at call {number}"
+        await reborn.close()
+
+
+@pytest.mark.parametrize("before_effect", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("verb", ["ensure", "delete"])
+async def test_death_at_any_call_is_healed_by_the_next_ensure(
+    cloud: SimulatedCloudProcess, verb: str, before_effect: bool
+) -> None:
+    wanted = wish(await cloud.admin.create(machines(2)))
+    number, died = 0, True
+    while died:
+        number += 1
+        if verb == "delete":
+            await calls_of_ensure(cloud, wanted, clean=False)
+        died = await die(cloud, wanted, number, verb, before_effect=before_effect)
+        await calls_of_ensure(cloud, wanted, clean=False)
+        kinds = sorted(part["kind"] for part in await cloud.admin.parts())
+        assert kinds == ["address", "firewall", "listener", "load_balancer"]
+        reborn = await provider(cloud)
+        assert isinstance(reborn.load_balancers, SimulatedLoadBalancers)
+        await deleted(reborn.load_balancers, wanted)
+        await reborn.close()
+    assert number > 5
+
+
+@pytest.mark.parametrize("mode", [FaultMode.CUT_BEFORE, FaultMode.CUT_AFTER, FaultMode.ERROR])
+@pytest.mark.parametrize(
+    "operation",
+    ["addresses.create", "load_balancers.create", "listeners.create", "firewalls.create"],
+)
+async def test_a_lost_answer_is_an_error_once_and_no_double(
+    cloud: SimulatedCloudProcess,
+    balancers: SimulatedLoadBalancers,
+    mode: FaultMode,
+    operation: str,
+) -> None:
+    await cloud.admin.configure(unique_names=False)
+    await cloud.admin.inject(Fault(mode=mode, operation=operation))
+    wanted = wish()
+    assert isinstance((await balancers.ensure([wanted]))[wanted.ref.uid], CloudError)
+    await ensured(balancers, wanted)
+    assert len(await cloud.admin.parts()) == 4
+
+
+async def calls_of_ensure(
+    cloud: SimulatedCloudProcess, wanted: LoadBalancer, *, clean: bool = True
+) -> int:
+    """How many calls an undisturbed ensure makes."""
+    context = MortalContext()
+    started = await provider(cloud, context)
+    assert isinstance(started.load_balancers, SimulatedLoadBalancers)
+    await ensured(started.load_balancers, wanted)
+    calls = len(context.calls)
+    if clean:
+        await deleted(started.load_balancers, wanted)
+    await started.close()
+    return calls
+
+
+async def die(
+    cloud: SimulatedCloudProcess,
+    wanted: LoadBalancer,
+    number: int,
+    verb: str,
+    *,
+    before_effect: bool,
+) -> bool:
+    """Run the verb in a provider that dies at its call `number`; whether it came so far."""
+    context = MortalContext()
+    context.kill_at, context.kill_before_effect = number, before_effect
+    doomed = await provider(cloud, context)
+    assert doomed.load_balancers is not None
+    try:
+        if verb == "ensure":
+            await doomed.load_balancers.ensure([wanted])
+        else:
+            await doomed.load_balancers.delete([wanted.ref])
+    except Killed:
+        return True
+    finally:
+        await doomed.close()
+    return False
