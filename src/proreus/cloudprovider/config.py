@@ -1,0 +1,348 @@
+"""Reads cloud-configs, in the very files that the official cloud-controller-managers take.
+
+The fields of a Struct say what is known. Names match without regard to case, `-` and `_`, so
+`auth-url`, `AuthURL` and `auth_url` are one field:
+
+    class Global(ConfigSection, frozen=True, kw_only=True):
+        auth_url: str
+        monitor_delay: timedelta = timedelta(seconds=5)     # Go's durations: 1m30s
+
+    class Config(ConfigSection, frozen=True):
+        global_: Global                                     # [Global]
+        service_override: dict[str, Override] = {}          # [ServiceOverride "1"]
+        block_storage: dict[str, Any] = {}                  # read and ignored
+
+All errors are found in one go and name file, line, section and key. Values are never shown where
+a name suggests a secret.
+"""
+
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar, TypeGuard, TypeVar
+
+import msgspec
+
+from proreus.cloudprovider import gcfg
+from proreus.cloudprovider.config_tree import Branch, Format, Leaf, Many, Named, Tree, detect, parse
+from proreus.cloudprovider.errors import ConfigError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_SECRET = re.compile(r"pass|secret|token|key|credential|private|pwd", re.IGNORECASE)
+_LONGEST_NAME = 60
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_INTEGER = re.compile(r"[+-]?\d+|[+-]?0[xX][0-9a-fA-F]+")
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_SECONDS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+}  # fmt: skip
+
+
+class ConfigSection(msgspec.Struct, frozen=True):
+    """A base for config Structs: its representation hides secrets.
+
+    Set `ignore_unknown` to True where the official manager ignores names that it does not know;
+    they are then warned about instead of refused.
+    """
+
+    ignore_unknown: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={'<hidden>' if is_secret(name) else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        )
+        return f"{type(self).__name__}({shown})"
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a field suggests that its value must not be shown."""
+    return _SECRET.search(name) is not None
+
+
+def read(
+    text: str,
+    type_: type[T],
+    *,
+    source: str,
+    format_: str | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> T:
+    """Decode a cloud-config.
+
+    Args:
+        text: What the file holds; "" for no file.
+        type_: What to decode into.
+        source: The name of the file, for messages.
+        format_: gcfg, yaml or json; by default told by the file's name or the text.
+        warn: Takes a sentence about each name that is unknown and ignored.
+
+    Raises:
+        ConfigError: Everything that is wrong.
+    """
+    root, problems = parse(text, Format(format_) if format_ else detect(text, source))
+    decoder = _Decoder(source, warn)
+    for problem in problems:
+        decoder.problem(problem.line, problem.place, problem.message)
+    # Of a text that cannot be read at all, nothing more is to be said.
+    config = None if problems and not root.items else decoder.struct(type_, [root], "")
+    if decoder.problems or config is None:
+        in_order = sorted(decoder.problems, key=lambda problem: problem[0])
+        raise ConfigError(tuple(text for _, text in in_order))
+    return config
+
+
+class _Decoder:
+    """Decodes trees; collects what is wrong instead of stopping at it."""
+
+    def __init__(self, source: str, warn: Callable[[str], None]) -> None:
+        self._source = source
+        self._warn = warn
+        self.problems: list[tuple[int, str]] = []
+
+    def problem(self, line: int, place: str, message: str) -> None:
+        self.problems.append((line, self._sentence(line, place, message)))
+
+    def _sentence(self, line: int, place: str, message: str) -> str:
+        return f"{self._source}:{line}: {place + ': ' if place else ''}{message}"
+
+    def struct(self, type_: type[T], branches: Sequence[Branch], place: str) -> T | None:
+        """Decode what all `branches` together say; None if anything is wrong."""
+        before = len(self.problems)
+        fields = msgspec.structs.fields(type_)
+        given = self._given(type_, fields, branches, place)
+        values: dict[str, Any] = {}
+        for field in fields:
+            entries = [entry for entry in given.get(field.name, ()) if not _is_null(entry.tree)]
+            if entries:
+                values[field.name] = self._field(field, entries, place)
+            elif field.required:
+                name = _join(place, field.encode_name.rstrip("_"))
+                self.problem(branches[-1].line, name, "is required")
+        if len(self.problems) > before:
+            return None
+        try:
+            return type_(**values)
+        except ConfigError as error:
+            for text in error.problems:
+                self.problem(branches[-1].line, place, text)
+        except (TypeError, ValueError) as error:
+            self.problem(branches[-1].line, place, str(error))
+        return None
+
+    def _given(
+        self,
+        type_: type[msgspec.Struct],
+        fields: Sequence[msgspec.structs.FieldInfo],
+        branches: Sequence[Branch],
+        place: str,
+    ) -> Mapping[str, list[Named]]:
+        """The entries by the field that takes them; the others are unknown."""
+        known = {_plain(name): f.name for f in fields for name in (f.encode_name, f.name)}
+        given: dict[str, list[Named]] = {}
+        for entry in (entry for branch in branches for entry in branch.items):
+            name = known.get(_plain(entry.name))
+            if name is not None:
+                given.setdefault(name, []).append(entry)
+            elif issubclass(type_, ConfigSection) and type_.ignore_unknown:
+                where = _join(place, _shown(entry))
+                self._warn(self._sentence(entry.line, where, "is unknown and ignored"))
+            else:
+                names = ", ".join(field.encode_name.rstrip("_") for field in fields)
+                where = _join(place, _shown(entry))
+                self.problem(entry.line, where, f"is unknown; known are {names}")
+        return given
+
+    def _field(
+        self, field: msgspec.structs.FieldInfo, entries: Sequence[Named], place: str
+    ) -> object:
+        type_ = _without_none(field.type)
+        base, arguments = _shape(type_)
+        if _is_struct(base):
+            return self._section(base, entries, place)
+        if base is dict:
+            inner = _without_none(arguments[1]) if arguments else Any
+            if _is_struct(inner):
+                return self._subsections(inner, entries, place)
+            return self._free(inner, entries, place)
+        if base in {list, tuple, set, frozenset}:
+            return self._several(base, arguments[0] if arguments else Any, entries, place)
+        return self._scalar(type_, entries[-1].tree, _join(place, entries[-1].name))
+
+    def _section(self, type_: type[T], entries: Sequence[Named], place: str) -> T | None:
+        branches = []
+        for entry in entries:
+            if not isinstance(entry.tree, Branch):
+                self.problem(entry.line, _join(place, entry.name), "must be a section")
+            elif entry.tree.subsection:
+                self.problem(entry.line, _title(entry), "takes no subsection")
+            else:
+                branches.append(entry.tree)
+        return self.struct(type_, branches, _join(place, _title(entries[0]))) if branches else None
+
+    def _subsections(
+        self, type_: type[T], entries: Sequence[Named], place: str
+    ) -> dict[str, T | None]:
+        """Sections by their subsection, or the mappings within a YAML mapping."""
+        found: dict[str, list[Branch]] = {}
+        places: dict[str, str] = {}
+        for entry in entries:
+            if not isinstance(entry.tree, Branch):
+                self.problem(entry.line, _join(place, entry.name), "must hold sections")
+                continue
+            if entry.tree.subsection is not None:
+                name = entry.tree.subsection
+                found.setdefault(name, []).append(entry.tree)
+                places[name] = _title(entry)
+                continue
+            for child in entry.tree.items:
+                places[child.name] = _join(_join(place, entry.name), child.name)
+                if isinstance(child.tree, Branch):
+                    found.setdefault(child.name, []).append(child.tree)
+                else:
+                    self.problem(child.line, places[child.name], "must be a section")
+        return {name: self.struct(type_, found[name], places[name]) for name in found}
+
+    def _free(self, type_: object, entries: Sequence[Named], place: str) -> dict[str, object]:
+        """A section whose names are data."""
+        found: dict[str, object] = {}
+        for entry in entries:
+            if not isinstance(entry.tree, Branch):
+                self.problem(entry.line, _join(place, entry.name), "must be a section")
+                continue
+            for child in entry.tree.items:
+                where = _join(_join(place, _title(entry)), child.name)
+                found[child.name] = self._scalar(type_, child.tree, where)
+        return found
+
+    def _several(
+        self,
+        base: Callable[[list[object]], object],
+        type_: object,
+        entries: Sequence[Named],
+        place: str,
+    ) -> object:
+        """A repeated key or a YAML sequence; a key without a value empties the list, as in Go."""
+        values: list[object] = []
+        for entry in entries:
+            where = _join(place, entry.name)
+            if isinstance(entry.tree, Many):
+                values.extend(self._item(type_, item, where) for item in entry.tree.items)
+            elif isinstance(entry.tree, Leaf) and entry.tree.text is None:
+                values.clear()
+            else:
+                values.append(self._item(type_, entry.tree, where))
+        return base(values)
+
+    def _item(self, type_: object, tree: Tree, place: str) -> object:
+        inner = _without_none(type_)
+        if _is_struct(inner) and isinstance(tree, Branch):
+            return self.struct(inner, [tree], place)
+        return self._scalar(inner, tree, place)
+
+    def _scalar(self, type_: object, tree: Tree, place: str) -> object:
+        if type_ is Any:
+            return _untyped(tree)
+        if not isinstance(tree, Leaf):
+            self.problem(tree.line, place, "must be a single value")
+            return None
+        if tree.text is None:
+            if _shape(type_)[0] is bool and not tree.null:
+                return True
+            self.problem(tree.line, place, "needs a value")
+            return None
+        try:
+            return msgspec.convert(_python(tree.text, type_), type_, strict=False)
+        except (msgspec.ValidationError, ValueError) as error:
+            # msgspec's own message repeats the value of an enumeration.
+            text = "is not a valid value (it is not shown)" if is_secret(place) else str(error)
+            self.problem(tree.line, place, text)
+            return None
+
+
+def _python(text: str, type_: object) -> object:
+    """The value as gcfg understands it for the types where msgspec would read it otherwise."""
+    base = _shape(type_)[0]
+    if base is bool:
+        if text.strip().lower() not in _BOOLEANS:
+            raise ValueError("must be true or false")
+        return _BOOLEANS[text.strip().lower()]
+    if base is int:
+        if not _INTEGER.fullmatch(text.strip()):
+            raise ValueError("must be a whole number")
+        return int(text, 16) if "x" in text.lower() else int(text)
+    if base is timedelta:
+        return _duration(text.strip())
+    return text
+
+
+def _duration(text: str) -> timedelta:
+    """Go's durations, such as 1h30m or 500ms; one without a unit is refused as in Go."""
+    sign = -1 if text.startswith("-") else 1
+    rest = text.lstrip("+-")
+    if not re.fullmatch(rf"0|(?:{_DURATION_PART.pattern})+", rest):
+        raise ValueError("must be a duration with its unit, such as 30s or 1m30s")
+    parts = _DURATION_PART.findall(rest)
+    return sign * timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in parts))
+
+
+def _untyped(tree: Tree) -> object:
+    if isinstance(tree, Leaf):
+        return tree.text
+    if isinstance(tree, Many):
+        return [_untyped(item) for item in tree.items]
+    return {entry.name: _untyped(entry.tree) for entry in tree.items}
+
+
+def _is_null(tree: Tree) -> bool:
+    """Whether it is YAML's null, which leaves the default."""
+    return isinstance(tree, Leaf) and tree.null
+
+
+def _shape(type_: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The class behind a type, and its arguments."""
+    if typing.get_origin(type_) is typing.Annotated:
+        return _shape(typing.get_args(type_)[0])
+    origin = typing.get_origin(type_)
+    plain = {Mapping: dict, Sequence: tuple}.get(origin, origin)
+    return plain or type_, typing.get_args(type_)
+
+
+def _without_none(type_: Any) -> Any:
+    """The type without the alternative None."""
+    if typing.get_origin(type_) not in {typing.Union, types.UnionType}:
+        return type_
+    left = [argument for argument in typing.get_args(type_) if argument is not types.NoneType]
+    return left[0] if len(left) == 1 else type_
+
+
+def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def _title(entry: Named) -> str:
+    """The name as it is written: a gcfg section with its brackets."""
+    if isinstance(entry.tree, Branch) and entry.tree.subsection is not None:
+        return gcfg.title(entry.name, entry.tree.subsection)
+    return entry.name
+
+
+def _join(place: str, name: str) -> str:
+    if not place:
+        return name
+    return f"{place} {name}" if place.startswith("[") else f"{place}.{name}"
+
+
+def _shown(entry: Named) -> str:
+    """The name of an unknown entry, unless it looks like a line of a secret without its key."""
+    return _title(entry) if len(entry.name) <= _LONGEST_NAME else "(a very long name)"

@@ -1,0 +1,209 @@
+r"""The reader of gcfg, the dialect of git-config in which most cloud-config files are written.
+
+    ; a comment, as is # to the end of a line
+    [Global]
+    auth-url = https://keystone.example.org:5000/v3
+    password = "a \"quoted\" value; no comment"
+    use-clouds                      ; a key without a value: true
+    [LoadBalancerClass "internal"]  # a subsection
+    subnet-id = \
+        continued on the next line
+
+Pure syntax: names are kept as they are written, and nothing is known about their meaning. Within
+quotes \n, \t, \" and \\ are escapes; elsewhere a backslash may only end a line. No message ever
+shows a value.
+"""
+
+import re
+
+import msgspec
+
+_NAME = re.compile(r"[^\W\d_][\w-]*")
+_BLANK = re.compile(r"[ \t\r]*")
+_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """`key = value`; the value is None where there is no equals sign."""
+
+    line: int
+    key: str
+    value: str | None
+
+    def __repr__(self) -> str:
+        return f"Entry(line={self.line}, key={self.key!r})"
+
+
+class Section(msgspec.Struct, frozen=True):
+    """`[name "subsection"]` and its entries; `subsection` is "" if there is none."""
+
+    line: int
+    name: str
+    subsection: str
+    entries: tuple[Entry, ...]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong where. `section` and `key` are "" where there is none."""
+
+    line: int
+    section: str
+    key: str
+    message: str
+
+
+class _Wrong(Exception):
+    """The rest of the line cannot be read."""
+
+
+def parse(text: str) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
+    """Read the whole text; a line that cannot be read is a problem and the next one is tried."""
+    reader = _Reader(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}"))
+    reader.read()
+    sections = tuple(
+        Section(line=line, name=name, subsection=sub, entries=tuple(entries))
+        for line, name, sub, entries in reader.sections
+    )
+    return sections, tuple(reader.problems)
+
+
+def title(name: str, subsection: str) -> str:
+    """A section as it is written: `[name "subsection"]`."""
+    return f'[{name} "{subsection}"]' if subsection else f"[{name}]"
+
+
+class _Reader:
+    """A cursor in the text, and what was found so far."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._line = 1
+        self._key = ""
+        self.sections: list[tuple[int, str, str, list[Entry]]] = []
+        self.problems: list[Problem] = []
+
+    def read(self) -> None:
+        while self._at < len(self._text):
+            self._key = ""
+            line = self._line
+            try:
+                self._statement()
+            except _Wrong as wrong:
+                name = title(*self.sections[-1][1:3]) if self.sections else ""
+                self.problems.append(Problem(line, name, self._key, str(wrong)))
+                self._skip_line()
+
+    def _statement(self) -> None:
+        """Read one line: blank, a comment, a section header or an entry."""
+        self._skip_blank()
+        char = self._peek()
+        if char == "[":
+            self._header()
+        elif _NAME.match(char):
+            self._entry()
+        elif char not in {"", "\n", ";", "#"}:
+            raise _Wrong("expected a [section], a key or a comment")
+        self._end_of_line()
+
+    def _header(self) -> None:
+        self._at += 1
+        self._skip_blank()
+        line, name, subsection = self._line, self._name("a section name"), ""
+        self._skip_blank()
+        if self._peek() == '"':
+            subsection = self._quoted()
+            self._skip_blank()
+            if not subsection:
+                raise _Wrong(f'the subsection of [{name} ""] is empty: write [{name}]')
+        if self._peek() != "]":
+            raise _Wrong(f'[{name} is not closed: write [{name}] or [{name} "subsection"]')
+        self._at += 1
+        self.sections.append((line, name, subsection, []))
+
+    def _entry(self) -> None:
+        line, key = self._line, self._name("a key")
+        self._key = key
+        if not self.sections:
+            raise _Wrong("stands before the first [section]")
+        self._skip_blank()
+        value: str | None = None
+        if self._peek() == "=":
+            self._at += 1
+            value = self._value()
+        elif self._peek() not in {"", "\n", ";", "#"}:
+            raise _Wrong("expected = after the key")
+        self.sections[-1][3].append(Entry(line=line, key=key, value=value))
+
+    def _value(self) -> str:
+        """Read up to a comment or the end of the line; blanks at both ends do not count."""
+        self._skip_blank()
+        parts: list[str] = []
+        kept = 0
+        while (char := self._peek()) not in {"", "\n", ";", "#"}:
+            if char == '"':
+                parts.extend(self._quoted())
+                kept = len(parts)
+            elif char == "\\":
+                self._continuation()
+            else:
+                self._at += 1
+                parts.append(char)
+                kept = kept if char in " \t\r" else len(parts)
+        return "".join(parts[:kept])
+
+    def _quoted(self) -> str:
+        """Read from one quotation mark to the next one."""
+        self._at += 1
+        parts: list[str] = []
+        while (char := self._peek()) != '"':
+            if char in {"", "\n"}:
+                raise _Wrong('the quotation mark is not closed on its line: add a "')
+            self._at += 1
+            if char == "\\":
+                char = _ESCAPES.get(self._peek(), "")
+                if not char:
+                    raise _Wrong(r"unknown escape: only \n, \t, \" and \\ may stand within quotes")
+                self._at += 1
+            parts.append(char)
+        self._at += 1
+        return "".join(parts)
+
+    def _continuation(self) -> None:
+        self._at += 1
+        if self._peek() == "\r":
+            self._at += 1
+        if self._peek() != "\n":
+            raise _Wrong(r"a backslash must end its line, or be written as \\ within quotes")
+        self._at += 1
+        self._line += 1
+
+    def _end_of_line(self) -> None:
+        self._skip_blank()
+        if self._peek() in {";", "#"}:
+            self._at = self._line_end()
+        if self._peek() not in {"", "\n"}:
+            raise _Wrong("unexpected text after the section or the value")
+        self._skip_line()
+
+    def _skip_line(self) -> None:
+        self._at = self._line_end() + 1
+        self._line += 1
+
+    def _line_end(self) -> int:
+        end = self._text.find("\n", self._at)
+        return len(self._text) if end < 0 else end
+
+    def _skip_blank(self) -> None:
+        match = _BLANK.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+
+    def _name(self, what: str) -> str:
+        match = _NAME.match(self._text, self._at)
+        if match is None:
+            raise _Wrong(f"expected {what}")
+        self._at = match.end()
+        return match.group()
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
