@@ -1,7 +1,8 @@
 """Virtual time for tests: an event loop whose clock jumps to the next timer when all is idle.
 
-    def test_retries_for_an_hour():
-        clock.run(scenario())          # hours of sleep() and timeouts pass in milliseconds
+    @virtual_time
+    async def test_gives_up_after_an_hour():
+        ...                            # sleeps and timeouts of hours pass in milliseconds
 
 Time stands still while anything is ready to run, so results do not depend on the machine. The
 loop knows no more than itself: it does not wait for threads or for other processes before it
@@ -9,14 +10,13 @@ jumps. Sockets within the process work, since loopback delivers at once.
 """
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
-
-DEADLOCK_SECONDS = 30.0
-"""Real seconds after which a loop without timers and without I/O counts as deadlocked."""
 
 
 class Deadlock(Exception):
@@ -26,14 +26,15 @@ class Deadlock(Exception):
 class _JumpingSelector(selectors.DefaultSelector):
     """Instead of sleeping until the next timer, moves `now` there."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, deadlock_after: float) -> None:
         super().__init__()
         self.now = now
+        self._deadlock_after = deadlock_after
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready; `timeout` is None without timers, and 0 when a callback is ready."""
         if timeout is None:
-            events = super().select(DEADLOCK_SECONDS)
+            events = super().select(self._deadlock_after)
             if not events:
                 raise Deadlock("no timer is set, and no I/O or thread has woken the loop")
             return events
@@ -44,11 +45,14 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop with virtual time, which starts at `start` seconds."""
+    """An event loop with virtual time, which starts at `start` seconds.
 
-    def __init__(self, start: float = 0.0) -> None:
-        """Start the clock; nothing runs yet."""
-        self._jumping = _JumpingSelector(start)
+    Without a timer, and with no I/O for `deadlock_after` real seconds, it raises `Deadlock`.
+    """
+
+    def __init__(self, start: float = 0.0, *, deadlock_after: float = 30.0) -> None:
+        """Set the clock; nothing runs yet."""
+        self._jumping = _JumpingSelector(start, deadlock_after)
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -60,3 +64,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run the coroutine in virtual time from 0 on, as `asyncio.run` does in real time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a coroutine function, such as an async test, a plain one that runs in virtual time."""
+
+    @functools.wraps(test)
+    def run_test(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(test(*args, **kwargs))
+
+    return run_test
