@@ -231,3 +231,18 @@ async def test_metrics_follow_the_queue() -> None:
 def test_metrics_can_be_read_without_a_loop() -> None:
     queue("idle")
     assert b'workqueue_depth{name="idle"} 0.0' in generate_latest(metrics.REGISTRY)
+
+
+@virtual_time
+async def test_an_upgrade_leaves_nothing_behind_that_ends_a_later_delay() -> None:
+    q = queue()
+    q.add("a", Priority.RESYNC)
+    assert len(q) == 1
+    q.add("a", Priority.USER)
+    await q.take(1)
+    q.done("a")
+    q.add("a", after=100)
+    q.add("b")
+    assert await q.take(2) == ["b"]
+    assert await q.take(2) == ["a"]
+    assert now() == 100
