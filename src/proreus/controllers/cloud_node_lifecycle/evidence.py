@@ -56,7 +56,7 @@ class Evidence(msgspec.Struct, frozen=True):
     tombstone: bool = False
 
 
-def testimony(answers: Iterable[InstanceAnswer | None], *, needed: bool) -> Witnesses:
+def witnessed(answers: Iterable[InstanceAnswer | None], *, needed: bool) -> Witnesses:
     """What the answers about the witnesses are worth; None is no answer.
 
     No witness at all is silence, unless none is `needed`.

@@ -25,7 +25,7 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
     Evidence,
     Witnesses,
     observe,
-    testimony,
+    witnessed,
 )
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
@@ -259,7 +259,7 @@ def _answers(
 
 def _worth(look: Look, policy: Policy) -> Witnesses:
     seen = (look.observations.get(node.metadata.name) for node in look.question.witnesses)
-    return testimony((s.answer if s else None for s in seen), needed=policy.witnesses > 0)
+    return witnessed((s.answer if s else None for s in seen), needed=policy.witnesses > 0)
 
 
 def _evidence(
