@@ -187,3 +187,15 @@ CLOUD_DURATION: Final = Histogram(
     buckets=_REQUEST_BUCKETS,
     registry=REGISTRY,
 )
+CLOUD_RATE: Final = Gauge(
+    "proreus_cloud_call_rate",
+    "Calls a second that the learned quota admits; +Inf while the cloud has refused none.",
+    ["credential", "kind"],
+    registry=REGISTRY,
+)
+CLOUD_WAITING: Final = Gauge(
+    "proreus_cloud_calls_waiting",
+    "Calls that wait for the learned quota.",
+    ["credential", "kind"],
+    registry=REGISTRY,
+)
