@@ -1,0 +1,1176 @@
+"""The decisions of the service controller, as tables."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider.errors import (
+    CallTimeout,
+    CloudError,
+    ConfigError,
+    IdentityConflict,
+    ImplementedElsewhere,
+    InvalidRequest,
+    NotSupported,
+    RetryAfter,
+    Throttled,
+    Unauthenticated,
+)
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    EndpointTarget,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    Pending,
+)
+from proreus.cloudprovider.wanted import ref, wanted
+from proreus.controllers.events import MESSAGE_LIMIT, PlannedEvent, scrub
+from proreus.controllers.service.answers import (
+    Change,
+    after_delete,
+    after_ensure,
+    before,
+    before_delete,
+    refuse,
+)
+from proreus.controllers.service.conditions import CONDITION, Reason
+from proreus.controllers.service.intake import (
+    Classes,
+    has_finalizer,
+    is_hostless,
+    is_to_have,
+    needs_cleanup,
+    needs_update,
+    nodes_changed,
+    quiet_time,
+    wants,
+)
+from proreus.controllers.service.plan import (
+    Delete,
+    Ensure,
+    Memory,
+    Nothing,
+    Refuse,
+    UpdateHosts,
+    Verb,
+    after,
+    begun,
+    decide,
+    fingerprint,
+    is_gone,
+    with_ip_mode,
+)
+from proreus.kube.objects import (
+    FINALIZER_LOAD_BALANCER,
+    LABEL_EXCLUDE_LB,
+    TAINT_AUTOSCALER,
+    Condition,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+    Taint,
+)
+from proreus.kube.patch import PatchType
+
+CLUSTER = ClusterIdentity("prod", "cluster-uid")
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+EARLIER = NOW - timedelta(hours=1)
+ADDRESS = (LoadBalancerIngress(ip="192.0.2.9", ip_mode="VIP"),)
+OURS = (FINALIZER_LOAD_BALANCER,)
+CLASS = "example.com/fast"
+
+
+def service(
+    *,
+    uid: str = "uid-1",
+    version: str = "7",
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    finalizers: tuple[str, ...] = OURS,
+    deleted: bool = False,
+    ingress: tuple[LoadBalancerIngress, ...] = (),
+    said: tuple[str, str, str] | None = None,
+    **spec: Any,
+) -> Service:
+    """A Service; `said` is status, reason and message of our condition."""
+    spec = {"type": "LoadBalancer", "ports": (ServicePort(80, node_port=30080),), **spec}
+    own = (Condition(CONDITION, *said, last_transition_time=EARLIER),) if said else ()
+    return Service(
+        metadata=ObjectMeta(
+            name="web",
+            namespace="shop",
+            uid=uid,
+            resource_version=version,
+            annotations=annotations or {},
+            labels=labels or {},
+            finalizers=finalizers,
+            deletion_timestamp=NOW if deleted else None,
+        ),
+        spec=ServiceSpec(**spec),
+        status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress), conditions=own),
+    )
+
+
+def node(name: str = "n1", **changes: Any) -> Node:
+    labels = changes.pop("labels", {})
+    deleted = changes.pop("deleted", False)
+    provider_id = changes.pop("provider_id", f"cloud://{name}")
+    address = changes.pop("address", "10.0.0.1")
+    taints = changes.pop("taints", ())
+    conditions = changes.pop("conditions", ())
+    assert not changes
+    return Node(
+        metadata=ObjectMeta(
+            name=name,
+            uid=f"uid-{name}",
+            labels=labels,
+            deletion_timestamp=NOW if deleted else None,
+        ),
+        spec=NodeSpec(provider_id=provider_id, taints=taints),
+        status=NodeStatus(addresses=(NodeAddress("InternalIP", address),), conditions=conditions),
+    )
+
+
+def wish(of: Service, *names: str) -> LoadBalancer:
+    return wanted(of, [node(name) for name in names], HostPolicy(), CLUSTER)
+
+
+READY = ("True", "Ensured", "Ensured load balancer")
+PROVISIONING = ("False", "Provisioning", "Ensuring load balancer")
+NO_HOSTS = ("False", "NoHosts", "There are no available nodes for LoadBalancer")
+
+
+# Which Services are ours
+
+
+@pytest.mark.parametrize(
+    ("type_", "class_", "classes", "expected"),
+    [
+        ("LoadBalancer", None, Classes(), True),
+        ("LoadBalancer", CLASS, Classes(), False),
+        ("LoadBalancer", "", Classes(), False),
+        ("LoadBalancer", CLASS, Classes(frozenset({CLASS})), True),
+        ("LoadBalancer", None, Classes(frozenset({CLASS})), True),
+        ("LoadBalancer", "other", Classes(frozenset({CLASS})), False),
+        ("LoadBalancer", None, Classes(frozenset({CLASS}), classless=False), False),
+        ("LoadBalancer", CLASS, Classes(frozenset({CLASS}), classless=False), True),
+        ("NodePort", None, Classes(), False),
+        ("ClusterIP", CLASS, Classes(frozenset({CLASS})), False),
+    ],
+)
+def test_wants_follows_type_and_class(
+    type_: str, class_: str | None, classes: Classes, *, expected: bool
+) -> None:
+    asked = service(type=type_, load_balancer_class=class_)
+    assert wants(asked, classes) is expected
+    assert is_to_have(asked, classes) is expected
+    gone = service(type=type_, load_balancer_class=class_, deleted=True)
+    assert wants(gone, classes) is expected
+    assert not is_to_have(gone, classes)
+
+
+def test_has_finalizer_looks_for_ours_among_others() -> None:
+    assert has_finalizer(service(finalizers=("other", FINALIZER_LOAD_BALANCER)))
+    assert not has_finalizer(service(finalizers=("other",)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (service(), False),
+        (service(deleted=True), True),
+        (service(type="ClusterIP"), True),
+        (service(type="ClusterIP", deleted=True), True),
+        (service(type="ClusterIP", finalizers=()), False),
+        (service(deleted=True, finalizers=()), False),
+        (service(load_balancer_class=CLASS), False),
+        (service(load_balancer_class=CLASS, deleted=True), False),
+    ],
+)
+def test_needs_cleanup(asked: Service, *, expected: bool) -> None:
+    assert needs_cleanup(asked) is expected
+
+
+def test_a_service_of_our_own_class_needs_cleanup() -> None:
+    gone = service(load_balancer_class=CLASS, deleted=True)
+    assert needs_cleanup(gone, Classes(frozenset({CLASS})))
+
+
+# Which events matter
+
+
+BASE = service(ingress=ADDRESS, said=READY)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        service(ingress=ADDRESS, said=READY, load_balancer_source_ranges=("10.0.0.0/8",)),
+        service(ingress=ADDRESS, said=READY, ports=(ServicePort(81, node_port=30080),)),
+        service(ingress=ADDRESS, said=READY, ports=(ServicePort(80, node_port=0),)),
+        service(ingress=ADDRESS, said=READY, session_affinity="ClientIP"),
+        service(ingress=ADDRESS, said=READY, load_balancer_ip="192.0.2.1"),
+        service(ingress=ADDRESS, said=READY, external_ips=("192.0.2.1",)),
+        service(ingress=ADDRESS, said=READY, external_traffic_policy="Local"),
+        service(ingress=ADDRESS, said=READY, health_check_node_port=31000),
+        service(ingress=ADDRESS, said=READY, ip_families=("IPv6",)),
+        service(ingress=ADDRESS, said=READY, annotations={"a": "b"}),
+        service(ingress=ADDRESS, said=READY, uid="uid-2"),
+        service(ingress=ADDRESS, said=READY, deleted=True),
+        service(ingress=ADDRESS, said=READY, deleted=True, finalizers=()),
+        service(ingress=ADDRESS, said=READY, type="ClusterIP"),
+        service(ingress=ADDRESS, said=READY, load_balancer_class=CLASS),
+        service(ingress=ADDRESS, said=READY, finalizers=()),
+        service(said=READY),
+        service(ingress=(LoadBalancerIngress(ip="192.0.2.8", ip_mode="VIP"),), said=READY),
+        service(ingress=ADDRESS),
+    ],
+)
+def test_an_update_of_this_kind_is_enqueued(new: Service) -> None:
+    assert needs_update(BASE, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (BASE, BASE),
+        (BASE, service(ingress=ADDRESS, said=READY, version="8", labels={"team": "x"})),
+        # our own writes
+        (service(), service(said=PROVISIONING)),
+        (service(finalizers=()), service()),
+        (service(said=PROVISIONING), BASE),
+        (BASE, service(ingress=ADDRESS, said=("False", "Throttled", "slow"))),
+        (BASE, service(ingress=(*ADDRESS, LoadBalancerIngress(hostname="lb.example")), said=READY)),
+        # somebody else's
+        (service(type="ClusterIP", finalizers=()), service(type="NodePort", finalizers=())),
+        (
+            service(load_balancer_class=CLASS, finalizers=()),
+            service(load_balancer_class=CLASS, annotations={"a": "b"}, finalizers=()),
+        ),
+        # A deletion that goes on keeps its backoff.
+        (
+            service(deleted=True),
+            service(deleted=True, said=("False", "DeleteCloudError", "x")),
+        ),
+        (service(type="ClusterIP"), service(type="ClusterIP", annotations={"a": "b"})),
+        # and what is left when it is done
+        (service(type="ClusterIP", load_balancer_class=CLASS, finalizers=()),) * 2,
+    ],
+)
+def test_an_update_of_this_kind_is_not_enqueued(old: Service, new: Service) -> None:
+    assert not needs_update(old, new)
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        (service(finalizers=()), True),
+        (service(type="ClusterIP"), True),
+        (service(type="ClusterIP", finalizers=()), False),
+        (service(load_balancer_class=CLASS), False),
+    ],
+)
+def test_adds_and_removals_are_enqueued_for_ours(present: Service, *, expected: bool) -> None:
+    assert needs_update(None, present) is expected
+    assert needs_update(present, None) is expected
+
+
+def test_a_type_that_changes_to_ours_is_enqueued() -> None:
+    assert needs_update(service(type="ClusterIP", finalizers=()), service(finalizers=()))
+
+
+def test_no_service_at_all_is_no_event() -> None:
+    assert not needs_update(None, None)
+
+
+HEARTBEAT = (Condition("Ready", "True", "KubeletReady", "", NOW),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (node(), node(), False),
+        (node(), node(conditions=HEARTBEAT), False),
+        (node(), node(taints=(Taint("any", "NoSchedule"),)), False),
+        (None, node(), True),
+        (node(), None, True),
+        (None, None, False),
+        (node(), node(labels={"pool": "a"}), True),
+        (node(), node(labels={LABEL_EXCLUDE_LB: ""}), True),
+        (node(), node(address="10.0.0.2"), True),
+        (node(provider_id=""), node(), True),
+        (node(), node(taints=(Taint(TAINT_AUTOSCALER, "NoSchedule"),)), True),
+        (node(), node(deleted=True), True),
+        # no host before and after
+        (None, node(provider_id=""), False),
+        (node(deleted=True), None, False),
+        (node(deleted=True), node(deleted=True, labels={"pool": "a"}), False),
+        (
+            node(labels={LABEL_EXCLUDE_LB: "true"}),
+            node(labels={LABEL_EXCLUDE_LB: "true"}, address="10.0.0.2"),
+            False,
+        ),
+    ],
+)
+def test_node_events_that_can_change_hosts(
+    old: Node | None, new: Node | None, *, expected: bool
+) -> None:
+    assert nodes_changed(old, new) is expected
+
+
+def test_an_address_of_the_second_family_counts_too() -> None:
+    assert nodes_changed(node(address="2001:db8::1"), node(address="2001:db8::2"))
+
+
+@pytest.mark.parametrize(
+    ("since", "urgent", "pause"),
+    [(0.0, False, 1.0), (9.0, False, 1.0), (9.5, False, 0.5), (10.0, False, 0.0),
+     (12.0, False, 0.0), (0.0, True, 0.0)],
+)  # fmt: skip
+def test_node_changes_are_gathered_for_a_second_and_for_ten_at_most(
+    since: float, *, urgent: bool, pause: float
+) -> None:
+    assert quiet_time(since, is_urgent=urgent) == pause
+
+
+def test_a_service_is_hostless_by_its_condition() -> None:
+    assert is_hostless(service(said=NO_HOSTS))
+    assert not is_hostless(service(said=READY))
+    assert not is_hostless(service())
+
+
+# Before the first call
+
+
+def test_a_new_service_gets_finalizer_and_condition_in_one_patch() -> None:
+    change = before(service(finalizers=("other",)), NOW)
+    assert change is not None
+    assert change.status is not None
+    assert change.status.type is PatchType.STRATEGIC
+    assert body(change) == {
+        "metadata": {
+            "uid": "uid-1",
+            "resourceVersion": "7",
+            "finalizers": [FINALIZER_LOAD_BALANCER],
+        },
+        "status": {
+            "conditions": [
+                {
+                    "type": "LoadBalancerReady",
+                    "status": "False",
+                    "reason": "Provisioning",
+                    "message": "Ensuring load balancer",
+                    "lastTransitionTime": "2026-05-01T12:00:00Z",
+                }
+            ]
+        },
+    }
+    assert change.metadata is None
+    assert change.events == (
+        PlannedEvent("Normal", "EnsuringLoadBalancer", "Ensuring load balancer"),
+    )
+    assert (change.after, change.error) == (None, None)
+
+
+def test_a_migrated_service_has_an_address_so_its_readiness_is_unknown() -> None:
+    change = before(service(ingress=ADDRESS), NOW)
+    assert shown(change)[0] == "Unknown"
+    assert "finalizers" not in body(change)["metadata"]
+
+
+def test_a_stripped_finalizer_comes_back_without_an_event() -> None:
+    change = before(service(finalizers=(), said=READY), NOW)
+    assert body(change)["metadata"]["finalizers"] == [FINALIZER_LOAD_BALANCER]
+    assert "status" not in body(change)
+    assert change is not None
+    assert change.events == ()
+
+
+@pytest.mark.parametrize("said", [READY, PROVISIONING, ("False", "CloudError", "x")])
+def test_nothing_is_written_before_the_call_when_all_is_there(said: tuple[str, str, str]) -> None:
+    assert before(service(said=said), NOW) is None
+
+
+def test_a_deletion_that_was_called_off_starts_anew() -> None:
+    change = before(service(said=("False", "DeleteThrottled", "x")), NOW)
+    assert shown(change) == PROVISIONING
+    assert reasons(change) == ["EnsuringLoadBalancer"]
+    # the status stays False, so the time of its transition does too
+    assert body(change)["status"]["conditions"][0]["lastTransitionTime"] == "2026-05-01T11:00:00Z"
+
+
+def test_a_service_under_deletion_gets_no_finalizer() -> None:
+    assert before(service(finalizers=(), deleted=True), NOW) is None
+
+
+# After ensure and update_hosts
+
+
+def body(change: Change | None) -> dict[str, Any]:
+    assert change is not None
+    assert change.status is not None
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(change.status.body))
+    return found
+
+
+def shown(change: Change | None) -> tuple[str, str, str]:
+    """Status, reason and message of the condition that is written."""
+    (written,) = body(change)["status"]["conditions"]
+    return written["status"], written["reason"], written["message"]
+
+
+def reasons(change: Change | None) -> list[str]:
+    assert change is not None
+    return [event.reason for event in change.events]
+
+
+def answered(
+    to: Service | None,
+    answer: EnsureAnswer,
+    *hosts: str,
+    update: bool = False,
+    edited: bool = False,
+    asked: Service | None = None,
+) -> Change:
+    balancer = wish(asked or service(), *hosts)
+    verb = UpdateHosts(balancer) if update else Ensure(balancer, edited=edited)
+    return after_ensure(to, answer, NOW, verb=verb)
+
+
+def test_an_ensured_load_balancer_is_told_in_one_patch() -> None:
+    point = LoadBalancerIngress(ip="192.0.2.9")
+    change = answered(service(said=PROVISIONING), Ensured((point,)), "n1")
+    assert body(change) == {
+        "metadata": {"uid": "uid-1", "resourceVersion": "7"},
+        "status": {
+            "loadBalancer": {"ingress": [{"ip": "192.0.2.9", "ipMode": "VIP"}]},
+            "conditions": [
+                {
+                    "type": "LoadBalancerReady",
+                    "status": "True",
+                    "reason": "Ensured",
+                    "message": "Ensured load balancer",
+                    "lastTransitionTime": "2026-05-01T12:00:00Z",
+                }
+            ],
+        },
+    }
+    assert change.metadata is None
+    assert change.events == (
+        PlannedEvent("Normal", "EnsuredLoadBalancer", "Ensured load balancer"),
+    )
+    assert (change.after, change.error) == (None, None)
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_a_repeated_answer_is_no_write_and_no_event(*, update: bool) -> None:
+    told = service(said=READY, ingress=ADDRESS, annotations={"cloud/id": "4", "mine": "x"})
+    answer = Ensured(ADDRESS, annotations={"cloud/id": "4"})
+    assert answered(told, answer, "n1", update=update) == Change()
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        (LoadBalancerIngress(ip="1.2.3.4"), LoadBalancerIngress(ip="1.2.3.4", ip_mode="VIP")),
+        (
+            LoadBalancerIngress(ip="1.2.3.4", ip_mode="Proxy"),
+            LoadBalancerIngress(ip="1.2.3.4", ip_mode="Proxy"),
+        ),
+        (LoadBalancerIngress(hostname="lb", ip_mode="VIP"), LoadBalancerIngress(hostname="lb")),
+    ],
+)
+def test_ip_mode_stands_with_every_ip_and_with_nothing_else(
+    point: LoadBalancerIngress, expected: LoadBalancerIngress
+) -> None:
+    assert with_ip_mode((point,)) == (expected,)
+
+
+def test_a_new_address_is_written_and_told() -> None:
+    change = answered(service(said=READY, ingress=ADDRESS), Ensured(), "n1")
+    assert body(change)["status"] == {"loadBalancer": {"ingress": []}}
+    assert reasons(change) == ["EnsuredLoadBalancer"]
+
+
+def test_update_hosts_need_not_repeat_the_address() -> None:
+    assert answered(service(said=READY, ingress=ADDRESS), Ensured(), "n1", update=True) == Change()
+
+
+def test_an_edit_is_told_though_the_condition_stays() -> None:
+    told = service(said=READY, ingress=ADDRESS)
+    change = answered(told, Ensured(ADDRESS), "n1", edited=True)
+    assert change.status is None
+    assert reasons(change) == ["EnsuredLoadBalancer"]
+
+
+def test_annotations_of_the_cloud_go_in_a_patch_of_the_service_itself() -> None:
+    told = service(said=READY, ingress=ADDRESS, annotations={"cloud/id": "3"})
+    change = answered(told, Ensured(ADDRESS, annotations={"cloud/id": "4"}), "n1")
+    assert change.status is None
+    assert change.metadata is not None
+    assert change.metadata.type is PatchType.JSON
+    ops = msgspec.to_builtins(change.metadata.body)
+    assert [(op["op"], op["path"], op["value"]) for op in ops] == [
+        ("test", "/metadata/uid", "uid-1"),
+        ("test", "/metadata/annotations/cloud~1id", "3"),
+        ("add", "/metadata/annotations/cloud~1id", "4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "update", "hosts", "expected"),
+    [
+        (None, False, ("n1",), ["EnsuredLoadBalancer"]),
+        (PROVISIONING, False, ("n1",), ["EnsuredLoadBalancer"]),
+        (("False", "Throttled", "x"), False, ("n1",), ["EnsuredLoadBalancer"]),
+        (("False", "Throttled", "x"), True, ("n1",), ["UpdatedLoadBalancer"]),
+        (NO_HOSTS, True, ("n1",), ["UpdatedLoadBalancer"]),
+        (NO_HOSTS, False, ("n1",), ["EnsuredLoadBalancer"]),
+        (("True", "HostsRejected", "x"), True, ("n1",), ["UpdatedLoadBalancer"]),
+        (READY, True, ("n1",), []),
+        (READY, True, (), ["UnAvailableLoadBalancer"]),
+        (READY, False, (), ["UnAvailableLoadBalancer"]),
+        (PROVISIONING, False, (), ["EnsuredLoadBalancer", "UnAvailableLoadBalancer"]),
+        (("False", "Throttled", "x"), True, (), ["UnAvailableLoadBalancer"]),
+        (NO_HOSTS, True, (), []),
+        (NO_HOSTS, False, (), []),
+    ],
+)
+def test_success_is_an_event_on_a_transition_only(
+    said: tuple[str, str, str] | None, *, update: bool, hosts: tuple[str, ...], expected: list[str]
+) -> None:
+    told = service(said=said, ingress=ADDRESS)
+    change = answered(told, Ensured(ADDRESS), *hosts, update=update)
+    assert reasons(change) == expected
+    for event in change.events:
+        assert event.type == ("Warning" if event.reason == "UnAvailableLoadBalancer" else "Normal")
+
+
+def test_update_of_hosts_is_told_in_these_words() -> None:
+    change = answered(service(said=NO_HOSTS), Ensured(), "n1", update=True)
+    assert [event.message for event in change.events] == ["Updated load balancer with new hosts"]
+
+
+def test_a_load_balancer_without_hosts_is_not_ready() -> None:
+    change = answered(service(said=READY, ingress=ADDRESS), Ensured(ADDRESS))
+    assert shown(change) == NO_HOSTS
+    assert change.events[0].message == NO_HOSTS[2]
+
+
+def test_rejected_hosts_are_named_and_block_nobody() -> None:
+    answer = Ensured(ADDRESS, rejected={"n2": "wrong network", "n1": "stopped"})
+    change = answered(service(said=READY, ingress=ADDRESS), answer, "n1", "n2", "n3")
+    text = "The cloud did not accept these nodes as hosts: n1 (stopped), n2 (wrong network)"
+    assert shown(change) == ("True", "HostsRejected", text)
+    assert change.events == (PlannedEvent("Warning", "HostsRejected", text),)
+    again = service(said=("True", "HostsRejected", text), ingress=ADDRESS)
+    assert answered(again, answer, "n1", "n2", "n3") == Change()
+    other = Ensured(ADDRESS, rejected={"n1": "stopped"})
+    changed = answered(again, other, "n1", "n2", "n3", update=True)
+    assert reasons(changed) == ["HostsRejected"]
+    assert "n2" not in shown(changed)[2]
+
+
+def test_a_service_told_nothing_yet_hears_of_rejected_hosts() -> None:
+    change = answered(service(), Ensured(ADDRESS, rejected={"n1": "stopped"}), "n1", "n2")
+    assert reasons(change) == ["EnsuredLoadBalancer", "HostsRejected"]
+
+
+def test_with_every_host_rejected_it_is_not_ready() -> None:
+    change = answered(service(said=READY), Ensured(rejected={"n1": "a", "n2": "b"}), "n1", "n2")
+    assert shown(change)[:2] == ("False", "HostsRejected")
+
+
+@pytest.mark.parametrize(("count", "more"), [(20, None), (21, "and 1 more"), (25, "and 5 more")])
+def test_a_text_names_twenty_nodes(count: int, more: str | None) -> None:
+    rejected = {f"n{number:02}": "x" for number in range(count)}
+    text = shown(answered(service(), Ensured(rejected=rejected), "good"))[2]
+    assert text.count("(x)") == 20
+    assert text.endswith(more or "n19 (x)")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Pending(12.0, "port is building"), RetryAfter("port is building", after=12.0)],
+)
+def test_pending_is_no_failure_and_no_warning(answer: EnsureAnswer) -> None:
+    change = answered(service(said=PROVISIONING), answer, "n1")
+    assert (change.after, change.error) == (12.0, None)
+    assert change.events == ()
+    text = "Ensuring load balancer: port is building"
+    assert shown(change) == ("False", "Provisioning", text)
+    again = answered(service(said=("False", "Provisioning", text)), answer, "n1")
+    assert again == Change(after=12.0)
+
+
+def test_a_ready_load_balancer_that_is_changed_for_long_is_unknown_meanwhile() -> None:
+    change = answered(service(said=READY, ingress=ADDRESS), Pending(5.0, "resizing"), "n1")
+    text = "Ensuring load balancer: resizing"
+    assert shown(change) == ("Unknown", "Provisioning", text)
+    assert change.events == (PlannedEvent("Normal", "EnsuringLoadBalancer", text),)
+    assert "loadBalancer" not in body(change)["status"]
+
+
+def test_a_pending_load_balancer_may_have_its_address_already() -> None:
+    known = Pending(5.0, "x", ingress=(LoadBalancerIngress(ip="192.0.2.9"),))
+    change = answered(service(said=PROVISIONING), known, "n1")
+    assert body(change)["status"]["loadBalancer"] == {
+        "ingress": [{"ip": "192.0.2.9", "ipMode": "VIP"}]
+    }
+    said = ("Unknown", "Provisioning", "Ensuring load balancer: x")
+    assert answered(service(said=said, ingress=ADDRESS), known, "n1") == Change(after=5.0)
+
+
+def test_implemented_elsewhere_is_success_without_a_status() -> None:
+    change = answered(service(said=PROVISIONING), ImplementedElsewhere("x"), "n1")
+    text = "Another controller provides this load balancer"
+    assert shown(change) == ("Unknown", "ImplementedElsewhere", text)
+    assert "loadBalancer" not in body(change)["status"]
+    assert (change.events, change.after, change.error) == ((), None, None)
+    told = service(said=("Unknown", "ImplementedElsewhere", text))
+    assert answered(told, ImplementedElsewhere("x"), "n1") == Change()
+
+
+FAILURES = [
+    (Throttled("x"), "Throttled", True),
+    (Unauthenticated("x"), "Unauthenticated", True),
+    (CallTimeout("x"), "CallTimeout", True),
+    (IdentityConflict("x"), "IdentityConflict", True),
+    (NotSupported("x"), "NotSupported", False),
+    (InvalidRequest("x"), "InvalidRequest", False),
+    (ConfigError(("x",)), "ConfigError", True),
+    (CloudError("x"), "CloudError", True),
+]
+
+
+@pytest.mark.parametrize(("error", "reason", "is_retried"), FAILURES)
+def test_a_failure_says_why(error: CloudError, reason: str, *, is_retried: bool) -> None:
+    change = answered(service(said=PROVISIONING), error, "n1")
+    text = "Error syncing load balancer: x"
+    assert shown(change) == ("False", reason, text)
+    assert change.events == (PlannedEvent("Warning", "SyncLoadBalancerFailed", text),)
+    assert change.error is (error if is_retried else None)
+    assert change.after is None
+    repeated = answered(service(said=("False", reason, text)), error, "n1")
+    assert repeated == Change(error=error if is_retried else None)
+
+
+def test_the_same_class_of_failure_with_another_text_is_written_but_no_event() -> None:
+    told = service(said=("False", "CloudError", "Error syncing load balancer: x"))
+    change = answered(told, CloudError("y"), "n1")
+    assert shown(change)[2] == "Error syncing load balancer: y"
+    assert change.events == ()
+
+
+def test_another_class_of_failure_is_an_event() -> None:
+    told = service(said=("False", "CloudError", "Error syncing load balancer: x"))
+    assert reasons(answered(told, Throttled("x"), "n1")) == ["SyncLoadBalancerFailed"]
+
+
+def test_a_failed_update_of_hosts_has_its_own_name() -> None:
+    change = answered(service(said=READY), CloudError("x"), "n1", update=True)
+    assert change.events == (
+        PlannedEvent(
+            "Warning",
+            "UpdateLoadBalancerFailed",
+            "Error updating load balancer with new hosts: x",
+        ),
+    )
+
+
+def test_the_delay_that_a_throttling_cloud_asks_for_is_kept() -> None:
+    error = Throttled("x", after=9.0)
+    change = answered(service(), error, "n1")
+    assert (change.after, change.error) == (9.0, error)
+
+
+def test_texts_of_the_cloud_lose_what_varies() -> None:
+    first = CloudError("quota (request id: aa11bb22cc)")
+    second = CloudError("quota (request id: dd33ee44ff)")
+    told = service(said=shown(answered(service(), first, "n1")))
+    assert answered(told, second, "n1") == Change(error=second)
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        None,
+        service(uid="uid-2"),
+        service(deleted=True),
+        service(type="ClusterIP"),
+        service(load_balancer_class=CLASS),
+    ],
+)
+@pytest.mark.parametrize("answer", [Ensured(ADDRESS), Pending(1.0, "x"), CloudError("x")])
+def test_a_service_that_wants_it_no_more_is_told_nothing(
+    newest: Service | None, answer: EnsureAnswer
+) -> None:
+    assert answered(newest, answer, "n1") == Change()
+
+
+def test_an_owned_class_is_told() -> None:
+    asked = service(load_balancer_class=CLASS)
+    change = after_ensure(
+        asked, Ensured(), NOW, verb=Ensure(wish(asked, "n1")), classes=Classes(frozenset({CLASS}))
+    )
+    assert shown(change) == READY
+
+
+def test_a_refused_service_is_told_as_by_a_failed_ensure() -> None:
+    error = InvalidRequest("spec.ports is empty")
+    change = refuse(service(), error, NOW)
+    text = "Error syncing load balancer: spec.ports is empty"
+    assert shown(change) == ("False", "InvalidRequest", text)
+    assert (reasons(change), change.after, change.error) == (["SyncLoadBalancerFailed"], None, None)
+    assert refuse(service(said=("False", "InvalidRequest", text)), error, NOW) == Change()
+
+
+def test_the_time_of_transition_changes_with_the_status_only() -> None:
+    told = service(said=("False", "CloudError", "x"))
+    same = answered(told, Throttled("x"), "n1")
+    other = answered(told, Ensured(), "n1")
+    assert body(same)["status"]["conditions"][0]["lastTransitionTime"] == "2026-05-01T11:00:00Z"
+    assert body(other)["status"]["conditions"][0]["lastTransitionTime"] == "2026-05-01T12:00:00Z"
+
+
+def test_a_condition_without_a_time_gets_one() -> None:
+    bare = Condition(CONDITION, "False", "CloudError", "x")
+    told = msgspec.structs.replace(service(), status=ServiceStatus(conditions=(bare,)))
+    change = answered(told, Throttled("x"), "n1")
+    assert body(change)["status"]["conditions"][0]["lastTransitionTime"] == "2026-05-01T12:00:00Z"
+
+
+# Deletion
+
+
+def reference(of: Service) -> LoadBalancerRef:
+    return ref(of, CLUSTER)
+
+
+def deleted(to: Service | None, answer: DeleteAnswer, *, uid: str = "uid-1") -> Change:
+    return after_delete(to, answer, NOW, ref=reference(service(uid=uid)))
+
+
+def test_a_deletion_that_starts_is_an_event_and_no_write() -> None:
+    gone = service(deleted=True, said=READY)
+    assert before_delete(gone, reference(gone)) == Change(
+        events=(PlannedEvent("Normal", "DeletingLoadBalancer", "Deleting load balancer"),)
+    )
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        None,
+        service(uid="uid-2"),
+        service(deleted=True, said=("False", "Deleting", "x")),
+        service(deleted=True, said=("False", "DeleteCloudError", "x")),
+        service(deleted=True, said=("False", "DeleteNotSupported", "x")),
+    ],
+)
+def test_a_deletion_that_is_tried_again_is_no_event(gone: Service | None) -> None:
+    assert before_delete(gone, reference(service())) == Change()
+
+
+@pytest.mark.parametrize("answer", [Done(), ImplementedElsewhere("x")])
+def test_done_takes_finalizer_status_and_condition_in_one_patch(answer: DeleteAnswer) -> None:
+    gone = service(deleted=True, finalizers=("a", *OURS), ingress=ADDRESS, said=READY)
+    change = deleted(gone, answer)
+    assert body(change) == {
+        "metadata": {
+            "uid": "uid-1",
+            "resourceVersion": "7",
+            "$deleteFromPrimitiveList/finalizers": [FINALIZER_LOAD_BALANCER],
+        },
+        "status": {
+            "conditions": [{"$patch": "delete", "type": "LoadBalancerReady"}],
+            "loadBalancer": {"ingress": []},
+        },
+    }
+    assert change.events == (
+        PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer"),
+    )
+    assert (change.after, change.error, change.metadata) == (None, None, None)
+    assert is_gone(answer)
+
+
+def test_done_for_a_service_that_shows_nothing_writes_nothing() -> None:
+    change = deleted(service(type="ClusterIP", finalizers=()), Done())
+    assert change.status is None
+    assert reasons(change) == ["DeletedLoadBalancer"]
+
+
+def test_done_for_a_service_of_another_class_leaves_their_status() -> None:
+    theirs = service(load_balancer_class=CLASS, ingress=ADDRESS, said=READY)
+    change = deleted(theirs, Done())
+    assert "loadBalancer" not in body(change)["status"]
+    assert body(change)["metadata"]["$deleteFromPrimitiveList/finalizers"] == list(OURS)
+
+
+def test_a_service_under_deletion_of_our_class_loses_its_address() -> None:
+    ours = service(load_balancer_class=CLASS, ingress=ADDRESS, deleted=True)
+    classes = Classes(frozenset({CLASS}))
+    change = after_delete(ours, Done(), NOW, ref=reference(ours), classes=classes)
+    assert body(change)["status"]["loadBalancer"] == {"ingress": []}
+
+
+def test_done_for_a_service_that_wants_one_again_keeps_the_finalizer() -> None:
+    change = deleted(service(ingress=ADDRESS, said=("False", "Deleting", "x")), Done())
+    assert body(change)["metadata"] == {"uid": "uid-1", "resourceVersion": "7"}
+    assert body(change)["status"]["loadBalancer"] == {"ingress": []}
+    assert shown(change) == PROVISIONING
+    assert reasons(change) == ["DeletedLoadBalancer"]
+    empty = deleted(service(said=PROVISIONING), Done())
+    assert empty.status is None
+
+
+@pytest.mark.parametrize("answer", [Pending(7.0, "draining"), RetryAfter("draining", after=7.0)])
+def test_a_pending_deletion_keeps_the_finalizer_and_is_no_failure(answer: DeleteAnswer) -> None:
+    change = deleted(service(deleted=True, said=READY), answer)
+    text = "Deleting load balancer: draining"
+    assert shown(change) == ("False", "Deleting", text)
+    assert set(body(change)["metadata"]) == {"uid", "resourceVersion"}
+    assert (change.after, change.error, change.events) == (7.0, None, ())
+    again = deleted(service(deleted=True, said=("False", "Deleting", text)), answer)
+    assert again == Change(after=7.0)
+    assert not is_gone(answer)
+
+
+@pytest.mark.parametrize(("error", "reason"), [(error, reason) for error, reason, _ in FAILURES])
+def test_a_failed_deletion_says_why_and_is_tried_again(error: CloudError, reason: str) -> None:
+    change = deleted(service(deleted=True, said=READY), error)
+    text = "Error deleting load balancer: x"
+    assert shown(change) == ("False", f"Delete{reason}", text)
+    assert set(body(change)["metadata"]) == {"uid", "resourceVersion"}
+    assert change.events == (PlannedEvent("Warning", "DeleteLoadBalancerFailed", text),)
+    assert (change.error, change.after) == (error, None)
+    again = deleted(service(deleted=True, said=("False", f"Delete{reason}", text)), error)
+    assert again == Change(error=error)
+    assert not is_gone(error)
+
+
+def test_a_throttled_deletion_waits_as_asked() -> None:
+    assert deleted(service(deleted=True), Throttled("x", after=4.0)).after == 4.0
+
+
+@pytest.mark.parametrize("newest", [None, service(uid="uid-2", ingress=ADDRESS)])
+def test_deletion_for_a_gone_service_patches_nothing_and_goes_on(newest: Service | None) -> None:
+    error = CloudError("x")
+    assert deleted(newest, error) == Change(error=error)
+    assert deleted(newest, Throttled("x", after=2.0)).after == 2.0
+    assert deleted(newest, Pending(7.0, "x")) == Change(after=7.0)
+    assert deleted(newest, Done()) == Change()
+
+
+# Which verb
+
+
+def settled(*names: str, **changes: Any) -> tuple[Service, Memory]:
+    """A Service whose load balancer has been ensured on those nodes, and what is remembered."""
+    changes = {"ingress": ADDRESS, "said": READY, **changes}
+    present = service(**changes)
+    verb = Ensure(wish(present, *names))
+    return present, after(begun(None, verb), verb, Ensured(ADDRESS))
+
+
+def decided(
+    present: Service | None,
+    memory: Memory | None,
+    *names: str,
+    classes: Classes = Classes(),  # noqa: B008 - an immutable value
+) -> Verb:
+    balancer = wish(present, *names) if present is not None else None
+    return decide(present, memory, balancer, cluster=CLUSTER, classes=classes)
+
+
+def test_nothing_is_done_when_all_is_right() -> None:
+    present, memory = settled("n1", "n2")
+    assert decided(present, memory, "n2", "n1") == Nothing()
+
+
+@pytest.mark.parametrize("reason", ["Ensured", "HostsRejected", "NoHosts"])
+def test_the_reasons_of_a_load_balancer_in_place_are_right(reason: str) -> None:
+    present, memory = settled("n1", said=("True", reason, "x"))
+    assert decided(present, memory, "n1") == Nothing()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [reason for reason in Reason
+     if reason not in {"Ensured", "HostsRejected", "NoHosts", "ImplementedElsewhere"}],
+)  # fmt: skip
+def test_every_other_reason_needs_an_ensure(reason: str) -> None:
+    present, memory = settled("n1", said=("False", reason, "x"))
+    assert decided(present, memory, "n1") == Ensure(wish(present, "n1"))
+
+
+def test_a_service_first_seen_is_ensured() -> None:
+    present = service()
+    assert decided(present, None, "n1") == Ensure(wish(present, "n1"), edited=False)
+
+
+def test_a_load_balancer_of_unknown_outcome_is_ensured() -> None:
+    present, memory = settled("n1")
+    open_ = begun(memory, UpdateHosts(wish(present, "n1", "n2")))
+    assert decided(present, open_, "n1") == Ensure(wish(present, "n1"))
+
+
+def test_other_hosts_need_no_more_than_update_hosts() -> None:
+    present, memory = settled("n1")
+    assert decided(present, memory, "n1", "n2") == UpdateHosts(wish(present, "n1", "n2"))
+
+
+def test_other_endpoints_are_other_hosts() -> None:
+    present, memory = settled("n1")
+    target = EndpointTarget("10.1.0.1", "n1", "IPv4")
+    balancer = msgspec.structs.replace(wish(present, "n1"), endpoints=(target,))
+    verb = decide(present, memory, balancer, cluster=CLUSTER)
+    assert verb == UpdateHosts(balancer)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"annotations": {"cloud/size": "large"}},
+        {"ports": (ServicePort(81, node_port=30080),)},
+        {"external_traffic_policy": "Local", "health_check_node_port": 31000},
+        {"load_balancer_source_ranges": ("10.0.0.0/8",)},
+        {"session_affinity": "ClientIP"},
+        {"load_balancer_ip": "192.0.2.9"},
+        {"ip_families": ("IPv4", "IPv6")},
+        {"external_ips": ("192.0.2.1",)},
+    ],
+)
+def test_any_other_wish_is_ensured_as_an_edit(changes: dict[str, Any]) -> None:
+    _, memory = settled("n1")
+    present = service(ingress=ADDRESS, said=READY, **changes)
+    assert decided(present, memory, "n2") == Ensure(wish(present, "n2"), edited=True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": "99"},
+        {"labels": {"team": "x"}},
+        {"finalizers": ("another", FINALIZER_LOAD_BALANCER)},
+        {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+    ],
+)
+def test_what_no_cloud_reads_changes_nothing(changes: dict[str, Any]) -> None:
+    _, memory = settled("n1")
+    present = service(**{"ingress": ADDRESS, "said": READY, **changes})
+    assert decided(present, memory, "n1") == Nothing()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ingress": ()},
+        {"ingress": (*ADDRESS, LoadBalancerIngress(hostname="lb.example"))},
+        {"finalizers": ("another",)},
+        {"said": None},
+    ],
+)
+def test_what_others_took_away_is_put_right_by_an_ensure(changes: dict[str, Any]) -> None:
+    _, memory = settled("n1")
+    present = service(**{"ingress": ADDRESS, "said": READY, **changes})
+    assert decided(present, memory, "n1") == Ensure(wish(present, "n1"))
+
+
+def test_annotations_of_the_cloud_are_no_edit_but_are_put_right() -> None:
+    asked = service(said=PROVISIONING, annotations={"mine": "1"})
+    verb = Ensure(wish(asked, "n1"))
+    memory = after(begun(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
+
+    def seen(**annotations: str) -> Verb:
+        present = service(said=READY, ingress=ADDRESS, annotations={"mine": "1", **annotations})
+        return decided(present, memory, "n1")
+
+    assert seen(**{"cloud/id": "4"}) == Nothing()
+    for verb_ in (seen(), seen(**{"cloud/id": "5"})):
+        assert isinstance(verb_, Ensure)
+        assert not verb_.edited
+    assert getattr(seen(**{"cloud/id": "4", "other": "x"}), "edited", False)
+
+
+def test_an_annotation_that_was_there_before_a_restart_is_no_edit_later() -> None:
+    present = service(said=READY, ingress=ADDRESS, annotations={"cloud/id": "4"})
+    verb = Ensure(wish(present, "n1"))
+    memory = after(begun(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
+    assert decided(present, memory, "n1") == Nothing()
+
+
+def test_update_hosts_adds_to_what_was_written() -> None:
+    present, _ = settled("n1")
+    verb = Ensure(wish(present, "n1"))
+    memory = after(begun(None, verb), verb, Ensured(ADDRESS, annotations={"a": "1", "b": "1"}))
+    more = UpdateHosts(wish(present, "n2"))
+    memory = after(begun(memory, more), more, Ensured(annotations={"b": "2"}))
+    assert memory.written == {"a": "1", "b": "2"}
+    assert memory.ref.last_ingress == ADDRESS
+    assert memory.last == fingerprint(more.wanted, {"a", "b"})
+    again = after(begun(memory, verb), verb, Ensured(annotations={"c": "3"}))
+    assert (again.written, again.ref.last_ingress) == ({"c": "3"}, ())
+
+
+@pytest.mark.parametrize("answer", [Pending(1.0, "x"), CloudError("x"), RetryAfter("x", after=1.0)])
+def test_no_success_leaves_the_outcome_open(answer: EnsureAnswer) -> None:
+    present, memory = settled("n1")
+    verb = UpdateHosts(wish(present, "n2"))
+    open_ = after(begun(memory, verb), verb, answer)
+    assert open_.last is None
+    assert isinstance(decided(present, open_, "n2"), Ensure)
+
+
+def test_what_another_controller_provides_is_left_alone_until_the_wish_changes() -> None:
+    said = ("Unknown", "ImplementedElsewhere", "x")
+    asked = service(said=said)
+    verb = Ensure(wish(asked, "n1"))
+    memory = after(begun(None, verb), verb, ImplementedElsewhere("x"))
+    assert memory.written == {}
+    assert decided(service(said=said, ingress=ADDRESS), memory, "n1") == Nothing()
+    edited = service(said=said, annotations={"a": "b"})
+    assert decided(edited, memory, "n1") == Ensure(wish(edited, "n1"), edited=True)
+
+
+def test_the_load_balancer_of_a_former_service_goes_first() -> None:
+    old, memory = settled("n1")
+    verb = decided(service(uid="uid-2"), memory, "n1")
+    assert isinstance(verb, Delete)
+    assert (verb.ref.uid, verb.ref.service, verb.ref.last_ingress) == ("uid-1", None, ADDRESS)
+    assert verb == decided(None, memory)
+    assert verb.ref.key == "shop/web"
+    assert old.metadata.uid == "uid-1"
+
+
+def test_a_service_that_is_gone_and_unknown_needs_nothing() -> None:
+    assert decided(None, None) == Nothing()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"deleted": True},
+        {"type": "ClusterIP"},
+        {"type": "ClusterIP", "deleted": True},
+    ],
+)
+def test_with_the_finalizer_delete_is_always_called(changes: dict[str, Any]) -> None:
+    gone = service(**changes)
+    assert decided(gone, None) == Delete(reference(gone))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"deleted": True}, {"type": "ClusterIP"}, {"load_balancer_class": CLASS}],
+)
+def test_without_the_finalizer_what_is_remembered_is_deleted(changes: dict[str, Any]) -> None:
+    _, memory = settled("n1")
+    gone = service(finalizers=(), **changes)
+    verb = decided(gone, memory)
+    assert isinstance(verb, Delete)
+    assert verb.ref.service is gone
+    # The status was emptied by the API server or the user: the last address is still known.
+    assert verb.ref.last_ingress == ADDRESS
+    assert decided(gone, None) == Nothing()
+
+
+def test_the_status_is_newer_than_what_is_remembered() -> None:
+    _, memory = settled("n1")
+    newer = (LoadBalancerIngress(ip="192.0.2.77", ip_mode="VIP"),)
+    verb = decided(service(deleted=True, ingress=newer), memory)
+    assert isinstance(verb, Delete)
+    assert verb.ref.last_ingress == newer
+
+
+def test_a_service_of_another_class_is_not_touched() -> None:
+    theirs = service(load_balancer_class=CLASS, deleted=True)
+    assert decided(theirs, None, "n1") == Nothing()
+    assert isinstance(decided(theirs, None, "n1", classes=Classes(frozenset({CLASS}))), Delete)
+
+
+def test_a_deletion_under_way_makes_the_outcome_unknown() -> None:
+    present, memory = settled("n1")
+    half = begun(memory, Delete(memory.ref))
+    assert (half.ref, half.last) == (memory.ref, None)
+    assert decided(present, half, "n1") == Ensure(wish(present, "n1"))
+    unknown = begun(None, Delete(memory.ref))
+    assert unknown == Memory(memory.ref)
+
+
+def test_an_impossible_service_is_refused_and_deleted_all_the_same() -> None:
+    error = InvalidRequest("spec.ports is empty")
+    assert decide(service(), None, error, cluster=CLUSTER) == Refuse(error)
+    assert isinstance(decide(service(deleted=True), None, error, cluster=CLUSTER), Delete)
+
+
+def test_without_a_wish_there_is_nothing_to_do() -> None:
+    assert decide(service(), None, None, cluster=CLUSTER) == Nothing()
+
+
+def test_fingerprints_do_not_depend_on_the_order_of_mappings() -> None:
+    one = service(annotations={"a": "1", "b": "2"})
+    two = service(annotations={"b": "2", "a": "1"})
+    assert fingerprint(wish(one, "n1")) == fingerprint(wish(two, "n1"))
+
+
+def test_fingerprints_do_not_depend_on_what_we_write_ourselves() -> None:
+    present = fingerprint(wish(service(), "n1"))
+    assert present.wish != present.hosts
+    assert present == fingerprint(wish(service(ingress=ADDRESS, said=READY), "n1"))
+
+
+# Texts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain  text\n with\tspace ", "plain text with space"),
+        ("volume 3f2504e0-4f89-11d3-9a0c-0305e82c3301 busy", "volume <id> busy"),
+        ("req-3f2504e0-4f89-11d3-9a0c-0305e82c3301", "<id>"),
+        ("status 503, request id: 7b3c9XYZ.1=", "status 503, request id: <id>"),
+        ("RequestID: ABCDEF123456, api error", "RequestID: <id>, api error"),
+        ("(x-amz-request-id ABCDEF123456)", "(x-amz-request-id <id>)"),
+        ('{"correlation_id": "abcdef99"}', '{"correlation_id": "<id>"}'),
+        ("object at 0x7f3a99", "object at <pointer>"),
+        ("trace 0123456789abcdef01234567", "trace <id>"),
+        ("at 2026-01-02T03:04:05.678Z failed", "at <time> failed"),
+        ("at 2026-01-02 03:04:05,678 failed", "at <time> failed"),
+        ("at 2026-01-02T03:04:05+01:00", "at <time>"),
+        ("read 10.0.0.4:53412->10.0.0.1:443: reset", "read <address>-><address>: reset"),
+        ("dial [2001:db8::1]:443", "dial <address>"),
+        ("Connect call failed ('192.0.2.1', 443)", "Connect call failed <address>"),
+        ("failed ('2001:db8::1', 443, 0, 0)", "failed <address>"),
+        # What says which one is meant stays.
+        ("address 192.0.2.1 is in use", "address 192.0.2.1 is in use"),
+        ("subnet 2001:db8::/64 is full", "subnet 2001:db8::/64 is full"),
+        ("node n1 in eu-west-1a", "node n1 in eu-west-1a"),
+        ("port 30080 refused", "port 30080 refused"),
+    ],
+)
+def test_scrub_takes_out_what_differs_between_tries(text: str, expected: str) -> None:
+    assert scrub(text) == expected
+
+
+@pytest.mark.parametrize("length", [MESSAGE_LIMIT, MESSAGE_LIMIT + 1])
+def test_texts_are_cut_to_what_an_event_may_hold(length: int) -> None:
+    cut = scrub("y" * length)
+    assert len(cut) == MESSAGE_LIMIT
+    assert cut.endswith("y" if length == MESSAGE_LIMIT else "…")
