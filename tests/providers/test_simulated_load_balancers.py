@@ -1,7 +1,9 @@
 """Load balancers of the provider `simulated`: convergence, crashes, deletion, no stray calls."""
 
+import socket
 from collections.abc import AsyncIterator
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -209,8 +211,6 @@ async def test_a_requested_address_is_given_or_refused_by_its_field(
 async def test_a_port_that_cannot_be_bound_is_told_by_port_and_tried_again(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    import socket
-
     before = await ensured(balancers, wish())
     ip = before.ingress[0].ip
     two = wish((), service("web", ("TCP", 80, 30080), ("TCP", 8081, 30081)))
@@ -247,8 +247,6 @@ async def test_what_somebody_else_deletes_is_made_again(
 async def test_an_object_of_our_name_without_our_marks_is_left_alone(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    import aiohttp
-
     wanted = wish()
     headers = {"Authorization": f"Bearer {cloud.token}"}
     async with aiohttp.ClientSession(headers=headers) as session:
@@ -277,8 +275,6 @@ async def test_late_lists_neither_double_nor_leak(
 async def test_doubles_are_cleared_away(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    import aiohttp
-
     await cloud.admin.configure(unique_names=False)
     wanted = wish()
     before = await ensured(balancers, wanted)
@@ -316,7 +312,7 @@ async def test_list_owned_shows_a_fingerprint_equal_to_that_of_the_wish(
 
 @pytest.mark.parametrize("before_effect", [True, False], ids=["before", "after"])
 async def test_death_at_any_call_of_ensure_leaves_nothing_that_delete_cannot_find(
-    cloud: SimulatedCloudProcess, before_effect: bool
+    cloud: SimulatedCloudProcess, *, before_effect: bool
 ) -> None:
     wanted = wish(
         await cloud.admin.create(machines(2)),
@@ -336,7 +332,7 @@ async def test_death_at_any_call_of_ensure_leaves_nothing_that_delete_cannot_fin
 @pytest.mark.parametrize("before_effect", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("verb", ["ensure", "delete"])
 async def test_death_at_any_call_is_healed_by_the_next_ensure(
-    cloud: SimulatedCloudProcess, verb: str, before_effect: bool
+    cloud: SimulatedCloudProcess, verb: str, *, before_effect: bool
 ) -> None:
     wanted = wish(await cloud.admin.create(machines(2)))
     number, died = 0, True
