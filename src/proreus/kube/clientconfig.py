@@ -1,0 +1,154 @@
+"""Where the API server is and who we are, as values that the client uses."""
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from proreus.kube.errors import ConfigError
+
+TOKEN_AGE = 60.0
+"""Seconds after which a token file is read again: bound tokens are replaced while they work."""
+
+
+class FileToken:
+    """A bearer token that is kept in a file and replaced there from time to time."""
+
+    def __init__(
+        self, path: Path, *, fallback: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Nothing is read yet; `fallback` serves until the file could be read once."""
+        self._path = path
+        self._token = fallback
+        self._clock = clock
+        self._read_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"FileToken({str(self._path)!r})"
+
+    def __call__(self) -> str:
+        """The token. While the file cannot be read it is the last one.
+
+        Raises:
+            ConfigError: the file could never be read.
+        """
+        now = self._clock()
+        if self._read_at is None or now - self._read_at >= TOKEN_AGE:
+            try:
+                self._token = checked_token(self._path.read_bytes())
+                self._read_at = now
+            except (OSError, ValueError) as exc:
+                if not self._token:
+                    why = exc.strerror if isinstance(exc, OSError) else exc
+                    raise ConfigError([f"{self._path}: {why}"]) from exc
+        return self._token
+
+
+class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach and convince the API server. Its representation hides the secrets.
+
+    `server` has no slash at its end. Certificates and the key are PEM; without `ca` the system's
+    authorities count. `token` gives the bearer token of the moment. `namespace` may be "".
+    """
+
+    server: str
+    ca: bytes | None = None
+    client_certificate: bytes | None = None
+    client_key: bytes | None = None
+    token: str | FileToken = ""
+    namespace: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+
+    def __repr__(self) -> str:
+        return f"ClientConfig(server={self.server!r}, namespace={self.namespace!r})"
+
+    def bearer_token(self) -> str:
+        """The bearer token to send now, or ""."""
+        return self.token if isinstance(self.token, str) else self.token()
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """TLS as configured.
+
+        Raises:
+            ConfigError: a certificate or the key cannot be used.
+        """
+        # Not create_default_context: from Python 3.13 on it asks for extensions that certificate
+        # authorities of older clusters lack, and that Go does not ask for.
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        problems: list[str] = []
+        if self.ca is None:
+            tls.load_default_certs()
+        else:
+            try:
+                tls.load_verify_locations(cadata=self.ca.decode("ascii"))
+            except (ssl.SSLError, ValueError) as exc:
+                problems.append(f"certificate-authority: no certificate in PEM form: {exc}")
+        if self.insecure_skip_tls_verify:
+            tls.check_hostname = False
+            tls.verify_mode = ssl.CERT_NONE
+        if self.client_certificate is not None and self.client_key is not None:
+            try:
+                _load_pair(tls, self.client_certificate, self.client_key)
+            except ssl.SSLError as exc:
+                problems.append(f"client-certificate and client-key are no pair in PEM form: {exc}")
+        if problems:
+            raise ConfigError(problems)
+        return tls
+
+
+def checked_server(url: str, where: str, problems: list[str], *, is_tls: bool) -> str:
+    """The base URL, with a problem if it is none.
+
+    Without a scheme it is https if anything of TLS is configured, as for kubectl.
+    """
+    if not url:
+        problems.append(f"{where}: is not set")
+        return ""
+    if "://" not in url:
+        url = f"https://{url}" if is_tls else f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    else:
+        good = good and not (parts.username or parts.password or parts.query or parts.fragment)
+    if not good or any(char.isspace() for char in url):
+        problems.append(f"{where}: is not a URL such as https://host:6443")
+    return url.rstrip("/")
+
+
+def read_file(path: Path, where: str, problems: list[str]) -> bytes | None:
+    """The content; None, with a problem that starts with `where`, if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        problems.append(f"{where}: {path}: {exc.strerror}")
+        return None
+
+
+def checked_token(content: bytes) -> str:
+    """A token as a header can carry it; raises ValueError without showing it."""
+    try:
+        token = content.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise ValueError("is no token: not ASCII") from None
+    if not token:
+        raise ValueError("is empty")
+    if not token.isprintable() or " " in token:
+        raise ValueError("is no token: there is space in it")
+    return token
+
+
+def _load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Hand certificate and key to OpenSSL, which takes files only: one in memory serves."""
+    with os.fdopen(os.memfd_create("client-certificate"), "wb") as pair:
+        pair.write(certificate + b"\n" + key)
+        pair.flush()
+        # An encrypted key fails with the empty password, where without any OpenSSL would ask.
+        tls.load_cert_chain(f"/proc/self/fd/{pair.fileno()}", password="")

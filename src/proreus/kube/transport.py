@@ -1,0 +1,221 @@
+"""HTTP to the API server: thin, because it is on the way of every read and write.
+
+One connection carries one request at a time (HTTP/1.1) and is kept for the next.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.errors import StatusError, Unreachable, from_status
+from proreus.kube.requests import Request
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds to connect, TLS included."""
+
+KEEP_ALIVE = 60.0
+"""Seconds that an unused connection is kept; the API server keeps it longer."""
+
+SILENCE = 90.0
+"""Seconds without a byte after which a stream counts as dead; bookmarks come every minute."""
+
+SHORTEST_WAIT = 0.1
+"""Seconds between two tries at least, whatever Retry-After says."""
+
+STREAM_BUFFER = 1 << 18
+"""Bytes of a stream that are read ahead."""
+
+Gate = Callable[[], None]
+"""Called right before each try of a write; raises `RefusedByGate` to hold it back."""
+
+Observer = Callable[[Request, int, float], None]
+"""Told of each try: the request, the HTTP status (0: no answer) and the seconds to its head."""
+
+
+class Limiter(Protocol):
+    """Holds requests back."""
+
+    async def acquire(self) -> None:
+        """Return when the next request may go."""
+
+
+class Transport:
+    """Sends requests, and tries those again that were not carried out."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        limiter: Limiter | None,
+        gate: Gate | None,
+        observer: Observer | None,
+        user_agent: str,
+    ) -> None:
+        """Nothing is connected yet. It must be made in a running event loop."""
+        self._config = config
+        self._limiter = limiter
+        self._gate = gate
+        self._observer = observer
+        self._time = asyncio.get_running_loop().time
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=config.ssl_context(), limit=0, keepalive_timeout=KEEP_ALIVE
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Compressing costs the API server more than the network costs us; as client-go here.
+            headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def exchange(self, request: Request) -> bytes:
+        """The body of a good answer, within `request.timeout`; raises a `KubeError` else."""
+        deadline = self._time() + request.timeout
+        in_flight = False
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    await self._admit(request)
+                    in_flight = True
+                    response = await self._open(request)
+                    async with response:
+                        body = await _body(request, response)
+                    if _is_good(response):
+                        return body
+                    in_flight = False
+                    is_patch = request.method == "PATCH"
+                    error = from_status(response.status, body, response.headers, patch=is_patch)
+                    wait = _wait(error)
+                    if wait is None or self._time() + wait >= deadline:
+                        raise error
+                    await asyncio.sleep(wait)
+        except TimeoutError as exc:
+            raise Unreachable(
+                f"{request.method} {request.path}: no answer within {request.timeout:g} s",
+                sent=in_flight and not request.read,
+            ) from exc
+
+    async def stream(self, request: Request) -> AsyncGenerator[bytes]:
+        """Yield the whole lines of an answer as they come, of any length.
+
+        What a cut connection leaves of a line is dropped, and `Unreachable` is raised.
+        """
+        await self._admit(request)
+        timeout = aiohttp.ClientTimeout(
+            total=request.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=SILENCE
+        )
+        response = await self._open(request, timeout=timeout, read_bufsize=STREAM_BUFFER)
+        async with response:
+            if not _is_good(response):
+                body = await _body(request, response)
+                raise from_status(response.status, body, response.headers)
+            try:
+                async for line in _lines(response.content):
+                    yield line
+            except (aiohttp.ClientError, OSError) as exc:
+                raise _unreachable(request, exc) from exc
+
+    async def _admit(self, request: Request) -> None:
+        if self._limiter is not None:
+            await self._limiter.acquire()
+        if self._gate is not None and not request.read:
+            self._gate()
+
+    async def _open(self, request: Request, **options: Any) -> aiohttp.ClientResponse:
+        """Send the request; returns when the head of the answer is there."""
+        headers = {"Accept": request.accept}
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        token = self._config.bearer_token()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        started = self._time()
+        code = 0
+        try:
+            response = await self._session.request(
+                request.method,
+                URL(f"{self._config.server}{request.path}{query}", encoded=True),
+                data=request.body or None,
+                headers=headers,
+                allow_redirects=False,
+                server_hostname=self._config.tls_server_name or None,
+                middlewares=None if request.read else (_send_once,),
+                **options,
+            )
+        except (aiohttp.ClientError, OSError) as exc:
+            raise _unreachable(request, exc) from exc
+        else:
+            code = response.status
+            return response
+        finally:
+            if self._observer is not None:
+                self._observer(request, code, self._time() - started)
+
+
+class _Broken(aiohttp.ClientError):
+    """The connection ended before the answer of a write."""
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a PUT or DELETE again when a kept-alive connection is dead.
+
+    It repeats reads so, and that is welcome; the outcome of a write is unknown.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
+        raise _Broken(str(exc)) from exc
+
+
+async def _body(request: Request, response: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await response.read()
+    except (aiohttp.ClientError, OSError) as exc:
+        raise _unreachable(request, exc) from exc
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The whole lines; aiohttp's own reader of lines has a limit of their length."""
+    begun: list[bytes] = []
+    async for chunk in content.iter_any():
+        first, *rest = chunk.split(b"\n")
+        begun.append(first)
+        for piece in rest:
+            line = b"".join(begun)
+            if line:
+                yield line
+            begun = [piece]
+
+
+def _unreachable(request: Request, exc: Exception) -> Unreachable:
+    never_sent = isinstance(exc, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    return Unreachable(
+        f"{request.method} {request.path}: {exc or type(exc).__name__}",
+        sent=not (request.read or never_sent),
+    )
+
+
+def _is_good(response: aiohttp.ClientResponse) -> bool:
+    return HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
+
+
+def _wait(error: StatusError) -> float | None:
+    """Seconds until the next try, None if there is none."""
+    refused = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+    if error.code not in refused or error.retry_after is None:
+        return None
+    return max(error.retry_after, SHORTEST_WAIT)

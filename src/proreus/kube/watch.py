@@ -1,0 +1,226 @@
+"""Following all objects of a resource: list once, then watch, for ever.
+
+What happens next is decided by `step`, which is pure:
+
+    must list ──Listed──► must watch from a version ──Heard, Ended, Failed──► the same, moved on
+        ▲                                                       │
+        └──────────────── Failed: the version is too old ───────┘
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from proreus.kube import requests
+from proreus.kube.client import Client
+from proreus.kube.errors import Gone, KubeError, Unreachable, from_status
+from proreus.kube.objects import ObjectMeta
+from proreus.kube.requests import Resource
+
+SHORTEST_WATCH = 300
+LONGEST_WATCH = 600
+"""Seconds that the API server is asked to keep a watch open: at random between these, so that the
+watches of many clients do not end together."""
+
+
+class HasMetadata(Protocol):
+    """Any Kubernetes object."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Its metadata."""
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+class Restarted(msgspec.Struct, Generic[T], frozen=True):
+    """All objects there are; what is not among them is gone."""
+
+    items: tuple[T, ...]
+    resource_version: str
+
+
+class Applied(msgspec.Struct, Generic[T], frozen=True):
+    """An object is new or has changed."""
+
+    object: T
+
+
+class Deleted(msgspec.Struct, Generic[T], frozen=True):
+    """An object is gone; this is its last state, with the version of its deletion."""
+
+    object: T
+
+
+Event = Restarted[T] | Applied[T] | Deleted[T]
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """Signal: a list is complete."""
+
+    items: tuple[T, ...]
+    resource_version: str
+
+
+class Heard(msgspec.Struct, Generic[T], frozen=True):
+    """Signal: a line of the watch; `type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    type: str
+    object: T
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """Signal: the watch ended as it should."""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Signal: the list or the watch failed. `restart`: the version is of no use any more."""
+
+    error: KubeError
+    restart: bool = False
+
+
+class WatchState(msgspec.Struct, frozen=True):
+    """Where a watch stands.
+
+    `version` is the one to watch from, "" if it must list; `failures` counts those since a line
+    was heard last; `heard` says whether the watch under way has given a line.
+    """
+
+    version: str = ""
+    failures: int = 0
+    heard: bool = False
+
+
+def step(
+    state: WatchState, signal: Listed[T] | Heard[T] | Ended | Failed
+) -> tuple[WatchState, Event[T] | None]:
+    """The state after a signal, and the event that it means.
+
+    A watch that ends without a line counts as a failure, so that a server which ends each at once
+    is not asked in a tight loop. A list alone does not end a row of failures either: else one
+    that is always too old at once would be repeated so.
+    """
+    match signal:
+        case Listed(items, version):
+            return WatchState(version, state.failures), Restarted(items, version)
+        case Heard(type_, obj):
+            moved = WatchState(obj.metadata.resource_version, heard=True)
+            if type_ == "BOOKMARK":
+                return moved, None
+            return moved, Deleted(obj) if type_ == "DELETED" else Applied(obj)
+        case Ended():
+            return WatchState(state.version, state.failures + (not state.heard)), None
+        case Failed(_, restart):
+            return WatchState("" if restart else state.version, state.failures + 1), None
+
+
+async def watch(
+    client: Client,
+    resource: Resource[T],
+    namespace: str = "",
+    *,
+    label_selector: str = "",
+    field_selector: str = "",
+    backoff: Callable[[int], float],
+    on_error: Callable[[Exception], None],
+    chance: Callable[[], float] = random.random,
+) -> AsyncIterator[Event[T]]:
+    """Yield what happens to the objects of a resource, for ever, beginning with `Restarted`.
+
+    Args:
+        client: Sends the requests.
+        resource: What to follow.
+        namespace: Where; "" means everywhere.
+        label_selector: Which objects, by labels.
+        field_selector: Which objects, by fields.
+        backoff: The seconds to wait after so many failures in a row, counted from 0.
+        on_error: Told of each failure; the watch goes on from where it was, or lists again.
+        chance: A number from 0 to 1, for the length of a watch.
+    """
+    state = WatchState()
+    decoder = _decoder(resource)
+    while True:
+        if state.failures:
+            await asyncio.sleep(backoff(state.failures - 1))
+        try:
+            if not state.version:
+                listing = await client.list(
+                    resource,
+                    namespace,
+                    label_selector=label_selector,
+                    field_selector=field_selector,
+                )
+                state, event = step(state, Listed(listing.items, listing.resource_version))
+                if event is not None:
+                    yield event
+            request = requests.watch(
+                resource,
+                namespace,
+                resource_version=state.version,
+                timeout_seconds=_length(chance()),
+                label_selector=label_selector,
+                field_selector=field_selector,
+            )
+            async with aclosing(client.stream(request)) as lines:
+                async for line in lines:
+                    signal = heard(line, decoder)
+                    state, event = step(state, signal)
+                    if event is not None:
+                        yield event
+                    if isinstance(signal, Failed):
+                        on_error(signal.error)
+                        break
+                else:
+                    state, _ = step(state, Ended())
+        except KubeError as exc:
+            on_error(exc)
+            state, _ = step(state, Failed(exc, restart=isinstance(exc, Gone)))
+
+
+def heard(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T] | Failed:
+    """What a line of a watch means.
+
+    After an ERROR event, 410 or not, the API server cannot go on from the version asked for; nor
+    can we after an object that does not decode, which the next list may have newer.
+    """
+    try:
+        signal = decoder.decode(line)
+        if signal.type != "ERROR":
+            return signal
+    except msgspec.DecodeError as exc:
+        # The Status in an ERROR event does not look like one of our objects.
+        if not _is_error(line):
+            unreadable = Unreachable(f"a watch event cannot be read: {exc}", sent=False)
+            return Failed(unreadable, restart=True)
+    status = _ERROR.decode(line).object
+    return Failed(from_status(0, bytes(status), {}), restart=True)
+
+
+def _is_error(line: bytes) -> bool:
+    try:
+        return _ERROR.decode(line).type == "ERROR"
+    except msgspec.DecodeError:
+        return False
+
+
+class _Error(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+_ERROR = msgspec.json.Decoder(_Error)
+
+
+def _decoder(resource: Resource[T]) -> msgspec.json.Decoder[Heard[T]]:
+    event: Any = Heard
+    return msgspec.json.Decoder(event[resource.type])
+
+
+def _length(chance: float) -> int:
+    return round(SHORTEST_WATCH + chance * (LONGEST_WATCH - SHORTEST_WATCH))
