@@ -56,7 +56,7 @@ async def crowd(
         for _ in left:
             admitted = False
             while not admitted:
-                grant = await bucket.acquire()
+                grant = await bucket.take()
                 await asyncio.sleep(latency / 2)
                 admitted, after = quota.call()
                 await asyncio.sleep(latency / 2)
@@ -121,7 +121,7 @@ def test_calls_that_never_answer_do_not_hold_up_the_others() -> None:
     async def scenario() -> float:
         bucket = AdaptiveBucket()
         for _ in range(200):
-            await bucket.acquire()
+            await bucket.take()
         return asyncio.get_running_loop().time()
 
     assert clock.run(scenario()) <= 20
@@ -149,9 +149,9 @@ def test_a_larger_quota_is_found_and_a_smaller_one_respected() -> None:
 def test_the_retry_after_of_the_server_is_kept() -> None:
     async def scenario() -> tuple[float, float]:
         bucket = AdaptiveBucket()
-        bucket.refused(await bucket.acquire(), after=7.0)
+        bucket.refused(await bucket.take(), after=7.0)
         held = bucket.held_for
-        await bucket.acquire()
+        await bucket.take()
         return held, asyncio.get_running_loop().time()
 
     assert clock.run(scenario()) == (7.0, 7.0)
@@ -161,9 +161,9 @@ def test_a_server_that_refuses_everything_is_still_asked_now_and_then() -> None:
     async def scenario() -> tuple[float, float]:
         bucket = AdaptiveBucket()
         for _ in range(100):
-            bucket.refused(await bucket.acquire())
+            bucket.refused(await bucket.take())
         start = asyncio.get_running_loop().time()
-        await bucket.acquire()
+        await bucket.take()
         return bucket.rate, asyncio.get_running_loop().time() - start
 
     rate, waited = clock.run(scenario())
@@ -174,7 +174,7 @@ def test_a_server_that_refuses_everything_is_still_asked_now_and_then() -> None:
 def test_late_refusals_of_calls_sent_before_a_cut_do_not_cut_again() -> None:
     async def scenario() -> tuple[float, float]:
         bucket = AdaptiveBucket(initial_rate=100)
-        grants = [await bucket.acquire() for _ in range(60)]
+        grants = [await bucket.take() for _ in range(60)]
         bucket.refused(grants[0])
         once = bucket.rate
         for grant in grants[1:]:
@@ -190,12 +190,12 @@ def test_a_refused_burst_shrinks_the_burst_and_keeps_the_rate() -> None:
         loop = asyncio.get_running_loop()
         bucket = AdaptiveBucket(initial_rate=20)
         await asyncio.sleep(10)
-        grants = [await bucket.acquire() for _ in range(8)]
+        grants = [await bucket.take() for _ in range(8)]
         bucket.refused(grants[1])
         await asyncio.sleep(10)
         start, times = loop.time(), []
         for _ in range(8):
-            await bucket.acquire()
+            await bucket.take()
             times.append(loop.time() - start)
         return bucket.rate, times
 
@@ -213,12 +213,12 @@ class Order(msgspec.Struct):
     async def grants(self) -> list[int]:
         """The order in which they are granted by a bucket of one call a minute."""
         bucket = AdaptiveBucket.fixed(1 / 60, 1)
-        await bucket.acquire()
+        await bucket.take()
         order: list[int] = []
 
         async def caller(number: int, delay: float, priority: Priority) -> None:
             await asyncio.sleep(delay)
-            await bucket.acquire(priority)
+            await bucket.take(priority)
             order.append(number)
 
         async with asyncio.TaskGroup() as group:
@@ -277,7 +277,7 @@ def test_a_fixed_bucket_never_exceeds_its_rate_and_burst(
 def test_a_fixed_bucket_learns_nothing() -> None:
     async def scenario() -> float:
         bucket = AdaptiveBucket.fixed(10, 5)
-        bucket.refused(await bucket.acquire())
+        bucket.refused(await bucket.take())
         return bucket.rate
 
     assert clock.run(scenario()) == 10
@@ -286,8 +286,8 @@ def test_a_fixed_bucket_learns_nothing() -> None:
 def test_a_cancelled_caller_leaves_the_line() -> None:
     async def scenario() -> tuple[int, int, bool]:
         bucket = AdaptiveBucket.fixed(1, 1)
-        await bucket.acquire()
-        callers = [asyncio.create_task(bucket.acquire()) for _ in range(3)]
+        await bucket.take()
+        callers = [asyncio.create_task(bucket.take()) for _ in range(3)]
         await asyncio.sleep(0.5)
         before = bucket.waiting
         callers[0].cancel()
@@ -305,13 +305,13 @@ def test_a_caller_cancelled_while_it_is_granted_gives_its_place_back() -> None:
     async def scenario() -> float:
         bucket = AdaptiveBucket()
         for _ in range(5):
-            await bucket.acquire()
-        waiting = asyncio.create_task(bucket.acquire())
+            await bucket.take()
+        waiting = asyncio.create_task(bucket.take())
         await asyncio.sleep(0)
         bucket.abandoned()  # Grants the waiting call, which is cancelled before it runs.
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        await bucket.acquire()
+        await bucket.take()
         return asyncio.get_running_loop().time()
 
     assert clock.run(scenario()) == 0.0

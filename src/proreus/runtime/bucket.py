@@ -20,7 +20,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from proreus.runtime.priority import Priority
+from proreus.runtime.priority import Priority, current
 
 AGEING = 30.0
 """Seconds of waiting that count as much as one step of priority."""
@@ -119,7 +119,11 @@ class AdaptiveBucket:
         """For how many more seconds the server asked us to stay away."""
         return max(0.0, self._hold_until - self._clock())
 
-    async def acquire(self, priority: Priority = Priority.USER) -> int:
+    async def acquire(self) -> None:
+        """Wait for the right to make one call that needs no verdict, as those of a fixed bucket."""
+        await self.take(current.get())
+
+    async def take(self, priority: Priority = Priority.USER) -> int:
         """Wait for the right to make one call.
 
         Returns:

@@ -1,0 +1,316 @@
+"""What the framework gives a provider: the gate for its calls, listers, events and the time.
+
+`Context.call` is the one way to the cloud. Each call is counted, logged, held to the quota that
+the bucket learns, and stopped when this replica no longer leads.
+"""
+
+import asyncio
+import inspect
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from contextvars import ContextVar
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import msgspec
+
+from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.threads import Place, Threads
+from proreus.kube.objects import KubeObject
+from proreus.runtime import klog, metrics, priority
+from proreus.runtime.bucket import AdaptiveBucket
+
+log = klog.logger(__name__)
+
+T = TypeVar("T")
+Object_co = TypeVar("Object_co", covariant=True)
+
+READ_RETRIES = 3
+CALLS_KEPT = 10_000
+
+scope: Final[ContextVar[Hashable]] = ContextVar("proreus_scope", default=None)
+"""The key or group that the running task works for; `Context.settled` waits by it."""
+
+
+class Lister(Protocol[Object_co]):
+    """A read-only view of the objects in the cache."""
+
+    def get(self, key: str) -> Object_co | None:
+        """The object `namespace/name` (or `name`), or None."""
+
+    def all(self) -> Iterable[Object_co]:
+        """Every object."""
+
+    def by(self, index: str, value: str) -> Iterable[Object_co]:
+        """The objects that an index holds under a value."""
+
+
+class EventSink(Protocol):
+    """Takes events about objects; never blocks."""
+
+    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
+        """Record an event; `type_` is Normal or Warning, `reason` one CamelCase word."""
+
+
+class Outcome(StrEnum):
+    """How a call ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    THROTTLED = "throttled"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+
+class CallRecord(msgspec.Struct, frozen=True):
+    """One call as it was sent; a retry is a call of its own. `started` is the loop's time."""
+
+    service: str
+    operation: str
+    read: bool
+    credential: str
+    started: float
+    seconds: float
+    outcome: Outcome
+
+
+class CallHooks(Protocol):
+    """Sees every call: tests put their kill points here."""
+
+    def before(self, service: str, operation: str, *, read: bool) -> None:
+        """Called right before a call is sent."""
+
+    def after(self, record: CallRecord) -> None:
+        """Called once it has ended."""
+
+
+class _Call(msgspec.Struct, frozen=True):
+    service: str
+    operation: str
+    read: bool
+    credential: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.service}.{self.operation}"
+
+
+class Context:
+    """A provider's link to the framework, given to `CloudProvider.start`.
+
+    Attributes:
+        cluster: Which cluster this is.
+        now: The wall-clock time in UTC.
+        events: Where events about objects go.
+        listers: The caches that the provider class declares in `needs`.
+        calls: The last calls, the oldest first.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterIdentity,
+        *,
+        now: Callable[[], datetime],
+        events: EventSink,
+        listers: Mapping[str, Lister[KubeObject]],
+        gate: Callable[[], None] = lambda: None,
+        hooks: CallHooks | None = None,
+        bucket: Callable[[], AdaptiveBucket] = AdaptiveBucket,
+        threads: Threads | None = None,
+    ) -> None:
+        """Be ready for calls.
+
+        Args:
+            cluster: Which cluster this is.
+            now: The wall-clock time in UTC.
+            events: Where events about objects go.
+            listers: The caches that the provider may read.
+            gate: Called when a call is sent; raises if this replica may not act any more.
+            hooks: See every call.
+            bucket: Makes the bucket of each credential, one for reads and one for writes.
+            threads: Run blocking calls.
+        """
+        self.cluster = cluster
+        self.now = now
+        self.events = events
+        self.listers = listers
+        self.calls: deque[CallRecord] = deque(maxlen=CALLS_KEPT)
+        self._gate = gate
+        self._hooks = hooks
+        self._new_bucket = bucket
+        self._buckets: dict[tuple[str, bool], AdaptiveBucket] = {}
+        self._threads = threads or Threads()
+        self._running: dict[Hashable, set[asyncio.Future[None]]] = {}
+
+    async def call(
+        self,
+        service: str,
+        operation: str,
+        fn: Callable[[], Awaitable[T] | T],
+        *,
+        read: bool,
+        deadline: float = 30.0,
+        credential: str = "",
+        blocking: bool = False,
+    ) -> T:
+        """Make one call to the cloud: `fn` sends exactly one request.
+
+        Args:
+            service: The cloud's service, such as "ec2"; few different values.
+            operation: Its operation, such as "DescribeInstances".
+            fn: Makes the request. Raises `Throttled` when the cloud's quota refuses it.
+            read: Whether it changes nothing. Only then is it repeated when it is throttled.
+            deadline: Seconds for the answer once it is sent; waiting for the quota does not
+                count. A read is not sent again later than this.
+            credential: Names the credential, never its secret; each has a quota of its own.
+            blocking: `fn` blocks: run it in a thread, which goes on after the deadline.
+
+        Raises:
+            CallTimeout: No answer in time; the outcome is unknown.
+            Throttled: The cloud refused it, or asked to wait for longer than the deadline.
+            CloudError: `fn` raised it, or something that is no Exception, such as SystemExit.
+        """
+        call = _Call(service, operation, read, credential)
+        bucket = self._bucket(credential, read=read)
+        loop = asyncio.get_running_loop()
+        first_sent = math.inf
+        retries_left = READ_RETRIES if read else 0
+        while True:
+            place = await self._threads.reserve(deadline) if blocking else None
+            try:
+                grant = await self._admit(call, bucket, deadline)
+                first_sent = min(first_sent, loop.time())
+                return await self._send(call, fn, bucket, grant, place=place, deadline=deadline)
+            except Throttled:
+                passed = loop.time() + bucket.held_for - first_sent
+                if not retries_left or not 0 <= passed < deadline:
+                    raise
+                retries_left -= 1
+            finally:
+                if place is not None:
+                    place.release()
+
+    async def settled(self, key: Hashable) -> None:
+        """Return when no thread still runs that was started for `key`, the `scope` of its calls."""
+        while running := self._running.get(key):
+            await asyncio.wait(running)
+
+    @property
+    def threads_running(self) -> Mapping[Hashable, int]:
+        """How many threads run for each scope."""
+        return {key: len(running) for key, running in self._running.items()}
+
+    def _bucket(self, credential: str, *, read: bool) -> AdaptiveBucket:
+        bucket = self._buckets.get((credential, read))
+        if bucket is None:
+            bucket = self._buckets[credential, read] = self._new_bucket()
+            labels = (credential, "read" if read else "write")
+            made = bucket
+            metrics.CLOUD_RATE.labels(*labels).set_function(lambda: made.rate)
+            metrics.CLOUD_WAITING.labels(*labels).set_function(lambda: made.waiting)
+        return bucket
+
+    async def _admit(self, call: _Call, bucket: AdaptiveBucket, patience: float) -> int:
+        if bucket.held_for > patience:
+            held = bucket.held_for
+            raise Throttled(
+                f"{call.name}: not sent, the cloud asked to wait {held:.0f} s more", after=held
+            )
+        grant = await bucket.take(priority.current.get())
+        try:
+            self._gate()
+            if self._hooks is not None:
+                self._hooks.before(call.service, call.operation, read=call.read)
+        except BaseException:
+            bucket.abandoned()
+            raise
+        return grant
+
+    async def _send(
+        self,
+        call: _Call,
+        fn: Callable[[], Awaitable[T] | T],
+        bucket: AdaptiveBucket,
+        grant: int,
+        *,
+        place: Place | None,
+        deadline: float,
+    ) -> T:
+        started = asyncio.get_running_loop().time()
+        outcome, after = Outcome.ERROR, None
+        try:
+            async with asyncio.timeout(deadline):
+                answer = await self._run(call, fn, place)
+            outcome = Outcome.OK
+        except Throttled as error:
+            outcome, after = Outcome.THROTTLED, error.after
+            raise
+        except (TimeoutError, CallTimeout) as error:
+            outcome = Outcome.TIMEOUT
+            if isinstance(error, CallTimeout):
+                raise
+            raise CallTimeout(
+                f"{call.name}: no answer in time ({deadline:g} s), the outcome is unknown"
+            ) from error
+        except (asyncio.CancelledError, GeneratorExit):
+            outcome = Outcome.CANCELLED
+            raise
+        except BaseException as error:
+            if isinstance(error, Exception):
+                raise
+            raise CloudError(f"{call.name}: the SDK raised {type(error).__name__}") from error
+        finally:
+            _verdict(bucket, outcome, grant, after)
+            self._record(call, started, outcome)
+        return answer
+
+    async def _run(self, call: _Call, fn: Callable[[], Awaitable[T] | T], place: Place | None) -> T:
+        if place is None:
+            answer = fn()
+            return await answer if inspect.isawaitable(answer) else answer
+        key = scope.get()
+        blocking = cast("Callable[[], T]", fn)
+        future, ended = place.start(blocking, f"proreus {call.name}")
+        self._running.setdefault(key, set()).add(ended)
+        ended.add_done_callback(lambda _: self._forget(key, ended))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not ended.done():
+                klog.warning(log, "A blocking call runs on without its caller", call=call.name)
+            raise
+
+    def _forget(self, key: Hashable, ended: "asyncio.Future[None]") -> None:
+        running = self._running[key]
+        running.remove(ended)
+        if not running:
+            del self._running[key]
+
+    def _record(self, call: _Call, started: float, outcome: Outcome) -> None:
+        record = CallRecord(
+            service=call.service,
+            operation=call.operation,
+            read=call.read,
+            credential=call.credential,
+            started=started,
+            seconds=asyncio.get_running_loop().time() - started,
+            outcome=outcome,
+        )
+        self.calls.append(record)
+        metrics.CLOUD_REQUESTS.labels(call.service, call.operation, outcome.value).inc()
+        metrics.CLOUD_DURATION.labels(call.service, call.operation).observe(record.seconds)
+        if self._hooks is not None:
+            self._hooks.after(record)
+
+
+def _verdict(bucket: AdaptiveBucket, outcome: Outcome, grant: int, after: float | None) -> None:
+    """Tell the bucket what the call says about the quota: an error was admitted by it, too."""
+    if outcome is Outcome.THROTTLED:
+        bucket.refused(grant, after)
+    elif outcome in {Outcome.OK, Outcome.ERROR}:
+        bucket.succeeded()
+    else:
+        bucket.abandoned()
