@@ -1,0 +1,117 @@
+"""Finds providers by name, and imports only the one that is asked for.
+
+A provider is a subclass of `CloudProvider`, announced by its package as an entry point:
+
+    [project.entry-points."proreus.cloudproviders"]
+    mycloud = "mycloud_ccm:MyCloud"
+
+An alias (`CloudProvider.names`) needs an entry point of its own. `RegisterCloudProvider` does the
+same within a process, and keeps the name of the Go function.
+"""
+
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from proreus.cloudprovider.config import read
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.runtime import klog
+
+log = klog.logger(__name__)
+
+GROUP = "proreus.cloudproviders"
+
+_registered: dict[str, type[CloudProvider]] = {}
+
+
+def RegisterCloudProvider(name: str, factory: type[CloudProvider]) -> None:  # noqa: N802 - Go's name
+    """Make a provider known in this process, before one of the same name in an entry point.
+
+    Raises:
+        ValueError: The name is taken by another provider.
+    """
+    if _registered.setdefault(name, factory) is not factory:
+        raise ValueError(f"the cloud provider {name!r} is registered already")
+
+
+def available() -> tuple[str, ...]:
+    """The names of all known providers; imports none of them."""
+    return tuple(sorted({*_registered, *(point.name for point in entry_points(group=GROUP))}))
+
+
+def load(name: str) -> type[CloudProvider]:
+    """Import the provider called `name`.
+
+    Raises:
+        ConfigError: There is none or more than one, or it cannot be imported.
+    """
+    if name in _registered:
+        return _registered[name]
+    points = entry_points(group=GROUP, name=name)
+    targets = {point.value for point in points}
+    if not targets:
+        known = ", ".join(available()) or "none"
+        raise ConfigError((f"--cloud-provider: {name!r} is unknown; installed are {known}",))
+    if len(targets) > 1:
+        all_of_them = " and ".join(sorted(targets))
+        raise ConfigError((f"--cloud-provider: {name!r} is claimed by {all_of_them}: remove one",))
+    return _import(next(iter(points)))
+
+
+def _import(point: EntryPoint) -> type[CloudProvider]:
+    try:
+        found = point.load()
+    except ImportError as error:
+        missing = f"{error.name!r} is missing" if error.name else str(error)
+        package = point.dist.name if point.dist else "its package"
+        problem = (
+            f"--cloud-provider: {point.name!r} cannot be imported, {missing}: "
+            f'pip install "{package}[{point.name}]"'
+        )
+        raise ConfigError((problem,)) from error
+    except AttributeError as error:
+        raise ConfigError((f"--cloud-provider: {point.value} does not exist: {error}",)) from error
+    if not (isinstance(found, type) and issubclass(found, CloudProvider)):
+        raise ConfigError((f"--cloud-provider: {point.value} is no CloudProvider",))
+    if point.name not in {found.name, *found.names}:
+        raise ConfigError(
+            (f"--cloud-provider: {point.value} does not go by the name {point.name!r}",)
+        )
+    return found
+
+
+def InitCloudProvider(name: str, config_file: str) -> CloudProvider:  # noqa: N802 - Go's name
+    """Load the provider and give it its cloud-config. No I/O with the cloud.
+
+    Args:
+        name: One of `available()`.
+        config_file: Path of the cloud-config, or "" for none.
+
+    Raises:
+        ConfigError: The provider or its config is wrong; everything that is.
+    """
+    factory = load(name)
+    text = _text(config_file)
+    if factory.config_type is None:
+        if config_file:
+            klog.warning(log, "The cloud provider reads no cloud-config", provider=name)
+        return factory(None)
+    config = read(
+        text,
+        factory.config_type,
+        source=config_file or "cloud-config",
+        warn=lambda sentence: klog.warning(log, "Ignored in the cloud-config", problem=sentence),
+    )
+    return factory(config)
+
+
+def _text(config_file: str) -> str:
+    if not config_file:
+        return ""
+    try:
+        return Path(config_file).read_text(encoding="utf-8")
+    except OSError as error:
+        problem = f"--cloud-config: cannot read {config_file}: {error.strerror}"
+        raise ConfigError((problem,)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError((f"--cloud-config: {config_file} is not UTF-8",)) from error
