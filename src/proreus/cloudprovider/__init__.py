@@ -1,1 +1,141 @@
-"""A provider author's whole world: the interface, its values, errors, config and plugins."""
+"""A provider author's whole world: the interface, its values, errors, config and plugins.
+
+Everything that a provider needs is imported from here; Kubernetes objects are in
+`proreus.kube.objects`.
+"""
+
+from proreus.cloudprovider.adapters import per_node, per_service
+from proreus.cloudprovider.config import ConfigSection
+from proreus.cloudprovider.config import read as read_config
+from proreus.cloudprovider.context import (
+    CallHooks,
+    CallRecord,
+    Context,
+    EventSink,
+    Lister,
+    Outcome,
+    scope,
+)
+from proreus.cloudprovider.errors import (
+    CallTimeout,
+    CloudError,
+    ConfigError,
+    IdentityConflict,
+    ImplementedElsewhere,
+    InvalidRequest,
+    NotSupported,
+    RetryAfter,
+    Throttled,
+    Unauthenticated,
+)
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER,
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+    OwnedObject,
+    default_load_balancer_name,
+    marks,
+)
+from proreus.cloudprovider.instances import (
+    Instance,
+    InstanceAnswer,
+    Instances,
+    InstanceState,
+    NotFound,
+    Ownership,
+)
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    Endpoints,
+    EndpointTarget,
+    EnsureAnswer,
+    Ensured,
+    Frontend,
+    HealthCheck,
+    Host,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    Pending,
+)
+from proreus.cloudprovider.plugins import (
+    InitCloudProvider,
+    RegisterCloudProvider,
+    available,
+    load,
+)
+from proreus.cloudprovider.provider import (
+    CloudProvider,
+    Clusters,
+    PodCIDRs,
+    SSHKeys,
+    Volumes,
+)
+from proreus.cloudprovider.routes import Route, Routes
+
+__all__ = [
+    "MARK_CLUSTER",
+    "MARK_CLUSTER_UID",
+    "MARK_SERVICE",
+    "MARK_SERVICE_UID",
+    "CallHooks",
+    "CallRecord",
+    "CallTimeout",
+    "CloudError",
+    "CloudProvider",
+    "ClusterIdentity",
+    "Clusters",
+    "ConfigError",
+    "ConfigSection",
+    "Context",
+    "DeleteAnswer",
+    "Done",
+    "EndpointTarget",
+    "Endpoints",
+    "EnsureAnswer",
+    "Ensured",
+    "EventSink",
+    "Frontend",
+    "HealthCheck",
+    "Host",
+    "HostPolicy",
+    "IdentityConflict",
+    "ImplementedElsewhere",
+    "InitCloudProvider",
+    "Instance",
+    "InstanceAnswer",
+    "InstanceState",
+    "Instances",
+    "InvalidRequest",
+    "Lister",
+    "LoadBalancer",
+    "LoadBalancerRef",
+    "LoadBalancers",
+    "NotFound",
+    "NotSupported",
+    "Outcome",
+    "OwnedObject",
+    "Ownership",
+    "Pending",
+    "PodCIDRs",
+    "RegisterCloudProvider",
+    "RetryAfter",
+    "Route",
+    "Routes",
+    "SSHKeys",
+    "Throttled",
+    "Unauthenticated",
+    "Volumes",
+    "available",
+    "default_load_balancer_name",
+    "load",
+    "marks",
+    "per_node",
+    "per_service",
+    "read_config",
+    "scope",
+]
