@@ -1,8 +1,10 @@
 """What the tests of the provider `simulated` share: wishes, a context that can die, a site."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
+from proreus.cloudprovider.context import CallHooks, CallRecord, Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
 from proreus.cloudprovider.wanted import wanted
@@ -18,60 +20,59 @@ from proreus.kube.objects import (
     ServiceSpec,
 )
 from proreus.providers.simulated import SimulatedCloud
-from proreus.providers.simulated.config import Settings, SimulatedConfig
+from proreus.providers.simulated.config import Global, SimulatedConfig
 from proreus.testing.simulated import Instance, SimulatedCloudProcess
-
-if TYPE_CHECKING:
-    from proreus.cloudprovider.context import Context
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 POLICY = HostPolicy(families=("IPv4",))
 REGION = "sim-1"
-T = TypeVar("T")
 
 
 class Killed(BaseException):
     """The process is gone: no code of it may run on, so this is no Exception."""
 
 
-class MortalContext:
-    """Makes calls as they come, until it is killed before or after the effect of one."""
+class NoEvents:
+    """The provider records none."""
 
-    def __init__(self) -> None:
+    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
+        raise AssertionError(f"an event: {reason}")
+
+
+class Mortal:
+    """Counts calls; the process dies at call `kill_at`, before or after its effect."""
+
+    def __init__(self, kill_at: int = 0, *, before_effect: bool = True) -> None:
         self.calls: list[str] = []
-        self.kill_at = 0
-        self.kill_before_effect = True
+        self._kill_at = kill_at
+        self._before_effect = before_effect
 
-    async def call(
-        self,
-        service: str,
-        operation: str,
-        fn: Callable[[], Awaitable[T]],
-        *,
-        read: bool,
-        deadline: float = 30.0,
-        credential: str = "",
-        blocking: bool = False,
-    ) -> T:
-        if self.kill_at and len(self.calls) >= self.kill_at:
+    def before(self, service: str, operation: str, *, read: bool) -> None:
+        if self._kill_at and len(self.calls) >= self._kill_at:
             raise Killed
         self.calls.append(f"{service}.{operation}")
-        last = len(self.calls) == self.kill_at
-        if last and self.kill_before_effect:
+        if self._before_effect and len(self.calls) == self._kill_at:
             raise Killed
-        answer = await fn()
-        if last:
+
+    def after(self, record: CallRecord) -> None:
+        if self._kill_at and len(self.calls) >= self._kill_at:
             raise Killed
-        return answer
 
 
 async def provider(
-    cloud: SimulatedCloudProcess, context: MortalContext | None = None, **settings: Any
+    cloud: SimulatedCloudProcess, hooks: CallHooks | None = None, **settings: Any
 ) -> SimulatedCloud:
     """A started provider. The caller closes it."""
     given = {"endpoint": cloud.endpoint, "region": REGION, "token": cloud.token} | settings
-    made = SimulatedCloud(SimulatedConfig(Settings(**given)))
-    await made.start(cast("Context", context or MortalContext()))
+    made = SimulatedCloud(SimulatedConfig(Global(**given)))
+    context = Context(
+        CLUSTER,
+        now=lambda: datetime.now(UTC),
+        events=NoEvents(),
+        listers={},
+        hooks=hooks,
+    )
+    await made.start(context)
     return made
 
 

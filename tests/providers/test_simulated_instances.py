@@ -1,9 +1,12 @@
 """How the provider `simulated` answers for machines, against the real cloud process."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from proreus.cloudprovider.config import read
 from proreus.cloudprovider.errors import (
     CloudError,
     ConfigError,
@@ -13,13 +16,14 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, Instances, InstanceState, NotFound, Ownership
+from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import NodeAddress
 from proreus.providers.simulated import SimulatedCloud
-from proreus.providers.simulated.config import Settings, SimulatedConfig
+from proreus.providers.simulated.config import Global, SimulatedConfig
 from proreus.testing.simulated import Fault, FaultMode, SimulatedCloudProcess
 from proreus.testing.simulated import Instance as Machine
 
-from .simulated_site import MortalContext, machines, node, node_of, provider
+from .simulated_site import CLUSTER, Mortal, machines, node, node_of, provider, wish
 
 
 @pytest.fixture
@@ -152,10 +156,10 @@ async def test_a_malformed_id_fails_the_batch_as_the_cloud_does(
 async def test_throttling_carries_the_time_to_wait(
     cloud: SimulatedCloudProcess, instances: Instances
 ) -> None:
-    await cloud.admin.inject(Fault(mode=FaultMode.THROTTLE, retry_after=7))
+    await cloud.admin.inject(Fault(mode=FaultMode.THROTTLE, retry_after=60))
     with pytest.raises(Throttled) as caught:
         await instances.describe([node("a")])
-    assert caught.value.after == 7
+    assert caught.value.after == 60
 
 
 @pytest.mark.parametrize("mode", [FaultMode.CUT_BEFORE, FaultMode.GARBAGE, FaultMode.ERROR])
@@ -187,19 +191,53 @@ async def test_a_wrong_token_says_so_without_showing_it(cloud: SimulatedCloudPro
 
 
 async def test_every_request_goes_through_the_context(cloud: SimulatedCloudProcess) -> None:
-    context = MortalContext()
-    started = await provider(cloud, context)
+    seen = Mortal()
+    started = await provider(cloud, seen)
     assert started.instances is not None
+    assert started.load_balancers is not None
+    assert started.routes is not None
+    created = await cloud.admin.create(machines(2))
     await started.instances.describe([node("a")])
-    assert context.calls == ["instances.batch_get"] == list(await cloud.admin.counts())
+    await started.load_balancers.ensure([wish(created)])
+    await started.load_balancers.update_hosts([wish(created[:1])])
+    await started.load_balancers.list_owned(CLUSTER)
+    await started.load_balancers.delete([wish().ref])
+    route = Route("r", "10.1.0.0/24", f"simulated://sim-1/{created[0].id}")
+    await started.routes.apply(CLUSTER, (), [route], ())
+    await started.routes.apply(CLUSTER, (), (), [route])
+    assert Counter(seen.calls) == await cloud.admin.counts()
+    assert len(set(seen.calls)) >= 12
     await started.close()
 
 
 def test_every_problem_of_the_config_is_named() -> None:
-    settings = Settings(endpoint="nowhere", region="", batch_size=0, timeout=0)
+    text = '[Global]\nendpoint = nowhere\nregion = ""\nbatch-size = 0\ntimeout = 0\n'
     with pytest.raises(ConfigError) as caught:
-        SimulatedCloud(SimulatedConfig(settings))
+        read(text, SimulatedConfig, source="cloud.conf")
     for word in ("endpoint", "region", "token-file", "batch-size", "timeout"):
         assert word in str(caught.value)
     assert len(caught.value.problems) == 5
-    assert "secret" not in repr(Settings(endpoint="http://x", region="r", token="secret"))
+    with pytest.raises(ConfigError, match="cloud-config"):
+        SimulatedCloud(None)
+
+
+async def test_a_config_file_with_a_token_file_is_all_it_takes(
+    cloud: SimulatedCloudProcess, tmp_path: Path
+) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text(f"{cloud.token}\n")
+    text = f"[global]\nEndpoint={cloud.endpoint}\nRegion=sim-1\nToken-File={token_file}\n"
+    config = read(text, SimulatedConfig, source="cloud.conf")
+    assert config == SimulatedConfig(
+        Global(endpoint=cloud.endpoint, region="sim-1", token_file=str(token_file))
+    )
+    started = await provider(cloud, token="", token_file=str(token_file))
+    assert started.instances is not None
+    assert await started.instances.describe([node("a")]) == {"a": NotFound()}
+    await started.close()
+
+
+def test_the_token_is_not_shown() -> None:
+    assert "hush" not in repr(
+        SimulatedConfig(Global(endpoint="http://x", region="r", token="hush"))
+    )

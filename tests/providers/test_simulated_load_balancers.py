@@ -14,7 +14,7 @@ from proreus.kube.objects import PortStatus
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
 from proreus.testing.simulated import Fault, FaultMode, SimulatedCloudProcess
 
-from .simulated_site import CLUSTER, Killed, MortalContext, machines, provider, service, wish
+from .simulated_site import CLUSTER, Killed, Mortal, machines, provider, service, wish
 
 
 @pytest.fixture
@@ -374,11 +374,11 @@ async def calls_of_ensure(
     cloud: SimulatedCloudProcess, wanted: LoadBalancer, *, clean: bool = True
 ) -> int:
     """How many calls an undisturbed ensure makes."""
-    context = MortalContext()
-    started = await provider(cloud, context)
+    seen = Mortal()
+    started = await provider(cloud, seen)
     assert isinstance(started.load_balancers, SimulatedLoadBalancers)
     await ensured(started.load_balancers, wanted)
-    calls = len(context.calls)
+    calls = len(seen.calls)
     if clean:
         await deleted(started.load_balancers, wanted)
     await started.close()
@@ -394,9 +394,7 @@ async def die(
     before_effect: bool,
 ) -> bool:
     """Run the verb in a provider that dies at its call `number`; whether it came so far."""
-    context = MortalContext()
-    context.kill_at, context.kill_before_effect = number, before_effect
-    doomed = await provider(cloud, context)
+    doomed = await provider(cloud, Mortal(number, before_effect=before_effect))
     assert doomed.load_balancers is not None
     try:
         if verb == "ensure":

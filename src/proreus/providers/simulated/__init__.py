@@ -31,15 +31,12 @@ class SimulatedCloud(CloudProvider):
         """Take the cloud-config.
 
         Raises:
-            ConfigError: It lacks something; every problem is named.
+            ConfigError: There is none.
         """
         super().__init__(config)
         if not isinstance(config, SimulatedConfig):
             raise ConfigError(("--cloud-config: the provider simulated needs one",))
-        problems = config.problems()
-        if problems:
-            raise ConfigError(problems)
-        self._settings = config.settings
+        self._settings = config.global_
         self._api: Api | None = None
 
     async def start(self, context: "Context") -> None:

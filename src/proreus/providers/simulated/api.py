@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 
 from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled, Unauthenticated
-from proreus.providers.simulated.config import Settings
+from proreus.providers.simulated.config import Global
 from proreus.providers.simulated.parts import Part
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ _NOTHING = msgspec.json.Decoder(dict[str, Any])
 class Api:
     """A session with the cloud. Every request goes through `context.call`."""
 
-    def __init__(self, settings: Settings, token: str, context: "Context") -> None:
+    def __init__(self, settings: Global, token: str, context: "Context") -> None:
         """Open the session."""
         self._context = context
         self._endpoint = settings.endpoint.rstrip("/")

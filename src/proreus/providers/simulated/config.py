@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import msgspec
-
+from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.errors import ConfigError
 
 
-class Settings(msgspec.Struct, frozen=True, rename="kebab"):
+class Global(ConfigSection, frozen=True, kw_only=True):
     """Section [Global].
 
     Attributes:
@@ -28,8 +27,25 @@ class Settings(msgspec.Struct, frozen=True, rename="kebab"):
     connect_timeout: float = 5.0
     timeout: float = 30.0
 
-    def __repr__(self) -> str:
-        return f"Settings(endpoint={self.endpoint!r}, region={self.region!r})"
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem in one sentence.
+        """
+        found = []
+        if not self.endpoint.startswith(("http://", "https://")):
+            found.append("endpoint: give a URL such as http://127.0.0.1:8080")
+        if not self.region or "/" in self.region:
+            found.append("region: give a name without /")
+        if bool(self.token) == bool(self.token_file):
+            found.append("token, token-file: give exactly one of the two")
+        if self.batch_size < 1:
+            found.append("batch-size: must be at least 1")
+        if self.timeout <= 0 or self.connect_timeout <= 0:
+            found.append("timeout, connect-timeout: must be more than 0 seconds")
+        if found:
+            raise ConfigError(tuple(found))
 
     def read_token(self) -> str:
         """The token, from its file if there is one.
@@ -40,29 +56,13 @@ class Settings(msgspec.Struct, frozen=True, rename="kebab"):
         if not self.token_file:
             return self.token
         try:
-            return Path(self.token_file).read_text().strip()
+            return Path(self.token_file).read_text(encoding="utf-8").strip()
         except OSError as error:
             problem = f"[Global] token-file: cannot read {self.token_file}: {error.strerror}"
             raise ConfigError((problem,)) from error
 
 
-class SimulatedConfig(msgspec.Struct, frozen=True):
+class SimulatedConfig(ConfigSection, frozen=True):
     """The whole file."""
 
-    settings: Settings = msgspec.field(name="Global")
-
-    def problems(self) -> tuple[str, ...]:
-        """What is wrong beyond types, one sentence each."""
-        given = self.settings
-        found = []
-        if not given.endpoint.startswith(("http://", "https://")):
-            found.append("[Global] endpoint: give a URL such as http://127.0.0.1:8080")
-        if not given.region or "/" in given.region:
-            found.append("[Global] region: give a name without /")
-        if bool(given.token) == bool(given.token_file):
-            found.append("[Global] token, token-file: give exactly one of the two")
-        if given.batch_size < 1:
-            found.append("[Global] batch-size: must be at least 1")
-        if given.timeout <= 0 or given.connect_timeout <= 0:
-            found.append("[Global] timeout, connect-timeout: must be more than 0 seconds")
-        return tuple(found)
+    global_: Global
