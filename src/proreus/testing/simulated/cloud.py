@@ -78,14 +78,15 @@ class Cloud:
         pairs = [tag.split("=", 1) for tag in tags]
         if any(len(pair) != len(("key", "value")) for pair in pairs):
             raise ApiError(400, "BadRequest", "tag: write KEY=VALUE")
-        found = self.parts.all(lag=0 if prefix else self._settings.list_lag)
-        return [
-            part
-            for part in found
-            if part.name.startswith(prefix)
-            and (not kind or type(part) is kinds[kind])
-            and all(part.tags.get(key) == value for key, value in pairs)
-        ]
+
+        def matches(part: AnyPart) -> bool:
+            return (
+                part.name.startswith(prefix)
+                and (not kind or type(part) is kinds[kind])
+                and all(part.tags.get(key) == value for key, value in pairs)
+            )
+
+        return list(self.parts.all(lag=0 if prefix else self._settings.list_lag, only=matches))
 
     def page(
         self, found: Sequence[Instance] | Sequence[AnyPart], size: str, token: str

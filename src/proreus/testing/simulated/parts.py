@@ -68,9 +68,11 @@ class Parts:
         for part in table.all():
             self._index(part)
 
-    def all(self, *, lag: float = 0.0) -> Sequence[AnyPart]:
-        """Every part in the order of ids."""
-        return self._table.all(lag=lag)
+    def all(
+        self, *, lag: float = 0.0, only: Callable[[AnyPart], bool] = lambda _: True
+    ) -> Sequence[AnyPart]:
+        """Every part that `only` lets through, in the order of ids."""
+        return self._table.all(lag=lag, only=only)
 
     def find(self, id_: str) -> AnyPart | None:
         """The part as it is now, or None."""

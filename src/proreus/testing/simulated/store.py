@@ -50,15 +50,16 @@ class Table(Generic[_Row]):
             return self._rows.get(id_)
         return self._at(id_, self._now() - lag)
 
-    def all(self, *, lag: float = 0.0) -> list[_Row]:
-        """Every object in the order of ids; as it was `lag` seconds ago."""
+    def all(self, *, lag: float = 0.0, only: Callable[[_Row], bool] = lambda _: True) -> list[_Row]:
+        """Every object that `only` lets through, by id; as it was `lag` seconds ago."""
         found: Iterator[_Row | None]
         if lag <= 0:
             found = iter(self._rows.values())
         else:
             ids = self._rows.keys() | self._past.keys()
             found = (self.get(id_, lag=lag) for id_ in ids)
-        return sorted((row for row in found if row is not None), key=lambda row: row.id)
+        kept = (row for row in found if row is not None and only(row))
+        return sorted(kept, key=lambda row: row.id)
 
     def named(self, name: str, *, lag: float = 0.0) -> list[_Row]:
         """The objects of that name in the order of ids."""

@@ -1,0 +1,193 @@
+"""The plan of the provider `simulated` as a pure function: it converges from any state."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
+from proreus.providers.simulated.parts import Address, Balancer, Firewall, Listener, Part, Target
+from proreus.providers.simulated.plan import (
+    Actual,
+    AddTargets,
+    Change,
+    Create,
+    Delete,
+    RemoveTargets,
+    Step,
+    delete_steps,
+    fingerprint,
+    owned,
+    plan,
+    wished_fingerprint,
+)
+
+REGION = "sim-1"
+CLUSTER = ClusterIdentity("test", "cluster-uid")
+KINDS: dict[str, type[Part]] = {
+    kind.collection: kind for kind in (Address, Balancer, Listener, Firewall)
+}
+
+
+class ModelCloud:
+    """Does what steps say, in memory, with the cloud's rule that parts in use are not deleted."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, Part] = {}
+        self._made = 0
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Create(collection, body):
+                self._create(collection, dict(body))
+            case Change(part, changes):
+                self.parts[part.id] = msgspec.structs.replace(part, **changes)
+            case Delete(part):
+                assert not self._users(part.id), f"{part.id} is in use"
+                del self.parts[part.id]
+            case AddTargets(balancer, targets):
+                have = {t.instance_id: t for t in self._targets(balancer)}
+                self._retarget(balancer, have | {t.instance_id: t for t in targets})
+            case RemoveTargets(balancer, ids):
+                have = {t.instance_id: t for t in self._targets(balancer)}
+                self._retarget(balancer, {i: t for i, t in have.items() if i not in ids})
+
+    def _create(self, collection: str, body: dict[str, Any]) -> None:
+        self._made += 1
+        body.pop("idempotency_token")
+        if collection == "addresses":
+            body["address"] = body["address"] or f"127.0.1.{self._made}"
+        states = {"load_balancers": "active", "listeners": "active"}
+        if collection in states:
+            body["state"] = states[collection]
+        id_ = f"{collection}-{self._made}"
+        self.parts[id_] = KINDS[collection](id=id_, version=1, created=self._made, **body)
+
+    def _users(self, id_: str) -> list[str]:
+        return [
+            part.id
+            for part in self.parts.values()
+            if id_ in {getattr(part, "address_id", ""), getattr(part, "load_balancer_id", "")}
+        ]
+
+    def _targets(self, balancer: Balancer) -> tuple[Target, ...]:
+        now = self.parts[balancer.id]
+        assert isinstance(now, Balancer)
+        return now.targets
+
+    def _retarget(self, balancer: Balancer, have: dict[str, Target]) -> None:
+        changed = msgspec.structs.replace(self.parts[balancer.id], targets=tuple(have.values()))
+        self.parts[balancer.id] = changed
+
+
+def wish(ports: dict[int, int], hosts: set[int], ranges: set[str], ip: str) -> LoadBalancer:
+    service = Service(
+        ObjectMeta(name="web", namespace="default", uid="5e000000-0000-4000-8000-000000000001"),
+        ServiceSpec(
+            type="LoadBalancer",
+            ports=tuple(ServicePort(port, node_port=to) for port, to in ports.items()),
+            ip_families=("IPv4",),
+            load_balancer_source_ranges=tuple(sorted(ranges)),
+            load_balancer_ip=ip,
+        ),
+    )
+    nodes = [
+        Node(
+            ObjectMeta(name=f"node-{n}"),
+            NodeSpec(provider_id=f"simulated://{REGION}/i-{n:012x}"),
+            NodeStatus(addresses=(NodeAddress("InternalIP", f"10.0.0.{n}"),)),
+        )
+        for n in hosts
+    ]
+    return wanted(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
+
+
+WISHES = st.builds(
+    wish,
+    ports=st.dictionaries(st.integers(1, 4), st.integers(30000, 30003), min_size=1),
+    hosts=st.sets(st.integers(1, 5)),
+    ranges=st.sets(st.sampled_from(["10.0.0.0/8", "192.0.2.0/24"])),
+    ip=st.sampled_from(["", "127.0.1.77", "127.0.1.78"]),
+)
+
+
+def converge(cloud: ModelCloud, wanted: LoadBalancer) -> None:
+    for _ in range(12):
+        steps = plan(wanted, owned(wanted.ref, cloud.parts.values()), REGION)
+        if not steps:
+            return
+        for step in steps:
+            cloud.take(step)
+    raise AssertionError("the plan never became empty")
+
+
+@given(WISHES, WISHES, st.data())
+def test_any_state_converges_to_the_wish_and_then_needs_nothing(
+    first: LoadBalancer, second: LoadBalancer, data: st.DataObject
+) -> None:
+    cloud = ModelCloud()
+    converge(cloud, first)
+    lost = data.draw(st.sets(st.sampled_from(sorted(cloud.parts))))
+    for id_ in lost:
+        del cloud.parts[id_]
+    converge(cloud, second)
+    actual = owned(second.ref, cloud.parts.values())
+    assert fingerprint(actual) == wished_fingerprint(second, REGION)
+    counts = [len(kind) for kind in (actual.addresses, actual.balancers, actual.firewalls)]
+    assert counts == [1, 1, 1]
+    ip = second.requested_address
+    assert not ip or actual.addresses[0].address == ip
+
+
+@given(WISHES, st.data())
+def test_deletion_from_any_step_of_the_way_leaves_nothing(
+    wanted: LoadBalancer, data: st.DataObject
+) -> None:
+    cloud = ModelCloud()
+    for _ in range(data.draw(st.integers(0, 4))):
+        for step in plan(wanted, owned(wanted.ref, cloud.parts.values()), REGION):
+            cloud.take(step)
+    while steps := delete_steps(owned(wanted.ref, cloud.parts.values())):
+        for step in steps:
+            cloud.take(step)
+    assert cloud.parts == {}
+
+
+@given(WISHES, WISHES)
+def test_equal_fingerprints_mean_that_nothing_is_to_be_done(
+    first: LoadBalancer, second: LoadBalancer
+) -> None:
+    cloud = ModelCloud()
+    converge(cloud, first)
+    actual = owned(second.ref, cloud.parts.values())
+    same = fingerprint(actual) == wished_fingerprint(second, REGION)
+    ip = second.requested_address
+    if same and (not ip or actual.addresses[0].address == ip):
+        assert plan(second, actual, REGION) == ()
+    else:
+        assert plan(second, actual, REGION) != ()
+
+
+@given(WISHES)
+def test_parts_of_other_services_and_clusters_are_never_touched(wanted: LoadBalancer) -> None:
+    cloud = ModelCloud()
+    converge(cloud, wanted)
+    foreign = [
+        msgspec.structs.replace(part, tags={**part.tags, mark: "other"})
+        for part in cloud.parts.values()
+        for mark in ("proreus/cluster-uid", "proreus/service-uid")
+    ]
+    assert owned(wanted.ref, foreign) == Actual()

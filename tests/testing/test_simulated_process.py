@@ -1,0 +1,75 @@
+"""The command line of the simulated cloud, and its end."""
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+from proreus.testing.simulated import Admin
+
+TIMEOUT = 30.0
+STARTER = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-m", "proreus.testing.simulated", *sys.argv[1:]])
+time.sleep(600)
+"""
+
+
+async def endpoint(ready: Path) -> str:
+    async with asyncio.timeout(TIMEOUT):
+        while not ready.exists():
+            await asyncio.sleep(0.02)
+    found: str = json.loads(ready.read_text())["endpoint"]
+    return found
+
+
+async def test_flags_become_settings_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "proreus.testing.simulated",
+        f"--state={tmp_path / 'state.db'}",
+        f"--ready-file={ready}",
+        "--admin-token=boss",
+        "--latency=0.02",
+        "--quota=20:5",
+        "--write-quota=10",
+        '--settings={"region": "sim-9", "pool": "127.90.0.0/16"}',
+    )
+    async with Admin(await endpoint(ready), "boss") as admin:
+        settings = await admin.settings()
+    assert (settings.latency, settings.region, settings.pool) == (0.02, "sim-9", "127.90.0.0/16")
+    assert (settings.read_rate, settings.read_burst) == (20, 5)
+    assert (settings.write_rate, settings.write_burst) == (10, 10)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), TIMEOUT) == 0
+
+
+async def test_a_cloud_tied_to_its_parent_does_not_outlive_it(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        STARTER,
+        f"--state={tmp_path / 'state.db'}",
+        f"--ready-file={ready}",
+        "--with-parent",
+    )
+    host, _, port = (await endpoint(ready)).removeprefix("http://").rpartition(":")
+    parent.kill()
+    await parent.wait()
+    async with asyncio.timeout(TIMEOUT):
+        while await listens(host, int(port)):
+            await asyncio.sleep(0.05)
+
+
+async def listens(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True
