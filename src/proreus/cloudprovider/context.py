@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -144,6 +144,32 @@ class Context:
         self._buckets: dict[tuple[str, bool], AdaptiveBucket] = {}
         self._threads = threads or Threads()
         self._running: dict[Hashable, set[asyncio.Future[None]]] = {}
+
+    @overload
+    async def call(
+        self,
+        service: str,
+        operation: str,
+        fn: Callable[[], Awaitable[T]],
+        *,
+        read: bool,
+        deadline: float = 30.0,
+        credential: str = "",
+        blocking: Literal[False] = False,
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self,
+        service: str,
+        operation: str,
+        fn: Callable[[], T],
+        *,
+        read: bool,
+        deadline: float = 30.0,
+        credential: str = "",
+        blocking: bool = False,
+    ) -> T: ...
 
     async def call(
         self,
