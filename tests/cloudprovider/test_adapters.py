@@ -1,0 +1,181 @@
+"""Adapters for clouds that know one thing at a time."""
+
+import asyncio
+
+import pytest
+
+from proreus.cloudprovider import (
+    CloudError,
+    ClusterIdentity,
+    Done,
+    Ensured,
+    HostPolicy,
+    Instance,
+    InstanceAnswer,
+    LoadBalancer,
+    LoadBalancerRef,
+    NotFound,
+    NotSupported,
+    OwnedObject,
+    Ownership,
+    Pending,
+    Throttled,
+    per_node,
+    per_service,
+)
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import LoadBalancerIngress, Node, ObjectMeta, Service, ServicePort
+from proreus.kube.objects import ServiceSpec as Spec
+from proreus.testing import clock
+
+CLUSTER = ClusterIdentity("prod", "uid")
+
+
+def node(name: str) -> Node:
+    return Node(metadata=ObjectMeta(name=name))
+
+
+def wish(uid: str) -> LoadBalancer:
+    meta = ObjectMeta(name=f"s-{uid}", namespace="default", uid=uid)
+    service = Service(metadata=meta, spec=Spec(type="LoadBalancer", ports=(ServicePort(80),)))
+    return wanted(service, [], HostPolicy(), CLUSTER)
+
+
+async def test_each_node_gets_its_own_answer_and_a_failing_one_costs_only_itself() -> None:
+    throttled = Throttled("slow down", after=3)
+
+    async def look_up(found: Node) -> InstanceAnswer:
+        match found.metadata.name:
+            case "gone":
+                return NotFound()
+            case "slow":
+                raise throttled
+            case "odd":
+                raise KeyError("secret=hunter2")
+            case "stray":
+                raise asyncio.CancelledError
+            case name:
+                return Instance(provider_id=f"x://{name}")
+
+    instances = per_node(look_up, owns=lambda _: Ownership.YES, batch_size=7, concurrency=1)
+    answers = await instances.describe(
+        [node(name) for name in ("a", "gone", "slow", "odd", "stray", "b")]
+    )
+    odd = answers["odd"]
+    assert answers == {
+        "a": Instance(provider_id="x://a"),
+        "gone": NotFound(),
+        "slow": throttled,
+        "odd": odd,
+        "b": Instance(provider_id="x://b"),
+    }
+    assert isinstance(odd, CloudError)
+    assert str(odd) == "unexpected KeyError"
+    assert isinstance(odd.__cause__, KeyError)
+    assert instances.batch_size == 7
+    assert instances.owns(node("a")) is Ownership.YES
+
+
+@pytest.mark.parametrize(("concurrency", "seconds"), [(1, 10), (3, 4), (10, 1), (50, 1)])
+def test_nodes_are_looked_up_side_by_side_up_to_the_limit(concurrency: int, seconds: int) -> None:
+    async def scenario() -> tuple[float, int]:
+        running = most = 0
+
+        async def look_up(_: Node) -> InstanceAnswer:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(1)
+            running -= 1
+            return NotFound()
+
+        instances = per_node(look_up, owns=lambda _: Ownership.YES, concurrency=concurrency)
+        await instances.describe([node(str(number)) for number in range(10)])
+        return asyncio.get_running_loop().time(), most
+
+    took, most = clock.run(scenario())
+    assert took == pytest.approx(seconds)
+    assert most == min(concurrency, 10)
+
+
+async def test_cancelling_a_batch_cancels_its_items() -> None:
+    cancelled: list[str] = []
+
+    async def look_up(found: Node) -> InstanceAnswer:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(found.metadata.name)
+            raise
+        return NotFound()
+
+    instances = per_node(look_up, owns=lambda _: Ownership.YES)
+    batch = asyncio.create_task(instances.describe([node("a"), node("b")]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await batch
+    assert sorted(cancelled) == ["a", "b"]
+
+
+async def ensure(lb: LoadBalancer) -> Ensured | Pending:
+    if lb.ref.uid == "bad":
+        raise CloudError("no room")
+    if lb.ref.uid == "slow":
+        return Pending(after=5, reason="Building")
+    return Ensured(ingress=(LoadBalancerIngress(ip="192.0.2.1"),))
+
+
+async def delete(gone: LoadBalancerRef) -> Done:
+    if gone.uid == "bad":
+        raise CloudError("in use")
+    return Done()
+
+
+async def test_each_service_gets_its_own_answer() -> None:
+    load_balancers = per_service(ensure, delete)
+    wishes = [wish("bad"), wish("good"), wish("slow")]
+    for answers in (await load_balancers.ensure(wishes), await load_balancers.update_hosts(wishes)):
+        assert str(answers["bad"]) == "no room"
+        assert answers["good"] == Ensured(ingress=(LoadBalancerIngress(ip="192.0.2.1"),))
+        assert answers["slow"] == Pending(after=5, reason="Building")
+    gone = await load_balancers.delete([lb.ref for lb in wishes])
+    assert str(gone["bad"]) == "in use"
+    assert (gone["good"], gone["slow"]) == (Done(), Done())
+
+
+async def test_the_defaults_share_nothing_choose_every_node_and_list_nothing() -> None:
+    load_balancers = per_service(ensure, delete)
+    lb = wish("good")
+    assert load_balancers.group(lb.ref) == "good"
+    assert load_balancers.host_policy(lb.service) == HostPolicy()
+    with pytest.raises(NotSupported):
+        await load_balancers.list_owned(CLUSTER)
+
+
+async def test_everything_but_ensure_and_delete_may_be_given() -> None:
+    owned = [OwnedObject(kind="pool", id="1")]
+
+    async def update(lb: LoadBalancer) -> Ensured:
+        return Ensured(annotations={"updated": lb.ref.uid})
+
+    async def list_owned(_: ClusterIdentity) -> list[OwnedObject]:
+        return owned
+
+    policy = HostPolicy(families=("IPv4",))
+    load_balancers = per_service(
+        ensure,
+        delete,
+        update_hosts=update,
+        group=lambda _: "all",
+        host_policy=lambda _: policy,
+        list_owned=list_owned,
+    )
+    lb = wish("good")
+    assert load_balancers.group(lb.ref) == "all"
+    assert load_balancers.host_policy(lb.service) == policy
+    assert await load_balancers.list_owned(CLUSTER) == owned
+    assert await load_balancers.update_hosts([lb]) == {
+        "good": Ensured(annotations={"updated": "good"})
+    }
