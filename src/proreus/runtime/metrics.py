@@ -1,6 +1,7 @@
 """All metrics of the process, in one table. Where Go's manager has a metric, the name is Go's.
 
 They live in a registry of our own, so that a program which embeds Proreus keeps its default one.
+Go's label `host` is left out: there is one API server.
 """
 
 import itertools
@@ -8,6 +9,8 @@ from typing import Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from proreus.kube.requests import Request
 
 
 def _exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
@@ -66,16 +69,23 @@ WORKQUEUE_LONGEST: Final = Gauge(
 REST_REQUESTS: Final = Counter(
     "rest_client_requests_total",
     "Requests to the API server.",
-    ["code", "method", "host"],
+    ["code", "method"],
     registry=REGISTRY,
 )
 REST_DURATION: Final = Histogram(
     "rest_client_request_duration_seconds",
     "Seconds a request to the API server takes.",
-    ["verb", "host"],
+    ["verb"],
     buckets=_REQUEST_BUCKETS,
     registry=REGISTRY,
 )
+
+
+def observe_request(request: Request, code: int, seconds: float) -> None:
+    """The observer of a client: count a request and its duration. Code 0 is no answer."""
+    REST_REQUESTS.labels(str(code) if code else "<error>", request.method).inc()
+    REST_DURATION.labels(request.method).observe(seconds)
+
 
 # Leader election
 LEADER: Final = Gauge(
@@ -197,5 +207,22 @@ CLOUD_WAITING: Final = Gauge(
     "proreus_cloud_calls_waiting",
     "Calls that wait for the learned quota.",
     ["credential", "kind"],
+    registry=REGISTRY,
+)
+
+# The lifecycle of nodes
+NODES_WAITING: Final = Gauge(
+    "proreus_nodes_waiting_for_deletion",
+    "Nodes that look gone, but not surely yet.",
+    registry=REGISTRY,
+)
+NODES_HELD: Final = Gauge(
+    "proreus_nodes_held_by_breaker",
+    "Nodes that look gone and stay, because too many do at once.",
+    registry=REGISTRY,
+)
+NODES_DELETED: Final = Counter(
+    "proreus_nodes_deleted_total",
+    "Nodes deleted because their machine is gone.",
     registry=REGISTRY,
 )

@@ -1,0 +1,257 @@
+"""Events: what users read with `kubectl describe`.
+
+They are the least urgent of all writes: one at a time, behind other writes while these are
+queued, and the same event again only counts the one there is. Recording never waits; when the
+API server cannot keep up, the oldest events are dropped.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from proreus.kube.client import Written
+from proreus.kube.errors import (
+    AlreadyExists,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from proreus.kube.objects import (
+    ConfigMap,
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Node,
+    Secret,
+    Service,
+)
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import EVENTS, Resource
+from proreus.runtime import klog, metrics
+from proreus.runtime.backoff import Backoff
+
+log = klog.logger(__name__)
+
+SAME_WITHIN: Final = timedelta(minutes=10)
+"""An event that was recorded this recently is counted up instead of written again."""
+QUEUE_LIMIT: Final = 10_000
+REMEMBER_LIMIT: Final = 4096
+PATIENCE: Final = 5.0
+"""Seconds that an event waits behind other writes at most."""
+POLL: Final = 0.05
+RETRY: Final = Backoff(first=1.0, cap=30.0, jitter=0.5)
+TRIES: Final = 10
+NAME_LIMIT: Final = 253
+MESSAGE_LIMIT: Final = 1024
+
+_API: Final[dict[type[KubeObject], tuple[str, str]]] = {
+    Node: ("v1", "Node"),
+    Service: ("v1", "Service"),
+    EndpointSlice: ("discovery.k8s.io/v1", "EndpointSlice"),
+    Secret: ("v1", "Secret"),
+    ConfigMap: ("v1", "ConfigMap"),
+    Namespace: ("v1", "Namespace"),
+}
+
+
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which object an event is about (`involvedObject`)."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class Writer(Protocol):
+    """The part of a client that the recorder needs."""
+
+    async def create(
+        self, resource: Resource[Any], body: dict[str, Any], namespace: str
+    ) -> Written:
+        """Create an object."""
+
+    async def patch(
+        self, resource: Resource[Any], name: str, patch: Patch, namespace: str
+    ) -> Written:
+        """Change an object."""
+
+
+class _What(msgspec.Struct, frozen=True):
+    """What makes two events the same."""
+
+    ref: ObjectReference
+    type: str
+    reason: str
+    message: str
+
+
+class _Pending(msgspec.Struct):
+    """An event that is yet to be written, `count` times; `queued` is the loop's time."""
+
+    first: datetime
+    last: datetime
+    queued: float
+    count: int = 1
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """An event object that was written."""
+
+    name: str
+    count: int
+    last: datetime
+
+
+def ref_of(obj: KubeObject) -> ObjectReference:
+    """The reference to an object."""
+    api_version, kind = _API[type(obj)]
+    meta = obj.metadata
+    return ObjectReference(api_version, kind, meta.name, meta.namespace, meta.uid)
+
+
+class EventRecorder:
+    """Records events of one component; `run` writes them."""
+
+    def __init__(
+        self,
+        client: Writer,
+        component: str,
+        *,
+        host: str,
+        busy: Callable[[], bool] = lambda: False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Record as `component` on `host`; while `busy()`, events wait behind other writes."""
+        self._client = client
+        self._component = component
+        self._host = host
+        self._busy = busy
+        self._now = now
+        self._queue: OrderedDict[_What, _Pending] = OrderedDict()
+        self._arrived = asyncio.Event()
+        self._sent: OrderedDict[_What, _Sent] = OrderedDict()
+
+    def event(
+        self, about: ObjectReference | KubeObject, type_: str, reason: str, message: str
+    ) -> None:
+        """Queue an event about an object; never waits.
+
+        `type_` is Normal or Warning, `reason` one CamelCase word.
+        """
+        ref = about if isinstance(about, ObjectReference) else ref_of(about)
+        what = _What(ref, type_, reason, message[:MESSAGE_LIMIT])
+        now = self._now()
+        pending = self._queue.get(what)
+        if pending is not None:
+            pending.count += 1
+            pending.last = now
+            return
+        if len(self._queue) >= QUEUE_LIMIT:
+            self._queue.popitem(last=False)
+            metrics.EVENTS.labels("dropped").inc()
+        self._queue[what] = _Pending(now, now, asyncio.get_running_loop().time())
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Write the queued events, one after the other, until cancelled."""
+        while True:
+            await self._arrived.wait()
+            await self._let_others_go_first(next(iter(self._queue.values())).queued)
+            what, pending = self._queue.popitem(last=False)
+            if not self._queue:
+                self._arrived.clear()
+            await self._write(what, pending)
+
+    async def _let_others_go_first(self, queued: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() - queued < PATIENCE:
+            if not self._busy():
+                return
+            await asyncio.sleep(POLL)
+
+    async def _write(self, what: _What, pending: _Pending) -> None:
+        """Write one event; while the API server fails, try again, then drop it."""
+        error: KubeError
+        for failures in range(TRIES):
+            try:
+                result = await self._send(what, pending)
+            except (Unreachable, ServerError, TooManyRequests) as exc:
+                error = exc
+                await asyncio.sleep(RETRY.delay(failures))
+            except KubeError as exc:
+                error = exc
+                break
+            else:
+                metrics.EVENTS.labels(result).inc()
+                return
+        metrics.EVENTS.labels("failed").inc()
+        klog.warning(
+            log, "An event could not be written", err=error,
+            object=f"{what.ref.kind} {what.ref.name}", reason=what.reason,
+        )  # fmt: skip
+
+    async def _send(self, what: _What, pending: _Pending) -> str:
+        sent = self._sent.get(what)
+        if sent is not None and pending.last - sent.last < SAME_WITHIN:
+            counted = _Sent(sent.name, sent.count + pending.count, pending.last)
+            body = {"count": counted.count, "lastTimestamp": _timestamp(counted.last)}
+            try:
+                await self._client.patch(
+                    EVENTS, sent.name, Patch(PatchType.MERGE, body), _namespace(what.ref)
+                )
+            except NotFound:
+                klog.v(log, 4, "The event has expired; a new one is written", event=sent.name)
+            else:
+                self._remember(what, counted)
+                return "counted"
+        name = _name(what.ref, pending.first)
+        try:
+            await self._client.create(EVENTS, self._body(name, what, pending), _namespace(what.ref))
+        except AlreadyExists:
+            klog.v(log, 4, "The event was written by a try that got no answer", event=name)
+        self._remember(what, _Sent(name, pending.count, pending.last))
+        return "created"
+
+    def _remember(self, what: _What, sent: _Sent) -> None:
+        self._sent[what] = sent
+        self._sent.move_to_end(what)
+        if len(self._sent) > REMEMBER_LIMIT:
+            self._sent.popitem(last=False)
+
+    def _body(self, name: str, what: _What, pending: _Pending) -> dict[str, Any]:
+        return {
+            "metadata": {"name": name, "namespace": _namespace(what.ref)},
+            "involvedObject": msgspec.to_builtins(what.ref),
+            "type": what.type,
+            "reason": what.reason,
+            "message": what.message,
+            "count": pending.count,
+            "firstTimestamp": _timestamp(pending.first),
+            "lastTimestamp": _timestamp(pending.last),
+            "source": {"component": self._component, "host": self._host},
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+        }
+
+
+def _namespace(ref: ObjectReference) -> str:
+    """Where the event lives: with its object, or in "default" where that has no namespace."""
+    return ref.namespace or "default"
+
+
+def _name(ref: ObjectReference, first: datetime) -> str:
+    """The object's name and the time, as client-go's; cut, since names have a limit."""
+    suffix = f".{int(first.timestamp() * 1_000_000):x}"
+    return ref.name[: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
+
+
+def _timestamp(when: datetime) -> str:
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

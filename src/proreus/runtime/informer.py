@@ -1,0 +1,257 @@
+"""A cache of all objects of a resource, kept true by a watch, with handlers and indexes.
+
+The cache and its handlers belong to one event loop. Handlers are plain functions that are called
+for every change, in order, and must be quick: put a key into a queue, no more.
+
+Read your own writes: `wait_seen` returns when the cache reflects a write. Versions are compared
+as integers (KEP-5504): a watch delivers changes in their order, so once it has delivered any
+change of a later version, it has delivered ours too.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, ValuesView
+from typing import Final, Generic, TypeVar
+
+from proreus.kube.client import Client, Written
+from proreus.kube.errors import KubeError, NotFound
+from proreus.kube.requests import Resource
+from proreus.kube.watch import Applied, Deleted, Event, HasMetadata, Restarted, watch
+from proreus.runtime import klog, metrics
+from proreus.runtime.backoff import Backoff
+
+log = klog.logger(__name__)
+
+T = TypeVar("T", bound=HasMetadata)
+
+Handler = Callable[[T | None, T | None], None]
+"""Called with the old and the new object; None where it is absent."""
+
+WATCH_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
+
+
+class Informer(Generic[T]):
+    """The cache of one resource; keys are `namespace/name`, or `name` for what has none."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] = {},
+        backoff: Backoff = WATCH_BACKOFF,
+    ) -> None:
+        """Follow the resource in a namespace, or in all; `indexes` give the values of an object."""
+        self.resource = resource
+        self.generation = 0
+        """The number of changes so far."""
+        self._client = client
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._backoff = backoff
+        self._objects: dict[str, T] = {}
+        self._index_functions = dict(indexes)
+        # Index name, value, key: object.
+        self._indexes: dict[str, dict[str, dict[str, T]]] = {name: {} for name in indexes}
+        self._handlers: list[Handler[T]] = []
+        self._synced = asyncio.Event()
+        self._version = -1
+        # Keys that a GET has shown at a version which the watch has yet to reach.
+        self._ahead: dict[str, int] = {}
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+        self._size = metrics.INFORMER_OBJECTS.labels(resource.plural)
+
+    def subscribe(self, handler: Handler[T]) -> None:
+        """Call the handler for every change from now on, and at once for the objects there are."""
+        self._handlers.append(handler)
+        for obj in tuple(self._objects.values()):
+            self._call(handler, None, obj)
+
+    def get(self, key: str) -> T | None:
+        """The object, or None."""
+        return self._objects.get(key)
+
+    def all(self) -> ValuesView[T]:
+        """All objects; a view, valid until the task yields."""
+        return self._objects.values()
+
+    def by(self, index: str, value: str) -> tuple[T, ...]:
+        """The objects that have this value in the index.
+
+        Raises:
+            KeyError: There is no such index.
+        """
+        return tuple(self._indexes[index].get(value, {}).values())
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list is in the cache."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return when the first list is in the cache."""
+        await self._synced.wait()
+
+    def seen(self, key: str, written: Written) -> bool:
+        """Whether the cache reflects the write: that version or a later one, or its deletion."""
+        reached = max(self._version, self._ahead.get(key, -1))
+        return reached >= written.resource_version
+
+    async def wait_seen(self, key: str, written: Written, timeout: float = 10.0) -> None:  # noqa: ASYNC109 - no error follows
+        """Return when `seen`.
+
+        A watch that lags `timeout` seconds behind is overtaken by one GET of the object, whose
+        answer goes into the cache and settles it. Should the GET fail, both are tried again.
+        """
+        settled = self.seen(key, written)
+        while not settled:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._reached(written.resource_version)
+                settled = True
+            except TimeoutError:
+                settled = await self._look(key, written)
+
+    async def run(self) -> None:
+        """Follow the resource until cancelled."""
+        events = watch(
+            self._client,
+            self.resource,
+            self._namespace,
+            field_selector=self._field_selector,
+            backoff=self._backoff.delay,
+            on_error=self._on_error,
+        )
+        try:
+            async for event in events:
+                self._handle(event)
+        finally:
+            # Closes the connection too; else a crash would leave that to the garbage collector.
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+
+    def _handle(self, event: Event[T]) -> None:
+        match event:
+            case Restarted(items, resource_version):
+                self._replace(items)
+                # Not the maximum: versions go back when a backup of etcd has been restored.
+                self._advance(int(resource_version))
+                self._synced.set()
+            case Applied(obj):
+                self._follow(obj, obj)
+            case Deleted(obj):
+                self._follow(obj, None)
+
+    def _replace(self, items: tuple[T, ...]) -> None:
+        """Make the cache hold these objects and no others."""
+        self._ahead.clear()
+        present = {_key(obj): obj for obj in items}
+        for key in [key for key in self._objects if key not in present]:
+            self._put(key, None)
+        for key, obj in present.items():
+            old = self._objects.get(key)
+            if old is None or _identity(old) != _identity(obj):
+                self._put(key, obj)
+
+    def _follow(self, seen: T, new: T | None) -> None:
+        """Carry out one change, unless a GET has already shown a later state."""
+        key, version = _key(seen), _version(seen)
+        ahead = self._ahead.get(key, -1)
+        # "Deleted" at the very version that the GET has shown: it left the field selector.
+        if version > ahead or (version == ahead and new is None):
+            self._ahead.pop(key, None)
+            self._put(key, new)
+        self._advance(version)
+
+    async def _look(self, key: str, written: Written) -> bool:
+        """Read the object into the cache, unless the watch is faster; False if that failed."""
+        klog.warning(
+            log, "The watch lags behind; reading the object", resource=self.resource.plural, key=key
+        )
+        namespace, _, name = key.rpartition("/")
+        obj: T | None
+        try:
+            obj = await self._client.get(self.resource, name, namespace)
+        except NotFound:
+            obj, version = None, written.resource_version
+        except KubeError as exc:
+            self._on_error(exc)
+            return False
+        else:
+            version = _version(obj)
+        if not self.seen(key, written):
+            self._ahead[key] = version
+            self._put(key, obj)
+        return True
+
+    def _put(self, key: str, new: T | None) -> None:
+        """Store or remove an object and tell the handlers."""
+        old = self._objects.get(key)
+        if old is None and new is None:
+            return
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            # Deleted and created again: no handler may take the one for the other.
+            self._put(key, None)
+            old = None
+        self._index(key, old, new)
+        if new is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = new
+        self.generation += 1
+        self._size.set(len(self._objects))
+        for handler in tuple(self._handlers):
+            self._call(handler, old, new)
+
+    def _index(self, key: str, old: T | None, new: T | None) -> None:
+        for name, function in self._index_functions.items():
+            entries = self._indexes[name]
+            for value in function(old) if old is not None else ():
+                entries.get(value, {}).pop(key, None)
+                if not entries.get(value, True):
+                    del entries[value]
+            if new is not None:
+                for value in function(new):
+                    entries.setdefault(value, {})[key] = new
+
+    def _call(self, handler: Handler[T], old: T | None, new: T | None) -> None:
+        try:
+            handler(old, new)
+        except Exception as exc:  # noqa: BLE001 - one handler's fault must not stop the others
+            metrics.INFORMER_ERRORS.labels(self.resource.plural, "handler").inc()
+            klog.exception(log, "A handler raised", err=exc, resource=self.resource.plural)
+
+    async def _reached(self, version: int) -> None:
+        """Return when the watch has come to that version."""
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiters, (version, next(self._numbers), future))
+        await future
+
+    def _advance(self, version: int) -> None:
+        """Note how far the watch has come, and wake those who waited for that."""
+        self._version = version
+        while self._waiters and self._waiters[0][0] <= version:
+            _, _, future = heapq.heappop(self._waiters)
+            if not future.done():
+                future.set_result(None)
+
+    def _on_error(self, exc: Exception) -> None:
+        metrics.INFORMER_ERRORS.labels(self.resource.plural, "watch").inc()
+        klog.warning(log, "List or watch failed", err=exc, resource=self.resource.plural)
+
+
+def _key(obj: HasMetadata) -> str:
+    meta = obj.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def _version(obj: HasMetadata) -> int:
+    return int(obj.metadata.resource_version)
+
+
+def _identity(obj: HasMetadata) -> tuple[str, str]:
+    return obj.metadata.uid, obj.metadata.resource_version
