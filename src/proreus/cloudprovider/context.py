@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
+from typing import Final, Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -51,7 +51,7 @@ class Lister(Protocol[Object_co]):
 class EventSink(Protocol):
     """Takes events about objects; never blocks."""
 
-    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
+    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
         """Record an event; `type_` is Normal or Warning, `reason` one CamelCase word."""
 
 
