@@ -196,7 +196,7 @@ def _is_stale(causes: tuple[Cause, ...]) -> bool:
     """
     return all(
         cause.field == "metadata.uid"
-        or (cause.field.startswith("spec.taints[") and cause.reason == "FieldValueDuplicate")
+        or (".taints[" in cause.field and cause.reason == "FieldValueDuplicate")
         for cause in causes
     )
 
