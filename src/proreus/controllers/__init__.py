@@ -1,1 +1,4 @@
-"""The controllers: one folder each, `plan.py` decides and `controller.py` does."""
+"""The controllers: one folder each, `plan.py` decides and `controller.py` does.
+
+`proreus.controllers.table` lists them.
+"""

@@ -17,6 +17,7 @@ from proreus.cloudprovider.errors import (
     CallTimeout,
     CloudError,
     ConfigError,
+    IdentityConflict,
     RetryAfter,
     Throttled,
     Unauthenticated,
@@ -239,6 +240,15 @@ class Batches:
 def key(node: Node) -> Key:
     """What an answer about the node is kept under."""
     return node.metadata.uid, node.spec.provider_id
+
+
+def outage(observations: Mapping[str, Observation]) -> CloudError | None:
+    """The error that all answers are, if no single node can be the reason for it; else None."""
+    errors = [seen.answer for seen in observations.values() if isinstance(seen.answer, CloudError)]
+    if not errors or len(errors) < len(observations):
+        return None
+    is_general = len(errors) > 1 and not any(isinstance(e, IdentityConflict) for e in errors)
+    return errors[0] if is_general or isinstance(errors[0], _NOT_ONE_NODES_FAULT) else None
 
 
 def _halves(nodes: Sequence[Node]) -> list[Sequence[Node]]:

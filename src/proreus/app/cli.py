@@ -1,0 +1,78 @@
+"""The command line: `cloud-controller-manager FLAGS` and its twin `proreus run FLAGS`."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from proreus import __version__
+from proreus.app import flags
+from proreus.app.manager import run
+from proreus.app.options import Options, problems
+from proreus.cloudprovider import ConfigError, InitCloudProvider
+from proreus.kube import config as kubeconfig
+from proreus.kube.errors import ConfigError as KubeConfigError
+from proreus.runtime import klog
+
+log = klog.logger(__name__)
+
+DESCRIPTION = """\
+The Kubernetes cloud-controller-manager: initialises nodes, removes nodes whose machine is gone
+and makes load balancers for Services, on the cloud that --cloud-provider names."""
+
+USAGE = f"""\
+Proreus, the Kubernetes cloud-controller-manager in Python.
+
+usage: proreus COMMAND [flags]
+
+commands:
+  run        run the manager; takes the flags of cloud-controller-manager
+  version    print the version ({__version__})
+
+"proreus run --help" lists the flags."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command `proreus`."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    command = args[0] if args else "--help"
+    if command == "run":
+        return cloud_controller_manager(args[1:], program="proreus run")
+    if command in {"version", "--version"}:
+        print(f"proreus {__version__}")
+        return 0
+    if command in {"help", "-h", "--help"}:
+        print(USAGE)
+        return 0
+    print(f"proreus: unknown command {command!r}\n\n{USAGE}", file=sys.stderr)
+    return 2
+
+
+def cloud_controller_manager(
+    argv: Sequence[str] | None = None, *, program: str = "cloud-controller-manager"
+) -> int:
+    """The command `cloud-controller-manager`; returns the exit code.
+
+    2 is a wrong command line or configuration, 1 a run that failed, 0 an ordered end.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        options, removed = flags.parse(Options, args, program, DESCRIPTION)
+        if options.version:
+            print(f"{program} {__version__}")
+            return 0
+        if found := problems(options):
+            raise flags.FlagError(found)
+        provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
+        cluster = kubeconfig.load(options.kubeconfig, options.master)
+    except (flags.FlagError, ConfigError, KubeConfigError) as exc:
+        for problem in exc.problems:
+            print(f"{program}: {problem}", file=sys.stderr)
+        return 2
+    klog.setup(options.v)
+    if removed:
+        klog.warning(
+            log,
+            "Flags without effect: klog has removed them",
+            flags=" ".join(f"--{name}" for name in removed),
+        )
+    return asyncio.run(run(options, provider, cluster))

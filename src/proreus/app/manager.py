@@ -1,0 +1,285 @@
+"""The process: serve health, win the lease, start the cloud, run the controllers, end in order.
+
+A standby serves health and waits for the lease; it neither needs the cloud nor holds anything
+of it. SIGTERM and SIGINT stop the intake, give what is under way `DRAIN_SECONDS`, release the
+lease and end with 0. A lost lease ends the process at once with 1: another replica works.
+"""
+
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from proreus import __version__
+from proreus.app.options import Options
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    ClusterIdentity,
+    ConfigError,
+    Context,
+)
+from proreus.controllers.environment import Environment, Runnable, Settings
+from proreus.controllers.inventory import Inventory
+from proreus.controllers.table import Descriptor, select
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
+from proreus.kube.errors import KubeError
+from proreus.kube.requests import NAMESPACES, NODES, SERVICES
+from proreus.runtime import klog, metrics, serving
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.bucket import AdaptiveBucket
+from proreus.runtime.events import EventRecorder
+from proreus.runtime.health import Health
+from proreus.runtime.informer import Informer
+from proreus.runtime.leaderelection import LeaderElector
+from proreus.runtime.tasks import supervise
+
+log = klog.logger(__name__)
+
+DRAIN_SECONDS = 20.0
+RESTART = Backoff(first=1.0, cap=30.0)
+NAME = "cloud-controller-manager"
+USER_AGENT = f"proreus/{__version__}"
+
+
+async def run(options: Options, provider: CloudProvider, config: ClientConfig) -> int:
+    """Run the manager until it is told to end; returns the exit code."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    health = Health()
+    host, _, port = options.metrics_bind_address.rpartition(":")
+    klog.info(log, "Starting", version=__version__, cloud_provider=provider.name)
+    async with serving.serve(serving.app(health), host or "127.0.0.1", int(port)):
+        if not options.leader_elect:
+            return await _Leader(options, provider, config, health).run(stop)
+        async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
+            elector = _elector(options, client)
+            leader = _Leader(options, provider, config, health, gate=elector.check)
+            return await _elected(leader, elector, stop)
+
+
+async def _elected(leader: "_Leader", elector: LeaderElector, stop: asyncio.Event) -> int:
+    """Work while holding the lease."""
+    if not await _unless_stopped(elector.acquire(), stop):
+        return 0
+    hold = asyncio.create_task(elector.hold())
+    work = asyncio.create_task(leader.run(stop))
+    await asyncio.wait({hold, work}, return_when=asyncio.FIRST_COMPLETED)
+    if hold.done():
+        klog.error(log, "The lease is lost; ending at once", err=hold.exception())
+        logging.shutdown()
+        os._exit(1)
+    hold.cancel()
+    await asyncio.gather(hold, return_exceptions=True)
+    return await work
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
+    """Await `work` and say True, or cancel it at the stop and say False."""
+    task = asyncio.create_task(work)
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+            return True
+        return False
+    finally:
+        for each in (task, stopped):
+            each.cancel()
+        await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+class _Leader:
+    """The work of the one replica that leads."""
+
+    def __init__(
+        self,
+        options: Options,
+        provider: CloudProvider,
+        config: ClientConfig,
+        health: Health,
+        *,
+        gate: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._options = options
+        self._provider = provider
+        self._health = health
+        self._gate = gate
+        self._client = Client(
+            config,
+            limiter=_limiter(options),
+            gate=gate,
+            observer=metrics.observe_request,
+            user_agent=USER_AGENT,
+        )
+        self._nodes = Informer(self._client, NODES)
+        self._services = Informer(self._client, SERVICES)
+        self._events = EventRecorder(self._client, NAME, host=socket.gethostname())
+        self._tasks: list[asyncio.Task[None]] = []
+        self._running: dict[str, Runnable] = {}
+        self._controllers: list[asyncio.Task[None]] = []
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Run the chosen controllers until the stop; returns the exit code."""
+        async with self._client:
+            self._start("nodes", self._nodes.run)
+            self._start("services", self._services.run)
+            self._start("events", self._events.run)
+            try:
+                if await _unless_stopped(self._begin(), stop):
+                    await stop.wait()
+                await self._drain()
+            except ConfigError as exc:
+                for problem in exc.problems:
+                    klog.error(log, "The configuration is wrong", problem=problem)
+                return 1
+            finally:
+                await self._provider.close()
+                for task in (*self._controllers, *self._tasks):
+                    task.cancel()
+                await asyncio.gather(*self._controllers, *self._tasks, return_exceptions=True)
+        klog.info(log, "Ended in order")
+        return 0
+
+    def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Run something for as long as the manager leads; a crash is a restart and no end."""
+        crashed = self._health.flag(name)
+        task = asyncio.create_task(
+            supervise(name, factory, backoff=RESTART, on_crash=crashed), name=name
+        )
+        self._tasks.append(task)
+        return task
+
+    async def _begin(self) -> None:
+        """Learn which cluster this is, start the cloud, then the controllers."""
+        cluster = await self._identify()
+        context = Context(
+            cluster,
+            now=_now,
+            events=self._events,
+            listers={"nodes": self._nodes, "services": self._services},
+            gate=self._gate,
+        )
+        await self._start_cloud(context)
+        if not self._provider.has_cluster_id and not self._options.allow_untagged_cloud:
+            raise ConfigError(
+                ("the cloud has no cluster id; set one, or run with --allow-untagged-cloud",)
+            )
+        env = Environment(
+            client=self._client,
+            provider=self._provider,
+            context=context,
+            cluster=cluster,
+            nodes=self._nodes,
+            services=self._services,
+            inventory=_inventory(self._provider),
+            events=self._events,
+            now=_now,
+            settings=_settings(self._options),
+        )
+        chosen, _ = select(self._options.controllers)
+        for descriptor in chosen:
+            self._start_controller(descriptor, env)
+
+    async def _identify(self) -> ClusterIdentity:
+        """The cluster's identity: its name and the UID of kube-system."""
+        for failures in itertools.count():
+            try:
+                system = await self._client.get(NAMESPACES, "kube-system")
+            except KubeError as exc:
+                delay = RESTART.delay(failures)
+                klog.warning(
+                    log, "The API server does not answer yet", err=exc, retry_seconds=delay
+                )
+                await asyncio.sleep(delay)
+            else:
+                return ClusterIdentity(name=self._options.cluster_name, uid=system.metadata.uid)
+        raise AssertionError("unreachable")
+
+    async def _start_cloud(self, context: Context) -> None:
+        """Start the provider, again and again while the cloud refuses; bad config is the end."""
+        wrong: list[ConfigError] = []
+
+        async def start() -> None:
+            try:
+                await self._provider.start(context)
+            except ConfigError as exc:
+                wrong.append(exc)
+
+        await supervise(
+            "cloud-provider", start, backoff=RESTART, on_crash=self._health.flag("cloud-provider")
+        )
+        if wrong:
+            raise wrong[0]
+
+    def _start_controller(self, descriptor: Descriptor, env: Environment) -> None:
+        if getattr(self._provider, descriptor.capability) is None:
+            klog.warning(
+                log,
+                "Not started: the cloud lacks what this controller needs",
+                controller=descriptor.name,
+                capability=descriptor.capability,
+            )
+            return
+
+        async def run() -> None:
+            controller = self._running[descriptor.name] = descriptor.create(env)
+            await controller.run()
+
+        self._controllers.append(self._start(descriptor.name, run))
+        metrics.MANAGED_CONTROLLERS.labels(descriptor.name, NAME).set(1)
+        klog.info(log, "Started", controller=descriptor.name)
+
+    async def _drain(self) -> None:
+        """Take no more work, and give what is under way some time."""
+        klog.info(log, "Ending: no more work is taken", seconds=DRAIN_SECONDS)
+        for controller in self._running.values():
+            controller.stop()
+        if self._controllers:
+            await asyncio.wait(self._controllers, timeout=DRAIN_SECONDS)
+
+
+def _elector(options: Options, client: Client) -> LeaderElector:
+    return LeaderElector(
+        client,
+        namespace=options.leader_elect_resource_namespace,
+        name=options.leader_elect_resource_name,
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        lease_duration=options.leader_elect_lease_duration,
+        renew_deadline=options.leader_elect_renew_deadline,
+        retry_period=options.leader_elect_retry_period,
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _inventory(provider: CloudProvider) -> Inventory | None:
+    def told(error: CloudError) -> None:
+        klog.warning(log, "A call for machines failed", err=error)
+
+    return Inventory(provider.instances, on_error=told) if provider.instances else None
+
+
+def _limiter(options: Options) -> AdaptiveBucket | None:
+    if options.kube_api_qps <= 0:
+        return None
+    return AdaptiveBucket.fixed(options.kube_api_qps, max(options.kube_api_burst, 1))
+
+
+def _settings(options: Options) -> Settings:
+    return msgspec.convert(
+        {name: getattr(options, name) for name in Settings.__struct_fields__}, Settings
+    )

@@ -1,0 +1,180 @@
+"""Initialises nodes and keeps their addresses and labels right: watch, observe, apply.
+
+A node event that matters queues the node; only a tainted node, or a node in the refresh pass,
+costs a question to the cloud, and all nodes that are ready at once are asked about together.
+"""
+
+import asyncio
+from collections.abc import Hashable, Mapping, Sequence
+
+import msgspec
+
+from proreus.cloudprovider import CloudError, InstanceAnswer, Instances, Ownership
+from proreus.controllers.batches import outage
+from proreus.controllers.cloud_node import plan as plans
+from proreus.controllers.cloud_node.plan import Change
+from proreus.controllers.environment import Environment
+from proreus.controllers.inventory import Inventory
+from proreus.kube.client import Written
+from proreus.kube.objects import Node
+from proreus.kube.requests import NODES
+from proreus.runtime import klog, metrics
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.controller import Controller, Outcome, contained
+from proreus.runtime.events import ref_of
+from proreus.runtime.priority import Priority
+from proreus.runtime.workqueue import WorkQueue
+
+log = klog.logger(__name__)
+
+BACKOFF = Backoff(first=1.0, cap=300.0, factor=2.0, jitter=0.2)
+CONTROLLER = "cloud-node-controller"
+
+
+class NotAsWished(Exception):
+    """The node is not as it should be, and says so by its condition; it is tried again."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What was asked about one node: the answer, if the cloud was asked, and whether to compare."""
+
+    answer: InstanceAnswer | None
+    refresh: bool
+
+
+class CloudNodeController:
+    """The controller `cloud-node-controller`."""
+
+    def __init__(self, env: Environment) -> None:
+        """Subscribe to the nodes; the provider must have instances."""
+        if env.inventory is None or env.provider.instances is None:
+            raise ValueError(f"the provider {env.provider.name} has no instances")
+        self._env = env
+        self._instances: Instances = env.provider.instances
+        self._inventory: Inventory = env.inventory
+        self._events = env.events
+        self._queue: WorkQueue[str] = WorkQueue("Nodes", backoff=BACKOFF)
+        self._refresh: set[str] = set()
+        self._loop = Controller(
+            CONTROLLER,
+            self,
+            self._queue,
+            env.nodes,
+            batch=self._inventory.batch_size,
+            slots=env.settings.concurrent_node_syncs,
+        )
+        env.nodes.subscribe(self._on_node)
+
+    async def run(self) -> None:
+        """Run the loop and the refresh pass."""
+        await self._env.nodes.wait_synced()
+        refresher = asyncio.create_task(self._refresh_periodically())
+        try:
+            await self._loop.run()
+        finally:
+            refresher.cancel()
+
+    def stop(self) -> None:
+        """Take no more nodes."""
+        self._queue.shut_down()
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            if old is not None:
+                self._refresh.discard(old.metadata.name)
+                self._inventory.forget(old.metadata.uid)
+                self._queue.forget(old.metadata.name)
+        elif plans.relevant(old, new):
+            urgent = plans.needs_instance(new)
+            self._queue.add(new.metadata.name, Priority.USER if urgent else Priority.RESYNC)
+
+    async def _refresh_periodically(self) -> None:
+        while True:
+            names = [node.metadata.name for node in self._env.nodes.all()]
+            self._refresh.update(names)
+            for name in names:
+                self._queue.add(name, Priority.RESYNC)
+            await asyncio.sleep(self._env.settings.node_status_update_frequency)
+
+    def group(self, key: str, obj: Node | None) -> Hashable:  # noqa: ARG002
+        """Every node is a group of its own."""
+        return key
+
+    async def observe(self, keys: Sequence[str]) -> Mapping[str, Look]:
+        """Ask about the nodes that need it, in one go."""
+        asked = [
+            node
+            for key in keys
+            if (node := self._env.nodes.get(key)) is not None
+            and (key in self._refresh or plans.needs_instance(node))
+            and self._instances.owns(node) is not Ownership.NO
+        ]
+        now = asyncio.get_running_loop().time()
+        answers = await self._inventory.get(asked, not_before=now)
+        if error := outage(answers):
+            raise error
+        return {
+            key: Look(
+                answer=answers[key].answer if key in answers else None,
+                refresh=key in self._refresh,
+            )
+            for key in keys
+        }
+
+    def plan(self, key: str, obj: Node | None, observed: Look | Exception) -> Change | None:
+        """Decide for one node."""
+        if obj is None:
+            return None
+        if isinstance(observed, Exception):
+            error = observed if isinstance(observed, CloudError) else CloudError(str(observed))
+            observed = Look(answer=error, refresh=False)
+        elif not isinstance(observed.answer, CloudError):
+            self._refresh.discard(key)
+        return plans.plan(
+            obj,
+            observed.answer,
+            self._env.now(),
+            refresh=observed.refresh,
+            ownership=self._instances.owns(obj),
+        )
+
+    async def apply(
+        self,
+        group: Hashable,  # noqa: ARG002 - the node itself
+        changes: Mapping[str, Change],
+    ) -> Mapping[str, Outcome]:
+        """Write the status, then the rest; each at most one PATCH."""
+        return {name: await self._apply(name, change) for name, change in changes.items()}
+
+    async def _apply(self, name: str, change: Change) -> Outcome:
+        node = self._env.nodes.get(name)
+        written: Written | None = None
+        for patch, subresource in ((change.status, "status"), (change.main, "")):
+            if not patch:
+                continue
+            answer = await contained(
+                self._env.client.patch(NODES, name, patch, subresource=subresource)
+            )
+            if isinstance(answer, Exception):
+                return Outcome(written=written, error=answer)
+            written = answer
+        if node is not None:
+            for event in change.events:
+                self._events.event(ref_of(node), event.type, event.reason, event.message)
+            if change.initialised:
+                self._count_initialised(node)
+        failure = change.failure
+        if failure is None or not failure.retry:
+            return Outcome(written=written)
+        return Outcome(written=written, after=failure.after, error=NotAsWished(failure.message))
+
+    def _count_initialised(self, node: Node) -> None:
+        created = node.metadata.creation_timestamp
+        if created is not None:
+            delay = (self._env.now() - created).total_seconds()
+            metrics.NODE_TAINT_REMOVAL_DELAY.observe(delay)
+            metrics.NODE_INITIAL_SYNC_DELAY.observe(delay)
+        klog.info(log, "Initialised the node", node=node.metadata.name)
+
+    async def settled(self, group: Hashable) -> None:
+        """Nodes' calls are made for the batch; nothing is left running for one node."""

@@ -1,0 +1,317 @@
+"""Makes load balancers for Services: watch, decide, call the provider, write what came of it.
+
+Changes of one group (the provider says what shares cloud objects) go in one call. Node changes
+are gathered for a moment and then looked at once for every Service; only those whose hosts
+differ cost a call.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+
+from proreus.cloudprovider import (
+    CloudError,
+    DeleteAnswer,
+    Done,
+    EnsureAnswer,
+    Ensured,
+    ImplementedElsewhere,
+    InvalidRequest,
+    LoadBalancer,
+    LoadBalancerRef,
+    Pending,
+    scope,
+)
+from proreus.cloudprovider.wanted import ref, wanted
+from proreus.controllers.environment import Environment
+from proreus.controllers.service import answers, intake, plan
+from proreus.controllers.service.answers import Change
+from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
+from proreus.kube.client import Written
+from proreus.kube.errors import Conflict, NotFound
+from proreus.kube.objects import Node, Service
+from proreus.kube.objects import key as key_of
+from proreus.kube.requests import SERVICES
+from proreus.runtime import klog
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.controller import CONFLICT_DELAY, Controller, Outcome, contained
+from proreus.runtime.events import ref_of
+from proreus.runtime.priority import Priority
+from proreus.runtime.workqueue import WorkQueue
+
+log = klog.logger(__name__)
+
+BACKOFF = Backoff(first=5.0, cap=300.0, factor=2.0, jitter=0.1)
+CONTROLLER = "service-controller"
+BATCH = 500
+WRITE_TRIES = 4
+
+Verb = Ensure | UpdateHosts | Refuse | Delete
+
+
+class ServiceController:
+    """The controller `service-lb-controller`."""
+
+    def __init__(self, env: Environment) -> None:
+        """Subscribe to Services and nodes; the provider must have load balancers."""
+        if env.provider.load_balancers is None:
+            raise ValueError(f"the provider {env.provider.name} has no load balancers")
+        self._env = env
+        self._cloud = env.provider.load_balancers
+        self._events = env.events
+        self._classes = intake.Classes(
+            owned=frozenset(env.settings.load_balancer_classes),
+            classless=env.settings.classless_load_balancers,
+        )
+        self._memory: dict[str, Memory] = {}
+        self._queue: WorkQueue[str] = WorkQueue("service", backoff=BACKOFF)
+        self._nodes_changed = asyncio.Event()
+        self._loop: Controller[Service, None, Verb] = Controller(
+            CONTROLLER,
+            self,
+            self._queue,
+            env.services,
+            batch=BATCH,
+            slots=env.settings.concurrent_service_syncs,
+        )
+        env.services.subscribe(self._on_service)
+        env.nodes.subscribe(self._on_node)
+
+    async def run(self) -> None:
+        """Run the loop and gather node changes."""
+        await self._env.services.wait_synced()
+        await self._env.nodes.wait_synced()
+        gatherer = asyncio.create_task(self._gather_node_changes())
+        try:
+            await self._loop.run()
+        finally:
+            gatherer.cancel()
+
+    def stop(self) -> None:
+        """Take no more Services."""
+        self._queue.shut_down()
+
+    def _on_service(self, old: Service | None, new: Service | None) -> None:
+        if intake.needs_update(old, new, self._classes):
+            present = new or old
+            if present is not None:
+                priority = Priority.RESYNC if old is None else Priority.USER
+                self._queue.add(key_of(present), priority)
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if intake.nodes_changed(old, new):
+            self._nodes_changed.set()
+
+    async def _gather_node_changes(self) -> None:
+        """Queue every Service once node changes have been quiet for a while."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._nodes_changed.wait()
+            first = loop.time()
+            while self._nodes_changed.is_set():
+                self._nodes_changed.clear()
+                pause = intake.quiet_time(loop.time() - first, is_urgent=self._has_hostless())
+                await asyncio.sleep(pause)
+            for service in self._env.services.all():
+                if intake.wants(service, self._classes):
+                    self._queue.add(key_of(service), Priority.CHECK)
+
+    def _has_hostless(self) -> bool:
+        return any(
+            intake.is_hostless(service)
+            for service in self._env.services.all()
+            if intake.is_to_have(service, self._classes)
+        )
+
+    def group(self, key: str, obj: Service | None) -> Hashable:
+        """The provider's group of the load balancer."""
+        memory = self._memory.get(key)
+        named = ref(obj, self._env.cluster) if obj is not None else memory.ref if memory else None
+        return self._cloud.group(named) if named is not None else key
+
+    async def observe(self, keys: Sequence[str]) -> Mapping[str, None]:
+        """Nothing: what a Service needs is decided from the cache."""
+        return dict.fromkeys(keys)
+
+    def plan(self, key: str, obj: Service | None, observed: Exception | None) -> Verb | None:  # noqa: ARG002
+        """Decide which verb the Service needs."""
+        verb = plan.decide(
+            obj,
+            self._memory.get(key),
+            self._wish(obj),
+            cluster=self._env.cluster,
+            classes=self._classes,
+        )
+        return None if isinstance(verb, plan.Nothing) else verb
+
+    def _wish(self, service: Service | None) -> LoadBalancer | InvalidRequest | None:
+        if service is None or not intake.is_to_have(service, self._classes):
+            return None
+        policy = self._cloud.host_policy(service)
+        try:
+            return wanted(service, self._env.nodes.all(), policy, self._env.cluster)
+        except InvalidRequest as exc:
+            return exc
+
+    async def apply(self, group: Hashable, changes: Mapping[str, Verb]) -> Mapping[str, Outcome]:
+        """Carry out the verbs of one group: deletions first, they may free what others need."""
+        scope.set(group)
+        outcomes: dict[str, Outcome] = {}
+        deletes = {key: verb for key, verb in changes.items() if isinstance(verb, Delete)}
+        ensures = {key: verb for key, verb in changes.items() if isinstance(verb, Ensure)}
+        updates = {key: verb for key, verb in changes.items() if isinstance(verb, UpdateHosts)}
+        for key, verb in changes.items():
+            if isinstance(verb, Refuse):
+                outcomes[key] = await self._refuse(key, verb)
+        outcomes.update(await self._delete(deletes))
+        outcomes.update(await self._ensure(ensures, self._cloud.ensure))
+        outcomes.update(await self._ensure(updates, self._cloud.update_hosts))
+        return outcomes
+
+    async def _refuse(self, key: str, verb: Refuse) -> Outcome:
+        return await self._tell(
+            key, lambda service: answers.refuse(service, verb.error, self._env.now())
+        )
+
+    async def _ensure(
+        self,
+        verbs: Mapping[str, Ensure | UpdateHosts],
+        call: Callable[[Sequence[LoadBalancer]], Awaitable[Mapping[str, EnsureAnswer]]],
+    ) -> Mapping[str, Outcome]:
+        outcomes = {key: await self._prepare(key) for key, verb in verbs.items()}
+        ready = {key: verb for key, verb in verbs.items() if outcomes[key].error is None}
+        if not ready:
+            return outcomes
+        for key, verb in ready.items():
+            self._memory[key] = plan.begun(self._memory.get(key), verb)
+        given = await contained(call([verb.wanted for verb in ready.values()]))
+        for key, verb in ready.items():
+            answer = _ensure_answer(given, verb.wanted.ref.uid)
+            self._memory[key] = plan.after(self._memory[key], verb, answer)
+            outcomes[key] = await self._conclude(key, verb, answer)
+        return outcomes
+
+    async def _prepare(self, key: str) -> Outcome:
+        """Finalizer and condition are there before the cloud is asked for anything."""
+        outcome = await self._tell(
+            key, lambda service: answers.before(service, self._env.now()) or Change()
+        )
+        if outcome.written is not None:
+            await self._env.services.wait_seen(key, outcome.written)
+        return outcome
+
+    async def _conclude(
+        self, key: str, verb: Ensure | UpdateHosts, answer: EnsureAnswer
+    ) -> Outcome:
+        return await self._tell(
+            key,
+            lambda service: answers.after_ensure(
+                service, answer, self._env.now(), verb=verb, classes=self._classes
+            ),
+        )
+
+    async def _delete(self, verbs: Mapping[str, Delete]) -> Mapping[str, Outcome]:
+        if not verbs:
+            return {}
+        outcomes: dict[str, Outcome] = {}
+        for key, verb in verbs.items():
+            self._memory[key] = plan.begun(self._memory.get(key), verb)
+            self._record(key, answers.before_delete(self._env.services.get(key), verb.ref))
+        given = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
+        for key, verb in verbs.items():
+            answer = _delete_answer(given, verb.ref.uid)
+            if isinstance(answer, Done | ImplementedElsewhere):
+                del self._memory[key]
+            outcomes[key] = await self._conclude_delete(key, verb.ref, answer)
+        return outcomes
+
+    async def _conclude_delete(
+        self, key: str, gone: LoadBalancerRef, answer: DeleteAnswer
+    ) -> Outcome:
+        def said(service: Service | None) -> Change:
+            return answers.after_delete(
+                service, answer, self._env.now(), ref=gone, classes=self._classes
+            )
+
+        outcome = await self._tell_any(key, said)
+        if outcome.error is None and outcome.after is None:
+            # There may be a new Service under the old name, or one that wants it again.
+            return Outcome(written=outcome.written, after=0.0)
+        return outcome
+
+    async def _tell(self, key: str, make: Callable[[Service], Change]) -> Outcome:
+        """Write a change to the Service, if there still is one."""
+        return await self._tell_any(
+            key, lambda service: make(service) if service is not None else Change()
+        )
+
+    async def _tell_any(self, key: str, make: Callable[[Service | None], Change]) -> Outcome:
+        """Make the change from the newest object and write it; after a conflict, from a newer one.
+
+        The cloud has answered already, so a conflict here must not lead to another call.
+        """
+        for attempt in range(WRITE_TRIES):
+            service = self._env.services.get(key)
+            change = make(service)
+            outcome = await self._write(service, change)
+            if not isinstance(outcome.error, Conflict) or service is None:
+                break
+            await asyncio.sleep(CONFLICT_DELAY * 2**attempt)
+        if not isinstance(outcome.error, Conflict):
+            self._record(key, change)
+        return outcome
+
+    async def _write(self, service: Service | None, change: Change) -> Outcome:
+        written: Written | None = None
+        if service is not None:
+            meta = service.metadata
+            for patch, subresource in ((change.status, "status"), (change.metadata, "")):
+                if not patch:
+                    continue
+                sent = self._env.client.patch(
+                    SERVICES, meta.name, patch, namespace=meta.namespace, subresource=subresource
+                )
+                answer = await contained(sent)
+                if isinstance(answer, NotFound):
+                    break
+                if isinstance(answer, Exception):
+                    return Outcome(written=written, error=answer)
+                written = answer
+        return Outcome(written=written, after=change.after, error=change.error)
+
+    def _record(self, key: str, change: Change) -> None:
+        service = self._env.services.get(key)
+        if service is None:
+            return
+        for event in change.events:
+            self._events.event(ref_of(service), event.type, event.reason, event.message)
+            klog.v(log, 2, event.message, service=key, reason=event.reason)
+
+    async def settled(self, group: Hashable) -> None:
+        """Return when no call for the group still runs in a thread."""
+        await self._env.context.settled(group)
+
+
+def _ensure_answer(given: Mapping[str, EnsureAnswer] | Exception, uid: str) -> EnsureAnswer:
+    """The provider's answer for one load balancer; anything that is none is a CloudError."""
+    answer = _said(given, uid)
+    return answer if isinstance(answer, Ensured | Pending | CloudError) else _no_answer(answer)
+
+
+def _delete_answer(given: Mapping[str, DeleteAnswer] | Exception, uid: str) -> DeleteAnswer:
+    """The same for a deletion."""
+    answer = _said(given, uid)
+    return answer if isinstance(answer, Done | Pending | CloudError) else _no_answer(answer)
+
+
+def _said(given: object, uid: str) -> object:
+    if isinstance(given, CloudError):
+        return given
+    if isinstance(given, Exception):
+        return CloudError(f"{type(given).__name__}: {given}")
+    return given.get(uid) if isinstance(given, Mapping) else given
+
+
+def _no_answer(answer: object) -> CloudError:
+    if answer is None:
+        return CloudError("the provider gave no answer for this load balancer")
+    return CloudError(f"the provider answered with a {type(answer).__name__}")

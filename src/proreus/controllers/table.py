@@ -1,0 +1,95 @@
+"""The table of all controllers: names, what they need of the cloud, and their rights.
+
+Canonical names and aliases are those of Go's CCM; both select a controller in `--controllers`.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from proreus.controllers.cloud_node.controller import CloudNodeController
+from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
+from proreus.controllers.environment import Environment, Runnable
+from proreus.controllers.service.controller import ServiceController
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One RBAC rule: what may be done to a resource of an API group."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+
+class Descriptor(msgspec.Struct, frozen=True):
+    """One controller: it runs only if the provider has the `capability`."""
+
+    name: str
+    alias: str
+    capability: str
+    create: Callable[[Environment], Runnable]
+    rules: tuple[Rule, ...]
+
+
+_EVENTS = Rule("", "events", ("create", "patch"))
+_WATCH = ("list", "watch")
+
+CONTROLLERS: tuple[Descriptor, ...] = (
+    Descriptor(
+        name="cloud-node-controller",
+        alias="cloud-node",
+        capability="instances",
+        create=CloudNodeController,
+        rules=(
+            Rule("", "nodes", ("get", *_WATCH, "patch")),
+            Rule("", "nodes/status", ("patch",)),
+            _EVENTS,
+        ),
+    ),
+    Descriptor(
+        name="cloud-node-lifecycle-controller",
+        alias="cloud-node-lifecycle",
+        capability="instances",
+        create=CloudNodeLifecycleController,
+        rules=(Rule("", "nodes", ("get", *_WATCH, "patch", "delete")), _EVENTS),
+    ),
+    Descriptor(
+        name="service-lb-controller",
+        alias="service",
+        capability="load_balancers",
+        create=ServiceController,
+        rules=(
+            Rule("", "services", ("get", *_WATCH, "patch")),
+            Rule("", "services/status", ("patch",)),
+            Rule("", "nodes", _WATCH),
+            _EVENTS,
+        ),
+    ),
+)
+
+
+def select(wanted: Sequence[str]) -> tuple[tuple[Descriptor, ...], tuple[str, ...]]:
+    """The controllers that `--controllers` selects, and the problems with it.
+
+    "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
+    """
+    names = {name: entry for entry in CONTROLLERS for name in (entry.name, entry.alias)}
+    problems = [
+        f"--controllers: unknown controller {item.removeprefix('-')!r}{_hint(item, names)}"
+        for item in wanted
+        if item != "*" and item.removeprefix("-") not in names
+    ]
+    on = {names[item].name for item in wanted if item in names}
+    off = {names[item[1:]].name for item in wanted if item.startswith("-") and item[1:] in names}
+    chosen = tuple(
+        entry
+        for entry in CONTROLLERS
+        if entry.name in on or ("*" in wanted and entry.name not in off)
+    )
+    return chosen, tuple(problems)
+
+
+def _hint(item: str, names: dict[str, Descriptor]) -> str:
+    close = difflib.get_close_matches(item.removeprefix("-"), names, n=1)
+    return f", did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(names))}"

@@ -1,0 +1,85 @@
+"""Tells what happens, line by line, with the seconds since the start."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TextIO, TypeVar
+
+T = TypeVar("T")
+
+POLL = 0.1
+QUIET_PROGRESS = 10.0
+
+
+class Timeout(Exception):
+    """What the story waited for did not happen in time."""
+
+
+class Narrator:
+    """Writes lines to `out`; on a terminal, progress stays on one line."""
+
+    def __init__(self, out: TextIO = sys.stdout) -> None:
+        """Start the clock."""
+        self._out = out
+        self._start = time.monotonic()
+        self._is_terminal = out.isatty()
+        self._progress_said = 0.0
+        self._is_open = False
+
+    def say(self, text: str = "", *more: str) -> None:
+        """A line with the time, and indented ones below it."""
+        self._close_progress()
+        print(f"{time.monotonic() - self._start:7.1f} s  {text}", file=self._out, flush=True)
+        for line in more:
+            print(f"           {line}", file=self._out, flush=True)
+
+    def progress(self, text: str) -> None:
+        """What is being waited for: rewritten in place, or said now and then in a pipe."""
+        if self._is_terminal:
+            print(f"\r\033[K           {text}", end="", file=self._out, flush=True)
+            self._is_open = True
+        elif time.monotonic() - self._progress_said >= QUIET_PROGRESS:
+            self._progress_said = time.monotonic()
+            print(f"           {text}", file=self._out, flush=True)
+
+    def _close_progress(self) -> None:
+        if self._is_open:
+            print("\r\033[K", end="", file=self._out)
+            self._is_open = False
+
+    async def until(
+        self,
+        what: str,
+        attempt: Callable[[], Awaitable[T | None]],
+        *,
+        seconds: float = 60.0,
+        progress: Callable[[], str] | None = None,
+    ) -> T:
+        """Try until `attempt` gives something that is not None.
+
+        Raises:
+            Timeout: It did not within `seconds`.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            found = await attempt()
+            if found is not None:
+                return found
+            if time.monotonic() >= deadline:
+                raise Timeout(f"{what}: not within {seconds:.0f} s")
+            if progress is not None:
+                self.progress(progress())
+            await asyncio.sleep(POLL)
+
+
+@asynccontextmanager
+async def running(*tasks: asyncio.Task[None]) -> AsyncIterator[None]:
+    """Let tasks run beside the body; they are cancelled at its end."""
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
