@@ -904,20 +904,37 @@ def test_nothing_is_done_when_all_is_right() -> None:
     assert decided(present, memory, "n2", "n1") == Nothing()
 
 
-@pytest.mark.parametrize("reason", ["Ensured", "HostsRejected", "NoHosts"])
-def test_the_reasons_of_a_load_balancer_in_place_are_right(reason: str) -> None:
-    present, memory = settled("n1", said=("True", reason, "x"))
-    assert decided(present, memory, "n1") == Nothing()
+@pytest.mark.parametrize(
+    ("names", "rejected"), [((), {}), (("n1", "n2"), {"n1": "stopped"}), (("n1",), {})]
+)
+def test_a_load_balancer_in_place_is_right_with_or_without_good_hosts(
+    names: tuple[str, ...], rejected: dict[str, str]
+) -> None:
+    answer = Ensured(ADDRESS, rejected=rejected)
+    verb = Ensure(wish(service(), *names))
+    memory = after(begun(None, verb), verb, answer)
+    told = shown(after_ensure(service(), answer, NOW, verb=verb))
+    assert decided(service(ingress=ADDRESS, said=told), memory, *names) == Nothing()
 
 
 @pytest.mark.parametrize(
-    "reason",
-    [reason for reason in Reason
-     if reason not in {"Ensured", "HostsRejected", "NoHosts", "ImplementedElsewhere"}],
-)  # fmt: skip
-def test_every_other_reason_needs_an_ensure(reason: str) -> None:
-    present, memory = settled("n1", said=("False", reason, "x"))
+    "told",
+    [
+        *(("False", reason, "x") for reason in Reason),
+        ("False", READY[1], READY[2]),
+        (READY[0], READY[1], "x"),
+        NO_HOSTS,
+    ],
+)
+def test_a_condition_that_says_anything_else_needs_an_ensure(told: tuple[str, str, str]) -> None:
+    present, memory = settled("n1", said=told)
     assert decided(present, memory, "n1") == Ensure(wish(present, "n1"))
+
+
+def test_a_memory_without_a_saying_proves_nothing() -> None:
+    present, memory = settled("n1")
+    bare = msgspec.structs.replace(memory, says=None)
+    assert decided(present, bare, "n1") == Ensure(wish(present, "n1"))
 
 
 def test_a_service_first_seen_is_ensured() -> None:
@@ -1039,7 +1056,7 @@ def test_no_success_leaves_the_outcome_open(answer: EnsureAnswer) -> None:
 
 
 def test_what_another_controller_provides_is_left_alone_until_the_wish_changes() -> None:
-    said = ("Unknown", "ImplementedElsewhere", "x")
+    said = ("Unknown", "ImplementedElsewhere", "Another controller provides this load balancer")
     asked = service(said=said)
     verb = Ensure(wish(asked, "n1"))
     memory = after(begun(None, verb), verb, ImplementedElsewhere("x"))

@@ -98,6 +98,7 @@ class World:
         self.stripped: set[str] = set()
         self.forgotten: set[str] = set()
         self.due = False
+        self.is_picky = False
         self.writes = 0
         self.events = 0
         self.create()
@@ -267,10 +268,12 @@ class World:
             "unsupported": NotSupported("no"),
         }
         answer = answers.get(outcome, CloudError("boom"))
-        if outcome in {"ok", "lost"}:
+        if outcome in {"ok", "lost", "picky"}:
             self.cloud[uid] = tuple(host.node for host in verb.wanted.hosts)
             point = LoadBalancerIngress(ip="192.0.2.9")
-            answer = Ensured((point,), annotations={"cloud/id": uid})
+            self.is_picky = outcome == "picky" and bool(verb.wanted.hosts)
+            rejected = {"n1": "full"} if self.is_picky else {}
+            answer = Ensured((point,), annotations={"cloud/id": uid}, rejected=rejected)
         self.memory = after(self.memory, verb, answer)
         self.write(
             after_ensure(self.service, answer, self.now, verb=verb), is_lost=outcome == "lost"
@@ -340,7 +343,10 @@ class World:
         assert self.service.metadata.annotations["cloud/id"] == uid
         condition = said(self.service)
         assert condition is not None
-        assert condition.status == ("True" if self.nodes else "False")
+        # A rejected host stays so until something changes.
+        rest = {"Ensured", "HostsRejected"} if self.nodes else {"NoHosts"}
+        assert condition.reason in rest
+        assert (condition.reason == "HostsRejected") == self.is_picky
 
     def rest(self) -> None:
         """At rest, another turn writes and says nothing."""
@@ -351,7 +357,17 @@ class World:
 
 USERS = ("create", "delete", "edit", "toggle_type", "wipe_status", "flip_node", "lose_nodes")
 OTHERS = ("restart", "strip_finalizer")
-OUTCOMES = ("ok", "lost", "pending", "later", "throttled", "unsupported", "failed", "crash")
+OUTCOMES = (
+    "ok",
+    "lost",
+    "pending",
+    "later",
+    "throttled",
+    "unsupported",
+    "failed",
+    "crash",
+    "picky",
+)
 deeds = st.sampled_from(USERS + OTHERS)
 turns = st.tuples(st.sampled_from(OUTCOMES), st.none() | deeds)
 

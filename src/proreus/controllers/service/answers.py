@@ -4,7 +4,6 @@ Each `Change` holds at most one patch per subresource. Events mark transitions: 
 remembers what was said last, so a repeated answer is no event and no write.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -28,9 +27,12 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.controllers.events import PlannedEvent, scrub
 from proreus.controllers.service.conditions import (
     CONDITION,
+    ELSEWHERE,
     IN_PLACE,
     Reason,
+    Says,
     delete_failure,
+    readiness,
     said,
     said_reason,
     speaks_of_deletion,
@@ -61,11 +63,7 @@ from proreus.kube.objects import (
 )
 from proreus.kube.patch import Patch
 
-NAMES_LIMIT = 20
-"""How many nodes a text names; as the Go controller."""
-
 _ENSURING = "Ensuring load balancer"
-_NO_HOSTS = "There are no available nodes for LoadBalancer"
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -174,7 +172,7 @@ def _still_there(
     is_news = change.error is not None and said_reason(service) != reason
     return msgspec.structs.replace(
         change,
-        status=_status(service, condition=to_say(service, "False", reason, text, now)),
+        status=_status(service, condition=to_say(service, Says("False", reason, text), now)),
         events=(event,) if is_news else (),
     )
 
@@ -191,8 +189,8 @@ def _delete_progress(answer: Pending | CloudError) -> tuple[Reason, str]:
 def _ensured(
     service: Service, answer: Ensured, now: datetime, verb: Ensure | UpdateHosts
 ) -> Change:
-    status, reason, text = _readiness(answer.rejected, verb)
-    condition = to_say(service, status, reason, text, now)
+    says = readiness(verb.wanted.hosts, answer.rejected)
+    condition = to_say(service, says, now)
     ingress = stated_ingress(verb, answer)
     if ingress == service.status.load_balancer.ingress:
         ingress = None
@@ -200,43 +198,30 @@ def _ensured(
     return Change(
         status=_status(service, condition=condition, ingress=ingress),
         metadata=patch.json_patch(service.metadata.uid, ops) or None,
-        events=_news(service, verb, reason, text, is_moved=ingress is not None),
+        events=_news(service, verb, says, is_moved=ingress is not None),
     )
 
 
-def _readiness(rejected: Mapping[str, str], verb: Ensure | UpdateHosts) -> tuple[str, Reason, str]:
-    """Status, reason and message of a load balancer that is as wished."""
-    hosts = [host.node for host in verb.wanted.hosts]
-    if not hosts:
-        return "False", Reason.NO_HOSTS, _NO_HOSTS
-    if not rejected:
-        return "True", Reason.ENSURED, "Ensured load balancer"
-    named = [f"{node} ({why})" for node, why in sorted(rejected.items())[:NAMES_LIMIT]]
-    if len(rejected) > NAMES_LIMIT:
-        named.append(f"and {len(rejected) - NAMES_LIMIT} more")
-    status = "False" if all(node in rejected for node in hosts) else "True"
-    text = scrub(f"The cloud did not accept these nodes as hosts: {', '.join(named)}")
-    return status, Reason.HOSTS_REJECTED, text
-
-
 def _news(
-    service: Service, verb: Ensure | UpdateHosts, reason: Reason, text: str, *, is_moved: bool
+    service: Service, verb: Ensure | UpdateHosts, says: Says, *, is_moved: bool
 ) -> tuple[PlannedEvent, ...]:
     """The events of a success: none if all is as it was, and none for each change of hosts."""
     earlier = said(service)
     was = earlier.reason if earlier else ""
-    is_news = was not in IN_PLACE or reason == Reason.ENSURED != was
+    is_news = was not in IN_PLACE or says.reason == Reason.ENSURED != was
     events: list[PlannedEvent] = []
     if isinstance(verb, Ensure):
         if is_news or is_moved or verb.edited:
             events.append(PlannedEvent("Normal", "EnsuredLoadBalancer", "Ensured load balancer"))
-    elif is_news and reason != Reason.NO_HOSTS:
+    elif is_news and says.reason != Reason.NO_HOSTS:
         message = "Updated load balancer with new hosts"
         events.append(PlannedEvent("Normal", "UpdatedLoadBalancer", message))
-    if reason == Reason.NO_HOSTS and was != reason:
-        events.append(PlannedEvent("Warning", "UnAvailableLoadBalancer", text))
-    if reason == Reason.HOSTS_REJECTED and (earlier is None or earlier.message != text):
-        events.append(PlannedEvent("Warning", "HostsRejected", text))
+    if says.reason == Reason.NO_HOSTS and was != says.reason:
+        events.append(PlannedEvent("Warning", "UnAvailableLoadBalancer", says.message))
+    if says.reason == Reason.HOSTS_REJECTED and (
+        earlier is None or earlier.message != says.message
+    ):
+        events.append(PlannedEvent("Warning", "HostsRejected", says.message))
     return tuple(events)
 
 
@@ -259,9 +244,7 @@ def _pending(service: Service, answer: Pending, now: datetime) -> Change:
 
 def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bool) -> Change:
     if isinstance(error, ImplementedElsewhere):
-        text = "Another controller provides this load balancer"
-        condition = to_say(service, "Unknown", Reason.IMPLEMENTED_ELSEWHERE, text, now)
-        return Change(status=_status(service, condition=condition))
+        return Change(status=_status(service, condition=to_say(service, ELSEWHERE, now)))
     reason = sync_failure(error)
     name, doing = (
         ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
@@ -271,7 +254,7 @@ def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bo
     text = scrub(f"{doing}: {error}")
     is_final = isinstance(error, InvalidRequest | NotSupported)
     return Change(
-        status=_status(service, condition=to_say(service, "False", reason, text, now)),
+        status=_status(service, condition=to_say(service, Says("False", reason, text), now)),
         events=(PlannedEvent("Warning", name, text),) if said_reason(service) != reason else (),
         after=_asked_delay(error),
         error=None if is_final else error,
@@ -287,7 +270,7 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
     event = PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer")
     has_ingress = bool(service.status.load_balancer.ingress)
     if is_to_have(service, classes):
-        condition = to_say(service, "False", Reason.PROVISIONING, _ENSURING, now)
+        condition = to_say(service, Says("False", Reason.PROVISIONING, _ENSURING), now)
         ingress = () if has_ingress else None
         status = _status(service, condition=condition, ingress=ingress)
         return Change(status=status, events=(event,))
@@ -305,7 +288,7 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
 
 def _provisioning(service: Service, text: str, now: datetime) -> Condition | None:
     status = "Unknown" if service.status.load_balancer.ingress else "False"
-    return to_say(service, status, Reason.PROVISIONING, text, now)
+    return to_say(service, Says(status, Reason.PROVISIONING, text), now)
 
 
 def _asked_delay(error: CloudError) -> float | None:

@@ -3,8 +3,12 @@
 There is no `observedGeneration`: Services have no generation.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
+
+import msgspec
 
 from proreus.cloudprovider.errors import (
     CallTimeout,
@@ -16,9 +20,14 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
+from proreus.cloudprovider.load_balancers import Host
+from proreus.controllers.events import scrub
 from proreus.kube.objects import Condition, Service, condition
 
 CONDITION = "LoadBalancerReady"
+
+NAMES_LIMIT: Final = 20
+"""How many nodes a text names; as the Go controller."""
 
 
 class Reason(StrEnum):
@@ -51,8 +60,18 @@ class Reason(StrEnum):
 IN_PLACE = frozenset({Reason.ENSURED, Reason.HOSTS_REJECTED, Reason.NO_HOSTS})
 """The load balancer is as wished."""
 
-SETTLED = IN_PLACE | {Reason.IMPLEMENTED_ELSEWHERE}
-"""Nothing to do until the wish changes."""
+
+class Says(msgspec.Struct, frozen=True):
+    """What the condition says; `status` is "True", "False" or "Unknown"."""
+
+    status: str
+    reason: Reason
+    message: str
+
+
+ELSEWHERE = Says(
+    "Unknown", Reason.IMPLEMENTED_ELSEWHERE, "Another controller provides this load balancer"
+)
 
 _ERROR_CLASSES = (
     (Throttled, Reason.THROTTLED, Reason.DELETE_THROTTLED),
@@ -97,15 +116,36 @@ def speaks_of_deletion(service: Service) -> bool:
     return said_reason(service) in _OF_DELETION
 
 
-def to_say(
-    service: Service, status: str, reason: Reason, message: str, now: datetime
-) -> Condition | None:
+def readiness(hosts: Sequence[Host], rejected: Mapping[str, str]) -> Says:
+    """What is said of a load balancer that is as wished; `rejected` are reasons by node."""
+    if not hosts:
+        return Says("False", Reason.NO_HOSTS, "There are no available nodes for LoadBalancer")
+    if not rejected:
+        return Says("True", Reason.ENSURED, "Ensured load balancer")
+    named = [f"{node} ({why})" for node, why in sorted(rejected.items())[:NAMES_LIMIT]]
+    if len(rejected) > NAMES_LIMIT:
+        named.append(f"and {len(rejected) - NAMES_LIMIT} more")
+    status = "False" if all(host.node in rejected for host in hosts) else "True"
+    text = scrub(f"The cloud did not accept these nodes as hosts: {', '.join(named)}")
+    return Says(status, Reason.HOSTS_REJECTED, text)
+
+
+def is_said(service: Service, says: Says) -> bool:
+    """Whether the Service says so already."""
+    current = said(service)
+    return current is not None and (
+        (current.status, current.reason, current.message)
+        == (says.status, says.reason, says.message)
+    )
+
+
+def to_say(service: Service, says: Says, now: datetime) -> Condition | None:
     """The condition to write, or None if the Service says so already.
 
     The time of transition is `now` only if the status changes.
     """
-    current = said(service)
-    if current and (current.status, current.reason, current.message) == (status, reason, message):
+    if is_said(service, says):
         return None
-    since = current.last_transition_time if current and current.status == status else None
-    return Condition(CONDITION, status, reason.value, message, since or now)
+    current = said(service)
+    since = current.last_transition_time if current and current.status == says.status else None
+    return Condition(CONDITION, says.status, says.reason.value, says.message, since or now)

@@ -16,7 +16,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
 )
 from proreus.cloudprovider.wanted import ref
-from proreus.controllers.service.conditions import SETTLED, Reason, said_reason
+from proreus.controllers.service.conditions import ELSEWHERE, Says, is_said, readiness
 from proreus.controllers.service.intake import (
     AS_GO,
     Classes,
@@ -43,12 +43,14 @@ class Memory(msgspec.Struct, frozen=True):
     """What this process knows of a load balancer that it has asked the cloud for.
 
     `last` is the wish last fulfilled, or None if none was or the outcome is unknown; `written`
-    the annotations that we set on the Service because the cloud asked for them.
+    the annotations that we set on the Service because the cloud asked for them, `says` what its
+    condition is to say. A write that was lost shows by the Service not agreeing with these.
     """
 
     ref: LoadBalancerRef
     last: Fingerprint | None = None
     written: Mapping[str, str] = {}
+    says: Says | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -156,7 +158,7 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
     An answer that is no success leaves the outcome open.
     """
     if isinstance(answer, ImplementedElsewhere):
-        return Memory(memory.ref, fingerprint(verb.wanted), {})
+        return Memory(memory.ref, fingerprint(verb.wanted), {}, ELSEWHERE)
     if not isinstance(answer, Ensured):
         return memory
     written = dict(answer.annotations)
@@ -169,6 +171,7 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
         else msgspec.structs.replace(memory.ref, last_ingress=ingress),
         fingerprint(verb.wanted, written),
         written,
+        readiness(verb.wanted.hosts, answer.rejected),
     )
 
 
@@ -210,14 +213,14 @@ def _compare(service: Service, memory: Memory | None, wanted: LoadBalancer) -> V
 
 def _shows(service: Service, memory: Memory) -> bool:
     """Whether finalizer, condition, annotations and status are as we left them."""
-    reason = said_reason(service)
     annotations = service.metadata.annotations
     return (
         has_finalizer(service)
-        and reason in SETTLED
+        and memory.says is not None
+        and is_said(service, memory.says)
         and all(annotations.get(name) == value for name, value in memory.written.items())
         and (
-            reason == Reason.IMPLEMENTED_ELSEWHERE
+            memory.says == ELSEWHERE
             or service.status.load_balancer.ingress == memory.ref.last_ingress
         )
     )
