@@ -7,7 +7,7 @@
   admitted in between, divided by the time, are exactly its rate. Where the refusals are too close
   together to measure, or where a pause lies between them, a constant factor cuts instead.
 * *Probing*: from just below what was measured the rate grows, slowly at first and then faster,
-  but only while calls wait for it.
+  but only by calls that had to wait.
 
 Calls go in the order of their priority, and in the order of arrival within one. A waiting call
 counts one priority higher for every `AGEING` seconds, so that nothing starves.
@@ -43,6 +43,8 @@ _REGROW_STEP = 0.07
 _BELOW_MEASURED = 0.97
 _PROBE = 0.0005
 _PROBE_CUT = 0.85
+# So many refusals too quick to measure, one after the other, and nothing counts as measured.
+_TRUST = 3
 _MOST_GROWTH = 30.0
 _MEASURE_SECONDS = 0.25
 _MEASURE_CALLS = 5
@@ -84,7 +86,7 @@ class AdaptiveBucket:
         self._tokens = self._capacity()
         self._filled_at = -math.inf
         self._hold_until = -math.inf
-        self._waiters: list[tuple[float, int, asyncio.Future[int]]] = []
+        self._waiters: list[tuple[float, int, float, asyncio.Future[int]]] = []
         self._arrivals = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._granted = 0
@@ -96,7 +98,7 @@ class AdaptiveBucket:
         self._granted_at_cut = 0
         self._granted_at_pause = 0
         self._paused = False
-        self._measured = False
+        self._trust = 0 if math.isinf(initial_rate) else _TRUST
         self._probing = 0.0
 
     @classmethod
@@ -112,7 +114,7 @@ class AdaptiveBucket:
     @property
     def waiting(self) -> int:
         """How many calls wait for their grant."""
-        return sum(not grant.done() for _, _, grant in self._waiters)
+        return sum(not grant.done() for *_, grant in self._waiters)
 
     @property
     def held_for(self) -> float:
@@ -135,7 +137,7 @@ class AdaptiveBucket:
             self._paused = True
             self._granted_at_pause = self._granted
         rank = now - AGEING * priority
-        heapq.heappush(self._waiters, (rank, next(self._arrivals), grant))
+        heapq.heappush(self._waiters, (rank, next(self._arrivals), now, grant))
         self._serve()
         try:
             return await grant
@@ -178,14 +180,15 @@ class AdaptiveBucket:
             self._timer = None
         now = self._clock()
         while self._waiters:
-            if self._waiters[0][2].done():
+            if self._waiters[0][-1].done():
                 heapq.heappop(self._waiters)
                 continue
             wait = self._wait(now)
             if wait > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait, self._serve)
                 return
-            self._grant(heapq.heappop(self._waiters)[2], now)
+            _, _, arrived, grant = heapq.heappop(self._waiters)
+            self._grant(grant, now, waited=arrived < now)
 
     def _wait(self, now: float) -> float:
         """Seconds until the next call may go."""
@@ -197,19 +200,19 @@ class AdaptiveBucket:
         self._fill(now)
         return 0.0 if self._tokens >= _ENOUGH else (1 - self._tokens) / self._rate
 
-    def _grant(self, grant: asyncio.Future[int], now: float) -> None:
+    def _grant(self, grant: asyncio.Future[int], now: float, *, waited: bool) -> None:
         self._granted += 1
         self._granted_at = now
         self._unanswered += 1
         if not math.isinf(self._rate):
             self._tokens -= 1
-            if self._adaptive and self._waiters:
+            if self._adaptive and waited:
                 self._grow()
         grant.set_result(self._granted)
 
     def _grow(self) -> None:
         """Probe upward from what was measured; look for it in big steps where nothing was."""
-        if self._measured:
+        if self._trust:
             self._probing += 1 / self._rate
             self._rate = self._base * math.exp(min(_MOST_GROWTH, _PROBE * self._probing**2))
         else:
@@ -229,20 +232,21 @@ class AdaptiveBucket:
         """Take back speed after a refusal, by measurement where there is one."""
         admitted = grant - self._granted_at_cut - 1
         elapsed = now - self._cut_at
-        measured = False
+        factor = _PROBE_CUT if self._trust else _CUT
         if math.isinf(self._rate):
             self._base = _CUT * sum(now - then <= 1.0 for then in self._recent)
             self._base = max(_FIRST_RATE, self._base)
         elif self._capacity() > 1 and grant - self._granted_at_pause <= 2 * self._capacity():
-            # Refused right after a pause: the burst was too large, the rate may be right.
+            # Refused right after a pause: the burst was too large, a measured rate may be right.
             self._burst = self._capacity() / 2
+            self._base = self._rate if self._trust else self._rate * _CUT
         elif not self._paused and elapsed >= _MEASURE_SECONDS and admitted >= _MEASURE_CALLS:
-            least = self._rate * (_PROBE_CUT if self._measured else _CUT)
+            least = self._rate * factor
             self._base = max(least, min(self._rate, admitted / elapsed)) * _BELOW_MEASURED
-            measured = True
+            self._trust = _TRUST
         else:
-            self._base = self._rate * _CUT
-        self._measured = measured
+            self._base = self._rate * factor
+            self._trust = max(0, self._trust - 1)
         self._rate = self._base = max(MINIMUM_RATE, self._base)
         self._probing = 0.0
         self._cut_at = self._filled_at = now
