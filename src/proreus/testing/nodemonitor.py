@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class _Posted(Condition, frozen=True, rename="camel", gc=False):
     """A condition with the time of the kubelet's last word on it."""
 
-    last_heartbeat_time: str = ""
+    last_heartbeat_time: str | None = None
 
 
 class _WatchedStatus(msgspec.Struct, frozen=True):
@@ -150,7 +150,7 @@ def tainted(current: tuple[Taint, ...], ready: str) -> tuple[Taint, ...]:
 
 def _heartbeat(node: _WatchedNode) -> str:
     ready = (one.last_heartbeat_time for one in node.status.conditions if one.type == "Ready")
-    return next(ready, "")
+    return next(ready, None) or ""
 
 
 def _renewal(lease: Mapping[str, Any]) -> str:
