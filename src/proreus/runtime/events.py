@@ -94,8 +94,12 @@ class _What(msgspec.Struct, frozen=True):
 
 
 class _Pending(msgspec.Struct):
-    """An event that is yet to be written, `count` times; `queued` is the loop's time."""
+    """An event that is yet to be written, `count` times.
 
+    `number` is unique among the recorder's events, `queued` is the loop's time.
+    """
+
+    number: int
     first: datetime
     last: datetime
     queued: float
@@ -137,6 +141,7 @@ class EventRecorder:
         self._now = now
         self._queue: OrderedDict[_What, _Pending] = OrderedDict()
         self._arrived = asyncio.Event()
+        self._last_number = 0
         self._sent: OrderedDict[_What, _Sent] = OrderedDict()
 
     def event(
@@ -157,7 +162,9 @@ class EventRecorder:
         if len(self._queue) >= QUEUE_LIMIT:
             self._queue.popitem(last=False)
             metrics.EVENTS.labels("dropped").inc()
-        self._queue[what] = _Pending(now, now, asyncio.get_running_loop().time())
+        # Microseconds; but two events of one object must not have one name.
+        self._last_number = max(self._last_number + 1, int(now.timestamp() * 1_000_000))
+        self._queue[what] = _Pending(self._last_number, now, now, asyncio.get_running_loop().time())
         self._arrived.set()
 
     async def run(self) -> None:
@@ -212,7 +219,7 @@ class EventRecorder:
             else:
                 self._remember(what, counted)
                 return "counted"
-        name = _name(what.ref, pending.first)
+        name = _name(what.ref, pending.number)
         try:
             await self._client.create(EVENTS, self._body(name, what, pending), _namespace(what.ref))
         except AlreadyExists:
@@ -247,9 +254,9 @@ def _namespace(ref: ObjectReference) -> str:
     return ref.namespace or "default"
 
 
-def _name(ref: ObjectReference, first: datetime) -> str:
-    """The object's name and the time, as client-go's; cut, since names have a limit."""
-    suffix = f".{int(first.timestamp() * 1_000_000):x}"
+def _name(ref: ObjectReference, number: int) -> str:
+    """The object's name and the number, as client-go's; cut, since names have a limit."""
+    suffix = f".{number:x}"
     return ref.name[: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
 
 
