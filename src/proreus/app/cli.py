@@ -8,8 +8,10 @@ from proreus import __version__
 from proreus.app import flags
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
-from proreus.cloudprovider import ConfigError, InitCloudProvider
+from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider
+from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
+from proreus.kube.config import ClientConfig
 from proreus.kube.errors import ConfigError as KubeConfigError
 from proreus.runtime import klog
 
@@ -60,19 +62,36 @@ def cloud_controller_manager(
         if options.version:
             print(f"{program} {__version__}")
             return 0
-        if found := problems(options):
-            raise flags.FlagError(found)
-        provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
-        cluster = kubeconfig.load(options.kubeconfig, options.master)
-    except (flags.FlagError, ConfigError, KubeConfigError) as exc:
+        provider, cluster = _configured(options)
+    except flags.FlagError as exc:
         for problem in exc.problems:
             print(f"{program}: {problem}", file=sys.stderr)
         return 2
     klog.setup(options.v)
     if removed:
-        klog.warning(
-            log,
-            "Flags without effect: klog has removed them",
-            flags=" ".join(f"--{name}" for name in removed),
-        )
+        names = " ".join(f"--{name}" for name in removed)
+        klog.warning(log, "Flags without effect: klog has removed them", flags=names)
     return asyncio.run(run(options, provider, cluster))
+
+
+def _configured(options: Options) -> tuple[CloudProvider, ClientConfig]:
+    """The provider and the way to the API server.
+
+    Raises:
+        FlagError: With every problem of the flags and of both configurations.
+    """
+    found = [*problems(options), *select(options.controllers)[1]]
+    provider: CloudProvider | None = None
+    cluster: ClientConfig | None = None
+    if options.cloud_provider:
+        try:
+            provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
+        except ConfigError as exc:
+            found.extend(exc.problems)
+    try:
+        cluster = kubeconfig.load(options.kubeconfig, options.master)
+    except KubeConfigError as exc:
+        found.extend(exc.problems)
+    if found or provider is None or cluster is None:
+        raise flags.FlagError(found)
+    return provider, cluster

@@ -1,0 +1,104 @@
+"""The commands, as processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proreus import __version__
+from proreus.controllers.table import CONTROLLERS, select
+
+CLOUD = '[Global]\nendpoint = "http://127.0.0.1:1"\nregion = r\ntoken = t0psecret\n'
+CLUSTER = """\
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+def proreus(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "proreus", *args],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_versions_and_help_go_to_standard_output() -> None:
+    assert proreus("version").stdout.strip() == f"proreus {__version__}"
+    assert proreus("run", "--version").stdout.strip() == f"proreus run {__version__}"
+    assert "commands:" in proreus().stdout
+    text = proreus("run", "--help").stdout
+    assert "leader election flags:" in text
+    assert "--node-monitor-period DURATION" in text
+
+
+def test_an_unknown_command_is_an_error() -> None:
+    result = proreus("rnu")
+    assert result.returncode == 2
+    assert "unknown command 'rnu'" in result.stderr
+
+
+def test_all_problems_of_flags_cloud_config_and_kubeconfig_come_together(tmp_path: Path) -> None:
+    cloud = tmp_path / "cloud.conf"
+    cloud.write_text(CLOUD.replace("region", "regoin") + "batch-size = many\n")
+    cluster = tmp_path / "kubeconfig"
+    cluster.write_text(CLUSTER.replace("current-context: c", "current-context: d"))
+    result = proreus(
+        "run", "--cloud-provider=simulated", f"--cloud-config={cloud}", f"--kubeconfig={cluster}",
+        "--controllers=*,-servce", "--leader-elect-lease-duration=5s",
+    )  # fmt: skip
+    assert result.returncode == 2
+    for part in (
+        "regoin", "batch-size", "'d'", "unknown controller 'servce', did you mean service",
+        "--leader-elect-lease-duration",
+    ):  # fmt: skip
+        assert part in result.stderr
+    assert "t0psecret" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unknown_provider_names_those_installed() -> None:
+    result = proreus("run", "--cloud-provider=nimbus", "--master=http://127.0.0.1:1")
+    assert result.returncode == 2
+    assert "'nimbus' is unknown; installed are" in result.stderr
+
+
+def test_a_missing_cloud_config_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "none.conf"
+    result = proreus(
+        "run",
+        "--cloud-provider=simulated",
+        f"--cloud-config={missing}",
+        "--master=http://127.0.0.1:1",
+    )
+    assert result.returncode == 2
+    assert str(missing) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (("*",), {"cloud-node", "cloud-node-lifecycle", "service"}),
+        (("*", "-service"), {"cloud-node", "cloud-node-lifecycle"}),
+        (("cloud-node-controller",), {"cloud-node"}),
+        (("service", "service-lb-controller"), {"service"}),
+        (("*", "-service-lb-controller", "service"), {"cloud-node", "cloud-node-lifecycle", "service"}),
+        ((), set()),
+    ],
+)  # fmt: skip
+def test_controllers_are_selected_by_name_and_alias(
+    wanted: tuple[str, ...], names: set[str]
+) -> None:
+    chosen, problems = select(wanted)
+    assert {entry.alias for entry in chosen} == names
+    assert problems == ()
+
+
+def test_every_unknown_controller_is_named() -> None:
+    _, problems = select(("nodes", "-volumes", "*"))
+    assert len(problems) == 2
+    assert all(entry.alias in problems[1] for entry in CONTROLLERS)
