@@ -50,6 +50,8 @@ _MEASURE_SECONDS = 0.25
 _MEASURE_CALLS = 5
 # After so many seconds without calls up to half a second's calls go at once.
 _PAUSE = 0.5
+# A hold that keeps back more calls than these ends in a burst, as a pause does.
+_LONG_HOLD = 2
 _BURST_SECONDS = 0.5
 _REMEMBERED = 4096
 _ENOUGH = 1 - 1e-6
@@ -96,6 +98,7 @@ class AdaptiveBucket:
         self._recent: deque[float] = deque(maxlen=_REMEMBERED)
         self._cut_at = -math.inf
         self._granted_at_cut = 0
+        self._admitted = 0
         self._granted_at_pause = 0
         self._paused = False
         self._trust = 0 if math.isinf(initial_rate) else _TRUST
@@ -148,6 +151,7 @@ class AdaptiveBucket:
 
     def succeeded(self) -> None:
         """The server admitted a call, whatever else it answered."""
+        self._admitted += 1
         if math.isinf(self._rate):
             self._window += _WINDOW_GROWTH
             self._recent.append(self._clock())
@@ -161,7 +165,7 @@ class AdaptiveBucket:
             self._cut(grant, now)
         if after is not None:
             self._hold_until = max(self._hold_until, now + after)
-            if after >= _PAUSE:
+            if after * self._rate > _LONG_HOLD:
                 self._granted_at_pause = self._granted
         self._answered()
 
@@ -230,7 +234,6 @@ class AdaptiveBucket:
 
     def _cut(self, grant: int, now: float) -> None:
         """Take back speed after a refusal, by measurement where there is one."""
-        admitted = grant - self._granted_at_cut - 1
         elapsed = now - self._cut_at
         factor = _PROBE_CUT if self._trust else _CUT
         if math.isinf(self._rate):
@@ -240,15 +243,16 @@ class AdaptiveBucket:
             # Refused right after a pause: the burst was too large, a measured rate may be right.
             self._burst = self._capacity() / 2
             self._base = self._rate if self._trust else self._rate * _CUT
-        elif not self._paused and elapsed >= _MEASURE_SECONDS and admitted >= _MEASURE_CALLS:
+        elif not self._paused and elapsed >= _MEASURE_SECONDS and self._admitted >= _MEASURE_CALLS:
             least = self._rate * factor
-            self._base = max(least, min(self._rate, admitted / elapsed)) * _BELOW_MEASURED
+            self._base = max(least, min(self._rate, self._admitted / elapsed)) * _BELOW_MEASURED
             self._trust = _TRUST
         else:
             self._base = self._rate * factor
             self._trust = max(0, self._trust - 1)
         self._rate = self._base = max(MINIMUM_RATE, self._base)
         self._probing = 0.0
+        self._admitted = 0
         self._cut_at = self._filled_at = now
         self._granted_at_cut = self._granted
         self._paused = False
