@@ -60,12 +60,17 @@ class Place(NamedTuple):
 
     def change(self) -> str:
         """Change the tree for good; says how."""
-        before = ast.unparse(self.owner)
+        held = getattr(self.owner, self.field)
+        old = held if self.item is None else held[self.item]
+        # An operator alone says little; a whole compound statement says too much.
+        shown = old if hasattr(self.owner, "body") else self.owner
+        before = ast.unparse(shown)
         if self.item is None:
             setattr(self.owner, self.field, self.new)
         else:
-            getattr(self.owner, self.field)[self.item] = self.new
-        return f"{before.splitlines()[0][:90]}  →  {ast.unparse(self.owner).splitlines()[0][:90]}"
+            held[self.item] = self.new
+        after = ast.unparse(self.new if shown is old else shown)
+        return f"{before.splitlines()[0][:90]}  →  {after.splitlines()[0][:90]}"
 
 
 def targets() -> Iterator[Path]:

@@ -139,6 +139,30 @@ def after(apply_patch: ApplyPatch, node: Node, change: Change | None) -> Node:
     return apply_patch(apply_patch(node, change.status), change.main)
 
 
+def test_the_names_that_others_rely_on() -> None:
+    assert CONDITION == "CloudInitialized"
+    assert labels.ANNOTATION_OURS == "proreus/additional-labels"
+    assert [reason.value for reason in Reason] == [
+        "Initialized",
+        "TopologyDiffers",
+        "InstanceNotFound",
+        "InstancePending",
+        "NoAnswer",
+        "CloudUnavailable",
+        "CloudTimeout",
+        "Throttled",
+        "Unauthenticated",
+        "NotSupported",
+        "InvalidRequest",
+        "ConfigError",
+        "IdentityConflict",
+        "ProviderIDMissing",
+        "ProvidedNodeIPInvalid",
+        "ProvidedNodeIPMismatch",
+        "NotOwned",
+    ]
+
+
 # Which events need a look
 
 
@@ -176,7 +200,7 @@ def test_a_heartbeat_is_not_relevant() -> None:
 
 def test_a_new_node_is_relevant_and_a_gone_one_is_not() -> None:
     assert relevant(None, initialised())
-    assert not relevant(initialised(), None)
+    assert relevant(initialised(), None) is False
 
 
 @pytest.mark.parametrize(
@@ -334,6 +358,7 @@ def test_a_failure_is_told_once_and_the_taint_stays(
 
     assert change is not None
     assert change.failure == failure
+    assert change.failure.retry is (failure.reason is not Reason.NOT_OWNED)
     assert not change.main
     assert not change.initialised
     is_pending = failure.reason is Reason.INSTANCE_PENDING

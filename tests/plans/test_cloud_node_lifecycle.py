@@ -139,6 +139,11 @@ def test_candidates(candidate: Node, *, may_go: bool) -> None:
     assert candidates([candidate], NOW, owns, POLICY) == ((candidate,) if may_go else ())
 
 
+def test_go_looks_at_nodes_of_any_age() -> None:
+    young = node("a", "False", UNINITIALIZED, age=0)
+    assert candidates([young], NOW, owns, GO) == (young,)
+
+
 def test_a_node_of_unknown_age_is_young() -> None:
     ageless = node("a", "False", UNINITIALIZED)
     ageless = msgspec.structs.replace(
@@ -686,6 +691,40 @@ def test_without_witnesses_it_takes_ten_minutes() -> None:
         assert deleted(one.after(10, GONE, witness)) == ["gone0", "gone1"]
 
 
+def test_a_single_witness_is_waited_for() -> None:
+    alone = Fleet(node("a"), policy=Policy(witnesses=1))
+    alone.after(0)
+    assert alone.after(30).delete == ()
+
+
+def test_one_batch_with_an_absent_witness_disturbs_the_hold() -> None:
+    many = fleet(5, 9)
+    many.after(0)
+    asked = questions(many.nodes, NOW, owns, POLICY, batch_size=6, turn=0)
+    assert len(asked) == 2
+    for spoilt in range(2):
+        many.at += 30
+        looks = []
+        for i, question in enumerate(asked):
+            word = GONE if i == spoilt else machine()
+            seen = {n: Observation(GONE, many.at) for n in names(question.candidates)}
+            seen |= {n: Observation(word, many.at) for n in names(question.witnesses)}
+            looks.append(Look(question, seen))
+        assert many.decide(looks).memory.breaker.since == many.at
+
+
+def test_the_next_look_is_when_the_first_node_may_go() -> None:
+    two = Fleet(node("a"), *(up(f"u{i}") for i in range(9)))
+    two.after(0)
+    two.replace(node("u0"))
+    found = two.after(10)
+    assert found.countdown(two.at) == {"a": 20.0, "u0": 30.0}
+    assert found.next_look == two.at + 20
+    found = two.after(20, BROKEN)
+    assert found.countdown(two.at) == {"a": 0.0, "u0": 10.0}
+    assert found.next_look == two.at + 10
+
+
 def test_more_than_the_limit_without_witnesses_stay() -> None:
     lost = fleet(3, 0)
     for _ in range(1000):
@@ -849,7 +888,7 @@ def test_gos_behaviour_is_a_policy() -> None:
 
 
 def test_the_shutdown_taint_follows_the_answers(apply_patch: ApplyPatch) -> None:
-    mixed = Fleet(node("a"), node("b", "False", SHUTDOWN), up("c", SHUTDOWN), up("d"), node("e"))
+    mixed = Fleet(up("d"), node("e"), node("a"), node("b", "False", SHUTDOWN), up("c", SHUTDOWN))
     found = mixed.after(
         0, machine(), None, a=machine(InstanceState.STOPPED), e=machine(InstanceState.UNKNOWN)
     )

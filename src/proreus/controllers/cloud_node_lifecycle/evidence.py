@@ -7,7 +7,7 @@ nothing about later.
 """
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import Enum, auto
 
 import msgspec
 
@@ -17,9 +17,9 @@ from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
 class Witnesses(Enum):
     """What the cloud said of the witnesses."""
 
-    PRESENT = "present"
-    ABSENT = "absent"
-    SILENT = "silent"
+    PRESENT = auto()
+    ABSENT = auto()
+    SILENT = auto()
 
 
 class Span(msgspec.Struct, frozen=True):
