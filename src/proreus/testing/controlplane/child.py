@@ -26,6 +26,11 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
+def tied_to_this_process() -> tuple[str, ...]:
+    """A command to put before a program, so that it ends with the thread that starts it."""
+    return (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()))
+
+
 class Child:
     """One program with its log file. Usable from any event loop, one after another.
 
@@ -34,11 +39,10 @@ class Child:
 
     def __init__(self, program: Path, arguments: Sequence[str], log_dir: Path) -> None:
         self.name = program.name
-        launcher = (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()))
         self._log = log_dir / f"{self.name}.log"
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*launcher, str(program), *arguments],
+                [*tied_to_this_process(), str(program), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

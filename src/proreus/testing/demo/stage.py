@@ -2,12 +2,9 @@
 
 import asyncio
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from proreus.kube import config as kubeconfig
 from proreus.kube.client import Client
@@ -15,87 +12,37 @@ from proreus.testing.controlplane import KUBERNETES_VERSION, ControlPlane
 from proreus.testing.demo.narrator import Narrator, running
 from proreus.testing.demo.node_ports import NodePorts
 from proreus.testing.kubelet import KubeletPlayer
+from proreus.testing.manager import ManagerProcess, cloud_config
 from proreus.testing.nodemonitor import NodeMonitor
 from proreus.testing.simulated import Address, Instance, Settings, SimulatedCloudProcess
 
 ZONES = ("sim-1a", "sim-1b", "sim-1c")
 MACHINES = 5
 MONITOR_GRACE = 5.0
-STOP_SECONDS = 30.0
 _COUNTDOWN = re.compile(r'"The node looks gone" node="([^"]+)" may_go_in_seconds=(\d+)')
 
 
-class Manager:
-    """The manager in a process of its own, with its log in a file."""
+class Manager(ManagerProcess):
+    """The manager of the demo."""
 
     def __init__(
         self, kubeconfig_file: Path, cloud: SimulatedCloudProcess, directory: Path
     ) -> None:
         """Nothing is started yet; the cloud-config and the log go to `directory`."""
-        self.log = directory / "cloud-controller-manager.log"
-        self._config = directory / "cloud.conf"
-        self._config.write_text(
-            f'[Global]\nendpoint = "{cloud.endpoint}"\nregion = sim-1\ntoken = {cloud.token}\n'
-        )
-        self.flags = (
+        config = directory / "cloud.conf"
+        config.write_text(cloud_config(cloud))
+        super().__init__(
             "--cloud-provider=simulated",
-            f"--cloud-config={self._config}",
+            f"--cloud-config={config}",
             f"--kubeconfig={kubeconfig_file}",
             "--metrics-bind-address=0",
             "-v=2",
+            log=directory / "cloud-controller-manager.log",
         )
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process runs."""
-        return self._process is not None and self._process.returncode is None
-
-    async def start(self) -> None:
-        """Start the process; its log goes on in the same file."""
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "proreus",
-                "run",
-                *self.flags,
-                stdout=log,
-                stderr=log,
-            )
-
-    async def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that does not help."""
-        if self._process is None or not self.is_running:
-            return
-        self._process.terminate()
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await self._process.wait()
-        except TimeoutError:
-            await self.kill()
-
-    async def kill(self) -> None:
-        """SIGKILL."""
-        if self._process is not None and self.is_running:
-            self._process.kill()
-            await self._process.wait()
 
     def countdown(self, node: str) -> int | None:
         """Seconds until the manager may delete that node, as its log said last."""
-        for name, seconds in reversed(_COUNTDOWN.findall(self.log.read_text(errors="replace"))):
+        for name, seconds in reversed(_COUNTDOWN.findall(self.output())):
             if name == node:
                 return int(seconds)
         return None

@@ -1,0 +1,125 @@
+"""The manager as a real process: started, told to end, killed, frozen and thawed."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from proreus.testing.controlplane.child import tied_to_this_process
+from proreus.testing.simulated import SimulatedCloudProcess
+
+STOP_SECONDS = 30.0
+"""From SIGTERM to SIGKILL: longer than a manager drains."""
+
+
+class ManagerProcess:
+    """`proreus run` with some flags, for `async with`. It ends with the process that starts it.
+
+    Attributes:
+        flags: The command line.
+        log: The file with its output; it outlives restarts.
+    """
+
+    def __init__(self, *flags: str, log: Path) -> None:
+        """Nothing is started yet."""
+        self.flags = flags
+        self.log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there, frozen or not."""
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        """Start the process; its log goes on in the same file.
+
+        Raises:
+            RuntimeError: It runs already.
+        """
+        if self.is_running:
+            raise RuntimeError("the manager runs already: stop or kill it first")
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *tied_to_this_process(),
+                sys.executable,
+                "-m",
+                "proreus",
+                "run",
+                *self.flags,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def wait(self) -> int:
+        """Wait for the end; the exit code, below zero for a signal.
+
+        Raises:
+            RuntimeError: It was never started.
+        """
+        return await self._started().wait()
+
+    async def stop(self) -> int | None:
+        """SIGTERM, and SIGKILL if that does not help; the exit code, None if never started."""
+        if self._process is None:
+            return None
+        if self.is_running:
+            self.resume()
+            self._process.terminate()
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._process.wait()
+            except TimeoutError:
+                await self.kill()
+        return self._process.returncode
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        if self.is_running:
+            self._started().kill()
+            await self.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing more, but for the kernel it lives on."""
+        self._started().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._started().send_signal(signal.SIGCONT)
+
+    def output(self) -> str:
+        """What it has written so far."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise RuntimeError("the manager was never started")
+        return self._process
+
+
+def cloud_config(cloud: SimulatedCloudProcess, *, token: str = "", batch_size: int = 0) -> str:
+    """The cloud-config for a simulated cloud; another token or batch size than its default."""
+    lines = [
+        "[Global]",
+        f'endpoint = "{cloud.endpoint}"',
+        "region = sim-1",
+        f"token = {token or cloud.token}",
+    ]
+    if batch_size:
+        lines.append(f"batch-size = {batch_size}")
+    return "\n".join(lines) + "\n"
