@@ -166,17 +166,18 @@ async def events_of(client: Client, obj: str, namespace: str) -> list[dict[str, 
 
 
 async def test_events_are_accepted_and_counted_up(client: Client, name: str) -> None:
-    recorder = EventRecorder(client, "test-controller", host="here")
+    recorder = EventRecorder(client, host="here")
+    source = recorder.source("test-controller")
     node = Node(metadata=ObjectMeta(name=name, uid=str(uuid4())))
     lease = ObjectReference("coordination.k8s.io/v1", "Lease", name, "kube-system")
     run = asyncio.create_task(recorder.run())
     try:
-        recorder.event(ref_of(node), "Warning", "Testing", "The same")
-        recorder.event(lease, "Normal", "LeaderElection", "became leader")
+        source.event(ref_of(node), "Warning", "Testing", "The same")
+        source.event(lease, "Normal", "LeaderElection", "became leader")
         async with asyncio.timeout(HANG):
             while not await events_of(client, name, "kube-system"):
                 await asyncio.sleep(0.05)
-            recorder.event(ref_of(node), "Warning", "Testing", "The same")
+            source.event(ref_of(node), "Warning", "Testing", "The same")
             while (await events_of(client, name, "default"))[0]["count"] != 2:
                 await asyncio.sleep(0.05)
         (event,) = await events_of(client, name, "default")

@@ -83,12 +83,12 @@ class Site:
         self.writer = Writer()
         self.busy = False
         self.recorder = EventRecorder(
-            self.writer, "node-controller", host="h1", busy=lambda: self.busy,
+            self.writer, host="h1", busy=lambda: self.busy,
             now=lambda: START + timedelta(seconds=loop.time()),
         )  # fmt: skip
 
     def record(self, message: str = "Ready", obj: Node | Service = NODE) -> None:
-        self.recorder.event(obj, "Normal", "Initialized", message)
+        self.recorder.source("node-controller").event(obj, "Normal", "Initialized", message)
 
 
 @asynccontextmanager

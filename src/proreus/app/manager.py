@@ -64,6 +64,7 @@ async def run(options: Options, provider: CloudProvider, config: ClientConfig) -
             return await _Leader(options, provider, config, health).run(stop)
         async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
             elector = _elector(options, client)
+            health.add("leaderElection", elector.health, live=True)
             leader = _Leader(options, provider, config, health, gate=elector.check)
             return await _elected(leader, elector, stop)
 
@@ -125,7 +126,7 @@ class _Leader:
         )
         self._nodes = Informer(self._client, NODES)
         self._services = Informer(self._client, SERVICES)
-        self._events = EventRecorder(self._client, NAME, host=socket.gethostname())
+        self._events = EventRecorder(self._client, host=socket.gethostname(), busy=self._is_busy)
         self._tasks: list[asyncio.Task[None]] = []
         self._running: dict[str, Runnable] = {}
         self._controllers: list[asyncio.Task[None]] = []
@@ -152,6 +153,10 @@ class _Leader:
         klog.info(log, "Ended in order")
         return 0
 
+    def _is_busy(self) -> bool:
+        """Whether writes are queued that go before events."""
+        return any(controller.is_busy for controller in self._running.values())
+
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Run something for as long as the manager leads; a crash is a restart and no end."""
         crashed = self._health.flag(name)
@@ -167,7 +172,7 @@ class _Leader:
         context = Context(
             cluster,
             now=_now,
-            events=self._events,
+            events=self._events.source(NAME),
             listers={"nodes": self._nodes, "services": self._services},
             gate=self._gate,
         )

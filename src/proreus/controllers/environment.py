@@ -54,3 +54,7 @@ class Runnable(Protocol):
 
     def stop(self) -> None:
         """Take no more work."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether writes are queued or under way that events shall not delay."""

@@ -182,6 +182,11 @@ class Controller(Generic[T, Observed, Change]):
                 self._hand_out(len(keys))
                 group.create_task(self._handle(keys, group))
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether keys are ready, or out and not yet applied."""
+        return self._outstanding > 0 or len(self._queue) > 0
+
     async def _next(self) -> Sequence[str]:
         """The next batch, once there is room for it; none after the shut-down."""
         loop = asyncio.get_running_loop()

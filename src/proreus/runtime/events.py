@@ -87,6 +87,7 @@ class Writer(Protocol):
 class _What(msgspec.Struct, frozen=True):
     """What makes two events the same."""
 
+    component: str
     ref: ObjectReference
     type: str
     reason: str
@@ -121,28 +122,13 @@ def ref_of(obj: KubeObject) -> ObjectReference:
     return ObjectReference(api_version, kind, meta.name, meta.namespace, meta.uid)
 
 
-class EventRecorder:
-    """Records events of one component; `run` writes them."""
+class EventSource:
+    """Where one component of the process records its events."""
 
-    def __init__(
-        self,
-        client: Writer,
-        component: str,
-        *,
-        host: str,
-        busy: Callable[[], bool] = lambda: False,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        """Record as `component` on `host`; while `busy()`, events wait behind other writes."""
-        self._client = client
+    def __init__(self, recorder: "EventRecorder", component: str) -> None:
+        """Record with `recorder` in the name of `component`."""
+        self._recorder = recorder
         self._component = component
-        self._host = host
-        self._busy = busy
-        self._now = now
-        self._queue: OrderedDict[_What, _Pending] = OrderedDict()
-        self._arrived = asyncio.Event()
-        self._last_number = 0
-        self._sent: OrderedDict[_What, _Sent] = OrderedDict()
 
     def event(
         self, about: ObjectReference | KubeObject, type_: str, reason: str, message: str
@@ -151,8 +137,45 @@ class EventRecorder:
 
         `type_` is Normal or Warning, `reason` one CamelCase word.
         """
+        self._recorder.record(self._component, about, type_, reason, message)
+
+
+class EventRecorder:
+    """Records events of the process's components; `run` writes them."""
+
+    def __init__(
+        self,
+        client: Writer,
+        *,
+        host: str,
+        busy: Callable[[], bool] = lambda: False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Record on `host`; while `busy()`, events wait behind other writes."""
+        self._client = client
+        self._host = host
+        self._busy = busy
+        self._now = now
+        self._queue: OrderedDict[_What, _Pending] = OrderedDict()
+        self._arrived = asyncio.Event()
+        self._last_number = 0
+        self._sent: OrderedDict[_What, _Sent] = OrderedDict()
+
+    def source(self, component: str) -> EventSource:
+        """Where `component` (`source.component` of its events) records."""
+        return EventSource(self, component)
+
+    def record(
+        self,
+        component: str,
+        about: ObjectReference | KubeObject,
+        type_: str,
+        reason: str,
+        message: str,
+    ) -> None:
+        """Queue an event of a component; see `EventSource.event`."""
         ref = about if isinstance(about, ObjectReference) else ref_of(about)
-        what = _What(ref, type_, reason, message[:MESSAGE_LIMIT])
+        what = _What(component, ref, type_, reason, message[:MESSAGE_LIMIT])
         now = self._now()
         pending = self._queue.get(what)
         if pending is not None:
@@ -243,8 +266,8 @@ class EventRecorder:
             "count": pending.count,
             "firstTimestamp": _timestamp(pending.first),
             "lastTimestamp": _timestamp(pending.last),
-            "source": {"component": self._component, "host": self._host},
-            "reportingComponent": self._component,
+            "source": {"component": what.component, "host": self._host},
+            "reportingComponent": what.component,
             "reportingInstance": self._host,
         }
 

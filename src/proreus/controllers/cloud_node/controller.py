@@ -52,7 +52,7 @@ class CloudNodeController:
         self._env = env
         self._instances: Instances = env.provider.instances
         self._inventory: Inventory = env.inventory
-        self._events = env.events
+        self._events = env.events.source(CONTROLLER)
         self._queue: WorkQueue[str] = WorkQueue("Nodes", backoff=BACKOFF)
         self._refresh: set[str] = set()
         self._loop = Controller(
@@ -77,6 +77,11 @@ class CloudNodeController:
     def stop(self) -> None:
         """Take no more nodes."""
         self._queue.shut_down()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether nodes wait to be written."""
+        return self._loop.is_busy
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:

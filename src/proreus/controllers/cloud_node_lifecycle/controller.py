@@ -41,6 +41,7 @@ class CloudNodeLifecycleController:
         self._memory = plan.Memory()
         self._turn = 0
         self._stopped = asyncio.Event()
+        self._events = env.events.source(CONTROLLER)
 
     async def run(self) -> None:
         """Make a pass every period until stopped; the period starts again when a pass ends."""
@@ -57,6 +58,11 @@ class CloudNodeLifecycleController:
     def stop(self) -> None:
         """Make no further pass."""
         self._stopped.set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Never: its writes are few."""
+        return False
 
     async def _pass(self) -> None:
         loop = asyncio.get_running_loop()
@@ -111,7 +117,7 @@ class CloudNodeLifecycleController:
                 node = self._env.nodes.get(name)
                 if node is not None:
                     alarm = decided.alarm
-                    self._env.events.event(ref_of(node), alarm.type, alarm.reason, alarm.message)
+                    self._events.event(ref_of(node), alarm.type, alarm.reason, alarm.message)
 
     async def _taint(self, node: Node, patch: Patch) -> None:
         name = node.metadata.name
@@ -138,12 +144,12 @@ class CloudNodeLifecycleController:
         if isinstance(answer, Exception):
             klog.error(log, "The node could not be deleted", node=meta.name, err=answer)
             text = f"Error deleting node {meta.name}: {answer}"
-            self._env.events.event(ref, "Warning", "DeletingNodeFailed", text)
+            self._events.event(ref, "Warning", "DeletingNodeFailed", text)
             return
         metrics.NODES_DELETED.inc()
         klog.info(log, "Deleted the node", node=meta.name, reason=deletion.reason)
         event = deletion.event
-        self._env.events.event(ref, event.type, event.reason, event.message)
+        self._events.event(ref, event.type, event.reason, event.message)
 
 
 def _policy(env: Environment) -> Policy:

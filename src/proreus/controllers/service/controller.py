@@ -57,7 +57,7 @@ class ServiceController:
             raise ValueError(f"the provider {env.provider.name} has no load balancers")
         self._env = env
         self._cloud = env.provider.load_balancers
-        self._events = env.events
+        self._events = env.events.source(CONTROLLER)
         self._classes = intake.Classes(
             owned=frozenset(env.settings.load_balancer_classes),
             classless=env.settings.classless_load_balancers,
@@ -89,6 +89,11 @@ class ServiceController:
     def stop(self) -> None:
         """Take no more Services."""
         self._queue.shut_down()
+
+    @property
+    def is_busy(self) -> bool:
+        """Never: what Services wait for is the cloud, and events need not."""
+        return False
 
     def _on_service(self, old: Service | None, new: Service | None) -> None:
         if intake.needs_update(old, new, self._classes):
