@@ -100,7 +100,7 @@ class _Fields:
         for index, entry in enumerate(listed):
             fields = _Fields(self._path, f"{field}[{index}]", entry, self._problems)
             name = fields.text("name")
-            if not name:
+            if not fields.given("name"):
                 fields.problem("name", "is not set")
             elif name in found:
                 fields.problem("name", f"{name} is there twice")

@@ -4,7 +4,7 @@ One connection carries one request at a time (HTTP/1.1) and is kept for the next
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -118,9 +118,11 @@ class Transport:
             if not _is_good(response):
                 body = await _body(request, response)
                 raise from_status(response.status, body, response.headers)
+            begun: list[bytes] = []
             try:
-                async for line in _lines(response.content):
-                    yield line
+                async for chunk in response.content.iter_any():
+                    for line in _lines(begun, chunk):
+                        yield line
             except (aiohttp.ClientError, OSError) as exc:
                 raise _unreachable(request, exc) from exc
 
@@ -188,17 +190,18 @@ async def _body(request: Request, response: aiohttp.ClientResponse) -> bytes:
         raise _unreachable(request, exc) from exc
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The whole lines; aiohttp's own reader of lines has a limit of their length."""
-    begun: list[bytes] = []
-    async for chunk in content.iter_any():
-        first, *rest = chunk.split(b"\n")
-        begun.append(first)
-        for piece in rest:
-            line = b"".join(begun)
-            if line:
-                yield line
-            begun = [piece]
+def _lines(begun: list[bytes], chunk: bytes) -> Iterator[bytes]:
+    """The lines that `chunk` completes; `begun` keeps the pieces of the line that it does not.
+
+    aiohttp's own reader of lines has a limit of their length.
+    """
+    first, *rest = chunk.split(b"\n")
+    begun.append(first)
+    for piece in rest:
+        line = b"".join(begun)
+        begun[:] = [piece]
+        if line:
+            yield line
 
 
 def _unreachable(request: Request, exc: Exception) -> Unreachable:

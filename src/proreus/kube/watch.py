@@ -9,7 +9,7 @@ What happens next is decided by `step`, which is pure:
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -130,7 +130,7 @@ async def watch(
     backoff: Callable[[int], float],
     on_error: Callable[[Exception], None],
     chance: Callable[[], float] = random.random,
-) -> AsyncIterator[Event[T]]:
+) -> AsyncGenerator[Event[T]]:
     """Yield what happens to the objects of a resource, for ever, beginning with `Restarted`.
 
     Args:
