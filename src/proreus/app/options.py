@@ -111,6 +111,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     node_deletion_interval: Annotated[
         float, Flag(PROREUS, "Time between these answers.", duration, at_least(0))
     ] = 30.0
+    node_deletion_witnesses: Annotated[
+        int,
+        Flag(PROREUS, "Ready nodes asked about in the same call; 0: none.", integer, at_least(0)),
+    ] = 3
     node_startup_grace: Annotated[
         float, Flag(PROREUS, "Age before a never initialised Node may go.", duration, at_least(0))
     ] = 300.0

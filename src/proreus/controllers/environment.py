@@ -23,6 +23,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_status_update_frequency: float = 300.0
     node_deletion_confirmations: int = 2
     node_deletion_interval: float = 30.0
+    node_deletion_witnesses: int = 3
     node_startup_grace: float = 300.0
     node_deletion_breaker: float = 0.2
     node_deletion_resume: bool = False

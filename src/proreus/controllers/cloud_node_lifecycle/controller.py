@@ -158,6 +158,7 @@ def _policy(env: Environment) -> Policy:
         confirmations=settings.node_deletion_confirmations,
         confirmation_interval=settings.node_deletion_interval,
         startup_grace=settings.node_startup_grace,
+        witnesses=settings.node_deletion_witnesses,
         breaker_fraction=settings.node_deletion_breaker,
         resume=settings.node_deletion_resume,
         delete_by_name=settings.delete_nodes_by_name,
