@@ -220,7 +220,8 @@ class ServiceController:
         outcomes: dict[str, Outcome] = {}
         for key, verb in verbs.items():
             self._memory[key] = plan.begun(self._memory.get(key), verb)
-            self._record(key, answers.before_delete(self._env.services.get(key), verb.ref))
+            service = self._env.services.get(key)
+            self._record(service, answers.before_delete(service, verb.ref))
         given = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
             answer = _delete_answer(given, verb.ref.uid)
@@ -262,7 +263,8 @@ class ServiceController:
                 break
             await asyncio.sleep(CONFLICT_DELAY * 2**attempt)
         if not isinstance(outcome.error, Conflict):
-            self._record(key, change)
+            # Not the newest object: once the finalizer is gone there may be none any more.
+            self._record(service, change)
         return outcome
 
     async def _write(self, service: Service | None, change: Change) -> Outcome:
@@ -283,13 +285,12 @@ class ServiceController:
                 written = answer
         return Outcome(written=written, after=change.after, error=change.error)
 
-    def _record(self, key: str, change: Change) -> None:
-        service = self._env.services.get(key)
+    def _record(self, service: Service | None, change: Change) -> None:
         if service is None:
             return
         for event in change.events:
             self._events.event(ref_of(service), event.type, event.reason, event.message)
-            klog.v(log, 2, event.message, service=key, reason=event.reason)
+            klog.v(log, 2, event.message, service=key_of(service), reason=event.reason)
 
     async def settled(self, group: Hashable) -> None:
         """Return when no call for the group still runs in a thread."""
