@@ -1,0 +1,54 @@
+"""`python -m proreus.testing.conformance MODULE:FIXTURE` tells what holds of a provider.
+
+Exits with 0 if nothing fails, with 1 if something does and with 2 if there is no such fixture.
+"""
+
+import argparse
+import asyncio
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from proreus.testing.conformance.fixture import CloudFixture
+from proreus.testing.conformance.report import report
+from proreus.testing.conformance.rule import Status
+from proreus.testing.conformance.suite import Suite
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try all rules and print the findings; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m proreus.testing.conformance",
+        description="Try a cloud provider: what holds, what fails, and what to do about it.",
+    )
+    parser.add_argument(
+        "fixture", metavar="MODULE:FIXTURE", help="the class of the fixture, as in tests.cloud:Site"
+    )
+    name = parser.parse_args(arguments).fixture
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        fixture = _load(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        print(f"{parser.prog}: cannot load {name!r}: {error}", file=sys.stderr)
+        return 2
+    logging.disable(logging.CRITICAL)  # rules provoke errors; the report tells what matters
+    findings = asyncio.run(Suite(fixture).findings())
+    print(report(findings))
+    return int(any(one.status in {Status.FAILS, Status.NOT_TRIED} for one in findings))
+
+
+def _load(name: str) -> Callable[[], CloudFixture]:
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ValueError("give module:class")
+    found = getattr(importlib.import_module(module), attribute)
+    if not callable(found):
+        raise ValueError(f"{attribute} is no class")  # noqa: TRY004 - a wrong argument
+    made: Callable[[], CloudFixture] = found
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""What a provider author writes to try a provider: how to make a cloud, and how to break it."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from proreus.cloudprovider import CloudProvider, LoadBalancerRef
+
+
+class NotOffered(Exception):
+    """The fixture or the provider cannot do what a rule needs; the rule is not tried."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An HTTP answer that stands in for the cloud's."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+
+
+class CloudFixture:
+    """A cloud to try a provider on; an async context manager, empty when entered.
+
+    Subclass it. `provider`, `create_machines` and `remove_machine` have to be written for a
+    provider of machines, `provider` alone for one of load balancers. A method that is left out
+    makes its rules "not offered".
+
+    Attributes:
+        endpoint: URL of the cloud's HTTP API, set once the fixture is entered. With it, requests
+            are seen, refused and left unanswered. "" if the cloud does not speak plain HTTP.
+        page_size: How many objects the cloud shows at once; None if it shows all.
+        patience: Seconds within which a verb must end although the cloud does not answer.
+        throttled: What the cloud answers when its quota is used up; it asks to wait 120 s.
+    """
+
+    endpoint: str = ""
+    page_size: int | None = None
+    patience: float = 10.0
+    throttled: Answer = Answer(429, b"{}", {"Retry-After": "120"})
+
+    async def __aenter__(self) -> Self:
+        """Start the cloud."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the cloud."""
+
+    def provider(self, endpoint: str) -> CloudProvider:
+        """A provider that is not started yet.
+
+        Args:
+            endpoint: Where the cloud is: `self.endpoint`, or a proxy before it. Give the
+                provider time-outs that are shorter than `patience`.
+        """
+        raise NotImplementedError(f"write provider() in {type(self).__name__}")
+
+    async def create_machines(self, names: Sequence[str]) -> None:
+        """Start machines of these names, with an address each."""
+        del names
+        raise NotOffered("create_machines() is not written in the fixture")
+
+    async def remove_machine(self, name: str) -> None:
+        """Destroy a machine."""
+        del name
+        raise NotOffered("remove_machine() is not written in the fixture")
+
+    async def stop_machine(self, name: str) -> None:
+        """Shut a machine down and keep it."""
+        del name
+        raise NotOffered("stop_machine() is not written in the fixture")
+
+    async def objects(self) -> Mapping[str, object]:
+        """All objects that load balancers are made of, of anybody: each one's content by its id.
+
+        Without it, the provider's own `list_owned` is believed.
+        """
+        raise NotOffered("objects() is not written in the fixture")
+
+    async def remove_object(self, id_: str) -> None:
+        """Delete one of `objects`, as somebody else would, whatever uses it."""
+        del id_
+        raise NotOffered("remove_object() is not written in the fixture")
+
+    async def create_foreign(self, ref: LoadBalancerRef) -> None:
+        """Make an object as somebody else would: named as the provider names it, without marks."""
+        del ref
+        raise NotOffered("create_foreign() is not written in the fixture")

@@ -1,0 +1,73 @@
+"""Breaks a provider's calls one after the other: the cloud, the network or the process fails."""
+
+from proreus.cloudprovider import CallRecord, CallTimeout, CloudError, Outcome, Throttled
+
+
+class Interruption:
+    """Breaks call number `at`, counted once it is `armed`; hooks of a `Context`.
+
+    Attributes:
+        armed: Set it when the verb that shall be broken begins.
+        reached: Whether that many calls were made.
+    """
+
+    def __init__(
+        self,
+        at: int,
+        *,
+        after_effect: bool = False,
+        for_good: bool = True,
+        error: CloudError | None = None,
+    ) -> None:
+        """Break a call.
+
+        Args:
+            at: Which call, the first being 1.
+            after_effect: Its answer is lost; otherwise it is never sent.
+            for_good: No later call works either, as if the process had been killed.
+            error: What the provider sees, by default an error that fits.
+        """
+        self.armed = False
+        self.reached = False
+        self._at = at
+        self._after_effect = after_effect
+        self._for_good = for_good
+        self._error = error
+        self._count = 0
+
+    def __str__(self) -> str:
+        when = "the answer to call" if self._after_effect else "call"
+        return f"{when} {self._at} of the verb was lost"
+
+    def before(self, service: str, operation: str, *, read: bool) -> None:
+        """Lose the call before it is sent."""
+        del read
+        if self.armed and not self._after_effect:
+            self._count += 1
+        self._lose(f"{service}.{operation}", now=not self._after_effect)
+
+    def after(self, record: CallRecord) -> None:
+        """Lose the answer."""
+        if record.outcome is Outcome.CANCELLED:
+            return
+        if self.armed and self._after_effect:
+            self._count += 1
+        self._lose(f"{record.service}.{record.operation}", now=self._after_effect)
+
+    def _lose(self, call: str, *, now: bool) -> None:
+        gone = self.reached and self._for_good
+        if self.armed and not self.reached and now and self._count == self._at:
+            self.reached = gone = True
+            raise self._error or self._lost(call)
+        if self.armed and gone:
+            raise self._error or self._lost(call)
+
+    def _lost(self, call: str) -> CloudError:
+        if self._after_effect:
+            return CallTimeout(f"{call}: no answer (a test broke it)")
+        return CloudError(f"{call}: not sent (a test broke it)")
+
+
+def throttling() -> Interruption:
+    """Every call is refused because the quota is used up."""
+    return Interruption(1, error=Throttled("the quota is used up", after=120.0))

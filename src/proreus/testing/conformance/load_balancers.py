@@ -1,0 +1,310 @@
+"""Rules about load balancers: made, left alone, changed, deleted."""
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+
+import msgspec
+
+from proreus.cloudprovider import LoadBalancer
+from proreus.kube.objects import LoadBalancerIngress
+from proreus.testing.conformance.fixture import NotOffered
+from proreus.testing.conformance.machines import capabilities
+from proreus.testing.conformance.rule import rule
+from proreus.testing.conformance.site import PORTS, Site, Started, Violated, mapping
+
+MORE_PORTS = ((8080, 30080), (8081, 30081))
+_IP_MODES = {None, "VIP", "Proxy"}
+
+
+@rule(capabilities)
+async def ensured(site: Site) -> None:
+    """`ensure` makes a load balancer and says where it is.
+
+    Make what the `LoadBalancer` wishes and answer, under the Service's uid, with
+    `Ensured((LoadBalancerIngress(ip=…),))` or a hostname. While the cloud still works on it,
+    answer `Pending`.
+    """
+    started = await site.start()
+    _ = started.load_balancers
+    wish = site.wish(started, await site.hosts(started, 2))
+    (answer,) = await site.ensure(started, wish)
+    if not answer.ingress:
+        raise Violated("Ensured.ingress is empty")
+    for point in answer.ingress:
+        _check_ingress(point)
+
+
+def _check_ingress(point: LoadBalancerIngress) -> None:
+    if bool(point.ip) == bool(point.hostname):
+        raise Violated(f"an ingress must have an ip or a hostname, this has not: {point}")
+    if point.ip_mode not in _IP_MODES or (point.ip_mode and not point.ip):
+        raise Violated(f"ip_mode is VIP or Proxy, and only with an ip, not so in: {point}")
+    if point.ip:
+        try:
+            ipaddress.ip_address(point.ip)
+        except ValueError as error:
+            raise Violated(f"the ingress has the ip {point.ip!r}") from error
+
+
+@rule(ensured)
+async def ensure_again(site: Site) -> None:
+    """A second `ensure` with nothing changed answers the same and writes nothing.
+
+    Read what the cloud has, compare it with the wish in a pure function, and write only the
+    differences. Answer from what was read. The calls that only read say `read=True`.
+    """
+    started = await site.start()
+    wish = site.wish(started, await site.hosts(started, 2))
+    (first,) = await site.ensure(started, wish)
+    before = await site.objects(started)
+    later = await site.start()
+    (second,) = await site.ensure(later, wish)
+    _no_writes(later, "nothing has changed since ensure")
+    if second != first:
+        raise Violated(f"first it answered {first}, then {second}")
+    if await site.objects(started) != before:
+        raise Violated("no write was logged, and yet the cloud's objects are different")
+
+
+async def converged(site: Site, wish: LoadBalancer, since: str) -> None:
+    """Hold the cloud against a wish: an `ensure` by a new process finds nothing to do."""
+    later = await site.start()
+    await site.ensure(later, wish)
+    _no_writes(later, since)
+
+
+def _no_writes(started: Started, since: str) -> None:
+    writes = [f"{call.service}.{call.operation}" for call in started.new_calls() if not call.read]
+    if writes:
+        raise Violated(f"{since}, but the next ensure of the same wish wrote: {', '.join(writes)}")
+
+
+@rule(ensure_again)
+async def ports_changed(site: Site) -> None:
+    """Changed ports are changed in the cloud, in place, and nothing of the old ones stays.
+
+    `ensure` gets the whole wish each time: add what is missing, take away what is too much.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    first = site.wish(started, hosts)
+    more = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
+    (before,) = await site.ensure(started, first)
+    objects = await site.objects(started)
+    (after,) = await site.ensure(started, more)
+    if [(one.ip, one.hostname) for one in before.ingress] != [
+        (one.ip, one.hostname) for one in after.ingress
+    ]:
+        raise Violated(f"with a port more, {before.ingress} became {after.ingress}")
+    await converged(site, more, "a port was added by ensure")
+    await site.ensure(started, first)
+    await converged(site, first, "a port was taken away by ensure")
+    left = await site.objects(started)
+    if len(left) != len(objects):
+        raise Violated(
+            f"{len(objects)} objects were {len(left)} after a port was added and taken away again"
+        )
+
+
+@rule(ensure_again)
+async def update_hosts(site: Site) -> None:
+    """`update_hosts` brings the hosts to what is wished: more of them, and fewer.
+
+    It may do all that `ensure` does; afterwards `ensure` must find nothing to do.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 3)
+    first = site.wish(started, hosts[:2])
+    await site.ensure(started, first)
+    for now in (hosts, hosts[1:]):
+        wish = site.wish(started, now, of=first.service, ports=PORTS)
+        await site.update_hosts(started, wish)
+        await converged(site, wish, f"update_hosts has set {len(now)} hosts")
+
+
+@rule(ensured)
+async def host_gone(site: Site) -> None:
+    """A host whose machine is gone keeps nobody else from being served.
+
+    Leave such a host out, and say why in `Ensured.rejected`: the framework learns later than the
+    cloud that a machine is gone.
+    """
+    started = await site.start()
+    hosts = await site.nodes(started, 2)
+    await site.cloud.remove_machine(hosts[0].metadata.name)
+    await site.ensure(started, site.wish(started, hosts))
+
+
+@rule(ensured)
+async def group_stable(site: Site) -> None:
+    """`group` depends on what never changes: the cluster and the Service's name and uid.
+
+    `LoadBalancerRef.service` is None once the Service is gone, and `last_ingress` changes: a
+    group made of them would let a delete run beside an ensure.
+    """
+    started = await site.start()
+    ref = site.wish(started, await site.hosts(started, 1)).ref
+    group = started.load_balancers.group(ref)
+    later = msgspec.structs.replace(
+        ref, service=None, last_ingress=(LoadBalancerIngress(ip="192.0.2.1"),)
+    )
+    if hash(group) != hash(started.load_balancers.group(later)):
+        raise Violated(f"{group!r} became {started.load_balancers.group(later)!r}")
+
+
+@rule(ensure_again)
+async def group_members(site: Site) -> None:
+    """All members of a group are answered in one call, each under its uid.
+
+    `ensure`, `update_hosts` and `delete` get every ready member of a group at once.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    wishes = [site.wish(started, hosts) for _ in range(3)]
+    if len({started.load_balancers.group(one.ref) for one in wishes}) > 1:
+        raise NotOffered("each Service is a group of its own")
+    for verb in (started.load_balancers.ensure, started.load_balancers.update_hosts):
+        extra = mapping("it", await verb(wishes)).keys() - {one.ref.uid for one in wishes}
+        if extra:
+            raise Violated(f"{verb.__name__} also answered for {sorted(extra)}")
+    await site.ensure(started, *wishes)
+    for one in wishes:
+        await converged(site, one, "three members of a group were ensured in one call")
+    await site.delete(started, *(one.ref for one in wishes))
+
+
+@rule(ensure_again)
+async def groups_beside(site: Site) -> None:
+    """Load balancers of different groups do not disturb one another.
+
+    Verbs of different groups run at the same time, on the same provider: keep what a verb works
+    on in its local variables.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    wishes = [site.wish(started, hosts) for _ in range(4)]
+    groups = {started.load_balancers.group(one.ref): one for one in wishes}
+    if len(groups) == 1:
+        raise NotOffered("all Services are one group")
+    await asyncio.gather(*(site.ensure(started, one) for one in groups.values()))
+    for one in groups.values():
+        await converged(site, one, "load balancers were ensured side by side")
+
+
+@rule(ensured)
+async def deleted(site: Site) -> None:
+    """`delete` takes away everything that `ensure` made, and nothing else.
+
+    Answer `Done` only when the cloud has said that each part is gone.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    kept, gone = site.wish(started, hosts), site.wish(started, hosts, ports=MORE_PORTS)
+    await site.ensure(started, kept)
+    before = await site.objects(started)
+    await site.ensure(started, gone)
+    await site.delete(started, gone.ref)
+    check_objects(before, await site.objects(started), "after delete")
+
+
+def check_objects(before: Mapping[str, object], after: Mapping[str, object], when: str) -> None:
+    """Hold the cloud's objects against those of before."""
+    if left := after.keys() - before.keys():
+        raise Violated(f"{when}, the cloud still has {', '.join(sorted(left))}")
+    if lost := before.keys() - after.keys():
+        raise Violated(f"{when}, objects of others are gone: {', '.join(sorted(lost))}")
+
+
+@rule(deleted)
+async def deleted_again(site: Site) -> None:
+    """Deleting what is gone, or never was, is `Done`.
+
+    A part that the cloud does not know is no error in `delete`: it is what is wished.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    wish = site.wish(started, hosts)
+    await site.ensure(started, wish)
+    await site.delete(started, wish.ref)
+    await site.delete(await site.start(), wish.ref)
+    await site.delete(started, site.wish(started, hosts).ref)
+
+
+@rule(deleted)
+async def deleted_without_service(site: Site) -> None:
+    """`delete` works without the Service, by a process that did not make the load balancer.
+
+    Find the parts by the marks that `ensure` put on them, not by annotations or from memory:
+    `LoadBalancerRef.service` is None once the Service is gone, and `last_ingress` may be empty.
+    """
+    started = await site.start()
+    before = await site.objects(started)
+    wish = site.wish(started, await site.hosts(started, 1))
+    await site.ensure(started, wish)
+    bare = msgspec.structs.replace(wish.ref, service=None, last_ingress=())
+    await site.delete(await site.start(), bare)
+    check_objects(before, await site.objects(started), "after delete")
+
+
+@rule(ensure_again)
+async def heals(site: Site) -> None:
+    """What somebody else deleted is made again by the next `ensure`.
+
+    Trust what the cloud shows, not what an earlier `ensure` has done.
+    """
+    started = await site.start()
+    wish = site.wish(started, await site.hosts(started, 1))
+    before = await site.objects(started)
+    await site.ensure(started, wish)
+    whole = await site.objects(started)
+    for count in range(len(whole) - len(before)):
+        now = await site.objects(started)
+        lost = sorted(now.keys() - before.keys())[count]
+        await site.cloud.remove_object(lost)
+        await site.ensure(started, wish)
+        after = await site.objects(started)
+        if len(after) != len(whole):
+            raise Violated(
+                f"{lost} was deleted by somebody else; ensure left {len(after) - len(before)}"
+                f" objects of {len(whole) - len(before)}"
+            )
+
+
+@rule(deleted, ensure_again)
+async def pages_of_load_balancers(site: Site) -> None:
+    """Load balancers beyond the cloud's first page are found.
+
+    Read lists page by page until the cloud says that there is no further page, or ask for the
+    load balancer by its name.
+    """
+    if site.cloud.page_size is None:
+        raise NotOffered("the fixture sets no page_size")
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    before = await site.objects(started)
+    wishes = [site.wish(started, hosts) for _ in range(site.cloud.page_size + 1)]
+    for one in wishes:
+        await site.ensure(started, one)
+    for one in wishes:
+        await converged(site, one, f"there are {len(wishes)} load balancers")
+    for one in wishes:
+        await site.delete(started, one.ref)
+    check_objects(before, await site.objects(started), f"{len(wishes)} load balancers were deleted")
+
+
+RULES = (
+    ensured,
+    ensure_again,
+    ports_changed,
+    update_hosts,
+    host_gone,
+    group_stable,
+    group_members,
+    groups_beside,
+    deleted,
+    deleted_again,
+    deleted_without_service,
+    heals,
+    pages_of_load_balancers,
+)

@@ -1,0 +1,293 @@
+"""Rules about machines: found, gone, of this cloud, and asked about in batches."""
+
+import ipaddress
+import re
+import uuid
+
+from proreus.cloudprovider import (
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    NotFound,
+    Ownership,
+)
+from proreus.kube.objects import Node, NodeAddress
+from proreus.testing.conformance.fixture import NotOffered
+from proreus.testing.conformance.rule import rule
+from proreus.testing.conformance.site import (
+    Site,
+    Violated,
+    describe,
+    instance,
+    node,
+    outcome,
+    shown,
+)
+
+_LARGEST_BATCH = 200
+_PROVIDER_ID = re.compile(r"[a-z][a-z0-9.-]*://\S+")
+_IP_TYPES = {"InternalIP", "ExternalIP"}
+_NAME_TYPES = {"Hostname", "InternalDNS", "ExternalDNS"}
+
+
+@rule()
+async def capabilities(site: Site) -> None:
+    """The provider has machines or load balancers.
+
+    Set `self.instances` or `self.load_balancers` in the provider's `start`.
+    """
+    started = await site.start()
+    if started.provider.instances is None and started.provider.load_balancers is None:
+        raise Violated("after start, instances and load_balancers are both None")
+
+
+@rule(capabilities)
+async def machine_found(site: Site) -> None:
+    """A machine is found by its name, and by its provider id.
+
+    Let `describe` answer with an `Instance` under the Node's name: looked up by
+    `node.spec.provider_id`, or by `node.metadata.name` while that is empty.
+    """
+    started = await site.start()
+    (by_name,) = await site.nodes(started, 1)
+    name = by_name.metadata.name
+    instance(name, await describe(started, [by_name]))
+
+
+@rule(machine_found)
+async def provider_id(site: Site) -> None:
+    """The provider id has the form <provider>://<id>, is unique and stays the same.
+
+    Make it of the provider's name and of what the cloud never changes and never gives to another
+    machine, such as the machine's id; not of its name or address.
+    """
+    started = await site.start()
+    nodes = await site.nodes(started, 2)
+    ids = [one.spec.provider_id for one in nodes]
+    if len(set(ids)) < len(ids):
+        raise Violated(f"two machines have the provider id {ids[0]!r}")
+    again = await (await site.start()).instances.describe(nodes)
+    for one in nodes:
+        if not _PROVIDER_ID.fullmatch(one.spec.provider_id):
+            raise Violated(f"the provider id is {one.spec.provider_id!r}")
+        now = instance(one.metadata.name, again).provider_id
+        if now != one.spec.provider_id:
+            raise Violated(f"by name it was {one.spec.provider_id!r}, by id it is {now!r}")
+
+
+@rule(machine_found)
+async def addresses(site: Site) -> None:
+    """Addresses are valid, and there is an IP address among them.
+
+    Set `Instance.addresses` to `NodeAddress("InternalIP", …)` and the like; the types are
+    InternalIP, ExternalIP, Hostname, InternalDNS and ExternalDNS.
+    """
+    started = await site.start()
+    (one,) = await site.nodes(started, 1)
+    found = one.status.addresses
+    if not any(address.type in _IP_TYPES for address in found):
+        raise Violated(f"the addresses are {[(a.type, a.address) for a in found]}")
+    for address in found:
+        _check_address(address)
+
+
+def _check_address(address: NodeAddress) -> None:
+    said = f"there is an address {address.address!r} of type {address.type!r}"
+    if address.type not in _IP_TYPES | _NAME_TYPES or not address.address:
+        raise Violated(said)
+    if address.type in _IP_TYPES:
+        try:
+            ipaddress.ip_address(address.address)
+        except ValueError as error:
+            raise Violated(said) from error
+
+
+@rule(machine_found)
+async def absence_said(site: Site) -> None:
+    """A machine that does not exist is NotFound, asked by id and by name.
+
+    Answer `NotFound()` where the cloud itself says that there is no such machine, else Nodes of
+    machines that are gone stay for ever. `NotFound(tombstone=True)` is for an answer that shows
+    that very id as terminated; a name never proves it.
+    """
+    started = await site.start()
+    (gone,) = await site.nodes(started, 1)
+    name = gone.metadata.name
+    await site.cloud.remove_machine(name)
+    for what, asked in (
+        ("the provider id", gone),
+        ("the name", node(name)),
+        ("the name", node(f"never-{uuid.uuid4().hex[:8]}")),
+    ):
+        answer = (await describe(started, [asked])).get(asked.metadata.name)
+        if not isinstance(answer, NotFound):
+            raise Violated(
+                f"by {what} of a machine that is gone, describe answered {_said(answer)}"
+            )
+        if answer.tombstone and not asked.spec.provider_id:
+            raise Violated("by a name, describe answered NotFound(tombstone=True)")
+
+
+@rule(machine_found)
+async def identity(site: Site) -> None:
+    """A Node with a provider id is never taken for another machine of the same name.
+
+    If the Node has a provider id, look up by that and nothing else; answer `NotFound` or an
+    `IdentityConflict` rather than an `Instance` with another id.
+    """
+    started = await site.start()
+    first, second = await site.nodes(started, 2)
+    mixed = node(second.metadata.name, first.spec.provider_id)
+    _check_identity(mixed, (await describe(started, [mixed])).get(mixed.metadata.name))
+    await site.cloud.remove_machine(first.metadata.name)
+    await site.cloud.create_machines([first.metadata.name])
+    answer = (await describe(started, [first])).get(first.metadata.name)
+    _check_identity(first, answer)
+
+
+def _check_identity(asked: Node, answer: InstanceAnswer | None) -> None:
+    if isinstance(answer, Instance) and answer.provider_id != asked.spec.provider_id:
+        raise Violated(f"asked for {asked.spec.provider_id}, describe answered {_said(answer)}")
+
+
+@rule(machine_found)
+async def owns(site: Site) -> None:
+    """`owns` is YES for the provider's own ids, NO for others, and not YES without an id.
+
+    Compare `node.spec.provider_id` with the form of your ids; without one, answer UNKNOWN. Nodes
+    are deleted only where `owns` says YES.
+    """
+    started = await site.start()
+    (mine,) = await site.nodes(started, 1)
+    foreign = node("foreign", "another-cloud://region/i-0123456789abcdef0")
+    said = [started.instances.owns(one) for one in (mine, foreign, node("unknown"))]
+    if said[0] is not Ownership.YES:
+        raise Violated(f"for {mine.spec.provider_id} it is {said[0]}")
+    if said[1] is not Ownership.NO:
+        raise Violated(f"for {foreign.spec.provider_id} it is {said[1]}")
+    if said[2] is Ownership.YES:
+        raise Violated("for a Node without provider id it is YES")
+
+
+@rule(owns)
+async def foreign_nodes(site: Site) -> None:
+    """A Node of another cloud is never NotFound, and costs the others nothing.
+
+    For a provider id that is not of this cloud's form, answer `InvalidRequest` or leave the Node
+    out of the answer; do not send it to the cloud.
+    """
+    started = await site.start()
+    nodes = await site.nodes(started, 2)
+    foreign = node("foreign", "another-cloud://region/i-0123456789abcdef0")
+    answers = await site.describe(started, [nodes[0], foreign, nodes[1]])
+    answer = answers.get("foreign")
+    if isinstance(answer, NotFound | Instance):
+        raise Violated(f"for {foreign.spec.provider_id} describe answered {_said(answer)}")
+    for one in nodes:
+        instance(one.metadata.name, answers)
+
+
+@rule(machine_found)
+async def stopped(site: Site) -> None:
+    """A machine that was shut down is found, as STOPPED.
+
+    Set `Instance.state`; only STOPPED sets the shutdown taint, which lets volumes move on.
+    """
+    started = await site.start()
+    (one,) = await site.nodes(started, 1)
+    await site.cloud.stop_machine(one.metadata.name)
+    for asked in (one, node(one.metadata.name)):
+        found = instance(one.metadata.name, await describe(started, [asked]))
+        if found.state is not InstanceState.STOPPED:
+            raise Violated(f"its state is {found.state}")
+
+
+@rule(machine_found)
+async def batch_asked_only(site: Site) -> None:
+    """Answers are for the nodes asked about, and nobody else.
+
+    Make the answer by going through the nodes given, not through what the cloud listed.
+    """
+    started = await site.start()
+    nodes = await site.nodes(started, 4)
+    for asked in (nodes[1:3], [node(one.metadata.name) for one in nodes[1:3]]):
+        batch = asked[: started.instances.batch_size]
+        extra = (await describe(started, batch)).keys() - {one.metadata.name for one in batch}
+        if extra:
+            raise Violated(f"asked about {len(batch)} nodes, it also answered for {sorted(extra)}")
+
+
+@rule(machine_found)
+async def batch_full(site: Site) -> None:
+    """A batch of `batch_size` nodes is answered whole.
+
+    Set `batch_size` to the most that one `describe` can take; it is at least 1. If the cloud
+    shows its machines in pages, read them all.
+    """
+    started = await site.start()
+    size = started.instances.batch_size
+    if not isinstance(size, int) or size < 1:
+        raise Violated(f"batch_size is {size!r}")
+    nodes = await site.nodes(started, min(size, _LARGEST_BATCH))
+    answers = await describe(started, nodes)
+    for one in nodes:
+        instance(one.metadata.name, answers)
+
+
+@rule(machine_found)
+async def malformed_id(site: Site) -> None:
+    """A malformed provider id costs only itself.
+
+    Check the form of ids before you send them, or raise a `CloudError` for the whole batch: the
+    framework then asks for halves until the bad id stands alone.
+    """
+    started = await site.start()
+    if started.instances.batch_size < 2:  # noqa: PLR2004 - a batch of one has nobody else
+        raise NotOffered("batches are of one node")
+    good, other = await site.nodes(started, 2)
+    stem = other.spec.provider_id.rpartition("/")[0]
+    bad = node(other.metadata.name, f"{stem}/%00 not an id!?#")
+    found = await outcome(describe(started, [bad, good]))
+    if isinstance(found, Exception):
+        # The framework halves such a batch.
+        found = await outcome(describe(started, [good]))
+    if isinstance(found, Exception):
+        raise Violated(f"asked about a good id alone, it raised {shown(found)}")
+    instance(good.metadata.name, found)
+    _check_identity(bad, found.get(bad.metadata.name))
+
+
+@rule(machine_found)
+async def pages_of_machines(site: Site) -> None:
+    """Machines beyond the cloud's first page are found.
+
+    Read lists page by page until the cloud says that there is no further page.
+    """
+    if site.cloud.page_size is None:
+        raise NotOffered("the fixture sets no page_size")
+    started = await site.start()
+    nodes = await site.nodes(started, 2 * site.cloud.page_size + 1)
+    answers = await site.describe(started, nodes)
+    for one in nodes:
+        instance(one.metadata.name, answers)
+
+
+def _said(answer: InstanceAnswer | None) -> str:
+    return "nothing" if answer is None else shown(answer)
+
+
+RULES = (
+    capabilities,
+    machine_found,
+    provider_id,
+    addresses,
+    absence_said,
+    identity,
+    owns,
+    foreign_nodes,
+    stopped,
+    batch_asked_only,
+    batch_full,
+    malformed_id,
+    pages_of_machines,
+)

@@ -1,0 +1,94 @@
+"""Rules about whose a cloud object is: marks, other clusters, foreign objects."""
+
+from collections.abc import Sequence
+
+from proreus.cloudprovider import NotSupported, OwnedObject
+from proreus.testing.conformance.fixture import NotOffered
+from proreus.testing.conformance.load_balancers import deleted
+from proreus.testing.conformance.rule import rule
+from proreus.testing.conformance.site import (
+    CLUSTER,
+    OTHER_CLUSTER,
+    Site,
+    Started,
+    Violated,
+    outcome,
+)
+
+
+@rule(deleted)
+async def marks_listed(site: Site) -> None:
+    """`list_owned` lists what carries this cluster's marks, with the Service it was made for.
+
+    Put `LoadBalancer.marks` on every object at its creation and list by them. A cloud that
+    cannot raises `NotSupported`; leaks then go unseen.
+    """
+    started = await site.start()
+    wish = site.wish(started, await site.hosts(started, 1))
+    await site.ensure(started, wish)
+    owned = await _owned(started)
+    if not owned:
+        raise Violated("after ensure, list_owned lists nothing")
+    for one in owned:
+        if (one.service, one.service_uid) not in {(wish.ref.key, wish.ref.uid), ("", "")}:
+            raise Violated(f"it lists {one} after ensure for {wish.ref.key} {wish.ref.uid}")
+    if wish.ref.uid not in {one.service_uid for one in owned}:
+        raise Violated(f"nothing that it lists has the service_uid {wish.ref.uid}")
+    others = await started.load_balancers.list_owned(OTHER_CLUSTER)
+    if others:
+        raise Violated(f"for a cluster that has made nothing, it lists {list(others)}")
+    await site.delete(started, wish.ref)
+    left = [one for one in await _owned(started) if one.service_uid]
+    if left:
+        raise Violated(f"after delete it lists {left}")
+
+
+async def _owned(started: Started) -> Sequence[OwnedObject]:
+    try:
+        return await started.load_balancers.list_owned(CLUSTER)
+    except NotSupported as reason:
+        raise NotOffered(f"list_owned: {reason}") from None
+
+
+@rule(deleted)
+async def other_cluster(site: Site) -> None:
+    """A cluster never deletes what another one made, even for a Service of the same uid.
+
+    A cluster restored from a backup has the same Services under another cluster uid: compare
+    the cluster uid in the marks, too.
+    """
+    started = await site.start()
+    wish = site.wish(started, await site.hosts(started, 1))
+    await site.ensure(started, wish)
+    before = dict(await site.objects(started))
+    other = await site.start(cluster=OTHER_CLUSTER)
+    same = site.wish(other, (), of=wish.service, cluster=OTHER_CLUSTER)
+    # Whatever it answers: names may clash.
+    await outcome(other.load_balancers.delete([same.ref]))
+    if await site.objects(started) != before:
+        raise Violated("a delete by another cluster changed what this cluster has made")
+
+
+@rule(deleted)
+async def foreign_untouched(site: Site) -> None:
+    """An object of somebody else is neither changed nor deleted, even if it has our name.
+
+    A name that can be guessed proves nothing: check the marks before you change or delete. If
+    the name is taken, answer a `CloudError`.
+    """
+    started = await site.start()
+    wish = site.wish(started, await site.hosts(started, 1))
+    await site.cloud.create_foreign(wish.ref)
+    foreign = dict(await site.cloud.objects())
+    for what, verb in (
+        ("ensure", started.load_balancers.ensure([wish])),
+        ("delete", started.load_balancers.delete([wish.ref])),
+    ):
+        await outcome(verb)
+        now = await site.cloud.objects()
+        changed = [id_ for id_, content in foreign.items() if now.get(id_) != content]
+        if changed:
+            raise Violated(f"{what} changed or deleted {', '.join(changed)}, which has no marks")
+
+
+RULES = (marks_listed, other_cluster, foreign_untouched)

@@ -1,0 +1,69 @@
+"""Rules about routes."""
+
+from collections.abc import Sequence
+
+from proreus.cloudprovider import Done, Route
+from proreus.kube.objects import Node
+from proreus.testing.conformance.machines import capabilities
+from proreus.testing.conformance.rule import rule
+from proreus.testing.conformance.site import CLUSTER, OTHER_CLUSTER, Site, Started, Violated, expect
+
+
+@rule(capabilities)
+async def routes_applied(site: Site) -> None:
+    """Routes are created, listed and deleted, and doing so again changes nothing.
+
+    `apply` answers `Done` for a route that is there already or gone already.
+    """
+    started = await site.start()
+    _ = started.routes
+    hosts = await site.hosts(started, 2)
+    wanted = [_route(number, one) for number, one in enumerate(hosts)]
+    for _ in range(2):
+        await _apply(started, hosts, create=wanted)
+        await _listed(started, hosts, wanted)
+    for _ in range(2):
+        await _apply(started, hosts, delete=wanted[:1])
+        await _listed(started, hosts, wanted[1:])
+
+
+@rule(routes_applied)
+async def routes_of_other_clusters(site: Site) -> None:
+    """Routes of another cluster are neither listed nor deleted.
+
+    Mark each route with the cluster's uid when it is created, and look only at those.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    wanted = [_route(0, hosts[0])]
+    await _apply(started, hosts, create=wanted)
+    other = await site.start(cluster=OTHER_CLUSTER)
+    seen = await other.routes.list(OTHER_CLUSTER, hosts)
+    if seen:
+        raise Violated(f"another cluster's list shows {list(seen)}")
+    await other.routes.apply(OTHER_CLUSTER, hosts, (), wanted)
+    await _listed(started, hosts, wanted)
+
+
+def _route(number: int, host: Node) -> Route:
+    return Route(f"route-{number}", f"10.200.{number}.0/24", host.spec.provider_id)
+
+
+async def _apply(
+    started: Started,
+    hosts: Sequence[Node],
+    create: Sequence[Route] = (),
+    delete: Sequence[Route] = (),
+) -> None:
+    answers = await started.routes.apply(CLUSTER, hosts, create, delete)
+    for route in (*create, *delete):
+        expect(Done, answers.get(route), f"apply, for {route.name},")
+
+
+async def _listed(started: Started, hosts: Sequence[Node], wanted: Sequence[Route]) -> None:
+    found = await started.routes.list(CLUSTER, hosts)
+    if sorted(found, key=lambda one: one.name) != list(wanted):
+        raise Violated(f"there should be {list(wanted)}, list shows {list(found)}")
+
+
+RULES = (routes_applied, routes_of_other_clusters)

@@ -1,0 +1,68 @@
+"""A rule, and what was found when it was tried."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+import msgspec
+
+from proreus.testing.conformance.site import Site
+
+Check = Callable[[Site], Awaitable[None]]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Something that must hold for every provider.
+
+    Attributes:
+        id: Its name, which never changes.
+        title: What holds, in one line.
+        remedy: What to do if it does not.
+        check: Raises `Violated` with what was seen, or `NotOffered`.
+        needs: Rules without which this one says nothing.
+    """
+
+    id: str
+    title: str
+    remedy: str
+    check: Check
+    needs: tuple["Rule", ...] = ()
+
+
+class Status(Enum):
+    """How a rule fared."""
+
+    HOLDS = "holds"
+    FAILS = "FAILS"
+    NOT_OFFERED = "not offered"
+    NOT_TRIED = "not tried"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A rule with its status; `seen` says why it is not `HOLDS`."""
+
+    rule: Rule
+    status: Status
+    seen: str = ""
+
+    def __str__(self) -> str:
+        """The whole of it, for people."""
+        head = f"{self.rule.id}: {self.rule.title}"
+        if self.status is Status.HOLDS:
+            return head
+        if self.status is not Status.FAILS:
+            return f"{head}\n  {self.status.value}: {self.seen}"
+        return f"{head}\n  seen: {self.seen}\n  next: {self.rule.remedy}"
+
+
+def rule(*needs: Rule) -> Callable[[Check], Rule]:
+    """Make a rule of its check: the name is the id, the docstring the title and the remedy."""
+
+    def make(check: Check) -> Rule:
+        title, _, remedy = inspect.cleandoc(check.__doc__ or "").partition("\n\n")
+        name = getattr(check, "__name__", "")
+        return Rule(
+            name.replace("_", "-"), title.rstrip("."), " ".join(remedy.split()), check, needs
+        )
+
+    return make

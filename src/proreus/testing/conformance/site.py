@@ -1,0 +1,344 @@
+"""What rules are written with: a cloud, started providers, nodes and wishes."""
+
+import asyncio
+import contextlib
+import itertools
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from proreus.cloudprovider import (
+    CallHooks,
+    CallRecord,
+    CloudProvider,
+    ClusterIdentity,
+    Context,
+    Done,
+    Ensured,
+    Instance,
+    InstanceAnswer,
+    Instances,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    NotSupported,
+    Pending,
+    Routes,
+)
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    KubeObject,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
+from proreus.testing.conformance.fixture import CloudFixture, NotOffered
+from proreus.testing.conformance.interruption import Interruption
+from proreus.testing.conformance.wire import Wire
+
+CLUSTER = ClusterIdentity("conformance", "7e577e57-0000-4000-8000-000000000001")
+OTHER_CLUSTER = ClusterIdentity("conformance", "7e577e57-0000-4000-8000-000000000002")
+PORTS = ((8080, 30080),)
+
+_PENDING_POLL = 0.2
+_MOST_TRIES = 150
+
+T = TypeVar("T")
+
+
+class Violated(Exception):
+    """A rule does not hold; the text says what was seen."""
+
+
+class _Events:
+    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
+        """Events are a provider's own business."""
+
+
+class _NoObjects:
+    """A lister of an empty cluster."""
+
+    def get(self, key: str) -> None:
+        del key
+
+    def all(self) -> Iterable[KubeObject]:
+        return ()
+
+    def by(self, index: str, value: str) -> Iterable[KubeObject]:
+        del index, value
+        return ()
+
+
+class Started:
+    """A started provider with the context that it was given."""
+
+    def __init__(self, provider: CloudProvider, context: Context) -> None:
+        """Hold both."""
+        self.provider = provider
+        self.context = context
+
+    @property
+    def instances(self) -> Instances:
+        """The provider's machines."""
+        if self.provider.instances is None:
+            raise NotOffered("the provider has no instances")
+        return self.provider.instances
+
+    @property
+    def load_balancers(self) -> LoadBalancers:
+        """The provider's load balancers."""
+        if self.provider.load_balancers is None:
+            raise NotOffered("the provider has no load_balancers")
+        return self.provider.load_balancers
+
+    @property
+    def routes(self) -> Routes:
+        """The provider's routes."""
+        if self.provider.routes is None:
+            raise NotOffered("the provider has no routes")
+        return self.provider.routes
+
+    def new_calls(self) -> list[CallRecord]:
+        """The calls made since this was last asked."""
+        calls = list(self.context.calls)
+        self.context.calls.clear()
+        return calls
+
+
+class Site:
+    """A fresh cloud for one rule; an async context manager."""
+
+    def __init__(self, cloud: CloudFixture) -> None:
+        """Use the entered fixture."""
+        self.cloud = cloud
+        self._stack = contextlib.AsyncExitStack()
+        self._numbers = itertools.count(1)
+
+    async def __aenter__(self) -> Self:
+        """Nothing is started yet."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close all providers and proxies."""
+        await self._stack.aclose()
+
+    async def wire(self) -> Wire:
+        """A proxy before the cloud."""
+        if not self.cloud.endpoint:
+            raise NotOffered("the fixture has no endpoint: the cloud does not speak plain HTTP")
+        return await self._stack.enter_async_context(Wire(self.cloud.endpoint))
+
+    async def start(
+        self,
+        *,
+        wire: Wire | None = None,
+        hooks: CallHooks | None = None,
+        cluster: ClusterIdentity = CLUSTER,
+    ) -> Started:
+        """Make a provider and start it; calls so far are forgotten."""
+        provider = self.cloud.provider(wire.url if wire else self.cloud.endpoint)
+        started = Started(provider, context(provider, cluster, hooks))
+        self._stack.push_async_callback(provider.close)
+        await provider.start(started.context)
+        if isinstance(hooks, Interruption):
+            hooks.armed = True
+        started.new_calls()
+        return started
+
+    async def objects(self, started: Started) -> Mapping[str, object]:
+        """What load balancers are made of, as the fixture or else `list_owned` shows it."""
+        try:
+            return await self.cloud.objects()
+        except NotOffered as without:
+            try:
+                owned = await started.load_balancers.list_owned(CLUSTER)
+            except NotSupported:
+                raise without from None
+            return {f"{one.kind}/{one.id}": one for one in owned}
+
+    # Machines
+
+    async def create(self, count: int) -> list[str]:
+        """Start machines; their names."""
+        names = [f"machine-{next(self._numbers)}" for _ in range(count)]
+        await self.cloud.create_machines(names)
+        return names
+
+    async def nodes(self, started: Started, count: int) -> list[Node]:
+        """Start machines; their Nodes, with provider id and addresses."""
+        bare = [node(name) for name in await self.create(count)]
+        found = await self.describe(started, bare)
+        nodes = []
+        for one in bare:
+            name = one.metadata.name
+            machine = instance(name, found)
+            nodes.append(node(name, machine.provider_id, machine))
+        return nodes
+
+    async def describe(self, started: Started, nodes: Sequence[Node]) -> dict[str, InstanceAnswer]:
+        """Describe in batches."""
+        found: dict[str, InstanceAnswer] = {}
+        size = max(1, started.instances.batch_size)
+        for first in range(0, len(nodes), size):
+            found.update(await describe(started, nodes[first : first + size]))
+        return found
+
+    # Load balancers
+
+    async def hosts(self, started: Started, count: int) -> list[Node]:
+        """Nodes to balance load on; made up for a provider that knows no machines."""
+        if started.provider.instances is not None:
+            return await self.nodes(started, count)
+        return [
+            node(
+                f"host-{number}",
+                f"{started.provider.name}://host-{number}",
+                Instance("", addresses=(NodeAddress("InternalIP", f"10.0.0.{number}"),)),
+            )
+            for number in range(1, count + 1)
+        ]
+
+    def service(self, uid: str = "") -> Service:
+        """A Service of a new name and uid."""
+        name = f"service-{next(self._numbers)}"
+        return Service(
+            metadata=ObjectMeta(name=name, namespace="default", uid=uid or str(uuid.uuid4())),
+            spec=ServiceSpec(type="LoadBalancer", ip_families=("IPv4",)),
+        )
+
+    def wish(
+        self,
+        started: Started,
+        nodes: Sequence[Node],
+        *,
+        of: Service | None = None,
+        ports: Sequence[tuple[int, int]] = PORTS,
+        cluster: ClusterIdentity = CLUSTER,
+    ) -> LoadBalancer:
+        """What the framework would wish for a Service, by default a new one."""
+        found = of or self.service()
+        spec = msgspec.structs.replace(
+            found.spec,
+            ports=tuple(
+                ServicePort(port, f"port-{port}", node_port=node_port) for port, node_port in ports
+            ),
+        )
+        changed = msgspec.structs.replace(found, spec=spec)
+        policy = started.load_balancers.host_policy(changed)
+        return wanted(changed, nodes, policy, cluster)
+
+    async def ensure(self, started: Started, *wishes: LoadBalancer) -> list[Ensured]:
+        """Ensure until nothing is pending; anything but `Ensured` violates the rule."""
+        verb = started.load_balancers.ensure
+        answers = await self._settled("ensure", verb, {one.ref.uid: one for one in wishes})
+        return [expect(Ensured, answers[one.ref.uid], "ensure") for one in wishes]
+
+    async def update_hosts(self, started: Started, *wishes: LoadBalancer) -> list[Ensured]:
+        """The same with `update_hosts`."""
+        verb = started.load_balancers.update_hosts
+        answers = await self._settled("update_hosts", verb, {one.ref.uid: one for one in wishes})
+        return [expect(Ensured, answers[one.ref.uid], "update_hosts") for one in wishes]
+
+    async def delete(self, started: Started, *gone: LoadBalancerRef) -> None:
+        """Delete until nothing is pending; anything but `Done` violates the rule."""
+        verb = started.load_balancers.delete
+        answers = await self._settled("delete", verb, {one.uid: one for one in gone})
+        for one in gone:
+            expect(Done, answers[one.uid], "delete")
+
+    async def _settled(
+        self,
+        name: str,
+        verb: Callable[[list[T]], Awaitable[Mapping[str, Any]]],
+        items: dict[str, T],
+    ) -> dict[str, object]:
+        answers: dict[str, object] = {}
+        for _ in range(_MOST_TRIES):
+            left = {uid: item for uid, item in items.items() if uid not in answers}
+            said = mapping(name, await verb(list(left.values())))
+            if missing := left.keys() - said.keys():
+                raise Violated(f"{name} did not answer for the uids {', '.join(sorted(missing))}")
+            answers |= {uid: said[uid] for uid in left if not isinstance(said[uid], Pending)}
+            if answers.keys() == items.keys():
+                return answers
+            waits = [one.after for one in said.values() if isinstance(one, Pending)]
+            await asyncio.sleep(min(_PENDING_POLL, *waits))
+        raise Violated(f"{name} is still Pending after {_MOST_TRIES} tries")
+
+
+def context(
+    provider: CloudProvider, cluster: ClusterIdentity = CLUSTER, hooks: CallHooks | None = None
+) -> Context:
+    """What the framework gives the provider, in an empty cluster."""
+    return Context(
+        cluster,
+        now=lambda: datetime.now(UTC),
+        events=_Events(),
+        listers={name: _NoObjects() for name in provider.needs},
+        hooks=hooks,
+    )
+
+
+def node(name: str, provider_id: str = "", machine: Instance | None = None) -> Node:
+    """A Node, with the machine's addresses."""
+    return Node(
+        metadata=ObjectMeta(name=name, uid=f"uid-of-{name}"),
+        spec=NodeSpec(provider_id=provider_id),
+        status=NodeStatus(addresses=machine.addresses if machine else ()),
+    )
+
+
+async def describe(started: Started, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+    """One batch."""
+    return mapping("describe", await started.instances.describe(nodes))
+
+
+def instance(name: str, answers: Mapping[str, InstanceAnswer]) -> Instance:
+    """The answer for a machine that runs."""
+    if name not in answers:
+        raise Violated(f"describe did not answer for {name}, which runs")
+    return expect(Instance, answers[name], f"describe, for {name}, which runs,")
+
+
+def expect(kind: type[T], answer: object, who: str) -> T:
+    """The answer if it is of that kind."""
+    if isinstance(answer, kind):
+        return answer
+    raise Violated(f"{who} answered {shown(answer)} instead of {kind.__name__}")
+
+
+def shown(answer: object) -> str:
+    """An answer for people, with what an error was made from."""
+    if not isinstance(answer, BaseException):
+        return repr(answer)
+    cause = f" (from {shown(answer.__cause__)})" if answer.__cause__ else ""
+    return f"{type(answer).__name__}: {answer}{cause}"
+
+
+def mapping(verb: str, answers: Any) -> Mapping[str, Any]:
+    """What a verb answered, if it is a mapping at all."""
+    if isinstance(answers, Mapping):
+        return answers
+    raise Violated(f"{verb} answered {type(answers).__name__} instead of a mapping")
+
+
+async def outcome(work: Awaitable[T]) -> T | Exception:
+    """What comes of it: an answer or an error."""
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - the rule judges it
+        return error

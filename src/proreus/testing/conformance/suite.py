@@ -1,0 +1,82 @@
+"""Tries the rules: each on a cloud of its own, and only if the rules that it needs hold."""
+
+import asyncio
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from proreus.testing.conformance import (
+    failures,
+    interruptions,
+    load_balancers,
+    machines,
+    ownership,
+    process,
+    routes,
+)
+from proreus.testing.conformance.fixture import CloudFixture, NotOffered
+from proreus.testing.conformance.rule import Finding, Rule, Status
+from proreus.testing.conformance.site import Site, Violated, shown
+
+RULES: tuple[Rule, ...] = (
+    *machines.RULES,
+    *load_balancers.RULES,
+    *interruptions.RULES,
+    *ownership.RULES,
+    *routes.RULES,
+    *failures.RULES,
+    *process.RULES,
+)
+"""Every rule, in the order in which a provider is best written."""
+
+_RULE_SECONDS = 300.0
+
+
+class Suite:
+    """The rules on one fixture; a finding is made once."""
+
+    def __init__(self, fixture: Callable[[], CloudFixture]) -> None:
+        """Take what makes a fixture: its class, or a function."""
+        self._fixture = fixture
+        self._findings: dict[str, Finding] = {}
+
+    async def findings(self) -> Sequence[Finding]:
+        """All of them, in the order of `RULES`."""
+        return [await self.finding(rule) for rule in RULES]
+
+    async def finding(self, rule: Rule) -> Finding:
+        """Try one rule, and before it those that it needs."""
+        if rule.id not in self._findings:
+            self._findings[rule.id] = await self._find(rule)
+        return self._findings[rule.id]
+
+    async def _find(self, rule: Rule) -> Finding:
+        for needed in rule.needs:
+            found = await self.finding(needed)
+            if found.status is Status.NOT_OFFERED:
+                return Finding(rule, Status.NOT_OFFERED, found.seen)
+            if found.status is not Status.HOLDS:
+                return Finding(rule, Status.NOT_TRIED, f"{needed.id} has to hold first")
+        try:
+            async with (
+                asyncio.timeout(_RULE_SECONDS),
+                self._fixture() as cloud,
+                Site(cloud) as site,
+            ):
+                await rule.check(site)
+        except NotOffered as reason:
+            return Finding(rule, Status.NOT_OFFERED, str(reason))
+        except Violated as error:
+            return Finding(rule, Status.FAILS, str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a provider may raise anything
+            return Finding(rule, Status.FAILS, f"{shown(error)} {_place(error)}")
+        return Finding(rule, Status.HOLDS)
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, outside of this package if possible."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = str(Path(__file__).parent)
+    theirs = [frame for frame in frames if not frame.filename.startswith(here)]
+    last = (theirs or frames)[-1]
+    return f"(raised at {last.filename}:{last.lineno})"

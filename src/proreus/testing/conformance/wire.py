@@ -1,0 +1,110 @@
+"""A proxy between a provider and its cloud: sees every request and can answer in its place."""
+
+import asyncio
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from proreus.testing.conformance.fixture import Answer
+
+_PER_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
+_MAX_BODY = 64 * 1024 * 1024
+
+
+class Wire:
+    """The proxy; an async context manager.
+
+    Attributes:
+        url: Where it listens: what the provider takes for the cloud.
+        requests: How many requests came, by method and path.
+        arrived: Set by the first of them.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        """Stand before the cloud at `endpoint`."""
+        self._cloud = URL(endpoint)
+        self._answer: Answer | None = None
+        self._hanging = False
+        self._cutting = False
+        self._released = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self.url = ""
+        self.requests: Counter[tuple[str, str]] = Counter()
+        self.arrived = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        app = web.Application(client_max_size=_MAX_BODY)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{port}{self._cloud.raw_path.rstrip('/')}"
+        self._session = aiohttp.ClientSession(
+            auto_decompress=False, connector=aiohttp.TCPConnector(limit=0)
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of whoever still waits for an answer."""
+        self._released.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._session is not None:
+            await self._session.close()
+
+    def answer(self, answer: Answer) -> None:
+        """Answer everything with this from now on; the cloud does not hear of it."""
+        self._answer = answer
+
+    def hang(self) -> None:
+        """Take connections and never answer from now on."""
+        self._hanging = True
+
+    def cut(self) -> None:
+        """Close every connection without an answer from now on."""
+        self._cutting = True
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests[request.method, request.path] += 1
+        self.arrived.set()
+        if self._hanging:
+            await self._released.wait()
+        if self._hanging or self._cutting:
+            if request.transport is not None:
+                request.transport.close()
+            return web.Response()
+        if self._answer is not None:
+            said = self._answer
+            return web.Response(status=said.status, body=said.body, headers=said.headers)
+        return await self._forward(request)
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        if self._session is None:
+            raise RuntimeError("use Wire as an async context manager")
+        url = URL(f"{self._cloud.origin()}{request.raw_path}", encoded=True)
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _PER_CONNECTION]
+        async with self._session.request(
+            request.method,
+            url,
+            data=await request.read() if request.can_read_body else None,
+            headers=headers,
+            allow_redirects=False,
+        ) as got:
+            kept = [(k, v) for k, v in got.headers.items() if k.lower() not in _PER_CONNECTION]
+            answer = web.Response(status=got.status, body=await got.read())
+            # aiohttp has put in a content type of its own.
+            answer.headers.clear()
+            answer.headers.extend(kept)
+            return answer
