@@ -17,7 +17,7 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
-from proreus.controllers.batches import PROBES, SUSPECTS_ALONE
+from proreus.controllers.batches import PROBES, SUSPECTS_ALONE, outage
 from proreus.controllers.inventory import FLIGHTS_AT_ONCE, Inventory, Observation
 from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 from proreus.testing import clock
@@ -123,6 +123,8 @@ def test_a_batch_size_below_one_counts_as_one() -> None:
         bench = Bench(Cloud(batch_size=0))
         await bench.get(nodes(2))
         assert [len(call) for call in bench.cloud.calls] == [1, 1]
+        assert bench.inventory.batch_size == 1
+        assert Bench(Cloud(batch_size=7)).inventory.batch_size == 7
 
     clock.run(scenario())
 
@@ -577,6 +579,42 @@ def test_an_id_forgotten_while_it_is_found_bad_is_no_suspect() -> None:
     clock.run(scenario())
 
 
+def test_a_bad_id_that_a_probe_meets_is_not_searched_for() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(latency=0.1))
+        bench.cloud.bad = {"n001"}
+        await bench.get(nodes(9))
+        assert [len(call) for call in bench.cloud.calls] == [9, 1, 1, 7]
+        assert bench.cloud.calls[1:3] == [("n001",), ("n004",)]
+
+    clock.run(scenario())
+
+
+def test_probes_are_other_nodes_each_time() -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(latency=0.1))
+        bench.cloud.down = CloudError("500 internal error")
+        await bench.get(nodes(9))
+        await bench.get(nodes(9))
+        assert bench.cloud.calls[1:4] == [("n001",), ("n004",), ("n007",)]
+        assert bench.cloud.calls[5:8] == [("n002",), ("n005",), ("n008",)]
+
+    clock.run(scenario())
+
+
+def test_a_defect_in_reporting_is_raised_and_is_no_answer() -> None:
+    def broken(_: CloudError) -> None:
+        raise LookupError("no such metric")
+
+    async def scenario() -> None:
+        cloud = Cloud()
+        cloud.down = CloudError("x")
+        with pytest.raises(LookupError):
+            await Inventory(cloud, on_error=broken).get(nodes(2), not_before=0.0)
+
+    clock.run(scenario())
+
+
 def test_an_outage_costs_few_calls_and_suspects_nobody() -> None:
     async def scenario() -> None:
         bench = Bench(Cloud(batch_size=500))
@@ -690,6 +728,34 @@ def test_the_deadline_covers_all_calls_of_a_flight() -> None:
         assert 0 < len(good(seen)) < 99
 
     clock.run(scenario())
+
+
+X, Y = CloudError("x"), CloudError("y")
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([], None),
+        ([NotFound()], None),
+        ([X, NotFound()], None),
+        ([X], None),
+        ([X, Y], X),
+        ([X, IdentityConflict("z")], None),
+    ],
+)
+def test_errors_for_all_of_several_nodes_are_an_outage(
+    answers: list[InstanceAnswer], expected: CloudError | None
+) -> None:
+    seen = {str(number): Observation(answer, 0.0) for number, answer in enumerate(answers)}
+    assert outage(seen) is expected
+
+
+@pytest.mark.parametrize(
+    "error", [Throttled("x"), RetryAfter("x", after=1.0), Unauthenticated("x"), CallTimeout("x")]
+)
+def test_what_no_node_can_cause_is_an_outage_even_for_one(error: CloudError) -> None:
+    assert outage({"n": Observation(error, 0.0)}) is error
 
 
 @settings(max_examples=60, deadline=None)

@@ -125,7 +125,6 @@ class Batches:
                 return
             bad.append(probe)
         else:
-            self._still_suspect(bad)
             return
         probed = {key(node) for node in (*bad, probe)}
         rest = [node for node in nodes if key(node) not in probed]

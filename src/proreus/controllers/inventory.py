@@ -169,6 +169,8 @@ class Inventory:
                 self._batches.forget(node.metadata.uid)
 
     def _landed(self, flight: _Flight, node: Node) -> Observation:
+        if flight.task and flight.task.done() and not flight.task.cancelled():
+            flight.task.result()  # raises if we, or `on_error`, failed: that is no answer
         observation = flight.result.get(key(node))
         if observation is None:
             # Its task was cancelled by the provider's own doing: a reader would have seen that.
