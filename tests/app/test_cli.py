@@ -82,11 +82,12 @@ def test_a_missing_cloud_config_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (("*",), {"cloud-node", "cloud-node-lifecycle", "service"}),
-        (("*", "-service"), {"cloud-node", "cloud-node-lifecycle"}),
+        (("*",), {"cloud-node", "cloud-node-lifecycle", "route", "service"}),
+        (("*", "-service"), {"cloud-node", "cloud-node-lifecycle", "route"}),
         (("cloud-node-controller",), {"cloud-node"}),
         (("service", "service-lb-controller"), {"service"}),
-        (("*", "-service-lb-controller", "service"), {"cloud-node", "cloud-node-lifecycle", "service"}),
+        (("*", "-route", "-service-lb-controller", "service"), {"cloud-node", "cloud-node-lifecycle", "service"}),
+        (("node-route-controller",), {"route"}),
         ((), set()),
     ],
 )  # fmt: skip

@@ -237,6 +237,9 @@ class _Leader:
                 capability=descriptor.capability,
             )
             return
+        if reason := descriptor.why_not(env.settings):
+            klog.warning(log, "Not started", controller=descriptor.name, reason=reason)
+            return
 
         async def run() -> None:
             controller = self._running[descriptor.name] = descriptor.create(env)

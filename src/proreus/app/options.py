@@ -1,8 +1,8 @@
 """The one table of flags. Names, meanings and defaults are those of Go's CCM.
 
 Defaults that differ, each for a reason that ARCHITECTURE.md gives: `--kube-api-qps` and
-`--kube-api-burst` (0: no limit), `--concurrent-node-syncs`, `--concurrent-service-syncs`. Flags
-that Go does not have are in the group "proreus".
+`--kube-api-burst` (0: no limit), `--concurrent-node-syncs`, `--concurrent-service-syncs`,
+`--route-reconciliation-period`. Flags that Go does not have are in the group "proreus".
 """
 
 from typing import Annotated
@@ -10,12 +10,14 @@ from typing import Annotated
 import msgspec
 
 from proreus.app.flags import Flag, at_least, boolean, duration, integer, names, number
+from proreus.controllers.route.networks import cluster_cidrs
 
 GENERIC = "generic"
 ELECTION = "leader election"
 CLOUD = "cloud provider"
 NODE = "node controller"
 SERVICE = "service controller"
+ROUTE = "route controller"
 SERVING = "serving"
 MISC = "misc"
 PROREUS = "proreus"
@@ -92,6 +94,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     concurrent_service_syncs: Annotated[
         int, Flag(SERVICE, "Load-balancer groups worked on at the same time.", integer, at_least(1))
     ] = 16
+    configure_cloud_routes: Annotated[
+        bool, Flag(ROUTE, "Keep routes to the nodes' pods, where the cloud has routes.", boolean)
+    ] = True
+    cluster_cidr: Annotated[
+        tuple[str, ...],
+        Flag(
+            ROUTE,
+            "The pods' networks: a CIDR, or two of different families. Routes need it.",
+            names,
+            lambda texts: cluster_cidrs(texts)[1],
+        ),
+    ] = ()
+    route_reconciliation_period: Annotated[
+        float, Flag(ROUTE, "How often all routes are compared.", duration, at_least(1))
+    ] = 300.0
     metrics_bind_address: Annotated[
         str, Flag(SERVING, "host:port of /healthz, /livez, /readyz and /metrics; 0 is off.")
     ] = "127.0.0.1:10258"

@@ -30,6 +30,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     delete_nodes_by_name: bool = False
     load_balancer_classes: tuple[str, ...] = ()
     classless_load_balancers: bool = True
+    configure_cloud_routes: bool = True
+    cluster_cidr: tuple[str, ...] = ()
+    route_reconciliation_period: float = 300.0
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ import msgspec
 
 from proreus.controllers.cloud_node.controller import CloudNodeController
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
-from proreus.controllers.environment import Environment, Runnable
+from proreus.controllers.environment import Environment, Runnable, Settings
+from proreus.controllers.route.controller import RouteController
 from proreus.controllers.service.controller import ServiceController
 
 
@@ -22,18 +23,33 @@ class Rule(msgspec.Struct, frozen=True):
     verbs: tuple[str, ...]
 
 
+def _always(settings: Settings) -> str:  # noqa: ARG001 - the settings have no say
+    return ""
+
+
 class Descriptor(msgspec.Struct, frozen=True):
-    """One controller: it runs only if the provider has the `capability`."""
+    """One controller: it runs only if the provider has the `capability`.
+
+    `why_not` says why the settings keep it from running, or "".
+    """
 
     name: str
     alias: str
     capability: str
     create: Callable[[Environment], Runnable]
     rules: tuple[Rule, ...]
+    why_not: Callable[[Settings], str] = _always
 
 
 _EVENTS = Rule("", "events", ("create", "patch"))
 _WATCH = ("list", "watch")
+
+
+def _no_routes(settings: Settings) -> str:
+    if not settings.configure_cloud_routes:
+        return "--configure-cloud-routes is false"
+    return "" if settings.cluster_cidr else "--cluster-cidr is not given"
+
 
 CONTROLLERS: tuple[Descriptor, ...] = (
     Descriptor(
@@ -65,6 +81,18 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             Rule("", "nodes", _WATCH),
             _EVENTS,
         ),
+    ),
+    Descriptor(
+        name="node-route-controller",
+        alias="route",
+        capability="routes",
+        create=RouteController,
+        rules=(
+            Rule("", "nodes", ("get", *_WATCH)),
+            Rule("", "nodes/status", ("patch",)),
+            _EVENTS,
+        ),
+        why_not=_no_routes,
     ),
 )
 

@@ -160,6 +160,11 @@ NODE_INITIAL_SYNC_DELAY: Final = Histogram(
     buckets=_exponential(1, 4, 6),
     registry=REGISTRY,
 )
+ROUTE_SYNCS: Final = Counter(
+    "route_controller_route_sync_total",
+    "Passes over the routes of all nodes.",
+    registry=REGISTRY,
+)
 SERVICE_LOAD_BALANCER_SYNCS: Final = Counter(
     "service_controller_loadbalancer_sync_total",
     "Load balancers whose hosts were updated because nodes changed.",

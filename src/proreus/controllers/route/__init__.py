@@ -1,0 +1,1 @@
+"""The controller `node-route-controller`: routes from the cloud's network to the pods of nodes."""

@@ -1,0 +1,142 @@
+"""What came of one change of the route table, and when it is tried again. Pure."""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from proreus.cloudprovider.errors import CallTimeout, CloudError, RetryAfter, Throttled
+from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.routes import Route
+from proreus.controllers.events import scrub
+from proreus.controllers.route.networks import Network
+from proreus.controllers.route.policy import Policy
+from proreus.controllers.route.wishes import Wish
+
+Key = tuple[Network, str]
+"""Destination and target; the target is "" where routes are only deleted."""
+
+Answer = Done | Pending | CloudError
+
+MOST_DOUBLINGS = 30
+"""2 to this power is beyond any cap; more failures need no larger number."""
+
+SHRINK = 8
+"""How much smaller the next batch is for a destination whose whole batch failed."""
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """What is to be done about one destination, in one `apply`.
+
+    With `wish`, its route is created and those in `delete` are replaced; else these are deleted.
+    """
+
+    destination: Network
+    wish: Wish | None = None
+    delete: tuple[Route, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What failures are counted by."""
+        return self.destination, self.wish.target if self.wish else ""
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """What the tries so far have come to.
+
+    Attributes:
+        failures: How many failed in a row.
+        due: When the next is due.
+        is_lacking: Whether the node is known to lack the route.
+        text: What the cloud said last; "" if nothing that the user should do something about.
+        batch: The most destinations that may go together with this one.
+    """
+
+    failures: int
+    due: float
+    is_lacking: bool
+    text: str
+    batch: int
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of a unit; no `attempt` means that all is done."""
+
+    created: Route | None
+    deleted: tuple[Route, ...]
+    attempt: Attempt | None
+
+
+def result(
+    unit: Unit,
+    answers: Mapping[Route, Answer] | Exception,
+    before: Attempt | None,
+    policy: Policy,
+    *,
+    batch: int,
+    now: float,
+) -> Result:
+    """Judge the answers to a unit.
+
+    Args:
+        unit: What was to be done.
+        answers: By route; or what `apply` raised, which fails the whole batch.
+        before: The attempt so far.
+        policy: The delays.
+        batch: How many destinations the batch had.
+        now: The time of the answer.
+    """
+    if isinstance(answers, Exception):
+        error = answers if isinstance(answers, CloudError) else CloudError(str(answers))
+        smaller = max(1, batch // SHRINK)
+        return Result(None, (), _attempt(error, before, policy, batch=smaller, now=now))
+    deleted = tuple(route for route in unit.delete if isinstance(answers.get(route), Done))
+    limit = before.batch if before else policy.batch
+    if unit.wish is not None:
+        route = unit.wish.route()
+        attempt = _attempt(answers.get(route), before, policy, batch=limit, now=now)
+        # A replaced route that is still there is seen as one that nobody needs.
+        return Result(None if attempt else route, deleted, attempt)
+    rest = [route for route in unit.delete if route not in deleted]
+    if not rest:
+        return Result(None, deleted, None)
+    return Result(
+        None,
+        deleted,
+        _attempt(answers.get(rest[0]), before, policy, batch=limit, now=now),
+    )
+
+
+def _attempt(
+    answer: Answer | None, before: Attempt | None, policy: Policy, *, batch: int, now: float
+) -> Attempt | None:
+    """The next attempt; None if there is nothing to be tried again.
+
+    No answer, and a call that had none in time, say nothing about the route. To be asked to
+    wait is no failure, and neither it nor throttling is anything a user could do about.
+    """
+    if isinstance(answer, Done):
+        return None
+    old = before or Attempt(0, now, is_lacking=False, text="", batch=policy.batch)
+    if isinstance(answer, Pending | RetryAfter):
+        due = now + max(answer.after, policy.retry_first)
+        return Attempt(old.failures, due, is_lacking=True, text=old.text, batch=batch)
+    failures = old.failures + 1
+    due = _due(failures, policy, now)
+    if isinstance(answer, Throttled):
+        due = max(due, now + (answer.after or 0.0))
+        return Attempt(failures, due, is_lacking=True, text=old.text, batch=batch)
+    is_unknown = answer is None or isinstance(answer, CallTimeout)
+    if is_unknown and failures < policy.tell_after:
+        return Attempt(failures, due, is_lacking=old.is_lacking, text=old.text, batch=batch)
+    text = scrub(str(answer)) if answer is not None else "the cloud's answer leaves it out"
+    return Attempt(failures, due, is_lacking=True, text=text, batch=batch)
+
+
+def _due(failures: int, policy: Policy, now: float) -> float:
+    """When to try again: after the delay, and at a multiple of it.
+
+    So what failed at about one time comes back in one pass, with one listing for all.
+    """
+    delay = min(policy.retry_cap, policy.retry_first * 2.0 ** min(failures - 1, MOST_DOUBLINGS))
+    return math.ceil((now + delay) / delay) * delay

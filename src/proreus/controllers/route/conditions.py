@@ -1,0 +1,51 @@
+"""The condition `NetworkUnavailable` of a Node: what is said, and by whom. Pure.
+
+It has one writer: where its reason is not ours, a network plugin owns it, and it is left alone.
+"""
+
+from datetime import datetime
+from enum import Enum
+
+from proreus.kube import patch as patches
+from proreus.kube.objects import Condition, Node, condition
+from proreus.kube.patch import Patch
+
+CONDITION = "NetworkUnavailable"
+ROUTED = "RouteCreated"
+UNROUTED = "NoRouteCreated"
+
+
+class Says(Enum):
+    """What the condition can say: status, reason, message."""
+
+    ROUTED = ("False", ROUTED, "RouteController created a route")
+    UNROUTED = ("True", UNROUTED, "RouteController has not created every route of this node")
+    LEFT_ALONE = ("False", ROUTED, "RouteController leaves the routes of this node alone")
+
+
+def says_routed(node: Node) -> bool:
+    """Whether the node says, by our word, that it has its routes."""
+    now = condition(node.status.conditions, CONDITION)
+    return now is not None and (now.status, now.reason) == ("False", ROUTED)
+
+
+def to_say(node: Node, says: Says, now: datetime) -> Patch:
+    """The patch of nodes/status; false if nothing is to be written.
+
+    Written only when the status or the reason differ, as the Go framework does since 1.36. Of a
+    node that is left alone, only our own "no route" is taken back.
+    """
+    current = condition(node.status.conditions, CONDITION)
+    status, reason, message = says.value
+    written = Condition(CONDITION, status, reason, message, now)
+    uid = node.metadata.uid
+    nothing = patches.status(uid)
+    if current is None:
+        is_wanted = says is not Says.LEFT_ALONE
+        return patches.status(uid, conditions=(written,)) if is_wanted else nothing
+    if current.reason not in (ROUTED, UNROUTED):
+        return nothing
+    if (current.status, current.reason) == (status, reason):
+        return nothing
+    since = current.last_transition_time if current.status == status else now
+    return patches.status(uid, conditions=(Condition(CONDITION, status, reason, message, since),))

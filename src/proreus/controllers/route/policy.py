@@ -1,0 +1,30 @@
+"""The numbers of the route controller, and the label that keeps a node out of it."""
+
+from typing import Final
+
+import msgspec
+
+LABEL_EXCLUDE: Final = "proreus.io/exclude-from-cloud-routes"
+"""Routes of a node with this label, whatever its value, are neither made nor deleted."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers; durations in seconds.
+
+    Attributes:
+        confirm: How long something unexpected must last, as a listing that began so much later
+            says, before it is acted on: a route that nobody needs any more, or one that was
+            there and is missing.
+        settle: How long an answer of ours is trusted more than a listing: lists may lag behind.
+        batch: The most destinations in one `apply`.
+        retry_first: The delay after the first failure of a route; each further one doubles it,
+        retry_cap: up to this.
+        tell_after: From how many unknown outcomes in a row on the node says so.
+    """
+
+    confirm: float = 10.0
+    settle: float = 30.0
+    batch: int = 50
+    retry_first: float = 1.0
+    retry_cap: float = 60.0
+    tell_after: int = 3
