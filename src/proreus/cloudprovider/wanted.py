@@ -7,7 +7,7 @@ Which nodes are hosts follows KEP-3458 (the stable node set): readiness, cordoni
 taints do not count, the balancer's own health check judges those.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address, ip_network
 
 from proreus.cloudprovider.errors import InvalidRequest
@@ -43,12 +43,32 @@ _GO_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _PREFERENCE = ("InternalIP", "ExternalIP")
 
 
+def hosts(nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]) -> tuple[Host, ...]:
+    """The nodes that receive traffic, sorted by name, with their addresses of `families`.
+
+    Left out are nodes that are being deleted, that the autoscaler is about to delete, that carry
+    the exclude label with any value but a false one, that the policy's selector does not match,
+    and those without a provider id. A host may lack an address of a family.
+    """
+    chosen = (node for node in nodes if _is_host(node, policy.selector))
+    return tuple(
+        Host(
+            node=node.metadata.name,
+            provider_id=node.spec.provider_id,
+            addresses=_addresses(node, families),
+        )
+        for node in sorted(chosen, key=lambda node: node.metadata.name)
+    )
+
+
 def wanted(
     service: Service,
     nodes: Iterable[Node],
     policy: HostPolicy,
     cluster: ClusterIdentity,
     endpoints: Iterable[EndpointSlice] = (),
+    *,
+    select: Callable[[Iterable[Node], HostPolicy, tuple[str, ...]], tuple[Host, ...]] = hosts,
 ) -> LoadBalancer:
     """Compute the wish.
 
@@ -58,6 +78,7 @@ def wanted(
         policy: What the provider's `host_policy` says for this Service.
         cluster: Whose marks the cloud objects get.
         endpoints: EndpointSlices; only this Service's are read, and only if the policy asks.
+        select: Does what `hosts` does; for many Services, one that remembers.
 
     Raises:
         InvalidRequest: The Service asks for something impossible. Names every such field.
@@ -75,7 +96,7 @@ def wanted(
         service=service,
         marks=marks(cluster, f"{meta.namespace}/{meta.name}", meta.uid),
         frontends=_frontends(service, families),
-        hosts=hosts(nodes, policy, families),
+        hosts=select(nodes, policy, families),
         health_check=_health_check(service),
         source_ranges=source_ranges,
         families=families,
@@ -97,24 +118,6 @@ def ref(service: Service, cluster: ClusterIdentity) -> LoadBalancerRef:
         name=default_load_balancer_name(meta.uid),
         last_ingress=service.status.load_balancer.ingress,
         service=service,
-    )
-
-
-def hosts(nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]) -> tuple[Host, ...]:
-    """The nodes that receive traffic, sorted by name, with their addresses of `families`.
-
-    Left out are nodes that are being deleted, that the autoscaler is about to delete, that carry
-    the exclude label with any value but a false one, that the policy's selector does not match,
-    and those without a provider id. A host may lack an address of a family.
-    """
-    chosen = (node for node in nodes if _is_host(node, policy.selector))
-    return tuple(
-        Host(
-            node=node.metadata.name,
-            provider_id=node.spec.provider_id,
-            addresses=_addresses(node, families),
-        )
-        for node in sorted(chosen, key=lambda node: node.metadata.name)
     )
 
 

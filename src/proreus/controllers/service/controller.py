@@ -25,6 +25,7 @@ from proreus.cloudprovider.wanted import ref, wanted
 from proreus.controllers.environment import Environment
 from proreus.controllers.service import answers, intake, plan
 from proreus.controllers.service.answers import Change
+from proreus.controllers.service.hosts import HostSets
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
 from proreus.kube.client import Written
 from proreus.kube.errors import Conflict, NotFound
@@ -65,6 +66,7 @@ class ServiceController:
         self._memory: dict[str, Memory] = {}
         self._queue: WorkQueue[str] = WorkQueue("service", backoff=BACKOFF)
         self._nodes_changed = asyncio.Event()
+        self._host_sets = HostSets()
         self._loop: Controller[Service, None, Verb] = Controller(
             CONTROLLER,
             self,
@@ -104,6 +106,7 @@ class ServiceController:
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if intake.nodes_changed(old, new):
+            self._host_sets.changed()
             self._nodes_changed.set()
 
     async def _gather_node_changes(self) -> None:
@@ -153,7 +156,13 @@ class ServiceController:
             return None
         policy = self._cloud.host_policy(service)
         try:
-            return wanted(service, self._env.nodes.all(), policy, self._env.cluster)
+            return wanted(
+                service,
+                self._env.nodes.all(),
+                policy,
+                self._env.cluster,
+                select=self._host_sets.select,
+            )
         except InvalidRequest as exc:
             return exc
 

@@ -10,8 +10,10 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
+    EndpointTarget,
     EnsureAnswer,
     Ensured,
+    Host,
     LoadBalancer,
     LoadBalancerRef,
 )
@@ -33,10 +35,14 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """Stable digests of a wish: of all of it but the hosts and endpoints, and of those."""
+    """What one wish is told from another by: a digest of all but its hosts, and the hosts.
+
+    The hosts are shared by many Services, so keeping them costs less than a digest.
+    """
 
     wish: str
-    hosts: str
+    hosts: tuple[Host, ...]
+    endpoints: tuple[EndpointTarget, ...]
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -140,7 +146,7 @@ def fingerprint(wanted: LoadBalancer, written: Collection[str] = ()) -> Fingerpr
         hosts=(),
         endpoints=(),
     )
-    return Fingerprint(wish=_digest(wish), hosts=_digest((wanted.hosts, wanted.endpoints)))
+    return Fingerprint(_digest(wish), wanted.hosts, wanted.endpoints)
 
 
 def begun(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> Memory:
@@ -208,7 +214,7 @@ def _compare(service: Service, memory: Memory | None, wanted: LoadBalancer) -> V
         return Ensure(wanted, edited=True)
     if not _shows(service, memory):
         return Ensure(wanted)
-    return Nothing() if present.hosts == memory.last.hosts else UpdateHosts(wanted)
+    return Nothing() if present == memory.last else UpdateHosts(wanted)
 
 
 def _shows(service: Service, memory: Memory) -> bool:
