@@ -26,6 +26,7 @@ def entries(body: str) -> list[tuple[str, str | None]]:
         ('key = "  kept  "  ', [("key", "  kept  ")]),
         ('key = a" b "c', [("key", "a b c")]),
         (r'key = "tab\t line\n quote\" slash\\"', [("key", 'tab\t line\n quote" slash\\')]),
+        (r'key = "back\b"', [("key", "back\b")]),
         ("key =", [("key", "")]),
         ('key = ""', [("key", "")]),
         ("key", [("key", None)]),
@@ -99,6 +100,16 @@ def test_every_wrong_line_is_found_and_the_right_ones_are_kept() -> None:
         (3, "b", "2"),
         (7, "d", "3"),
     ]
+
+
+@pytest.mark.parametrize("header", ["[T", '[T "x', "[T] x = 1", "[]", '[T ""]'])
+def test_what_follows_a_broken_header_is_no_part_of_the_section_before(header: str) -> None:
+    sections, problems = gcfg.parse(f"[S]\na = 1\n{header}\nb = 2\n[U]\nc = 3")
+    named = {s.name: [entry.key for entry in s.entries] for s in sections}
+    assert named["S"] == ["a"]
+    assert named["U"] == ["c"]
+    assert [problem.line for problem in problems] == [3]
+    assert problems[0].section in {"[T]", ""}
 
 
 def test_lines_are_counted_through_continuations() -> None:

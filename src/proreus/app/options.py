@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     cloud_provider: Annotated[str, Flag(CLOUD, "The cloud: a bundled provider or a plugin.")] = ""
     cloud_config: Annotated[
-        str, Flag(CLOUD, "File with the cloud's configuration (gcfg, YAML or JSON).")
+        str, Flag(CLOUD, "File with the cloud's configuration (gcfg, YAML, JSON or TOML).")
     ] = ""
     cluster_name: Annotated[
         str, Flag(CLOUD, "The cluster's name, part of the ownership marks in the cloud.")

@@ -12,36 +12,48 @@ The fields of a Struct say what is known. Names match without regard to case, `-
         service_override: dict[str, Override] = {}          # [ServiceOverride "1"]
         block_storage: dict[str, Any] = {}                  # read and ignored
 
+A field that the file leaves out may come from an environment variable that the provider names
+(`CloudProvider.config_environment`), such as HCLOUD_TOKEN: the file wins, an empty variable does
+not count.
+
 All errors are found in one go and name file, line, section and key. Values are never shown where
 a name suggests a secret.
 """
 
+import difflib
+import os
 import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from enum import Enum
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeGuard, TypeVar
 
 import msgspec
 
 from proreus.cloudprovider import gcfg
-from proreus.cloudprovider.config_tree import Branch, Format, Leaf, Many, Named, Tree, detect, parse
+from proreus.cloudprovider.config_tree import (
+    NO_LINE,
+    Branch,
+    Format,
+    Leaf,
+    Many,
+    Named,
+    Tree,
+    detect,
+    from_environment,
+    is_null,
+    parse,
+    plain,
+)
+from proreus.cloudprovider.config_values import python_value, shape
 from proreus.cloudprovider.errors import ConfigError
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _SECRET = re.compile(r"pass|secret|token|key|credential|private|pwd", re.IGNORECASE)
 _LONGEST_NAME = 60
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
-_INTEGER = re.compile(r"[+-]?\d+|[+-]?0[xX][0-9a-fA-F]+")
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_SECONDS = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
-}  # fmt: skip
 
 
 class ConfigSection(msgspec.Struct, frozen=True):
@@ -73,6 +85,8 @@ def read(
     source: str,
     format_: str | None = None,
     warn: Callable[[str], None] = lambda _: None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    environment: Mapping[str, str] = os.environ,
 ) -> T:
     """Decode a cloud-config.
 
@@ -80,18 +94,23 @@ def read(
         text: What the file holds; "" for no file.
         type_: What to decode into.
         source: The name of the file, for messages.
-        format_: gcfg, yaml or json; by default told by the file's name or the text.
+        format_: gcfg, yaml, json or toml; by default told by the file's name or the text.
         warn: Takes a sentence about each name that is unknown and ignored.
+        variables: The environment variables that may stand for fields: the dotted path of the
+            field (`global.auth_url`) by the name of the variable.
+        environment: Their values.
 
     Raises:
         ConfigError: Everything that is wrong.
     """
     root, problems = parse(text, Format(format_) if format_ else detect(text, source))
-    decoder = _Decoder(source, warn)
+    decoder = _Decoder(source, warn, variables)
     for problem in problems:
         decoder.problem(problem.line, problem.place, problem.message)
     # Of a text that cannot be read at all, nothing more is to be said.
-    config = None if problems and not root.items else decoder.struct(type_, [root], "")
+    config = None
+    if root.items or not problems:
+        config = decoder.struct(type_, [root, *from_environment(root, variables, environment)], "")
     if decoder.problems or config is None:
         in_order = sorted(decoder.problems, key=lambda problem: problem[0])
         raise ConfigError(tuple(text for _, text in in_order))
@@ -101,40 +120,55 @@ def read(
 class _Decoder:
     """Decodes trees; collects what is wrong instead of stopping at it."""
 
-    def __init__(self, source: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, source: str, warn: Callable[[str], None], variables: Mapping[str, str]
+    ) -> None:
         self._source = source
         self._warn = warn
+        self._variables = {_bare(path): f"${name}" for name, path in variables.items()}
+        self._wrong_places: set[str] = set()
         self.problems: list[tuple[int, str]] = []
 
     def problem(self, line: int, place: str, message: str) -> None:
+        self._wrong_places.add(_bare(place))
         self.problems.append((line, self._sentence(line, place, message)))
 
     def _sentence(self, line: int, place: str, message: str) -> str:
+        if line == NO_LINE:
+            return f"{self._variables.get(_bare(place), place)}: {message}"
         return f"{self._source}:{line}: {place + ': ' if place else ''}{message}"
 
     def struct(self, type_: type[T], branches: Sequence[Branch], place: str) -> T | None:
         """Decode what all `branches` together say; None if anything is wrong."""
-        before = len(self.problems)
+        before, is_complete = len(self.problems), True
         fields = msgspec.structs.fields(type_)
         given = self._given(type_, fields, branches, place)
         values: dict[str, Any] = {}
         for field in fields:
-            entries = [entry for entry in given.get(field.name, ()) if not _is_null(entry.tree)]
+            entries = [entry for entry in given.get(field.name, ()) if not is_null(entry.tree)]
             if entries:
                 values[field.name] = self._field(field, entries, place)
             elif field.required:
-                name = _join(place, field.encode_name.rstrip("_"))
-                self.problem(branches[-1].line, name, "is required")
-        if len(self.problems) > before:
+                is_complete = False
+                self._missing(_line(branches), _join(place, _known(field)))
+        if len(self.problems) > before or not is_complete:
             return None
         try:
             return type_(**values)
         except ConfigError as error:
             for text in error.problems:
-                self.problem(branches[-1].line, place, text)
+                self.problem(_line(branches), place, text)
         except (TypeError, ValueError) as error:
-            self.problem(branches[-1].line, place, str(error))
+            self.problem(_line(branches), place, str(error))
         return None
+
+    def _missing(self, line: int, place: str) -> None:
+        """Say that a field is required, unless its line is there but could not be read."""
+        if _bare(place) in self._wrong_places:
+            return
+        variable = self._variables.get(_bare(place))
+        remedy = f"; it may also be set as {variable}" if variable else ""
+        self.problem(line, place, f"is required{remedy}")
 
     def _given(
         self,
@@ -144,26 +178,25 @@ class _Decoder:
         place: str,
     ) -> Mapping[str, list[Named]]:
         """The entries by the field that takes them; the others are unknown."""
-        known = {_plain(name): f.name for f in fields for name in (f.encode_name, f.name)}
+        known = {plain(name): f.name for f in fields for name in (f.encode_name, f.name)}
         given: dict[str, list[Named]] = {}
         for entry in (entry for branch in branches for entry in branch.items):
-            name = known.get(_plain(entry.name))
+            name = known.get(plain(entry.name))
             if name is not None:
                 given.setdefault(name, []).append(entry)
             elif issubclass(type_, ConfigSection) and type_.ignore_unknown:
                 where = _join(place, _shown(entry))
                 self._warn(self._sentence(entry.line, where, "is unknown and ignored"))
             else:
-                names = ", ".join(field.encode_name.rstrip("_") for field in fields)
                 where = _join(place, _shown(entry))
-                self.problem(entry.line, where, f"is unknown; known are {names}")
+                self.problem(entry.line, where, f"is unknown; {_hint(entry.name, fields)}")
         return given
 
     def _field(
         self, field: msgspec.structs.FieldInfo, entries: Sequence[Named], place: str
     ) -> object:
         type_ = _without_none(field.type)
-        base, arguments = _shape(type_)
+        base, arguments = shape(type_)
         if _is_struct(base):
             return self._section(base, entries, place)
         if base is dict:
@@ -173,7 +206,8 @@ class _Decoder:
             return self._free(inner, entries, place)
         if base in {list, tuple, set, frozenset}:
             return self._several(base, arguments[0] if arguments else Any, entries, place)
-        return self._scalar(type_, entries[-1].tree, _join(place, entries[-1].name))
+        # The last one counts, but the others must be valid, too.
+        return [self._scalar(type_, it.tree, _join(place, it.name)) for it in entries][-1]
 
     def _section(self, type_: type[T], entries: Sequence[Named], place: str) -> T | None:
         branches = []
@@ -253,43 +287,25 @@ class _Decoder:
             self.problem(tree.line, place, "must be a single value")
             return None
         if tree.text is None:
-            if _shape(type_)[0] is bool and not tree.null:
+            if shape(type_)[0] is bool and not tree.null:
                 return True
             self.problem(tree.line, place, "needs a value")
             return None
         try:
-            return msgspec.convert(_python(tree.text, type_), type_, strict=False)
-        except (msgspec.ValidationError, ValueError) as error:
-            # msgspec's own message repeats the value of an enumeration.
-            text = "is not a valid value (it is not shown)" if is_secret(place) else str(error)
-            self.problem(tree.line, place, text)
-            return None
+            return msgspec.convert(python_value(tree.text, type_), type_, strict=False)
+        except msgspec.ValidationError as error:
+            self.problem(tree.line, place, _refusal(type_, place, str(error)))
+        except ValueError as error:
+            self.problem(tree.line, place, str(error))
+        return None
 
 
-def _python(text: str, type_: object) -> object:
-    """The value as gcfg understands it for the types where msgspec would read it otherwise."""
-    base = _shape(type_)[0]
-    if base is bool:
-        if text.strip().lower() not in _BOOLEANS:
-            raise ValueError("must be true or false")
-        return _BOOLEANS[text.strip().lower()]
-    if base is int:
-        if not _INTEGER.fullmatch(text.strip()):
-            raise ValueError("must be a whole number")
-        return int(text, 16) if "x" in text.lower() else int(text)
-    if base is timedelta:
-        return _duration(text.strip())
-    return text
-
-
-def _duration(text: str) -> timedelta:
-    """Go's durations, such as 1h30m or 500ms; one without a unit is refused as in Go."""
-    sign = -1 if text.startswith("-") else 1
-    rest = text.lstrip("+-")
-    if not re.fullmatch(rf"0|(?:{_DURATION_PART.pattern})+", rest):
-        raise ValueError("must be a duration with its unit, such as 30s or 1m30s")
-    parts = _DURATION_PART.findall(rest)
-    return sign * timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in parts))
+def _refusal(type_: object, place: str, message: str) -> str:
+    """Why a value is refused, without the value."""
+    base = shape(type_)[0]
+    if isinstance(base, type) and issubclass(base, Enum):
+        return f"must be one of {', '.join(str(member.value) for member in base)}"
+    return "is not a valid value (it is not shown)" if is_secret(place) else message
 
 
 def _untyped(tree: Tree) -> object:
@@ -298,20 +314,6 @@ def _untyped(tree: Tree) -> object:
     if isinstance(tree, Many):
         return [_untyped(item) for item in tree.items]
     return {entry.name: _untyped(entry.tree) for entry in tree.items}
-
-
-def _is_null(tree: Tree) -> bool:
-    """Whether it is YAML's null, which leaves the default."""
-    return isinstance(tree, Leaf) and tree.null
-
-
-def _shape(type_: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The class behind a type, and its arguments."""
-    if typing.get_origin(type_) is typing.Annotated:
-        return _shape(typing.get_args(type_)[0])
-    origin = typing.get_origin(type_)
-    plain = {Mapping: dict, Sequence: tuple}.get(origin, origin)
-    return plain or type_, typing.get_args(type_)
 
 
 def _without_none(type_: Any) -> Any:
@@ -326,8 +328,26 @@ def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:
     return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
 
 
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
+def _hint(name: str, fields: Sequence[msgspec.structs.FieldInfo]) -> str:
+    known = {plain(field.encode_name): _known(field) for field in fields}
+    close = difflib.get_close_matches(plain(name), known, n=1)
+    if close:
+        return f"did you mean {known[close[0]]}?"
+    return f"known are {', '.join(known.values())}"
+
+
+def _known(field: msgspec.structs.FieldInfo) -> str:
+    return field.encode_name.rstrip("_-")
+
+
+def _line(branches: Sequence[Branch]) -> int:
+    """The line of the last one that is in the file."""
+    return max(branch.line for branch in branches)
+
+
+def _bare(place: str) -> str:
+    """A place however it is written: `[Global] auth-url` is `global.auth_url`."""
+    return re.sub(r"[^a-z0-9]", "", place.lower())
 
 
 def _title(entry: Named) -> str:

@@ -1,17 +1,25 @@
-"""A cloud-config as a tree with line numbers, whether it is written in gcfg, YAML or JSON.
+"""A cloud-config as a tree with line numbers, whether it is gcfg, YAML, JSON or TOML.
 
 Every scalar stays text: its meaning depends on the field that takes it, not on YAML's guess, so
 `vnetName: 123` and `zone: on` are what they look like.
 """
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time
 from enum import StrEnum
+from pathlib import PurePath
+from typing import Any
 
 import msgspec
 import yaml
 
-from proreus.cloudprovider import gcfg
+from proreus.cloudprovider import gcfg, toml
+
+NO_LINE = 0
+"""The line of what comes from the environment."""
+_LONGEST_DECIMAL = 64
 
 
 class Format(StrEnum):
@@ -20,6 +28,19 @@ class Format(StrEnum):
     GCFG = "gcfg"
     YAML = "yaml"
     JSON = "json"
+    TOML = "toml"
+
+
+_SUFFIXES = {
+    ".json": Format.JSON,
+    ".yaml": Format.YAML,
+    ".yml": Format.YAML,
+    ".toml": Format.TOML,
+}
+_STARTS = (
+    (re.compile(r"\{"), Format.JSON),
+    (re.compile(r"\[|[\w-]+\s*="), Format.GCFG),
+)
 
 
 class Leaf(msgspec.Struct, frozen=True):
@@ -34,7 +55,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 class Many(msgspec.Struct, frozen=True):
-    """A YAML sequence."""
+    """A sequence of YAML, JSON or TOML."""
 
     line: int
     items: "tuple[Tree, ...]"
@@ -68,20 +89,17 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def detect(text: str, source: str) -> Format:
-    """Tell the format by the name of the file, else by how the text begins."""
-    for format_ in (Format.JSON, Format.YAML):
-        if source.lower().endswith(f".{format_}"):
-            return format_
-    if source.lower().endswith(".yml"):
-        return Format.YAML
+    """Tell the format by the name of the file, else by how the text begins.
+
+    TOML is told by the name `.toml` only, since gcfg begins in the same way.
+    """
+    by_name = _SUFFIXES.get(PurePath(source).suffix.lower())
+    if by_name is not None:
+        return by_name
     for line in text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").splitlines():
         start = line.strip()
-        if start.startswith("{"):
-            return Format.JSON
-        if start.startswith("["):
-            return Format.GCFG
         if start and start[0] not in "#;":
-            return Format.YAML
+            return next((it for pattern, it in _STARTS if pattern.match(start)), Format.YAML)
     return Format.GCFG
 
 
@@ -89,6 +107,8 @@ def parse(text: str, format_: Format) -> tuple[Branch, tuple[Problem, ...]]:
     """Read the text; what cannot be read is a problem, and never shown."""
     if format_ is Format.GCFG:
         return _from_gcfg(text)
+    if format_ is Format.TOML:
+        return _from_toml(text)
     try:
         if format_ is Format.JSON:
             json.loads(text)
@@ -106,6 +126,43 @@ def parse(text: str, format_: Format) -> tuple[Branch, tuple[Problem, ...]]:
     except RecursionError:
         problem = Problem(1, "", "is nested too deeply")
     return Branch(1, ()), (problem,)
+
+
+def from_environment(
+    root: Branch, variables: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[Branch, ...]:
+    """The trees of the variables that are set for fields which `root` leaves out."""
+    found: list[Branch] = []
+    for variable, path in variables.items():
+        value = environment.get(variable, "")
+        names = path.split(".")
+        if not value or _is_given(root, names):
+            continue
+        tree = Branch(NO_LINE, (Named(NO_LINE, names[-1], Leaf(NO_LINE, value)),))
+        for name in reversed(names[:-1]):
+            tree = Branch(NO_LINE, (Named(NO_LINE, name, tree),))
+        found.append(tree)
+    return tuple(found)
+
+
+def _is_given(tree: Tree, path: Sequence[str]) -> bool:
+    """Whether something is said at that path."""
+    if not path:
+        return not is_null(tree)
+    return isinstance(tree, Branch) and any(
+        plain(entry.name) == plain(path[0]) and _is_given(entry.tree, path[1:])
+        for entry in tree.items
+    )
+
+
+def is_null(tree: Tree) -> bool:
+    """Whether it is YAML's null, which leaves the default."""
+    return isinstance(tree, Leaf) and tree.null
+
+
+def plain(name: str) -> str:
+    """The name without what does not count in it: case, `-` and `_`."""
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def _from_gcfg(text: str) -> tuple[Branch, tuple[Problem, ...]]:
@@ -145,26 +202,126 @@ def _from_yaml(text: str) -> tuple[Branch, tuple[Problem, ...]]:
     return tree, tuple(problems)
 
 
-def _tree(node: yaml.Node, problems: list[Problem]) -> Tree:
+def _tree(node: yaml.Node, problems: list[Problem], place: str = "") -> Tree:
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode):
         null = node.tag == "tag:yaml.org,2002:null"
-        return Leaf(line, None if null else node.value, null)
+        return Leaf(line, None if null else _joined_surrogates(node.value), null)
     if isinstance(node, yaml.SequenceNode):
-        return Many(line, tuple(_tree(item, problems) for item in node.value))
-    return Branch(line, tuple(_entries(node.value, problems)))
+        return Many(line, tuple(_tree(item, problems, place) for item in node.value))
+    return Branch(line, tuple(_entries(node.value, problems, place)))
 
 
 def _entries(
-    pairs: Iterable[tuple[yaml.Node, yaml.Node]], problems: list[Problem]
+    pairs: Iterable[tuple[yaml.Node, yaml.Node]], problems: list[Problem], place: str
 ) -> Iterable[Named]:
     seen: set[str] = set()
     for key, value in pairs:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            problems.append(Problem(line, "", "the name of an entry must be plain text"))
-        elif key.value in seen:
-            problems.append(Problem(line, key.value, "is given twice"))
+            problems.append(Problem(line, place, "the name of an entry must be plain text"))
+            continue
+        inner = f"{place}.{key.value}" if place else key.value
+        if key.value in seen:
+            problems.append(Problem(line, inner, "is given twice"))
         else:
             seen.add(key.value)
-            yield Named(line, key.value, _tree(value, problems))
+            yield Named(line, key.value, _tree(value, problems, inner))
+
+
+def _joined_surrogates(text: str) -> str:
+    r"""The text with JSON's pairs such as `\ud83d\ude00` as the one character that they mean."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class _Table:
+    """A TOML table while it is read."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.entries: dict[str, tuple[int, Leaf | Many | _Table | list[_Table]]] = {}
+
+    def inner(self, name: str, line: int) -> "_Table":
+        """The table of that name, made if it is not there; of an array the last element.
+
+        Where a table and something else share a name, `toml` has said so.
+        """
+        found = self.entries.get(name, (0, None))[1]
+        if isinstance(found, list):
+            return found[-1]
+        if isinstance(found, _Table):
+            return found
+        made = _Table(line)
+        self.entries[name] = line, made
+        return made
+
+    def append(self, name: str, line: int) -> "_Table":
+        """A new element of the array of that name."""
+        made = _Table(line)
+        found = self.entries.get(name, (0, None))[1]
+        if isinstance(found, list):
+            found.append(made)
+        else:
+            self.entries[name] = line, [made]
+        return made
+
+    def merge(self, content: Mapping[str, Any], line: int) -> None:
+        """Take the entries of a statement."""
+        for name, value in content.items():
+            if isinstance(value, dict):
+                self.inner(name, line).merge(value, line)
+            else:
+                self.entries[name] = line, _of_toml(value, line)
+
+    def branch(self) -> Branch:
+        """The tree."""
+        return Branch(
+            self.line,
+            tuple(
+                Named(line, name, _closed(it, line)) for name, (line, it) in self.entries.items()
+            ),
+        )
+
+
+def _closed(entry: "Leaf | Many | _Table | list[_Table]", line: int) -> Tree:
+    if isinstance(entry, list):
+        return Many(line, tuple(table.branch() for table in entry))
+    return entry.branch() if isinstance(entry, _Table) else entry
+
+
+def _from_toml(text: str) -> tuple[Branch, tuple[Problem, ...]]:
+    statements, problems = toml.parse(text)
+    root = current = _Table(1)
+    for statement in statements:
+        if statement.kind is toml.Kind.ENTRY:
+            current.merge(statement.content, statement.line)
+            continue
+        current = root
+        *outer, name = statement.path
+        for each in outer:
+            current = current.inner(each, statement.line)
+        enter = current.append if statement.kind is toml.Kind.ELEMENT else current.inner
+        current = enter(name, statement.line)
+    return root.branch(), tuple(Problem(p.line, p.place, p.message) for p in problems)
+
+
+def _of_toml(value: object, line: int) -> Leaf | Many:
+    if isinstance(value, list):
+        return Many(line, tuple(_element(item, line) for item in value))
+    return Leaf(line, _text(value))
+
+
+def _element(value: object, line: int) -> Tree:
+    if isinstance(value, dict):
+        table = _Table(line)
+        table.merge(value, line)
+        return table.branch()
+    return _of_toml(value, line)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value.bit_length() > _LONGEST_DECIMAL:
+        return hex(value)
+    return value.isoformat() if isinstance(value, date | datetime | time) else str(value)

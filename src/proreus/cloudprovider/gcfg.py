@@ -10,7 +10,7 @@ r"""The reader of gcfg, the dialect of git-config in which most cloud-config fil
         continued on the next line
 
 Pure syntax: names are kept as they are written, and nothing is known about their meaning. Within
-quotes \n, \t, \" and \\ are escapes; elsewhere a backslash may only end a line. No message ever
+quotes \n, \t, \b, \" and \\ are escapes; elsewhere a backslash may only end a line. No message ever
 shows a value.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 
 _NAME = re.compile(r"[^\W\d_][\w-]*")
 _BLANK = re.compile(r"[ \t\r]*")
-_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -80,6 +80,8 @@ class _Reader:
         self._at = 0
         self._line = 1
         self._key = ""
+        self._section = ""
+        self._is_lost = False  # after a section that cannot be read
         self.sections: list[tuple[int, str, str, list[Entry]]] = []
         self.problems: list[Problem] = []
 
@@ -90,8 +92,7 @@ class _Reader:
             try:
                 self._statement()
             except _Wrong as wrong:
-                name = title(*self.sections[-1][1:3]) if self.sections else ""
-                self.problems.append(Problem(line, name, self._key, str(wrong)))
+                self.problems.append(Problem(line, self._section, self._key, str(wrong)))
                 self._skip_line()
 
     def _statement(self) -> None:
@@ -109,23 +110,26 @@ class _Reader:
     def _header(self) -> None:
         self._at += 1
         self._skip_blank()
+        self._section, self._is_lost = "", True
         line, name, subsection = self._line, self._name("a section name"), ""
+        self._section = title(name, "")
         self._skip_blank()
         if self._peek() == '"':
             subsection = self._quoted()
             self._skip_blank()
             if not subsection:
-                raise _Wrong(f'the subsection of [{name} ""] is empty: write [{name}]')
+                raise _Wrong(f'the subsection "" is empty: write [{name}]')
         if self._peek() != "]":
-            raise _Wrong(f'[{name} is not closed: write [{name}] or [{name} "subsection"]')
+            raise _Wrong(f'is not closed: write [{name}] or [{name} "subsection"]')
         self._at += 1
+        self._section, self._is_lost = title(name, subsection), False
         self.sections.append((line, name, subsection, []))
 
     def _entry(self) -> None:
         line, key = self._line, self._name("a key")
         self._key = key
-        if not self.sections:
-            raise _Wrong("stands before the first [section]")
+        if not self.sections and not self._is_lost:
+            raise _Wrong("stands before the first [section]; TOML needs a file name in .toml")
         self._skip_blank()
         value: str | None = None
         if self._peek() == "=":
@@ -133,7 +137,8 @@ class _Reader:
             value = self._value()
         elif self._peek() not in {"", "\n", ";", "#"}:
             raise _Wrong("expected = after the key")
-        self.sections[-1][3].append(Entry(line=line, key=key, value=value))
+        if not self._is_lost:
+            self.sections[-1][3].append(Entry(line=line, key=key, value=value))
 
     def _value(self) -> str:
         """Read up to a comment or the end of the line; blanks at both ends do not count."""
@@ -163,7 +168,7 @@ class _Reader:
             if char == "\\":
                 char = _ESCAPES.get(self._peek(), "")
                 if not char:
-                    raise _Wrong(r"unknown escape: only \n, \t, \" and \\ may stand within quotes")
+                    raise _Wrong(r"unknown escape: only \n, \t, \b, \" and \\ may stand in quotes")
                 self._at += 1
             parts.append(char)
         self._at += 1

@@ -100,6 +100,7 @@ def InitCloudProvider(name: str, config_file: str) -> CloudProvider:  # noqa: N8
         text,
         factory.config_type,
         source=config_file or "cloud-config",
+        variables=factory.config_environment,
         warn=lambda sentence: klog.warning(log, "Ignored in the cloud-config", problem=sentence),
     )
     return factory(config)

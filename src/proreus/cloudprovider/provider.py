@@ -7,6 +7,7 @@ the cloud lacks it. `ProviderName` is `name`, `HasClusterID` is `has_cluster_id`
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
@@ -64,6 +65,8 @@ class CloudProvider:
         name: Its name in `--cloud-provider`.
         names: Further names that select it.
         config_type: The Struct that the cloud-config is decoded into, or None for no config.
+        config_environment: Environment variables that stand for fields which the cloud-config
+            leaves out, such as {"HCLOUD_TOKEN": "token", "CATTLE_URL": "global.url"}.
         needs: What `context.listers` must offer: "services", "endpoint_slices", "secrets",
             "config_maps". The rights for them are granted accordingly.
     """
@@ -71,6 +74,7 @@ class CloudProvider:
     name: ClassVar[str]
     names: ClassVar[tuple[str, ...]] = ()
     config_type: ClassVar[type[msgspec.Struct] | None] = None
+    config_environment: ClassVar[Mapping[str, str]] = MappingProxyType({})
     needs: ClassVar[frozenset[str]] = frozenset()
 
     instances: Instances | None = None

@@ -1,0 +1,60 @@
+"""What the text of a cloud-config's value means for the type of its field."""
+
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_INTEGER = re.compile(r"[+-]?\d+|[+-]?0[xX][0-9a-fA-F]+")
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_SECONDS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+}  # fmt: skip
+
+
+def python_value(text: str, type_: object) -> object:
+    """The value as gcfg understands it for the types where msgspec would read it otherwise.
+
+    Raises:
+        ValueError: It is none; the message does not show it.
+    """
+    base = shape(type_)[0]
+    if base is bool:
+        if text.strip().lower() not in _BOOLEANS:
+            raise ValueError("must be true or false")
+        return _BOOLEANS[text.strip().lower()]
+    if base is int:
+        if not _INTEGER.fullmatch(text.strip()):
+            raise ValueError("must be a whole number")
+        return int(text, 16) if "x" in text.lower() else int(text)
+    if base is timedelta:
+        return _duration(text.strip())
+    return text
+
+
+def _duration(text: str) -> timedelta:
+    """Go's durations, such as 1h30m or 500ms; one without a unit is refused as in Go."""
+    sign = -1 if text.startswith("-") else 1
+    rest = text.lstrip("+-")
+    if not re.fullmatch(rf"0|(?:{_DURATION_PART.pattern})+", rest):
+        raise ValueError("must be a duration with its unit, such as 30s or 1m30s")
+    parts = _DURATION_PART.findall(rest)
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    try:
+        return sign * timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError("is too long a duration") from None
+
+
+def shape(type_: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The class behind a type, and its arguments."""
+    if typing.get_origin(type_) is typing.Annotated:
+        return shape(typing.get_args(type_)[0])
+    origin = typing.get_origin(type_)
+    plain = {Mapping: dict, Sequence: tuple}.get(origin, origin)
+    return plain or type_, typing.get_args(type_)

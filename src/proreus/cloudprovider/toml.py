@@ -1,0 +1,182 @@
+"""Reads TOML statement by statement, which tells the line of each and finds every error.
+
+`tomllib` knows no lines and stops at the first error. A statement is complete as soon as its
+lines, taken alone, are a TOML document; so the library itself says where each one ends.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+_WHERE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
+_START = re.compile(r"""\s*(?:(?P<header>\[+)\s*(?P<section>[\w.-]*)|(?P<key>[\w."'-]+)\s*=)""")
+
+
+class Kind(Enum):
+    """What a statement is."""
+
+    ENTRY = auto()
+    TABLE = auto()
+    ELEMENT = auto()
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """`key = value`, `[table]` or `[[element of an array]]`; blank lines and comments are none.
+
+    `content` is the document that the statement is by itself.
+    """
+
+    line: int
+    kind: Kind
+    content: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Statement(line={self.line}, kind={self.kind.name})"
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names in a header."""
+        names: list[str] = []
+        inner: Any = self.content
+        while isinstance(inner, dict) and inner:
+            ((name, inner),) = inner.items()
+            names.append(name)
+        return tuple(names)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong where. `place` is the dotted name, as far as it is known."""
+
+    line: int
+    place: str
+    message: str
+
+
+class _Wrong(Exception):
+    """Not TOML; `line` counts from 1 within what was read, None is its end."""
+
+    def __init__(self, message: str, line: int | None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def parse(text: str) -> tuple[tuple[Statement, ...], tuple[Problem, ...]]:
+    """Read the whole text; a statement that cannot be read is a problem and the next is tried."""
+    reader = _Reader(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").replace("\r\n", "\n"))
+    return tuple(reader.statements()), tuple(reader.problems)
+
+
+class _Reader:
+    """A cursor in the lines, and what was found so far."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+        self._at = 0
+        self._section: str | None = ""  # None after a header that cannot be read
+        self.problems: list[Problem] = []
+        # What was accepted so far is read again with each statement, to find names given twice,
+        # but only in a text that is wrong somewhere.
+        self._is_valid = _is_valid(text)
+        self._accepted = ""
+        self._header_refused = False
+
+    def statements(self) -> Iterator[Statement]:
+        while self._at < len(self._lines):
+            first = self._at
+            try:
+                content = self._complete()
+            except _Wrong as wrong:
+                self._problem(first, first + (wrong.line or 1), str(wrong))
+                if _kind(self._lines[first]) is not Kind.ENTRY:
+                    self._section = None
+                self._skip()
+                continue
+            statement = Statement(first + 1, _kind(self._lines[first]), content)
+            if statement.kind is not Kind.ENTRY:
+                self._section = ".".join(statement.path)
+            if content and self._section is not None:
+                if not self._is_valid:
+                    self._check(statement, "\n".join(self._lines[first : self._at]) + "\n")
+                yield statement
+
+    def _complete(self) -> dict[str, Any]:
+        """Read the statement at the cursor, which may take several lines."""
+        end = self._at
+        while True:
+            end += 1
+            try:
+                content = _load("\n".join(self._lines[self._at : end]) + "\n")
+            except _Wrong as wrong:
+                if wrong.line is not None or end >= len(self._lines):
+                    raise
+            else:
+                self._at = end
+                return content
+
+    def _check(self, statement: Statement, text: str) -> None:
+        """Find out whether the statement contradicts those before it."""
+        is_header = statement.kind is not Kind.ENTRY
+        if self._header_refused and not is_header:
+            return
+        try:
+            _load(self._accepted + text)
+        except _Wrong:
+            self._header_refused = is_header
+            message = "is given twice, or contradicts what stands above"
+            self._problem(statement.line - 1, statement.line, message)
+        else:
+            self._header_refused = False
+            self._accepted += text
+
+    def _problem(self, first: int, line: int, message: str) -> None:
+        """Note a problem of the statement whose first line is `first`, counted from 0."""
+        start = _START.match(self._lines[first])
+        place = self._section
+        if start and start["header"]:
+            place = start["section"]
+        elif start and place is not None:
+            place = ".".join(filter(None, (place, start["key"])))
+        self.problems.append(Problem(line, place or "", message))
+
+    def _skip(self) -> None:
+        """Go to the next line that looks like the start of a statement."""
+        self._at += 1
+        while self._at < len(self._lines) and not _START.match(self._lines[self._at]):
+            self._at += 1
+
+
+def _kind(line: str) -> Kind:
+    start = line.lstrip()
+    if start.startswith("[["):
+        return Kind.ELEMENT
+    return Kind.TABLE if start.startswith("[") else Kind.ENTRY
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        _load(text)
+    except _Wrong:
+        return False
+    return True
+
+
+def _load(text: str) -> dict[str, Any]:
+    """Read a document; floats stay as they are written.
+
+    Raises:
+        _Wrong: It is none. The message holds no value.
+    """
+    try:
+        return tomllib.loads(text, parse_float=lambda number: number.replace("_", ""))
+    except tomllib.TOMLDecodeError as error:
+        found = _WHERE.fullmatch(str(error))
+        message, line = found.groups() if found else (str(error), "1")
+        raise _Wrong(f"is not TOML: {message}", int(line) if line else None) from None
+    except RecursionError:
+        raise _Wrong("is nested too deeply", 1) from None
+    except ValueError:
+        raise _Wrong("is a number with too many digits", 1) from None
