@@ -290,3 +290,17 @@ def test_a_reference_names_the_api_of_its_object() -> None:
     ref = ref_of(obj)
     assert (ref.api_version, ref.kind) == ("discovery.k8s.io/v1", "EndpointSlice")
     assert (ref.namespace, ref.name, ref.uid) == ("n", "s", "u")
+
+
+@virtual_time
+async def test_a_flush_waits_for_the_queued_events_but_not_for_ever() -> None:
+    async with recording() as site:
+        await site.recorder.flush(1.0)
+        site.record("one")
+        site.record("two")
+        await site.recorder.flush(60.0)
+        assert len(site.writer.events) == 2
+        site.busy = True
+        site.record("three")
+        await site.recorder.flush(1.0)
+        assert len(site.writer.events) == 2

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,14 +26,17 @@ from proreus.cloudprovider import (
     ClusterIdentity,
     ConfigError,
     Context,
+    Lister,
 )
 from proreus.controllers.environment import Environment, Runnable, Settings
 from proreus.controllers.inventory import Inventory
+from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.errors import KubeError
-from proreus.kube.requests import NAMESPACES, NODES, SERVICES
+from proreus.kube.objects import EndpointSlice, KubeObject
+from proreus.kube.requests import ENDPOINT_SLICES, NAMESPACES, NODES, SERVICES
 from proreus.runtime import klog, metrics, serving
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.bucket import AdaptiveBucket
@@ -46,6 +49,7 @@ from proreus.runtime.tasks import supervise
 log = klog.logger(__name__)
 
 DRAIN_SECONDS = 20.0
+FLUSH_SECONDS = 2.0
 RESTART = Backoff(first=1.0, cap=30.0)
 NAME = "cloud-controller-manager"
 USER_AGENT = f"proreus/{__version__}"
@@ -126,6 +130,7 @@ class _Leader:
         )
         self._nodes = Informer(self._client, NODES)
         self._services = Informer(self._client, SERVICES)
+        self._slices = _slices(provider, self._client)
         self._events = EventRecorder(self._client, host=socket.gethostname(), busy=self._is_busy)
         self._tasks: list[asyncio.Task[None]] = []
         self._running: dict[str, Runnable] = {}
@@ -137,6 +142,8 @@ class _Leader:
             self._start("nodes", self._nodes.run)
             self._start("services", self._services.run)
             self._start("events", self._events.run)
+            if self._slices is not None:
+                self._start("endpointslices", self._slices.run)
             try:
                 if await _unless_stopped(self._begin(), stop):
                     await stop.wait()
@@ -146,10 +153,10 @@ class _Leader:
                     klog.error(log, "The configuration is wrong", problem=problem)
                 return 1
             finally:
+                await _cancel(self._controllers)
                 await self._provider.close()
-                for task in (*self._controllers, *self._tasks):
-                    task.cancel()
-                await asyncio.gather(*self._controllers, *self._tasks, return_exceptions=True)
+                await self._events.flush(FLUSH_SECONDS)
+                await _cancel(self._tasks)
         klog.info(log, "Ended in order")
         return 0
 
@@ -173,7 +180,7 @@ class _Leader:
             cluster,
             now=_now,
             events=self._events.source(NAME),
-            listers={"nodes": self._nodes, "services": self._services},
+            listers=self._listers(),
             gate=self._gate,
         )
         await self._start_cloud(context)
@@ -188,6 +195,7 @@ class _Leader:
             cluster=cluster,
             nodes=self._nodes,
             services=self._services,
+            endpoint_slices=self._slices,
             inventory=_inventory(self._provider),
             events=self._events,
             now=_now,
@@ -196,6 +204,28 @@ class _Leader:
         chosen, _ = select(self._options.controllers)
         for descriptor in chosen:
             self._start_controller(descriptor, env)
+
+    def _listers(self) -> Mapping[str, Lister[KubeObject]]:
+        """The caches that the provider declares to need.
+
+        Raises:
+            ConfigError: It needs something that there is none of.
+        """
+        offered: dict[str, Lister[KubeObject] | None] = {
+            "nodes": self._nodes,
+            "services": self._services,
+            "endpoint_slices": self._slices,
+        }
+        unknown = sorted(self._provider.needs - offered.keys())
+        if unknown:
+            raise ConfigError(
+                (f"the provider {self._provider.name} needs {', '.join(unknown)}: not offered",)
+            )
+        return {
+            name: lister
+            for name, lister in offered.items()
+            if lister is not None and name in self._provider.needs
+        }
 
     async def _identify(self) -> ClusterIdentity:
         """The cluster's identity: its name and the UID of kube-system."""
@@ -268,6 +298,19 @@ def _elector(options: Options, client: Client) -> LeaderElector:
         renew_deadline=options.leader_elect_renew_deadline,
         retry_period=options.leader_elect_retry_period,
     )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] | None:
+    """EndpointSlices are many and change often: watched only for a provider that needs them."""
+    if "endpoint_slices" not in provider.needs:
+        return None
+    return Informer(client, ENDPOINT_SLICES, indexes={SLICES_BY_SERVICE: service_keys})
 
 
 def _now() -> datetime:

@@ -67,8 +67,8 @@ class CloudProvider:
         config_type: The Struct that the cloud-config is decoded into, or None for no config.
         config_environment: Environment variables that stand for fields which the cloud-config
             leaves out, such as {"HCLOUD_TOKEN": "token", "CATTLE_URL": "global.url"}.
-        needs: What `context.listers` must offer: "services", "endpoint_slices", "secrets",
-            "config_maps". The rights for them are granted accordingly.
+        needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices". The
+            last is also needed where a `HostPolicy` asks for endpoints.
     """
 
     name: ClassVar[str]

@@ -9,7 +9,7 @@ import msgspec
 from proreus.cloudprovider import CloudProvider, ClusterIdentity, Context
 from proreus.controllers.inventory import Inventory
 from proreus.kube.client import Client
-from proreus.kube.objects import Node, Service
+from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.runtime.events import EventRecorder
 from proreus.runtime.informer import Informer
 
@@ -44,6 +44,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterIdentity
     nodes: Informer[Node]
     services: Informer[Service]
+    endpoint_slices: Informer[EndpointSlice] | None
     inventory: Inventory | None
     events: EventRecorder
     now: Callable[[], datetime]

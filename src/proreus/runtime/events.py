@@ -6,6 +6,7 @@ API server cannot keep up, the oldest events are dropped.
 """
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -159,6 +160,8 @@ class EventRecorder:
         self._queue: OrderedDict[_What, _Pending] = OrderedDict()
         self._arrived = asyncio.Event()
         self._last_number = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._sent: OrderedDict[_What, _Sent] = OrderedDict()
 
     def source(self, component: str) -> EventSource:
@@ -189,6 +192,13 @@ class EventRecorder:
         self._last_number = max(self._last_number + 1, int(now.timestamp() * 1_000_000))
         self._queue[what] = _Pending(self._last_number, now, now, asyncio.get_running_loop().time())
         self._arrived.set()
+        self._idle.clear()
+
+    async def flush(self, seconds: float) -> None:
+        """Return when all events are written, or after `seconds`; `run` must be running."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
 
     async def run(self) -> None:
         """Write the queued events, one after the other, until cancelled."""
@@ -199,6 +209,8 @@ class EventRecorder:
             if not self._queue:
                 self._arrived.clear()
             await self._write(what, pending)
+            if not self._queue:
+                self._idle.set()
 
     async def _let_others_go_first(self, queued: float) -> None:
         loop = asyncio.get_running_loop()

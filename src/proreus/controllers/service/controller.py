@@ -29,7 +29,7 @@ from proreus.controllers.service.hosts import HostSets
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
 from proreus.kube.client import Written
 from proreus.kube.errors import Conflict, NotFound
-from proreus.kube.objects import Node, Service
+from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.kube.objects import key as key_of
 from proreus.kube.requests import SERVICES
 from proreus.runtime import klog
@@ -77,11 +77,15 @@ class ServiceController:
         )
         env.services.subscribe(self._on_service)
         env.nodes.subscribe(self._on_node)
+        if env.endpoint_slices is not None:
+            env.endpoint_slices.subscribe(self._on_slice)
 
     async def run(self) -> None:
         """Run the loop and gather node changes."""
         await self._env.services.wait_synced()
         await self._env.nodes.wait_synced()
+        if self._env.endpoint_slices is not None:
+            await self._env.endpoint_slices.wait_synced()
         gatherer = asyncio.create_task(self._gather_node_changes())
         try:
             await self._loop.run()
@@ -108,6 +112,12 @@ class ServiceController:
         if intake.nodes_changed(old, new):
             self._host_sets.changed()
             self._nodes_changed.set()
+
+    def _on_slice(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        """Look at the Service again in a moment; changes until then are one."""
+        for slice_ in (old, new):
+            for service in intake.service_keys(slice_) if slice_ is not None else ():
+                self._queue.add(service, Priority.CHECK, after=intake.QUIET_SECONDS)
 
     async def _gather_node_changes(self) -> None:
         """Queue every Service once node changes have been quiet for a while."""
@@ -161,10 +171,15 @@ class ServiceController:
                 self._env.nodes.all(),
                 policy,
                 self._env.cluster,
+                self._slices_of(service),
                 select=self._host_sets.select,
             )
         except InvalidRequest as exc:
             return exc
+
+    def _slices_of(self, service: Service) -> Sequence[EndpointSlice]:
+        slices = self._env.endpoint_slices
+        return slices.by(intake.SLICES_BY_SERVICE, key_of(service)) if slices is not None else ()
 
     async def apply(self, group: Hashable, changes: Mapping[str, Verb]) -> Mapping[str, Outcome]:
         """Carry out the verbs of one group: deletions first, they may free what others need."""

@@ -10,11 +10,14 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.load_balancers import Host, HostPolicy
-from proreus.cloudprovider.wanted import hosts
+from proreus.cloudprovider.wanted import LABEL_SERVICE_NAME, hosts
 from proreus.controllers.service.conditions import CONDITION, Reason, said_reason
-from proreus.kube.objects import FINALIZER_LOAD_BALANCER, Node, Service, condition
+from proreus.kube.objects import FINALIZER_LOAD_BALANCER, EndpointSlice, Node, Service, condition
 
 TYPE_LOAD_BALANCER = "LoadBalancer"
+
+SLICES_BY_SERVICE = "service"
+"""The index of EndpointSlices by the key of their Service."""
 
 QUIET_SECONDS: Final = 1.0
 """Node changes are gathered until there was none for so long."""
@@ -81,6 +84,12 @@ def nodes_changed(old: Node | None, new: Node | None) -> bool:
     Heartbeats cannot, nor can anything about a node that is no host before and after.
     """
     return _as_host(old) != _as_host(new)
+
+
+def service_keys(slice_: EndpointSlice) -> tuple[str, ...]:
+    """The key of the Service that an EndpointSlice belongs to, if to any."""
+    name = slice_.metadata.labels.get(LABEL_SERVICE_NAME)
+    return (f"{slice_.metadata.namespace}/{name}",) if name else ()
 
 
 def quiet_time(since_first: float, *, is_urgent: bool) -> float:
