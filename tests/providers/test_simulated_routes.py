@@ -94,3 +94,61 @@ async def test_a_target_that_is_no_instance_of_ours_is_refused_without_a_call(
     said = await routes.apply(CLUSTER, (), [stray], ())
     assert isinstance(said[stray], InvalidRequest)
     assert await cloud.admin.counts() == {}
+
+
+async def test_a_route_is_replaced_in_one_call_and_was_never_gone(
+    cloud: SimulatedCloudProcess, routes: Routes
+) -> None:
+    old, other = await some_routes(cloud, 2)
+    await routes.apply(CLUSTER, (), [old], ())
+    (before,) = await cloud.admin.parts("route")
+    listed = await routes.list(CLUSTER, ())
+    await cloud.admin.clear_calls()
+    new = Route("new", old.destination, other.target)
+
+    assert await routes.apply(CLUSTER, (), [new], listed) == {new: Done(), old: Done()}
+
+    assert await cloud.admin.counts() == {"routes.update": 1}
+    (after,) = await cloud.admin.parts("route")
+    assert after["id"] == before["id"]
+    assert f"simulated://sim-1/{after['instance_id']}" == other.target
+
+
+async def test_a_route_stays_when_it_cannot_be_replaced(
+    cloud: SimulatedCloudProcess, routes: Routes
+) -> None:
+    old, other = await some_routes(cloud, 2)
+    await routes.apply(CLUSTER, (), [old], ())
+    assert other.target is not None
+    await cloud.admin.delete(other.target.rpartition("/")[2])
+
+    for target in (other.target, "elsewhere://1"):
+        new = Route("new", old.destination, target)
+        said = await routes.apply(CLUSTER, (), [new], [old])
+        assert all(isinstance(answer, CloudError) for answer in said.values())
+        assert said.keys() == {new, old}
+
+    assert await routes.list(CLUSTER, ()) == [old]
+
+
+async def test_what_was_listed_is_deleted_without_another_listing(
+    cloud: SimulatedCloudProcess, routes: Routes
+) -> None:
+    await routes.apply(CLUSTER, (), await some_routes(cloud, 3), ())
+    listed = await routes.list(CLUSTER, ())
+    await cloud.admin.clear_calls()
+    said = await routes.apply(CLUSTER, (), (), listed[:2])
+    assert list(said.values()) == [Done(), Done()]
+    assert await cloud.admin.counts() == {"routes.delete": 2}
+    assert await routes.list(CLUSTER, ()) == listed[2:]
+
+
+async def test_a_token_that_finds_a_route_which_leads_elsewhere_by_now_is_an_error(
+    cloud: SimulatedCloudProcess, routes: Routes
+) -> None:
+    old, other = await some_routes(cloud, 2)
+    new = Route("new", old.destination, other.target)
+    await routes.apply(CLUSTER, (), [old], ())
+    await routes.apply(CLUSTER, (), [new], [old])
+    said = await routes.apply(CLUSTER, (), [old], ())
+    assert "leads elsewhere" in str(said[old])

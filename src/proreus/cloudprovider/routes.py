@@ -14,7 +14,10 @@ from proreus.kube.objects import Node
 class Route(msgspec.Struct, frozen=True):
     """A route: `destination` is a CIDR, `target` a provider id or an address, or None.
 
-    `blackhole` is True for a route whose target no longer exists.
+    `blackhole` is True for a route whose target no longer exists. A target of None means that
+    the cloud does not say where the route leads; such a route is left alone, unless it is a
+    blackhole. `name` is a wish: it is unique, has 41 characters and may start with a digit; a
+    listed route may have any name, and which route it is, destination and target tell.
     """
 
     name: str
@@ -27,7 +30,15 @@ class Routes(Protocol):
     """The route table of a cloud."""
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """Every route that belongs to this cluster."""
+        """Every route that belongs to this cluster, of whatever destination.
+
+        Args:
+            cluster: Whose routes.
+            nodes: All nodes of the cluster.
+
+        Raises:
+            CloudError: Some of them could not be listed. A part of a list must not be returned.
+        """
 
     async def apply(
         self,
@@ -36,4 +47,18 @@ class Routes(Protocol):
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Done | Pending | CloudError]:
-        """Create and delete routes; a route left out of the answer is unknown."""
+        """Create and delete routes; a route left out of the answer is unknown.
+
+        A destination in both lists is to be replaced: where the cloud can, so that there is a
+        route all the time. Both are idempotent: what is there is created, what is gone deleted.
+        One that fails must not keep the others from being done.
+
+        Args:
+            cluster: Whose routes.
+            nodes: All nodes of the cluster, for clouds that route to addresses.
+            create: Their targets are provider ids.
+            delete: Routes as they were listed.
+
+        Raises:
+            CloudError: Nothing is known of any of them; they are tried again in smaller batches.
+        """

@@ -1,7 +1,8 @@
 """Routes of the simulated cloud."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, ClusterIdentity
@@ -20,6 +21,7 @@ class SimulatedRoutes:
         """Speak through `api`; targets are provider ids of `region`."""
         self._api = api
         self._region = region
+        self._seen: Sequence[RoutePart] = ()
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """The routes that carry this cluster's mark."""
@@ -33,34 +35,52 @@ class SimulatedRoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Done | Pending | CloudError]:
-        """Delete first, so that a full table has room for what is created."""
+        """Replace, then delete, so that a full table has room for what is created at last."""
         del nodes
-        owned = await self._owned(cluster) if delete else []
         answers: dict[Route, Done | Pending | CloudError] = {}
-        for wanted, verb in ((delete, self._delete), (create, self._create)):
-            results = await asyncio.gather(*(verb(cluster, route, owned) for route in wanted))
-            answers.update(zip(wanted, results, strict=True))
+        parts = await self._parts_of(cluster, delete)
+        new = {_network(route): route for route in create}
+        replaced = {}
+        for route, part in parts.items():
+            successor = new.get(_network(route))
+            if part is not None and successor is not None and successor not in replaced:
+                replaced[successor] = route, part
+        changed = await asyncio.gather(
+            *(self._replace(part, to) for to, (_, part) in replaced.items())
+        )
+        for (to, (old, _)), answer in zip(replaced.items(), changed, strict=True):
+            answers[old] = answers[to] = answer
+        rest = [route for route in delete if route not in answers]
+        gone = await asyncio.gather(*(self._delete(parts[route]) for route in rest))
+        answers.update(zip(rest, gone, strict=True))
+        missing = [route for route in create if route not in answers]
+        made = await asyncio.gather(*(self._create(cluster, route) for route in missing))
+        answers.update(zip(missing, made, strict=True))
         return answers
 
-    async def _delete(
-        self, cluster: ClusterIdentity, route: Route, owned: Sequence[RoutePart]
-    ) -> Done | CloudError:
-        del cluster
+    async def _replace(self, part: RoutePart, to: Route) -> Done | CloudError:
+        """Let a route lead elsewhere in one call, without a moment in which it is gone."""
+        id_ = instance_id(self._region, to.target or "")
+        if id_ is None:
+            return _no_instance(to)
         try:
-            for part in owned:
-                if (part.name, part.destination) == (route.name, route.destination):
-                    await self._api.delete(part)
+            await self._api.update(part, {"instance_id": id_})
         except CloudError as error:
             return error
         return Done()
 
-    async def _create(
-        self, cluster: ClusterIdentity, route: Route, owned: Sequence[RoutePart]
-    ) -> Done | CloudError:
-        del owned
+    async def _delete(self, part: RoutePart | None) -> Done | CloudError:
+        try:
+            if part is not None:
+                await self._api.delete(part)
+        except CloudError as error:
+            return error
+        return Done()
+
+    async def _create(self, cluster: ClusterIdentity, route: Route) -> Done | CloudError:
         id_ = instance_id(self._region, route.target or "")
         if id_ is None:
-            return InvalidRequest(f"route {route.name}: target {route.target!r} is no instance")
+            return _no_instance(route)
         body = {
             "name": route.name,
             "destination": route.destination,
@@ -69,15 +89,35 @@ class SimulatedRoutes:
             "idempotency_token": f"{cluster.uid}/{route.name}/{route.destination}/{id_}",
         }
         try:
-            await self._api.create(RoutePart.collection, body)
+            part = await self._api.create(RoutePart.collection, body)
         except CloudError as error:
             return error
+        if not isinstance(part, RoutePart) or part.instance_id != id_:
+            # The token found a route that was made to lead elsewhere since.
+            return CloudError(f"the route to {route.destination} leads elsewhere")
         return Done()
+
+    async def _parts_of(
+        self, cluster: ClusterIdentity, routes: Iterable[Route]
+    ) -> dict[Route, RoutePart | None]:
+        """The part of each route, from the last listing if that has them all; None: gone."""
+        found = {route: self._find(route) for route in routes}
+        if None in found.values():
+            await self._owned(cluster)
+            found = {route: self._find(route) for route in found}
+        return found
+
+    def _find(self, route: Route) -> RoutePart | None:
+        wanted = _network(route), instance_id(self._region, route.target or "")
+        return next(
+            (part for part in self._seen if (_network(part), part.instance_id) == wanted), None
+        )
 
     async def _owned(self, cluster: ClusterIdentity) -> Sequence[RoutePart]:
         tag = f"{MARK_CLUSTER_UID}={cluster.uid}"
         parts = await self._api.parts(kind="route", tag=tag)
-        return [part for part in parts if isinstance(part, RoutePart)]
+        self._seen = [part for part in parts if isinstance(part, RoutePart)]
+        return self._seen
 
     def _route(self, part: RoutePart) -> Route:
         return Route(
@@ -86,3 +126,11 @@ class SimulatedRoutes:
             target=provider_id(self._region, part.instance_id),
             blackhole=part.state == "blackhole",
         )
+
+
+def _network(route: Route | RoutePart) -> object:
+    return ipaddress.ip_network(route.destination, strict=False)
+
+
+def _no_instance(route: Route) -> InvalidRequest:
+    return InvalidRequest(f"route {route.name}: target {route.target!r} is no instance")

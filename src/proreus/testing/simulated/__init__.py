@@ -71,7 +71,8 @@ prefix it reads the primary copy and is never stale, otherwise it is as late as 
                    proxy_protocol can be changed.
     firewall       "load_balancer_id", "source_ranges": [CIDR...], which can be changed. Traffic
                    passes if one firewall of the load balancer lets its source in.
-    route          "destination": CIDR, unique; "instance_id"; "state": active|blackhole.
+    route          "destination": CIDR, unique; "instance_id", which can be changed: the old way
+                   is good until the new one is; "state": active|blackhole.
 
     GET  /v1/load_balancers/{id}/targets         {"targets": [{"instance_id", "address", "health"}]}
     POST /v1/load_balancers/{id}/targets:add     {"targets": [{"instance_id", "address"}]} ->

@@ -43,7 +43,7 @@ _CHANGEABLE: Mapping[type[Part], frozenset[str]] = {
     LoadBalancer: frozenset({"tags", "internal", "affinity_seconds", "health_check"}),
     Listener: frozenset({"tags", "target_port", "proxy_protocol"}),
     Firewall: frozenset({"tags", "source_ranges"}),
-    Route: frozenset({"tags"}),
+    Route: frozenset({"tags", "instance_id"}),
 }
 _MAX_PORT = 65535
 
@@ -119,6 +119,8 @@ class Parts:
             raise ApiError(400, "BadRequest", f"not to be changed: {sorted(refused)}")
         new = _convert(msgspec.to_builtins(old) | changes | {"version": old.version + 1}, kind)
         _check_fields(new)
+        if isinstance(new, Route):
+            self._check_instance(new)
         self._table.put([new])
         return new
 
@@ -200,13 +202,16 @@ class Parts:
                 raise ApiError(409, "Conflict", f"{other.id} has {part.protocol} {part.port}")
 
     def _admit_route(self, part: Route) -> None:
-        if self._machines.find(part.instance_id) is None:
-            raise ApiError(404, "NotFound", f"there is no instance {part.instance_id}")
+        self._check_instance(part)
         routes = [other for other in self._table.all() if isinstance(other, Route)]
         if any(other.destination == part.destination for other in routes):
             raise ApiError(409, "Conflict", f"there is a route to {part.destination}")
         if len(routes) >= self._settings().route_limit:
             raise ApiError(409, "LimitExceeded", f"the table has {len(routes)} routes")
+
+    def _check_instance(self, part: Route) -> None:
+        if self._machines.find(part.instance_id) is None:
+            raise ApiError(404, "NotFound", f"there is no instance {part.instance_id}")
 
     def _allocate(self, wish: str) -> str:
         pool = ipaddress.IPv4Network(self._settings().pool)
