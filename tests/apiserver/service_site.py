@@ -26,6 +26,7 @@ from proreus.testing.simulated import Instance, Settings
 
 from .site import Audited, Site, set_up, until
 
+CONTROLLER: Final = "service-controller"
 CONDITION: Final = "LoadBalancerReady"
 FINALIZER: Final = FINALIZER_LOAD_BALANCER
 NAMESPACE: Final = "default"
@@ -180,6 +181,16 @@ class ServiceSite:
 
         await until(f"{name} has the hosts {sorted(names)}", same)
 
+    async def when_all_have(self, wanted: set[str]) -> None:
+        """Wait until every load balancer in the cloud has exactly these hosts."""
+        ids = {self.machines[name].id for name in wanted}
+
+        async def same() -> bool:
+            balancers = await self.cloud.admin.parts("load_balancer")
+            return all({one["instance_id"] for one in lb["targets"]} == ids for lb in balancers)
+
+        await until(f"all have the hosts {sorted(wanted)}", same)
+
     async def events(self, service: Service, *, settle: str = "") -> list[tuple[str, str]]:
         """Type and reason of its events in order, each as often as it was recorded.
 
@@ -189,11 +200,13 @@ class ServiceSite:
         async def read() -> Sequence[dict[str, Any]] | None:
             selector = f"involvedObject.uid={service.metadata.uid}"
             found = (await self.client.list(EVENTS, NAMESPACE, field_selector=selector)).items
+            # The API server itself records events about Services, too.
+            found = tuple(one for one in found if one["source"].get("component") == CONTROLLER)
             return found if not settle or settle in {one["reason"] for one in found} else None
 
-        found = await until(f"the event {settle}", read)
-        found = sorted(found, key=lambda one: (one["firstTimestamp"], one["metadata"]["name"]))
-        return [(one["type"], one["reason"]) for one in found for _ in range(one.get("count", 1))]
+        found = await until(f"the event {settle}", read) if settle else await read()
+        ordered = sorted(found or (), key=_number)
+        return [(one["type"], one["reason"]) for one in ordered for _ in range(one["count"])]
 
     def writes(self, name: str = "") -> list[Audited]:
         """The manager's writes to Services since `mark`, or to one of them."""
@@ -300,6 +313,11 @@ async def refuses(address: str, number: int = 80, *, source: str = "") -> None:
         return not await ask(address, number, source=source)
 
     await until(f"{address}:{number} refuses {source}", silent)
+
+
+def _number(event: dict[str, Any]) -> int:
+    """Events are numbered in the order in which they were recorded."""
+    return int(event["metadata"]["name"].rpartition(".")[2], base=16)
 
 
 @asynccontextmanager
