@@ -11,22 +11,22 @@ from proreus.kube.objects import Condition, Node, condition
 from proreus.kube.patch import Patch
 
 CONDITION = "NetworkUnavailable"
-ROUTED = "RouteCreated"
-UNROUTED = "NoRouteCreated"
+CREATED = "RouteCreated"
+NOT_CREATED = "NoRouteCreated"
 
 
 class Says(Enum):
     """What the condition can say: status, reason, message."""
 
-    ROUTED = ("False", ROUTED, "RouteController created a route")
-    UNROUTED = ("True", UNROUTED, "RouteController has not created every route of this node")
-    LEFT_ALONE = ("False", ROUTED, "RouteController leaves the routes of this node alone")
+    ROUTED = ("False", CREATED, "RouteController created a route")
+    UNROUTED = ("True", NOT_CREATED, "RouteController has not created every route of this node")
+    LEFT_ALONE = ("False", CREATED, "RouteController leaves the routes of this node alone")
 
 
 def says_routed(node: Node) -> bool:
     """Whether the node says, by our word, that it has its routes."""
     now = condition(node.status.conditions, CONDITION)
-    return now is not None and (now.status, now.reason) == ("False", ROUTED)
+    return now is not None and (now.status, now.reason) == ("False", CREATED)
 
 
 def to_say(node: Node, says: Says, now: datetime) -> Patch:
@@ -43,7 +43,7 @@ def to_say(node: Node, says: Says, now: datetime) -> Patch:
     if current is None:
         is_wanted = says is not Says.LEFT_ALONE
         return patches.status(uid, conditions=(written,)) if is_wanted else nothing
-    if current.reason not in (ROUTED, UNROUTED):
+    if current.reason not in (CREATED, NOT_CREATED):
         return nothing
     if (current.status, current.reason) == (status, reason):
         return nothing
