@@ -57,6 +57,7 @@ def per_service(
     group: Callable[[LoadBalancerRef], Hashable] = lambda lb: lb.uid,
     host_policy: Callable[[Service], HostPolicy] = lambda _: HostPolicy(),
     list_owned: ListOwned | None = None,
+    fingerprint: Callable[[LoadBalancer], str] = lambda _: "",
     concurrency: int = 1,
 ) -> LoadBalancers:
     """Load balancers of a cloud whose calls concern one Service.
@@ -68,6 +69,7 @@ def per_service(
         group: What shares cloud objects; by default nothing does.
         host_policy: Which nodes are hosts; by default all, in both families.
         list_owned: Lists what carries the cluster's marks, if the cloud can.
+        fingerprint: What `list_owned` shows for a load balancer that is as wished.
         concurrency: How many members of one group are worked on at once; more than one is safe
             only where they do not change what they share.
     """
@@ -78,6 +80,7 @@ def per_service(
         group=group,
         host_policy=host_policy,
         list_owned=list_owned or _cannot_list,
+        fingerprint=fingerprint,
         concurrency=concurrency,
     )
 
@@ -116,6 +119,7 @@ class _PerService:
         group: Callable[[LoadBalancerRef], Hashable],
         host_policy: Callable[[Service], HostPolicy],
         list_owned: ListOwned,
+        fingerprint: Callable[[LoadBalancer], str],
         concurrency: int,
     ) -> None:
         self._ensure = ensure
@@ -124,6 +128,7 @@ class _PerService:
         self._group = group
         self._host_policy = host_policy
         self._list_owned = list_owned
+        self._fingerprint = fingerprint
         self._concurrency = concurrency
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
@@ -143,6 +148,9 @@ class _PerService:
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         return await self._list_owned(cluster)
+
+    def fingerprint(self, wanted: LoadBalancer) -> str:
+        return self._fingerprint(wanted)
 
 
 async def _cannot_list(cluster: ClusterIdentity) -> Sequence[OwnedObject]:

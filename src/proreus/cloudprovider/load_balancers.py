@@ -161,3 +161,9 @@ class LoadBalancers(Protocol):
         Raises:
             NotSupported: The cloud cannot list them; leaks and drift then go unseen.
         """
+
+    def fingerprint(self, wanted: LoadBalancer) -> str:
+        """The `fingerprint` that `list_owned` shows if all is as wished. No I/O.
+
+        "" where there is none: every pass over all Services then ensures this one.
+        """

@@ -28,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_deletion_breaker: float = 0.2
     node_deletion_resume: bool = False
     delete_nodes_by_name: bool = False
+    load_balancer_resync_period: float = 3600.0
     load_balancer_classes: tuple[str, ...] = ()
     classless_load_balancers: bool = True
     configure_cloud_routes: bool = True

@@ -18,24 +18,22 @@ from proreus.cloudprovider import (
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
+    NotSupported,
     Pending,
     scope,
 )
 from proreus.cloudprovider.wanted import ref, wanted
 from proreus.controllers.environment import Environment
-from proreus.controllers.service import answers, intake, plan
+from proreus.controllers.service import answers, drift, intake, plan
 from proreus.controllers.service.answers import Change
 from proreus.controllers.service.hosts import HostSets
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
-from proreus.kube.client import Written
-from proreus.kube.errors import Conflict, NotFound
+from proreus.controllers.service.writer import ServiceWriter
 from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.kube.objects import key as key_of
-from proreus.kube.requests import SERVICES
-from proreus.runtime import klog
+from proreus.runtime import klog, priority
 from proreus.runtime.backoff import Backoff
-from proreus.runtime.controller import CONFLICT_DELAY, Controller, Outcome, contained
-from proreus.runtime.events import ref_of
+from proreus.runtime.controller import Controller, Outcome, contained
 from proreus.runtime.priority import Priority
 from proreus.runtime.workqueue import WorkQueue
 
@@ -44,7 +42,6 @@ log = klog.logger(__name__)
 BACKOFF = Backoff(first=5.0, cap=300.0, factor=2.0, jitter=0.1)
 CONTROLLER = "service-controller"
 BATCH = 500
-WRITE_TRIES = 4
 
 Verb = Ensure | UpdateHosts | Refuse | Delete
 
@@ -58,7 +55,7 @@ class ServiceController:
             raise ValueError(f"the provider {env.provider.name} has no load balancers")
         self._env = env
         self._cloud = env.provider.load_balancers
-        self._events = env.events.source(CONTROLLER)
+        self._writer = ServiceWriter(env, env.events.source(CONTROLLER))
         self._classes = intake.Classes(
             owned=frozenset(env.settings.load_balancer_classes),
             classless=env.settings.classless_load_balancers,
@@ -86,11 +83,16 @@ class ServiceController:
         await self._env.nodes.wait_synced()
         if self._env.endpoint_slices is not None:
             await self._env.endpoint_slices.wait_synced()
-        gatherer = asyncio.create_task(self._gather_node_changes())
+        await contained(self._adopt())
+        beside = [
+            asyncio.create_task(self._gather_node_changes()),
+            asyncio.create_task(self._repair_periodically()),
+        ]
         try:
             await self._loop.run()
         finally:
-            gatherer.cancel()
+            for task in beside:
+                task.cancel()
 
     def stop(self) -> None:
         """Take no more Services."""
@@ -139,6 +141,53 @@ class ServiceController:
             for service in self._env.services.all()
             if intake.is_to_have(service, self._classes)
         )
+
+    async def _adopt(self) -> None:
+        """After a restart, do not ensure what the cloud and the Services show to be as wished."""
+        wishes = self._wishes()
+        cloud = await self._survey() if wishes else None
+        if cloud is None:
+            return
+        for key, wish in wishes.items():
+            memory = drift.adopted(wish, self._cloud.fingerprint(wish), cloud)
+            if memory is not None:
+                self._memory[key] = memory
+
+    async def _repair_periodically(self) -> None:
+        """Ensure what the cloud does not show as wished; spread over the period, with no haste."""
+        period = self._env.settings.load_balancer_resync_period
+        while True:
+            await asyncio.sleep(period)
+            priority.current.set(Priority.RESYNC)
+            cloud = await contained(self._survey())
+            if isinstance(cloud, Exception):
+                continue
+            wishes = self._wishes()
+            differing = [
+                key
+                for key, wish in wishes.items()
+                if cloud is None
+                or not drift.is_as_wished(wish, self._cloud.fingerprint(wish), cloud)
+            ]
+            for key, after in drift.spread(differing, period).items():
+                if key in self._memory:
+                    self._memory[key] = plan.doubted(self._memory[key])
+                self._queue.add(key, Priority.RESYNC, after=after)
+
+    async def _survey(self) -> drift.Shown | None:
+        """What the cloud shows to be ours; None if it cannot list it, or says nothing useful."""
+        owned = await contained(self._cloud.list_owned(self._env.cluster))
+        if isinstance(owned, NotSupported):
+            return None
+        if isinstance(owned, Exception):
+            klog.warning(log, "The load balancers could not be listed", err=owned)
+            raise owned
+        return drift.shown(owned)
+
+    def _wishes(self) -> Mapping[str, LoadBalancer]:
+        """The wishes of all Services that want a load balancer and can have one."""
+        wishes = {key_of(service): self._wish(service) for service in self._env.services.all()}
+        return {key: wish for key, wish in wishes.items() if isinstance(wish, LoadBalancer)}
 
     def group(self, key: str, obj: Service | None) -> Hashable:
         """The provider's group of the load balancer."""
@@ -197,7 +246,7 @@ class ServiceController:
         return outcomes
 
     async def _refuse(self, key: str, verb: Refuse) -> Outcome:
-        return await self._tell(
+        return await self._writer.tell_present(
             key, lambda service: answers.refuse(service, verb.error, self._env.now())
         )
 
@@ -221,7 +270,7 @@ class ServiceController:
 
     async def _prepare(self, key: str) -> Outcome:
         """Finalizer and condition are there before the cloud is asked for anything."""
-        outcome = await self._tell(
+        outcome = await self._writer.tell_present(
             key, lambda service: answers.before(service, self._env.now()) or Change()
         )
         if outcome.written is not None:
@@ -231,7 +280,7 @@ class ServiceController:
     async def _conclude(
         self, key: str, verb: Ensure | UpdateHosts, answer: EnsureAnswer
     ) -> Outcome:
-        return await self._tell(
+        return await self._writer.tell_present(
             key,
             lambda service: answers.after_ensure(
                 service, answer, self._env.now(), verb=verb, classes=self._classes
@@ -245,7 +294,7 @@ class ServiceController:
         for key, verb in verbs.items():
             self._memory[key] = plan.begun(self._memory.get(key), verb)
             service = self._env.services.get(key)
-            self._record(service, answers.before_delete(service, verb.ref))
+            self._writer.record(service, answers.before_delete(service, verb.ref))
         given = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
             answer = _delete_answer(given, verb.ref.uid)
@@ -262,59 +311,11 @@ class ServiceController:
                 service, answer, self._env.now(), ref=gone, classes=self._classes
             )
 
-        outcome = await self._tell_any(key, said)
+        outcome = await self._writer.tell(key, said)
         if outcome.error is None and outcome.after is None:
             # There may be a new Service under the old name, or one that wants it again.
             return Outcome(written=outcome.written, after=0.0)
         return outcome
-
-    async def _tell(self, key: str, make: Callable[[Service], Change]) -> Outcome:
-        """Write a change to the Service, if there still is one."""
-        return await self._tell_any(
-            key, lambda service: make(service) if service is not None else Change()
-        )
-
-    async def _tell_any(self, key: str, make: Callable[[Service | None], Change]) -> Outcome:
-        """Make the change from the newest object and write it; after a conflict, from a newer one.
-
-        The cloud has answered already, so a conflict here must not lead to another call.
-        """
-        for attempt in range(WRITE_TRIES):
-            service = self._env.services.get(key)
-            change = make(service)
-            outcome = await self._write(service, change)
-            if not isinstance(outcome.error, Conflict) or service is None:
-                break
-            await asyncio.sleep(CONFLICT_DELAY * 2**attempt)
-        if not isinstance(outcome.error, Conflict):
-            # Not the newest object: once the finalizer is gone there may be none any more.
-            self._record(service, change)
-        return outcome
-
-    async def _write(self, service: Service | None, change: Change) -> Outcome:
-        written: Written | None = None
-        if service is not None:
-            meta = service.metadata
-            for patch, subresource in ((change.status, "status"), (change.metadata, "")):
-                if not patch:
-                    continue
-                sent = self._env.client.patch(
-                    SERVICES, meta.name, patch, namespace=meta.namespace, subresource=subresource
-                )
-                answer = await contained(sent)
-                if isinstance(answer, NotFound):
-                    break
-                if isinstance(answer, Exception):
-                    return Outcome(written=written, error=answer)
-                written = answer
-        return Outcome(written=written, after=change.after, error=change.error)
-
-    def _record(self, service: Service | None, change: Change) -> None:
-        if service is None:
-            return
-        for event in change.events:
-            self._events.event(ref_of(service), event.type, event.reason, event.message)
-            klog.v(log, 2, event.message, service=key_of(service), reason=event.reason)
 
     async def settled(self, group: Hashable) -> None:
         """Return when no call for the group still runs in a thread."""

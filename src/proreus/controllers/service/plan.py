@@ -186,6 +186,11 @@ def is_gone(answer: DeleteAnswer) -> bool:
     return isinstance(answer, Done | ImplementedElsewhere)
 
 
+def doubted(memory: Memory) -> Memory:
+    """What is known once the cloud shows something else than the wish: it is to be ensured."""
+    return msgspec.structs.replace(memory, last=None)
+
+
 def stated_ingress(
     verb: Ensure | UpdateHosts, answer: Ensured
 ) -> tuple[LoadBalancerIngress, ...] | None:

@@ -1,0 +1,77 @@
+"""Writes what was decided to the Service, and says it in events."""
+
+import asyncio
+from collections.abc import Callable
+
+from proreus.controllers.environment import Environment
+from proreus.controllers.service.answers import Change
+from proreus.kube.client import Written
+from proreus.kube.errors import Conflict, NotFound
+from proreus.kube.objects import Service
+from proreus.kube.objects import key as key_of
+from proreus.kube.requests import SERVICES
+from proreus.runtime import klog
+from proreus.runtime.controller import CONFLICT_DELAY, Outcome, contained
+from proreus.runtime.events import EventSource, ref_of
+
+log = klog.logger(__name__)
+
+WRITE_TRIES = 4
+
+
+class ServiceWriter:
+    """Writes changes, each made from the newest object."""
+
+    def __init__(self, env: Environment, events: EventSource) -> None:
+        """Write to the cluster of `env`, and record with `events`."""
+        self._env = env
+        self._events = events
+
+    async def tell_present(self, key: str, make: Callable[[Service], Change]) -> Outcome:
+        """Write a change to the Service, if there still is one."""
+        return await self.tell(
+            key, lambda service: make(service) if service is not None else Change()
+        )
+
+    async def tell(self, key: str, make: Callable[[Service | None], Change]) -> Outcome:
+        """Make the change from the newest object and write it; after a conflict, from a newer one.
+
+        The cloud has answered already, so a conflict here must not lead to another call.
+        """
+        for attempt in range(WRITE_TRIES):
+            service = self._env.services.get(key)
+            change = make(service)
+            outcome = await self._write(service, change)
+            if not isinstance(outcome.error, Conflict) or service is None:
+                break
+            await asyncio.sleep(CONFLICT_DELAY * 2**attempt)
+        if not isinstance(outcome.error, Conflict):
+            # Not the newest object: once the finalizer is gone there may be none any more.
+            self.record(service, change)
+        return outcome
+
+    async def _write(self, service: Service | None, change: Change) -> Outcome:
+        written: Written | None = None
+        if service is not None:
+            meta = service.metadata
+            for patch, subresource in ((change.status, "status"), (change.metadata, "")):
+                if not patch:
+                    continue
+                sent = self._env.client.patch(
+                    SERVICES, meta.name, patch, namespace=meta.namespace, subresource=subresource
+                )
+                answer = await contained(sent)
+                if isinstance(answer, NotFound):
+                    break
+                if isinstance(answer, Exception):
+                    return Outcome(written=written, error=answer)
+                written = answer
+        return Outcome(written=written, after=change.after, error=change.error)
+
+    def record(self, service: Service | None, change: Change) -> None:
+        """Record the events of a change."""
+        if service is None:
+            return
+        for event in change.events:
+            self._events.event(ref_of(service), event.type, event.reason, event.message)
+            klog.v(log, 2, event.message, service=key_of(service), reason=event.reason)

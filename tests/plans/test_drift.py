@@ -1,0 +1,77 @@
+"""What the cloud shows, compared with the wish."""
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import (
+    ClusterIdentity,
+    HealthCheck,
+    Host,
+    LoadBalancer,
+    LoadBalancerRef,
+    OwnedObject,
+)
+from proreus.controllers.service import drift, plan
+from proreus.controllers.service.conditions import readiness
+from proreus.kube.objects import LoadBalancerIngress, ObjectMeta, Service
+
+SERVICE = Service(ObjectMeta(name="web", namespace="shop", uid="u1"))
+INGRESS = (LoadBalancerIngress(ip="192.0.2.1", ip_mode="VIP"),)
+WISH = LoadBalancer(
+    ref=LoadBalancerRef(
+        cluster=ClusterIdentity("c", "c-uid"), namespace="shop", service_name="web", uid="u1",
+        name="au1", last_ingress=INGRESS, service=SERVICE,
+    ),
+    service=SERVICE, marks={}, frontends=(), hosts=(Host("n1", "sim://1"),),
+    health_check=HealthCheck(), source_ranges={},
+)  # fmt: skip
+
+
+def owned(uid: str, fingerprint: str) -> OwnedObject:
+    return OwnedObject(kind="lb", id="x", service_uid=uid, fingerprint=fingerprint)
+
+
+def test_fingerprints_are_shown_by_service_and_only_where_there_are_some() -> None:
+    found = drift.shown([owned("u1", "a"), owned("u1", "b"), owned("u2", ""), owned("", "c")])
+    assert found == {"u1": frozenset({"a", "b"})}
+
+
+@pytest.mark.parametrize(
+    ("expected", "cloud", "is_same"),
+    [
+        ("a", {"u1": frozenset({"a"})}, True),
+        ("a", {"u1": frozenset({"b", "a"})}, True),
+        ("a", {"u1": frozenset({"b"})}, False),
+        ("a", {"u2": frozenset({"a"})}, False),
+        ("a", {}, False),
+        ("", {"u1": frozenset({""})}, False),
+    ],
+)
+def test_a_load_balancer_is_as_wished_if_the_cloud_shows_what_is_expected(
+    expected: str, cloud: drift.Shown, *, is_same: bool
+) -> None:
+    assert drift.is_as_wished(WISH, expected, cloud) is is_same
+
+
+def test_after_a_restart_what_is_as_wished_needs_no_verb() -> None:
+    memory = drift.adopted(WISH, "a", {"u1": frozenset({"a"})})
+    assert memory == plan.Memory(WISH.ref, plan.fingerprint(WISH), {}, readiness(WISH.hosts, {}))
+
+
+def test_after_a_restart_what_differs_is_not_taken_as_known() -> None:
+    assert drift.adopted(WISH, "a", {"u1": frozenset({"b"})}) is None
+
+
+def test_after_a_restart_a_service_without_an_address_is_not_taken_as_known() -> None:
+    wish = msgspec.structs.replace(WISH, ref=msgspec.structs.replace(WISH.ref, last_ingress=()))
+    assert drift.adopted(wish, "a", {"u1": frozenset({"a"})}) is None
+
+
+def test_keys_are_spread_evenly_in_a_stable_order() -> None:
+    assert drift.spread(["c", "a", "b", "d"], 60.0) == {"a": 0.0, "b": 15.0, "c": 30.0, "d": 45.0}
+    assert drift.spread([], 60.0) == {}
+
+
+def test_what_is_doubted_is_ensured_again() -> None:
+    memory = plan.Memory(WISH.ref, plan.fingerprint(WISH), {"k": "v"})
+    assert plan.doubted(memory) == plan.Memory(WISH.ref, None, {"k": "v"})
