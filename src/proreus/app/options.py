@@ -114,6 +114,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = "127.0.0.1:10258"
     v: Annotated[int, Flag(MISC, "Log verbosity: 0 to 10.", integer, at_least(0), short="v")] = 0
     version: Annotated[bool, Flag(MISC, "Print the version and exit.", boolean)] = False
+    load_balancer_resync_period: Annotated[
+        float,
+        Flag(
+            PROREUS, "How often load balancers are compared with the cloud.", duration, at_least(1)
+        ),
+    ] = 3600.0
     load_balancer_classes: Annotated[
         tuple[str, ...],
         Flag(PROREUS, "Values of spec.loadBalancerClass that this manager owns.", names),
