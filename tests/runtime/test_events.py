@@ -16,11 +16,13 @@ from proreus.kube.errors import (
     ServerError,
     Unreachable,
 )
+from proreus.kube.messages import MESSAGE_LIMIT
 from proreus.kube.objects import EndpointSlice, Node, ObjectMeta, Service
 from proreus.kube.patch import Patch
 from proreus.kube.requests import EVENTS, Resource
 from proreus.runtime import metrics
-from proreus.runtime.events import MESSAGE_LIMIT, QUEUE_LIMIT, EventRecorder, ref_of
+from proreus.runtime.correlation import BURST, COMBINED, REFILL, SIMILAR
+from proreus.runtime.events import QUEUE_LIMIT, EventRecorder, ref_of
 from proreus.testing.clock import virtual_time
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -89,6 +91,14 @@ class Site:
 
     def record(self, message: str = "Ready", obj: Node | Service = NODE) -> None:
         self.recorder.source("node-controller").event(obj, "Normal", "Initialized", message)
+
+    def warn(self, message: str, reason: str = "SyncLoadBalancerFailed") -> None:
+        self.recorder.source("service-lb-controller").event(SERVICE, "Warning", reason, message)
+
+    @property
+    def told(self) -> list[tuple[str, int]]:
+        """Message and count of each event, the oldest first."""
+        return [(event["message"], event["count"]) for event in self.writer.events.values()]
 
 
 @asynccontextmanager
@@ -161,10 +171,10 @@ async def test_a_different_event_is_a_new_one(different: str) -> None:
 
 
 @virtual_time
-async def test_the_same_event_after_ten_minutes_is_a_new_one() -> None:
+async def test_the_same_event_after_the_api_server_has_forgotten_it_is_a_new_one() -> None:
     async with recording() as site:
         site.record()
-        await asyncio.sleep(601)
+        await asyncio.sleep(3601)
         site.record()
         await asyncio.sleep(1)
         assert site.writer.verbs == ["create", "create"]
@@ -253,7 +263,7 @@ async def test_a_flood_drops_the_oldest_and_counts_them() -> None:
     site = Site()
     before = counted("dropped")
     for number in range(QUEUE_LIMIT + 3):
-        site.record(str(number))
+        site.record(str(number), Node(metadata=ObjectMeta(name=f"n{number}", uid="u")))
     assert counted("dropped") == before + 3
     task = asyncio.create_task(site.recorder.run())
     await asyncio.sleep(1)
@@ -271,6 +281,92 @@ async def test_events_of_one_object_at_one_moment_are_all_written() -> None:
             site.record(str(number))
         await asyncio.sleep(1)
         assert {event["message"] for event in site.writer.events.values()} == {"0", "1", "2"}
+
+
+@virtual_time
+async def test_an_error_is_told_at_once_and_while_it_lasts_every_ten_minutes() -> None:
+    async with recording() as site:
+        for _ in range(241):  # 20 minutes
+            site.warn("quota exceeded")
+            await asyncio.sleep(5)
+        times = [at for at, _ in site.writer.writes]
+        assert times == [0.0, 600.0, 1200.0]
+        assert site.writer.verbs == ["create", "patch", "patch"]
+        assert site.told == [("quota exceeded", 241)]
+        assert site.writer.only["firstTimestamp"] == "2026-01-01T00:00:00Z"
+        assert site.writer.only["lastTimestamp"] == "2026-01-01T00:20:00Z"
+
+
+@virtual_time
+async def test_an_error_that_comes_back_is_told_at_once() -> None:
+    async with recording() as site:
+        site.warn("quota exceeded")
+        await asyncio.sleep(5)
+        site.warn("quota exceeded")
+        await asyncio.sleep(5)
+        site.recorder.source("service-lb-controller").event(SERVICE, "Normal", "Ensured", "Done")
+        await asyncio.sleep(5)
+        site.warn("quota exceeded")
+        await asyncio.sleep(1)
+        assert [at for at, _ in site.writer.writes] == [0.0, 10.0, 15.0]
+        assert site.told == [("quota exceeded", 3), ("Done", 1)]
+
+
+@virtual_time
+async def test_an_error_of_one_object_does_not_hold_back_that_of_another() -> None:
+    async with recording() as site:
+        for number in range(3):
+            node = Node(metadata=ObjectMeta(name=f"n{number}", uid=f"u{number}"))
+            site.recorder.source("c").event(node, "Warning", "Failed", "the cloud is down")
+        await asyncio.sleep(1)
+        assert site.writer.verbs == ["create"] * 3
+
+
+@virtual_time
+async def test_texts_that_differ_only_in_a_request_id_are_one_event() -> None:
+    async with recording() as site:
+        for number in range(3):
+            site.warn(f"refused, RequestId: {number:08x}-1111-2222-3333-444444444444")
+            await asyncio.sleep(300)
+        assert site.told == [("refused, RequestId: <id>", 3)]
+
+
+@virtual_time
+async def test_ids_in_what_is_no_error_are_kept() -> None:
+    async with recording() as site:
+        site.record("is openstack:///12345678-1111-2222-3333-444444444444")
+        await asyncio.sleep(1)
+        assert site.told == [("is openstack:///12345678-1111-2222-3333-444444444444", 1)]
+
+
+@virtual_time
+async def test_similar_events_are_combined_from_the_tenth_on() -> None:
+    async with recording() as site:
+        for number in range(14):
+            site.record(f"port {number}")
+            await asyncio.sleep(1)
+        alone = [(f"port {number}", 1) for number in range(SIMILAR - 1)]
+        assert site.told == [*alone, (f"{COMBINED}port 13", 5)]
+
+
+@virtual_time
+async def test_a_component_that_floods_one_object_is_cut_and_others_are_not() -> None:
+    async with recording() as site:
+        before = counted("filtered")
+        for number in range(60):
+            site.record()
+            site.recorder.source("other").event(NODE, "Normal", f"R{number // 12}", "x")
+            await asyncio.sleep(1)
+        mine = [event for event in site.writer.events.values() if event["message"] == "Ready"]
+        assert [event["count"] for event in mine] == [BURST]
+        assert counted("filtered") == before + 2 * (60 - BURST)
+        site.record(obj=SERVICE)
+        await asyncio.sleep(1)
+        assert site.told[-1] == ("Ready", 1)
+        await asyncio.sleep(REFILL)
+        site.record()
+        await asyncio.sleep(1)
+        assert mine[0]["count"] == 61
 
 
 @virtual_time

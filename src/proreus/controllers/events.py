@@ -1,40 +1,17 @@
-"""Events as values: what a plan wants to be said, and how its texts are kept stable.
+"""Events as values: what a plan wants to be said.
 
 A plan is pure, so it returns `PlannedEvent`s; the controller hands them to the recorder.
 """
 
-import re
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
+from proreus.kube.messages import MESSAGE_LIMIT, scrub
+
+__all__ = ["MESSAGE_LIMIT", "EventType", "PlannedEvent", "scrub"]
+
 EventType = Literal["Normal", "Warning"]
-
-MESSAGE_LIMIT: Final = 1024
-"""Characters of a message; what events.k8s.io/v1 allows in `note`."""
-
-_SPACE = re.compile(r"\s+")
-_NAMED_ID = re.compile(
-    r"\b((?:x-)?(?:[a-z]+-)*(?:request|req|correlation|trace|operation)[-_ ]?id)"
-    r"(\"?\s*[:=]?\s*\"?)[A-Za-z0-9][\w+/=.-]{5,}",
-    re.IGNORECASE,
-)
-_VARYING = (
-    (
-        re.compile(r"\b(?:req-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE),
-        "<id>",
-    ),
-    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<pointer>"),
-    (re.compile(r"\b[0-9a-f]{24,}\b", re.IGNORECASE), "<id>"),
-    (
-        re.compile(
-            r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
-        ),
-        "<time>",
-    ),
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}\b|\[[0-9a-f:.]+\]:\d{1,5}\b"), "<address>"),
-    (re.compile(r"\('[0-9a-f:.]+', \d{1,5}(?:, \d+, \d+)?\)"), "<address>"),
-)
 
 
 class PlannedEvent(msgspec.Struct, frozen=True):
@@ -43,16 +20,3 @@ class PlannedEvent(msgspec.Struct, frozen=True):
     type: EventType
     reason: str
     message: str
-
-
-def scrub(text: str) -> str:
-    """The text without what differs from one try to the next, in one line of bounded length.
-
-    Request ids, UUIDs, pointers, times and socket addresses (address *and* port, which change
-    with every connection) are replaced; a bare address stays, because it says which one is
-    meant. Equal texts let events be counted up and keep conditions from being written anew.
-    """
-    text = _NAMED_ID.sub(r"\1\2<id>", _SPACE.sub(" ", text).strip())
-    for pattern, placeholder in _VARYING:
-        text = pattern.sub(placeholder, text)
-    return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"

@@ -1,8 +1,10 @@
 """Events: what users read with `kubectl describe`.
 
 They are the least urgent of all writes: one at a time, behind other writes while these are
-queued, and the same event again only counts the one there is. Recording never waits; when the
-API server cannot keep up, the oldest events are dropped.
+queued, and the same event again only counts the one there is. An error is told at once, and while
+it lasts every ten minutes with the count. Similar ones are combined and floods are cut
+(`runtime.correlation`). Recording never waits; when the API server cannot keep up, the oldest
+events are dropped.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from proreus.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
+from proreus.kube.messages import MESSAGE_LIMIT, scrub
 from proreus.kube.objects import (
     ConfigMap,
     EndpointSlice,
@@ -36,20 +39,19 @@ from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import EVENTS, Resource
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
+from proreus.runtime.correlation import COMBINED, Aggregator, Recent, SpamFilter, is_repeat
 
 log = klog.logger(__name__)
 
-SAME_WITHIN: Final = timedelta(minutes=10)
-"""An event that was recorded this recently is counted up instead of written again."""
+COUNTED_FOR: Final = timedelta(hours=1)
+"""An event is counted up for so long: the API server forgets events after an hour by default."""
 QUEUE_LIMIT: Final = 10_000
-REMEMBER_LIMIT: Final = 4096
 PATIENCE: Final = 5.0
 """Seconds that an event waits behind other writes at most."""
 POLL: Final = 0.05
 RETRY: Final = Backoff(first=1.0, cap=30.0, jitter=0.5)
 TRIES: Final = 10
 NAME_LIMIT: Final = 253
-MESSAGE_LIMIT: Final = 1024
 
 _API: Final[dict[type[KubeObject], tuple[str, str]]] = {
     Node: ("v1", "Node"),
@@ -86,13 +88,17 @@ class Writer(Protocol):
 
 
 class _What(msgspec.Struct, frozen=True):
-    """What makes two events the same."""
+    """What makes two events the same; the combined one of many has no message."""
 
     component: str
     ref: ObjectReference
     type: str
     reason: str
-    message: str
+    message: str = ""
+
+    @property
+    def source(self) -> tuple[str, ObjectReference]:
+        return self.component, self.ref
 
 
 class _Pending(msgspec.Struct):
@@ -102,18 +108,21 @@ class _Pending(msgspec.Struct):
     """
 
     number: int
+    message: str
     first: datetime
     last: datetime
     queued: float
     count: int = 1
 
 
-class _Sent(msgspec.Struct, frozen=True):
-    """An event object that was written."""
+class _Sent(msgspec.Struct):
+    """An event object that was written; `at` is the loop's time, `held` was not written yet."""
 
     name: str
     count: int
     last: datetime
+    at: float
+    held: int = 0
 
 
 def ref_of(obj: KubeObject) -> ObjectReference:
@@ -162,7 +171,10 @@ class EventRecorder:
         self._last_number = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._sent: OrderedDict[_What, _Sent] = OrderedDict()
+        self._sent: Recent[_What, _Sent] = Recent()
+        self._latest: Recent[tuple[str, ObjectReference], _What] = Recent()
+        self._aggregator = Aggregator()
+        self._spam = SpamFilter()
 
     def source(self, component: str) -> EventSource:
         """Where `component` (`source.component` of its events) records."""
@@ -178,19 +190,50 @@ class EventRecorder:
     ) -> None:
         """Queue an event of a component; see `EventSource.event`."""
         ref = about if isinstance(about, ObjectReference) else ref_of(about)
-        what = _What(component, ref, type_, reason, message[:MESSAGE_LIMIT])
-        now = self._now()
-        pending = self._queue.get(what)
+        # Ids vary in errors; in other texts they say which thing is meant.
+        message = scrub(message) if type_ == "Warning" else message[:MESSAGE_LIMIT]
+        loop_time = asyncio.get_running_loop().time()
+        what = _What(component, ref, type_, reason)
+        if self._aggregator.is_combined(what, message, loop_time):
+            message = (COMBINED + message)[:MESSAGE_LIMIT]
+        else:
+            what = msgspec.structs.replace(what, message=message)
+        pending, sent = self._queue.get(what), self._sent.get(what)
         if pending is not None:
             pending.count += 1
-            pending.last = now
-            return
+            pending.last = self._now()
+            pending.message = message
+        elif self._is_told(what, sent, loop_time):
+            self._enqueue(what, message, loop_time, count=1 + (sent.held if sent else 0))
+            if sent is not None:
+                sent.held = 0
+        elif sent is not None:
+            sent.held += 1
+        self._latest.put(what.source, what)
+
+    def _is_told(self, what: _What, sent: _Sent | None, now: float) -> bool:
+        """Whether an event is to be written now, and not only counted."""
+        if sent is not None and is_repeat(
+            is_warning=what.type == "Warning",
+            is_latest=self._latest.get(what.source) == what,
+            told=sent.at,
+            now=now,
+        ):
+            metrics.EVENTS.labels("held").inc()
+            return False
+        if not self._spam.admits(what.source, now):
+            metrics.EVENTS.labels("filtered").inc()
+            return False
+        return True
+
+    def _enqueue(self, what: _What, message: str, queued: float, *, count: int) -> None:
         if len(self._queue) >= QUEUE_LIMIT:
             self._queue.popitem(last=False)
             metrics.EVENTS.labels("dropped").inc()
         # Microseconds; but two events of one object must not have one name.
+        now = self._now()
         self._last_number = max(self._last_number + 1, int(now.timestamp() * 1_000_000))
-        self._queue[what] = _Pending(self._last_number, now, now, asyncio.get_running_loop().time())
+        self._queue[what] = _Pending(self._last_number, message, now, now, queued, count)
         self._arrived.set()
         self._idle.clear()
 
@@ -242,9 +285,11 @@ class EventRecorder:
 
     async def _send(self, what: _What, pending: _Pending) -> str:
         sent = self._sent.get(what)
-        if sent is not None and pending.last - sent.last < SAME_WITHIN:
-            counted = _Sent(sent.name, sent.count + pending.count, pending.last)
-            body = {"count": counted.count, "lastTimestamp": _timestamp(counted.last)}
+        if sent is not None and pending.last - sent.last < COUNTED_FOR:
+            count = sent.count + pending.count
+            body: dict[str, Any] = {"count": count, "lastTimestamp": _timestamp(pending.last)}
+            if not what.message:
+                body["message"] = pending.message
             try:
                 await self._client.patch(
                     EVENTS, sent.name, Patch(PatchType.MERGE, body), _namespace(what.ref)
@@ -252,21 +297,21 @@ class EventRecorder:
             except NotFound:
                 klog.v(log, 4, "The event has expired; a new one is written", event=sent.name)
             else:
-                self._remember(what, counted)
+                self._remember(what, sent.name, count, pending)
                 return "counted"
         name = _name(what.ref, pending.number)
         try:
             await self._client.create(EVENTS, self._body(name, what, pending), _namespace(what.ref))
         except AlreadyExists:
             klog.v(log, 4, "The event was written by a try that got no answer", event=name)
-        self._remember(what, _Sent(name, pending.count, pending.last))
+        self._remember(what, name, pending.count, pending)
         return "created"
 
-    def _remember(self, what: _What, sent: _Sent) -> None:
-        self._sent[what] = sent
-        self._sent.move_to_end(what)
-        if len(self._sent) > REMEMBER_LIMIT:
-            self._sent.popitem(last=False)
+    def _remember(self, what: _What, name: str, count: int, pending: _Pending) -> None:
+        before = self._sent.get(what)
+        held = before.held if before else 0
+        at = asyncio.get_running_loop().time()
+        self._sent.put(what, _Sent(name, count, pending.last, at, held))
 
     def _body(self, name: str, what: _What, pending: _Pending) -> dict[str, Any]:
         return {
@@ -274,7 +319,7 @@ class EventRecorder:
             "involvedObject": msgspec.to_builtins(what.ref),
             "type": what.type,
             "reason": what.reason,
-            "message": what.message,
+            "message": pending.message,
             "count": pending.count,
             "firstTimestamp": _timestamp(pending.first),
             "lastTimestamp": _timestamp(pending.last),

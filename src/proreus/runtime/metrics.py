@@ -130,7 +130,8 @@ INFORMER_ERRORS: Final = Counter(
 )
 EVENTS: Final = Counter(
     "proreus_events_total",
-    "Events by result: created, counted (one more of the same), failed or dropped.",
+    "Events by result: created, counted (more of the same), held (a repeat, counted later), "
+    "filtered (too many of one object), failed or dropped.",
     ["result"],
     registry=REGISTRY,
 )
