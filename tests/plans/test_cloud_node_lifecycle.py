@@ -165,6 +165,20 @@ def test_by_name_only_when_asked_for_and_past_the_grace() -> None:
     assert candidates([young, old], NOW, owns, POLICY) == ()
 
 
+@pytest.mark.parametrize(
+    ("ownership", "asked"),
+    [(Ownership.YES, ["b"]), (Ownership.UNKNOWN, ["b"]), (Ownership.NO, [])],
+)
+def test_by_name_a_node_may_go_unless_it_is_surely_of_another_cloud(
+    ownership: Ownership, asked: list[str]
+) -> None:
+    fleet = [node("b", provider_id="")]
+    assert names(candidates(fleet, NOW, lambda _: ownership, GO)) == asked
+    with_id = [node("c")]
+    expected = ["c"] if ownership is Ownership.YES else []
+    assert names(candidates(with_id, NOW, lambda _: ownership, GO)) == expected
+
+
 def test_witnesses_are_ready_and_initialised_and_stay() -> None:
     fleet = [
         up("e"),
@@ -274,6 +288,17 @@ def test_the_distance_is_to_the_last_answer_that_counted() -> None:
     found = row(*((float(t), GONE, PRESENT) for t in range(0, 65, 5)))
     assert found is not None
     assert (found.confirmations, found.counted) == (3, 60)
+
+
+@pytest.mark.parametrize(("second", "confirmations"), [(54.9, 1), (55.0, 2)])
+def test_the_interval_begins_when_a_call_that_waited_for_the_quota_has_ended(
+    second: float, confirmations: int
+) -> None:
+    found = observe(None, GONE, 0.0, PRESENT, 30.0, ended=25.0)
+    found = observe(found, GONE, second, PRESENT, 30.0, ended=second + 1)
+    assert found is not None
+    assert found.confirmations == confirmations
+    assert found.said == Span(0.0, second)
 
 
 def test_one_and_the_same_answer_counts_once_even_without_an_interval() -> None:
@@ -744,6 +769,7 @@ def test_a_mass_disappearance_trips_the_breaker_before_anything_is_deleted() -> 
         "so for 600 s; --node-deletion-resume deletes them now",
     )
     assert sorted(first.waiting) == [f"gone{i}" for i in range(4)]
+    assert names(first.suspects) == [f"gone{i}" for i in range(4)]
     second = many.after(30)
     assert second.delete == ()
     assert second.alarm is None
@@ -818,7 +844,10 @@ def test_exempt_nodes_go_while_the_breaker_holds_the_others() -> None:
     many = Fleet(
         node("s", "False", AUTOSCALER), node("t"), *(node(f"a{i}") for i in range(5)), up("u")
     )
-    assert deleted(many.after(0, GONE, None, t=TOMBSTONE)) == ["t"]
+    tripped = many.after(0, GONE, None, t=TOMBSTONE)
+    assert deleted(tripped) == ["t"]
+    assert tripped.alarm is not None
+    assert names(tripped.suspects) == [f"a{i}" for i in range(5)]
     found = many.after(30, GONE, None, t=TOMBSTONE)
     assert deleted(found) == ["s", "t"]
     assert sorted(found.held) == [f"a{i}" for i in range(5)]
@@ -922,3 +951,17 @@ def test_answers_about_nodes_that_are_gone_count_for_nothing() -> None:
     seen = {name: Observation(TOMBSTONE, 1.0) for name in ("other", "gone0")}
     seen["up0"] = Observation(machine(), 1.0)
     assert deleted(one.decide([Look(asked, seen)])) == ["gone0"]
+
+
+def test_an_answer_that_came_late_puts_the_deletion_off() -> None:
+    one = fleet(1, 4)
+    late = Observation(GONE, 0.0, 20.0)
+    question = Question(one.nodes[:1], one.nodes[1:4])
+    seen = {"gone0": late} | {
+        node.metadata.name: Observation(machine(), 0.0, 20.0) for node in question.witnesses
+    }
+    found = plan(
+        one.nodes, [Look(question, seen)], Memory(), Policy(), lambda _: Ownership.YES,
+        now=NOW, at=20.0,
+    )  # fmt: skip
+    assert found.countdown(20.0) == {"gone0": 30.0}

@@ -42,10 +42,15 @@ _NOT_ONE_NODES_FAULT = (Throttled, RetryAfter, Unauthenticated, CallTimeout, Con
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """An answer, and when the call that gave it began (in seconds of the inventory's clock)."""
+    """An answer, and when the call that gave it began and ended.
+
+    Times are seconds of the inventory's clock. The call may have waited for the cloud's quota, so
+    it was sent at some time between the two; `ended` None stands for `began`.
+    """
 
     answer: InstanceAnswer
     began: float
+    ended: float | None = None
 
 
 class _Outcome(Enum):
@@ -160,10 +165,11 @@ class Batches:
         """Make one call and note what it says about each node."""
         began = self._clock()
         answers = await self._call(nodes, search.end)
+        ended = self._clock()
         if not isinstance(answers, CloudError):
-            search.found.update(self._read(nodes, answers, began))
+            search.found.update(self._read(nodes, answers, began, ended))
             return _Outcome.ANSWERED
-        search.found.update({key(node): Observation(answers, began) for node in nodes})
+        search.found.update({key(node): Observation(answers, began, ended) for node in nodes})
         is_hopeless = isinstance(answers, _NOT_ONE_NODES_FAULT)
         return _Outcome.HOPELESS if is_hopeless else _Outcome.SUSPICIOUS
 
@@ -189,14 +195,14 @@ class Batches:
         return self._told(CloudError(text))
 
     def _read(
-        self, nodes: Sequence[Node], answers: Mapping[str, object], began: float
+        self, nodes: Sequence[Node], answers: Mapping[str, object], began: float, ended: float
     ) -> dict[Key, Observation]:
         unasked = answers.keys() - {node.metadata.name for node in nodes}
         if unasked:
             self.unasked += len(unasked)
             self._told(CloudError(f"{self._provider} answered for {len(unasked)} nodes not asked"))
         return {
-            key(node): Observation(self._typed(node.metadata.name, answers), began)
+            key(node): Observation(self._typed(node.metadata.name, answers), began, ended)
             for node in nodes
         }
 

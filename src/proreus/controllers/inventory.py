@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.cloudprovider.instances import Instance, Instances
 from proreus.controllers.batches import Batches, Key, Observation, key
@@ -223,4 +225,4 @@ class Inventory:
             f"the cloud says that node {name} and node {', '.join(others)} are both "
             f"{answer.provider_id}: give each machine a name of its own, or set spec.providerID"
         )
-        return Observation(conflict, observation.began)
+        return msgspec.structs.replace(observation, answer=conflict)

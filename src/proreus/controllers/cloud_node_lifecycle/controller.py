@@ -112,12 +112,11 @@ class CloudNodeLifecycleController:
                 reason=reasons[name].reason,
             )
         if decided.alarm is not None:
-            klog.warning(log, decided.alarm.message, nodes=",".join(sorted(decided.held)))
-            for name in decided.held:
-                node = self._env.nodes.get(name)
-                if node is not None:
-                    alarm = decided.alarm
-                    self._events.event(ref_of(node), alarm.type, alarm.reason, alarm.message)
+            alarm = decided.alarm
+            names = sorted(node.metadata.name for node in decided.suspects)
+            klog.warning(log, alarm.message, nodes=",".join(names))
+            for node in decided.suspects:
+                self._events.event(ref_of(node), alarm.type, alarm.reason, alarm.message)
 
     async def _taint(self, node: Node, patch: Patch) -> None:
         name = node.metadata.name

@@ -45,7 +45,7 @@ class Evidence(msgspec.Struct, frozen=True):
         said: The answers `NotFound` since the machine, or the absence of a witness, was seen.
         proved: Those among the answers that were given with all witnesses present.
         confirmations: How many of these count: they began far enough from one another.
-        counted: When the last of those began.
+        counted: When the last of those ended.
         tombstone: The cloud showed this very machine as terminated.
     """
 
@@ -76,6 +76,8 @@ def observe(
     began: float,
     witnesses: Witnesses,
     interval: float,
+    *,
+    ended: float | None = None,
 ) -> Evidence | None:
     """Add an answer about a machine.
 
@@ -85,6 +87,8 @@ def observe(
         began: When the call began.
         witnesses: If one is absent, the answer proves nothing, and the row ends.
         interval: How far from one another calls must begin to count, in seconds.
+        ended: When it ended; `began` if None. The next call that counts begins `interval` after
+            this: a call may wait for the cloud's quota, and so be sent long after it began.
     """
     if isinstance(answer, Instance):
         return None
@@ -105,7 +109,9 @@ def observe(
     is_new = began > before.counted and began - before.counted >= interval
     if before.confirmations and not is_new:
         return after
-    return msgspec.structs.replace(after, confirmations=before.confirmations + 1, counted=began)
+    return msgspec.structs.replace(
+        after, confirmations=before.confirmations + 1, counted=max(began, ended or began)
+    )
 
 
 def _extended(span: Span | None, began: float) -> Span:

@@ -103,6 +103,7 @@ class Pass(msgspec.Struct, frozen=True):
         alarm: The Warning when the breaker trips; None before and after.
         memory: For the next pass.
         next_look: When the first verdict can change by time alone; None if none can.
+        suspects: The nodes that look gone and that the breaker counts; the alarm is about them.
     """
 
     delete: tuple[Deletion, ...]
@@ -112,6 +113,7 @@ class Pass(msgspec.Struct, frozen=True):
     alarm: PlannedEvent | None
     memory: Memory
     next_look: float | None
+    suspects: tuple[Node, ...] = ()
 
     def countdown(self, at: float) -> Mapping[str, float | None]:
         """Seconds until each pending node may go at the earliest; None where nobody can say."""
@@ -127,6 +129,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
     answer: InstanceAnswer
     began: float
+    ended: float | None
     witnesses: Witnesses
 
     @property
@@ -188,6 +191,7 @@ def plan(
         next_look=min(
             (w.until for w in waits.values() if w.until is not None and w.until > at), default=None
         ),
+        suspects=tuple(node for key, node in open_.items() if key[0] in suspects),
     )
 
 
@@ -253,7 +257,7 @@ def _answers(
         for node in look.question.candidates:
             seen = look.observations.get(node.metadata.name)
             if seen is not None and _key(node) in open_:
-                answers[_key(node)] = _Answer(seen.answer, seen.began, worth)
+                answers[_key(node)] = _Answer(seen.answer, seen.began, seen.ended, worth)
     return answers
 
 
@@ -274,7 +278,14 @@ def _evidence(
         known = memory.evidence.get(key)
         if key in answers:
             a = answers[key]
-            known = observe(known, a.answer, a.began, a.witnesses, policy.confirmation_interval)
+            known = observe(
+                known,
+                a.answer,
+                a.began,
+                a.witnesses,
+                policy.confirmation_interval,
+                ended=a.ended,
+            )
         if known is not None:
             evidence[key] = known
     return evidence

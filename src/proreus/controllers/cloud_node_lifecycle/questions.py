@@ -47,7 +47,7 @@ def candidates(
         if not is_ready(node)
         and node.metadata.deletion_timestamp is None
         and _is_old_enough(node, now, policy)
-        and owns(node) is Ownership.YES
+        and _may_be_ours(node, owns(node), policy)
     )
 
 
@@ -96,6 +96,12 @@ def is_ready(node: Node) -> bool:
     """Whether the kubelet reports; a missing condition counts as not Ready."""
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
+
+
+def _may_be_ours(node: Node, ownership: Ownership, policy: Policy) -> bool:
+    """Whether the node is this cloud's; without provider id no cloud can say so."""
+    is_by_name = policy.delete_by_name and not node.spec.provider_id
+    return ownership is Ownership.YES or (is_by_name and ownership is Ownership.UNKNOWN)
 
 
 def _is_old_enough(node: Node, now: datetime, policy: Policy) -> bool:
