@@ -956,7 +956,7 @@ def test_answers_about_nodes_that_are_gone_count_for_nothing() -> None:
 def test_an_answer_that_came_late_puts_the_deletion_off() -> None:
     one = fleet(1, 4)
     late = Observation(GONE, 0.0, 20.0)
-    question = Question(one.nodes[:1], one.nodes[1:4])
+    question = Question(tuple(one.nodes[:1]), tuple(one.nodes[1:4]))
     seen = {"gone0": late} | {
         node.metadata.name: Observation(machine(), 0.0, 20.0) for node in question.witnesses
     }
