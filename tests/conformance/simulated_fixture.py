@@ -23,7 +23,7 @@ from proreus.testing.simulated.server import Server
 class SimulatedFixture(CloudFixture):
     """A simulated cloud of small pages."""
 
-    page_size = 10
+    page_size = 20
     patience = 3.0
     provider_class: type[SimulatedCloud] = SimulatedCloud
 
@@ -59,9 +59,8 @@ class SimulatedFixture(CloudFixture):
         await self._stack.aclose()
 
     def provider(self, endpoint: str) -> CloudProvider:
-        settings = Global(
-            endpoint=endpoint, region="sim-1", token="token", timeout=0.3, connect_timeout=0.3
-        )
+        timeout = 30.0 if endpoint == self.endpoint else 0.5
+        settings = Global(endpoint=endpoint, region="sim-1", token="token", timeout=timeout)
         return self.provider_class(SimulatedConfig(settings))
 
     async def create_machines(self, names: Sequence[str]) -> None:

@@ -13,6 +13,10 @@ class NotOffered(Exception):
     """The fixture or the provider cannot do what a rule needs; the rule is not tried."""
 
 
+class NotTried(Exception):
+    """A rule cannot be tried before another one holds."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """An HTTP answer that stands in for the cloud's."""
 

@@ -125,7 +125,6 @@ async def failure_told(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
-    before = await site.objects(started)
     for after_effect in (False, True):
         attempt = _Attempt(site.wish(started, hosts))
         cuts = _interrupted(site, attempt.ensure, after_effect=after_effect, for_good=False)
@@ -135,6 +134,7 @@ async def failure_told(site: Site) -> None:
             await site.delete(started, attempt.wish.ref)
             attempt.wish = site.wish(started, hosts)
         await site.delete(started, attempt.wish.ref)
+    before = await site.objects(started)
     for after_effect in (False, True):
         attempt = _Attempt(site.wish(started, hosts))
         await site.ensure(started, attempt.wish)

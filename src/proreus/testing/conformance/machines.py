@@ -228,7 +228,8 @@ async def batch_full(site: Site) -> None:
     size = started.instances.batch_size
     if not isinstance(size, int) or size < 1:
         raise Violated(f"batch_size is {size!r}")
-    nodes = await site.nodes(started, min(size, _LARGEST_BATCH))
+    # Pages are a rule of their own.
+    nodes = await site.nodes(started, min(size, site.cloud.page_size or _LARGEST_BATCH))
     answers = await describe(started, nodes)
     for one in nodes:
         instance(one.metadata.name, answers)
@@ -257,7 +258,7 @@ async def malformed_id(site: Site) -> None:
     _check_identity(bad, found.get(bad.metadata.name))
 
 
-@rule(machine_found)
+@rule(batch_full)
 async def pages_of_machines(site: Site) -> None:
     """Machines beyond the cloud's first page are found.
 

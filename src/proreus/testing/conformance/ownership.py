@@ -81,10 +81,10 @@ async def foreign_untouched(site: Site) -> None:
     await site.cloud.create_foreign(wish.ref)
     foreign = dict(await site.cloud.objects())
     for what, verb in (
-        ("ensure", started.load_balancers.ensure([wish])),
-        ("delete", started.load_balancers.delete([wish.ref])),
+        ("ensure", lambda: started.load_balancers.ensure([wish])),
+        ("delete", lambda: started.load_balancers.delete([wish.ref])),
     ):
-        await outcome(verb)
+        await outcome(verb())
         now = await site.cloud.objects()
         changed = [id_ for id_, content in foreign.items() if now.get(id_) != content]
         if changed:

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
-from proreus.cloudprovider import NotSupported
+from proreus.cloudprovider import CallRecord
+from proreus.runtime.bucket import AdaptiveBucket
+from proreus.runtime.priority import Priority
 from proreus.testing.conformance.load_balancers import MORE_PORTS
 from proreus.testing.conformance.machines import capabilities
 from proreus.testing.conformance.rule import rule
@@ -31,33 +33,88 @@ _GRACE = 1.0
 _of_provider: Final[ContextVar[bool]] = ContextVar("of_provider", default=False)
 
 
-async def _day(site: Site, wire: Wire) -> AsyncIterator[tuple[str, Started]]:
-    """Every verb once, whatever comes of it; each is told with its calls still in the log."""
-    started = await site.start(wire=wire)
-    wire.requests.clear()
+class _OneAtATime(AdaptiveBucket):
+    """Lets one call go at a time, so that each request has its call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._free = asyncio.Semaphore()
+
+    async def take(self, priority: Priority = Priority.USER) -> int:
+        await self._free.acquire()
+        return await super().take(priority)
+
+    def _answered(self) -> None:
+        self._free.release()
+        super()._answered()
+
+
+class _Witness:
+    """Hooks that hold the requests on the wire against the calls."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._seen = Counter(wire.requests)
+        self.unlogged: list[str] = []
+        self.undeclared: list[str] = []
+
+    def before(self, service: str, operation: str, *, read: bool) -> None:
+        del service, operation, read
+        self.look()
+
+    def after(self, record: CallRecord) -> None:
+        requests = self._new()
+        name = f"{record.service}.{record.operation}"
+        if requests.total() > 1:
+            self.unlogged.append(f"{_counted(requests)} in the one call {name}")
+        if record.read and any(method in _WRITING for method, _ in requests):
+            self.undeclared.append(f"{_counted(requests)} in the call {name}")
+
+    def look(self) -> None:
+        """Note the requests since the last call."""
+        if requests := self._new():
+            self.unlogged.append(f"{_counted(requests)} outside of context.call")
+
+    def _new(self) -> Counter[tuple[str, str]]:
+        new = self._wire.requests - self._seen
+        self._seen = Counter(self._wire.requests)
+        return new
+
+
+def _counted(requests: Counter[tuple[str, str]]) -> str:
+    return ", ".join(f"{n} x {method} {path}" for (method, path), n in requests.items())
+
+
+async def _witnessed(site: Site) -> AsyncIterator[tuple[str, _Witness]]:
+    """Every verb once, whatever comes of it."""
+    wire = await site.wire()
+    witness = _Witness(wire)
+    started = await site.start(wire=wire, hooks=witness, bucket=_OneAtATime())
+    async for verb in _day(site, started):
+        witness.look()
+        yield verb, witness
+
+
+async def _day(site: Site, started: Started) -> AsyncIterator[str]:
+    yield "start"
     if started.provider.instances is not None:
-        names = await site.create(2)
-        bare = [node(name) for name in names]
+        bare = [node(name) for name in await site.create(2)]
         await outcome(site.describe(started, bare))
-        yield "describe", started
+        yield "describe"
     if started.provider.load_balancers is None:
         return
     hosts = await site.hosts(await site.start(), 2)
     first = site.wish(started, hosts[:1])
     more = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
-    await outcome(site.ensure(started, first))
-    yield "ensure", started
-    await outcome(site.update_hosts(started, more))
-    yield "update_hosts", started
-    await outcome(site.ensure(started, more))
-    yield "ensure with another wish", started
-    try:
-        await started.load_balancers.list_owned(CLUSTER)
-        yield "list_owned", started
-    except NotSupported:
-        pass
-    await outcome(site.delete(started, more.ref))
-    yield "delete", started
+    for verb, work in (
+        ("ensure", lambda: site.ensure(started, first)),
+        ("update_hosts", lambda: site.update_hosts(started, more)),
+        ("ensure", lambda: site.ensure(started, more)),
+        ("list_owned", lambda: started.load_balancers.list_owned(CLUSTER)),
+        ("delete", lambda: site.delete(started, more.ref)),
+    ):
+        await outcome(work())
+        yield verb
 
 
 @rule(capabilities)
@@ -67,37 +124,21 @@ async def calls_logged(site: Site) -> None:
     Wrap each request, one by one, in `await context.call(service, operation, fn, read=…)`:
     quotas, time-outs, metrics and crash tests count calls. Requests for tokens count, too.
     """
-    wire = await site.wire()
-    async for verb, started in _day(site, wire):
-        logged = Counter(f"{c.service}.{c.operation}" for c in started.new_calls())
-        if wire.requests.total() > logged.total():
-            raise Violated(
-                f"{verb} sent {_counted(wire.requests)}; in context.calls there is only"
-                f" {_counted(logged)}"
-            )
-        wire.requests.clear()
+    async for verb, witness in _witnessed(site):
+        if witness.unlogged:
+            raise Violated(f"{verb} sent {'; '.join(witness.unlogged)}")
 
 
-@rule(calls_logged)
+@rule(capabilities)
 async def writes_declared(site: Site) -> None:
     """A request that changes something is not declared `read=True`.
 
     A read is sent again when it is throttled, and has a quota of its own. PUT, PATCH and DELETE
     are writes; a POST is one unless it only asks.
     """
-    wire = await site.wire()
-    async for verb, started in _day(site, wire):
-        calls = started.new_calls()
-        writing = Counter({k: n for k, n in wire.requests.items() if k[0] in _WRITING})
-        if writing.total() > sum(not call.read for call in calls):
-            names = sorted({f"{call.service}.{call.operation}" for call in calls if call.read})
-            raise Violated(f"{verb} sent {_counted(writing)}; declared as reads: {names}")
-        wire.requests.clear()
-
-
-def _counted(things: Counter[Any]) -> str:
-    said = [f"{n} x {k if isinstance(k, str) else ' '.join(k)}" for k, n in things.items()]
-    return ", ".join(said) or "nothing"
+    async for verb, witness in _witnessed(site):
+        if witness.undeclared:
+            raise Violated(f"{verb} sent, declared as read, {'; '.join(witness.undeclared)}")
 
 
 @rule(capabilities)

@@ -14,6 +14,7 @@ import msgspec
 from proreus.cloudprovider import (
     CallHooks,
     CallRecord,
+    CloudError,
     CloudProvider,
     ClusterIdentity,
     Context,
@@ -41,7 +42,8 @@ from proreus.kube.objects import (
     ServicePort,
     ServiceSpec,
 )
-from proreus.testing.conformance.fixture import CloudFixture, NotOffered
+from proreus.runtime.bucket import AdaptiveBucket
+from proreus.testing.conformance.fixture import CloudFixture, NotOffered, NotTried
 from proreus.testing.conformance.interruption import Interruption
 from proreus.testing.conformance.wire import Wire
 
@@ -148,10 +150,11 @@ class Site:
         wire: Wire | None = None,
         hooks: CallHooks | None = None,
         cluster: ClusterIdentity = CLUSTER,
+        bucket: AdaptiveBucket | None = None,
     ) -> Started:
         """Make a provider and start it; calls so far are forgotten."""
         provider = self.cloud.provider(wire.url if wire else self.cloud.endpoint)
-        started = Started(provider, context(provider, cluster, hooks))
+        started = Started(provider, context(provider, cluster, hooks, bucket))
         self._stack.push_async_callback(provider.close)
         await provider.start(started.context)
         if isinstance(hooks, Interruption):
@@ -202,7 +205,10 @@ class Site:
     async def hosts(self, started: Started, count: int) -> list[Node]:
         """Nodes to balance load on; made up for a provider that knows no machines."""
         if started.provider.instances is not None:
-            return await self.nodes(started, count)
+            try:
+                return await self.nodes(started, count)
+            except (Violated, CloudError) as error:
+                raise NotTried(f"machine-found has to hold first: {error}") from error
         return [
             node(
                 f"host-{number}",
@@ -281,15 +287,19 @@ class Site:
 
 
 def context(
-    provider: CloudProvider, cluster: ClusterIdentity = CLUSTER, hooks: CallHooks | None = None
+    provider: CloudProvider,
+    cluster: ClusterIdentity = CLUSTER,
+    hooks: CallHooks | None = None,
+    bucket: AdaptiveBucket | None = None,
 ) -> Context:
-    """What the framework gives the provider, in an empty cluster."""
+    """What the framework gives the provider, in an empty cluster; one `bucket` for all calls."""
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
         events=_Events(),
         listers={name: _NoObjects() for name in provider.needs},
         hooks=hooks,
+        bucket=(lambda: bucket) if bucket else AdaptiveBucket,
     )
 
 

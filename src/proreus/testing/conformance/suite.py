@@ -14,7 +14,7 @@ from proreus.testing.conformance import (
     process,
     routes,
 )
-from proreus.testing.conformance.fixture import CloudFixture, NotOffered
+from proreus.testing.conformance.fixture import CloudFixture, NotOffered, NotTried
 from proreus.testing.conformance.rule import Finding, Rule, Status
 from proreus.testing.conformance.site import Site, Violated, shown
 
@@ -50,13 +50,18 @@ class Suite:
             self._findings[rule.id] = await self._find(rule)
         return self._findings[rule.id]
 
-    async def _find(self, rule: Rule) -> Finding:
+    async def _blocked(self, rule: Rule) -> Finding | None:
         for needed in rule.needs:
             found = await self.finding(needed)
             if found.status is Status.NOT_OFFERED:
                 return Finding(rule, Status.NOT_OFFERED, found.seen)
             if found.status is not Status.HOLDS:
                 return Finding(rule, Status.NOT_TRIED, f"{needed.id} has to hold first")
+        return None
+
+    async def _find(self, rule: Rule) -> Finding:
+        if blocked := await self._blocked(rule):
+            return blocked
         try:
             async with (
                 asyncio.timeout(_RULE_SECONDS),
@@ -66,6 +71,8 @@ class Suite:
                 await rule.check(site)
         except NotOffered as reason:
             return Finding(rule, Status.NOT_OFFERED, str(reason))
+        except NotTried as reason:
+            return Finding(rule, Status.NOT_TRIED, str(reason))
         except Violated as error:
             return Finding(rule, Status.FAILS, str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a provider may raise anything

@@ -1,0 +1,272 @@
+"""For each rule about load balancers: a copy of a good provider that breaks just this one."""
+
+import asyncio
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import (
+    MARK_CLUSTER_UID,
+    CloudError,
+    ClusterIdentity,
+    DeleteAnswer,
+    Done,
+    EnsureAnswer,
+    Ensured,
+    LoadBalancer,
+    LoadBalancerRef,
+    OwnedObject,
+    Throttled,
+)
+from proreus.kube.objects import LoadBalancerIngress
+from proreus.providers.simulated.api import Api
+from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers, conclude
+from proreus.providers.simulated.parts import Address, Listener, Part
+from proreus.providers.simulated.plan import Actual, Delete, Step, owned, plan
+from proreus.testing.conformance import interruptions, load_balancers, ownership
+from proreus.testing.conformance.site import CLUSTER
+
+from .broken import failures
+
+
+class Nowhere(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        await super()._ensure(wanted)
+        return Ensured()
+
+
+class WritesAlways(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        answer = await super()._ensure(wanted)
+        (firewall, *_) = [
+            one
+            for one in await self._api.parts(name_prefix=wanted.ref.name)
+            if one.collection == "firewalls"
+        ]
+        await self._api.update(firewall, {"source_ranges": ["0.0.0.0/0"]})
+        return answer
+
+
+class KeepsPorts(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
+
+        def steps(now: Actual) -> tuple[Step, ...]:
+            planned = plan(wanted, now, self._region)
+            only_ports = all(
+                isinstance(s, Delete) and isinstance(s.part, Listener) for s in planned
+            )
+            return () if only_ports else planned
+
+        return conclude(wanted, await self._apply(actual, steps), self._region)
+
+
+class KeepsHosts(SimulatedLoadBalancers):
+    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        await self._api.parts(name_prefix=wanted[0].ref.name)
+        return {one.ref.uid: Ensured((LoadBalancerIngress(ip="192.0.2.1"),)) for one in wanted}
+
+
+class InsistsOnHosts(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        answer = await super()._ensure(wanted)
+        if isinstance(answer, Ensured) and answer.rejected:
+            return CloudError(f"not all are hosts: {answer.rejected}")
+        return answer
+
+
+class GroupOfService(SimulatedLoadBalancers):
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        return lb.uid, lb.service is None
+
+
+class FirstOfGroup(SimulatedLoadBalancers):
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        return "the one load balancer"
+
+    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        return await super().ensure(wanted[:1])
+
+
+class OneAtATime(SimulatedLoadBalancers):
+    busy = False
+
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        if self.busy:
+            return CloudError("busy")
+        self.busy = True
+        try:
+            return await super()._ensure(wanted)
+        finally:
+            self.busy = False
+
+
+class KeepsAddresses(SimulatedLoadBalancers):
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        parts = await self._api.parts(name_prefix=gone.name)
+        order = ("listeners", "firewalls", "load_balancers")
+        for part in sorted(
+            (one for one in parts if not isinstance(one, Address)),
+            key=lambda one: order.index(one.collection),
+        ):
+            await self._api.delete(part)
+        return Done()
+
+
+class Remembering(SimulatedLoadBalancers):
+    """Remembers, beyond the process, which uids `mark` was told."""
+
+    marked: ClassVar[set[str]] = set()
+
+
+class DeletesOnce(Remembering):
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        if gone.uid in self.marked:
+            return CloudError("no such load balancer")
+        answer = await super()._delete(gone)
+        if isinstance(answer, Done) and gone.cluster == CLUSTER:
+            self.marked.add(gone.uid)
+        return answer
+
+
+class AsksTheService(SimulatedLoadBalancers):
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        return Done() if gone.service is None else await super()._delete(gone)
+
+
+class TrustsItsMemory(SimulatedLoadBalancers):
+    done: ClassVar[dict[str, tuple[LoadBalancer, EnsureAnswer]]] = {}
+
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        wish, answer = self.done.get(wanted.ref.uid, (None, None))
+        if wish == wanted and answer is not None:
+            await self._api.parts(name_prefix=wanted.ref.name)
+            return answer
+        answer = await super()._ensure(wanted)
+        if isinstance(answer, Ensured):
+            self.done[wanted.ref.uid] = (wanted, answer)
+        return answer
+
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        self.done.pop(gone.uid, None)
+        return await super()._delete(gone)
+
+
+class FirstPage(Api):
+    async def parts(self, **filters: str | Sequence[str]) -> list[Part]:
+        prefix = filters.get("name_prefix")
+        if not isinstance(prefix, str):
+            return await super().parts(**filters)
+        everything = sorted(await super().parts(), key=lambda one: one.created)
+        return [one for one in everything[:20] if one.name.startswith(prefix)]
+
+
+class Doubles(Remembering):
+    """After an attempt that failed, starts anew beside what that one has made."""
+
+    numbers = itertools.count()
+
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        if wanted.ref.uid in self.marked:
+            self.marked.remove(wanted.ref.uid)
+            answer = await super()._ensure(wanted)
+            name = f"{wanted.ref.name}-{next(self.numbers)}"
+            await self._api.create("addresses", {"name": name, "tags": dict(wanted.marks)})
+            return answer
+        try:
+            return await super()._ensure(wanted)
+        except CloudError:
+            self.marked.add(wanted.ref.uid)
+            raise
+
+
+class ForgetsHalfMade(Remembering):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        answer = await super()._ensure(wanted)
+        self.marked.add(wanted.ref.uid)
+        return answer
+
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        made = gone.uid in self.marked or gone.cluster != CLUSTER
+        return await super()._delete(gone) if made else Done()
+
+
+class TriesOnce(Remembering):
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        if gone.uid in self.marked:
+            return Done()
+        try:
+            return await super()._delete(gone)
+        except Throttled:
+            raise
+        except CloudError:
+            self.marked.add(gone.uid)
+            raise
+
+
+class Optimist(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        try:
+            return await super()._ensure(wanted)
+        except CloudError as error:
+            if type(error) is not CloudError:
+                raise
+            return Ensured((LoadBalancerIngress(ip="192.0.2.1"),))
+
+
+class ListsWithoutServices(SimulatedLoadBalancers):
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        found = await super().list_owned(cluster)
+        return [msgspec.structs.replace(one, service="", service_uid="") for one in found]
+
+
+class EveryCluster(SimulatedLoadBalancers):
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        return await super()._delete(msgspec.structs.replace(gone, cluster=CLUSTER))
+
+
+class DeletesByName(SimulatedLoadBalancers):
+    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+        answer = await super()._delete(gone)
+        left = await self._api.parts(name_prefix=gone.name)
+        unmarked = [one for one in left if MARK_CLUSTER_UID not in one.tags]
+        await asyncio.gather(*(self._api.delete(one) for one in unmarked))
+        return answer
+
+
+BROKEN: dict[str, type] = {
+    "ensured": Nowhere,
+    "ensure-again": WritesAlways,
+    "ports-changed": KeepsPorts,
+    "update-hosts": KeepsHosts,
+    "host-gone": InsistsOnHosts,
+    "group-stable": GroupOfService,
+    "group-members": FirstOfGroup,
+    "groups-beside": OneAtATime,
+    "deleted": KeepsAddresses,
+    "deleted-again": DeletesOnce,
+    "deleted-without-service": AsksTheService,
+    "heals": TrustsItsMemory,
+    "pages-of-load-balancers": FirstPage,
+    "ensure-interrupted": Doubles,
+    "ensure-interrupted-then-delete": ForgetsHalfMade,
+    "delete-interrupted": TriesOnce,
+    "failure-told": Optimist,
+    "marks-listed": ListsWithoutServices,
+    "other-cluster": EveryCluster,
+    "foreign-untouched": DeletesByName,
+}
+
+
+def test_each_rule_has_a_broken_copy() -> None:
+    rules = (*load_balancers.RULES, *interruptions.RULES, *ownership.RULES)
+    assert set(BROKEN) == {rule.id for rule in rules}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+async def test_a_copy_that_breaks_one_rule_fails_just_that_one(rule: str) -> None:
+    found = await failures(BROKEN[rule])
+    assert list(found) == [rule], found

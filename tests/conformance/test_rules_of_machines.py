@@ -1,0 +1,194 @@
+"""For each rule about machines and routes: a copy of a good provider that breaks just this one."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import (
+    CloudError,
+    ClusterIdentity,
+    Done,
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    NotFound,
+    Ownership,
+    Pending,
+    Route,
+)
+from proreus.kube.objects import Node, NodeAddress
+from proreus.providers.simulated import SimulatedCloud
+from proreus.providers.simulated.api import Refused
+from proreus.providers.simulated.instances import SimulatedInstances
+from proreus.providers.simulated.routes import SimulatedRoutes
+from proreus.testing.conformance import machines, routes
+from proreus.testing.conformance.site import CLUSTER
+
+from .broken import failures
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider import Context
+
+Answers = Mapping[str, InstanceAnswer]
+
+
+class Nothing(SimulatedCloud):
+    async def start(self, context: "Context") -> None:
+        pass
+
+
+class Changed(SimulatedInstances):
+    """Each answer is changed by `change`."""
+
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        raise NotImplementedError
+
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        answers = await super().describe(nodes)
+        changed = {
+            node.metadata.name: self.change(node, answers[node.metadata.name])
+            for node in nodes
+            if node.metadata.name in answers
+        }
+        return {name: answer for name, answer in changed.items() if answer is not None}
+
+
+class NoNames(Changed):
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        return answer if node.spec.provider_id else None
+
+
+class IdFromMemory(Changed):
+    """A new process makes another id for the same machine."""
+
+    known = False
+
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        self.known = self.known or not node.spec.provider_id
+        if self.known or not isinstance(answer, Instance):
+            return answer
+        return msgspec.structs.replace(answer, provider_id=answer.provider_id + "-again")
+
+
+class OddAddress(Changed):
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        if not isinstance(answer, Instance):
+            return answer
+        return msgspec.structs.replace(answer, addresses=(NodeAddress("InternalIP", "10.0.0.300"),))
+
+
+class NeverAbsent(Changed):
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        return CloudError("no such machine") if isinstance(answer, NotFound) else answer
+
+
+class FallsBackToNames(SimulatedInstances):
+    """What Go's framework did for years: no machine of that id, so look for one of that name."""
+
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        answers = dict(await super().describe(nodes))
+        for node in nodes:
+            if node.spec.provider_id and isinstance(answers.get(node.metadata.name), NotFound):
+                bare = Node(metadata=node.metadata)
+                answers |= await super().describe([bare])
+        return answers
+
+
+class OwnsEverything(SimulatedInstances):
+    def owns(self, node: Node) -> Ownership:
+        return Ownership.YES
+
+
+class ForeignIsAbsent(Changed):
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        return NotFound() if node.spec.provider_id.startswith("another-cloud:") else answer
+
+
+class NeverStopped(Changed):
+    def change(self, node: Node, answer: InstanceAnswer) -> InstanceAnswer | None:
+        if not isinstance(answer, Instance):
+            return answer
+        return msgspec.structs.replace(answer, state=InstanceState.RUNNING)
+
+
+class AnswersForOthers(SimulatedInstances):
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        return {**await super().describe(nodes), "somebody-else": CloudError("who?")}
+
+
+class HalfBatches(SimulatedInstances):
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        return await super().describe(nodes[:10])
+
+
+class OneBadForAll(SimulatedInstances):
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        try:
+            return await super().describe(nodes)
+        except Refused as error:
+            if len(nodes) == 1:
+                raise
+            return {node.metadata.name: error for node in nodes}
+
+
+class FirstPageOfMachines(SimulatedInstances):
+    """Lists all machines, and reads one page of the list."""
+
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        answers = await super().describe(nodes)
+        first_page = {f"machine-{number}" for number in range(1, 21)}
+        return {
+            name: answer
+            for name, answer in answers.items()
+            if name in first_page or not isinstance(answer, Instance)
+        }
+
+
+class RefusesWhatIsThere(SimulatedRoutes):
+    async def apply(
+        self,
+        cluster: ClusterIdentity,
+        nodes: Sequence[Node],
+        create: Sequence[Route],
+        delete: Sequence[Route],
+    ) -> Mapping[Route, Done | Pending | CloudError]:
+        owned = await self.list(cluster, nodes)
+        if any(route in owned for route in create):
+            return {route: CloudError("it exists already") for route in create}
+        return await super().apply(cluster, nodes, create, delete)
+
+
+class AllRoutes(SimulatedRoutes):
+    async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
+        return await super().list(CLUSTER, nodes)
+
+
+BROKEN: dict[str, type] = {
+    "capabilities": Nothing,
+    "machine-found": NoNames,
+    "provider-id": IdFromMemory,
+    "addresses": OddAddress,
+    "absence-said": NeverAbsent,
+    "identity": FallsBackToNames,
+    "owns": OwnsEverything,
+    "foreign-nodes": ForeignIsAbsent,
+    "stopped": NeverStopped,
+    "batch-asked-only": AnswersForOthers,
+    "batch-full": HalfBatches,
+    "malformed-id": OneBadForAll,
+    "pages-of-machines": FirstPageOfMachines,
+    "routes-applied": RefusesWhatIsThere,
+    "routes-of-other-clusters": AllRoutes,
+}
+
+
+def test_each_rule_has_a_broken_copy() -> None:
+    assert set(BROKEN) == {rule.id for rule in (*machines.RULES, *routes.RULES)}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+async def test_a_copy_that_breaks_one_rule_fails_just_that_one(rule: str) -> None:
+    found = await failures(BROKEN[rule])
+    assert list(found) == [rule], found
