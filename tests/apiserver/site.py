@@ -32,7 +32,7 @@ from proreus.testing.simulated import Call, Instance, Settings, SimulatedCloudPr
 
 T = TypeVar("T")
 
-PATIENCE: Final = 90.0
+PATIENCE: Final = 60.0
 """Seconds to wait for what must come; long, since the machine may be slow. It only ends hangs."""
 POLL: Final = 0.05
 TOKENS: Final = {"first": "token-1", "second": "token-2"}

@@ -1,0 +1,74 @@
+"""A proxy before the API server that can hold requests back."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
+from yarl import URL
+
+from proreus.kube.clientconfig import ClientConfig
+
+_SENT_ON = ("Accept", "Content-Type", "User-Agent")
+
+
+class ApiProxy:
+    """Speaks as one user to the API server, whoever asks.
+
+    Attributes:
+        url: Where it listens, without TLS.
+        held: Bodies of the DELETE requests held back so far.
+    """
+
+    def __init__(self, config: ClientConfig, session: aiohttp.ClientSession) -> None:
+        self.url = ""
+        self.held: list[dict[str, Any]] = []
+        self._server = config.server
+        self._session = session
+        self._free = asyncio.Event()
+
+    def release(self) -> None:
+        """Let DELETE requests through, those held back and later ones."""
+        self._free.set()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        if request.method == "DELETE":
+            self.held.append(json.loads(body))
+            await self._free.wait()
+        async with self._session.request(
+            request.method,
+            URL(self._server + request.raw_path, encoded=True),
+            data=body or None,
+            headers={name: request.headers[name] for name in _SENT_ON if name in request.headers},
+        ) as answer:
+            response = web.StreamResponse(
+                status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]}
+            )
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+
+@asynccontextmanager
+async def api_proxy(config: ClientConfig) -> AsyncIterator[ApiProxy]:
+    """A proxy that holds DELETE requests back until it is told to let them through."""
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=config.ssl_context(), limit=0),
+        timeout=aiohttp.ClientTimeout(total=None),
+    ) as session:
+        proxy = ApiProxy(config, session)
+        server = RawTestServer(proxy.handle)
+        await server.start_server()
+        proxy.url = str(server.make_url("/")).rstrip("/")
+        try:
+            yield proxy
+        finally:
+            proxy.release()
+            await server.close()
