@@ -99,7 +99,7 @@ async def test_load_balancers_alone_need_no_machines() -> None:
     class Alone(Copy):
         async def start(self, context: "Context") -> None:
             await super().start(context)
-            self.instances = None
+            self.instances = self.routes = None
 
     class Fixture(SimulatedFixture):
         provider_class = Alone
