@@ -1,1 +1,1 @@
-"""What is shipped for tests, of Proreus and of cloud providers: a real control plane, fakes, clocks."""
+"""Shipped for tests of Proreus and of cloud providers: control plane, fakes, players, clock."""
