@@ -4,6 +4,7 @@ One connection carries one request at a time (HTTP/1.1) and is kept for the next
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -30,6 +31,9 @@ SHORTEST_WAIT = 0.1
 
 STREAM_BUFFER = 1 << 18
 """Bytes of a stream that are read ahead."""
+
+_LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3, 13, 0)
+"""Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
 
 Gate = Callable[[], None]
 """Called right before each try of a write; raises `RefusedByGate` to hold it back."""
@@ -65,7 +69,10 @@ class Transport:
         self._time = asyncio.get_running_loop().time
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=config.ssl_context(), limit=0, keepalive_timeout=KEEP_ALIVE
+                ssl=config.ssl_context(),
+                limit=0,
+                keepalive_timeout=KEEP_ALIVE,
+                enable_cleanup_closed=_LOSES_CLOSED_TLS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Compressing costs the API server more than the network costs us; as client-go here.
@@ -125,6 +132,11 @@ class Transport:
                         yield line
             except (aiohttp.ClientError, OSError) as exc:
                 raise _unreachable(request, exc) from exc
+            finally:
+                # One that is left is not for another request; TLS would wait for its end politely,
+                # and outlive the event loop.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
     async def _admit(self, request: Request) -> None:
         if self._limiter is not None:
