@@ -32,6 +32,9 @@ SHORTEST_WAIT = 0.1
 STREAM_BUFFER = 1 << 18
 """Bytes of a stream that are read ahead."""
 
+_REPEATED_WRITES = ("PUT", "DELETE")
+"""The writes that aiohttp sends again on a new connection when a kept-alive one is dead."""
+
 _LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3, 13, 0)
 """Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
 
@@ -163,7 +166,7 @@ class Transport:
                 headers=headers,
                 allow_redirects=False,
                 server_hostname=self._config.tls_server_name or None,
-                middlewares=None if request.read else (_send_once,),
+                middlewares=(_send_once,) if request.method in _REPEATED_WRITES else None,
                 **options,
             )
         except (aiohttp.ClientError, OSError) as exc:
@@ -183,9 +186,9 @@ class _Broken(aiohttp.ClientError):
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a PUT or DELETE again when a kept-alive connection is dead.
+    """Keep aiohttp from sending a write again: its outcome is unknown.
 
-    It repeats reads so, and that is welcome; the outcome of a write is unknown.
+    It repeats reads too, and that is welcome.
     """
     try:
         return await handler(request)

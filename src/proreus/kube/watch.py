@@ -160,13 +160,10 @@ async def watch(
                 if event is not None:
                     yield event
             request = requests.watch(
-                resource,
-                namespace,
-                resource_version=state.version,
+                resource, namespace, resource_version=state.version,
                 timeout_seconds=_length(chance()),
-                label_selector=label_selector,
-                field_selector=field_selector,
-            )
+                label_selector=label_selector, field_selector=field_selector,
+            )  # fmt: skip
             async with aclosing(client.stream(request)) as lines:
                 async for line in lines:
                     signal = heard(line, decoder)
