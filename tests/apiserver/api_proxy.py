@@ -1,8 +1,8 @@
-"""A proxy before the API server that can hold requests back."""
+"""A proxy before the API server that can hold back requests, or their answers."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,31 +21,40 @@ class ApiProxy:
 
     Attributes:
         url: Where it listens, without TLS.
-        held: Bodies of the DELETE requests held back so far.
+        held: Bodies of the requests of which anything has been held back.
     """
 
-    def __init__(self, config: ClientConfig, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        session: aiohttp.ClientSession,
+        requests: Collection[str],
+        answers: Collection[str],
+    ) -> None:
         self.url = ""
-        self.held: list[dict[str, Any]] = []
+        self.held: list[Any] = []
+        self._requests = requests
+        self._answers = answers
         self._server = config.server
         self._session = session
         self._free = asyncio.Event()
 
     def release(self) -> None:
-        """Let DELETE requests through, those held back and later ones."""
+        """Let everything through, what was held back and what comes."""
         self._free.set()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
-        if request.method == "DELETE":
-            self.held.append(json.loads(body))
-            await self._free.wait()
+        if request.method in self._requests:
+            await self._hold(body)
         async with self._session.request(
             request.method,
             URL(self._server + request.raw_path, encoded=True),
             data=body or None,
             headers={name: request.headers[name] for name in _SENT_ON if name in request.headers},
         ) as answer:
+            if request.method in self._answers:
+                await self._hold(body)
             response = web.StreamResponse(
                 status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]}
             )
@@ -55,15 +64,21 @@ class ApiProxy:
             await response.write_eof()
             return response
 
+    async def _hold(self, body: bytes) -> None:
+        self.held.append(json.loads(body))
+        await self._free.wait()
+
 
 @asynccontextmanager
-async def api_proxy(config: ClientConfig) -> AsyncIterator[ApiProxy]:
-    """A proxy that holds DELETE requests back until it is told to let them through."""
+async def api_proxy(
+    config: ClientConfig, *, requests: Collection[str] = (), answers: Collection[str] = ()
+) -> AsyncIterator[ApiProxy]:
+    """A proxy that holds back requests, or answers to them, of these methods until released."""
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=config.ssl_context(), limit=0),
         timeout=aiohttp.ClientTimeout(total=None),
     ) as session:
-        proxy = ApiProxy(config, session)
+        proxy = ApiProxy(config, session, requests, answers)
         server = RawTestServer(proxy.handle)
         await server.start_server()
         proxy.url = str(server.make_url("/")).rstrip("/")

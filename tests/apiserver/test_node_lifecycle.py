@@ -268,7 +268,7 @@ async def test_a_node_registered_anew_while_the_old_one_is_deleted_survives(
     old = await site.existing("node-0")
     user = control_plane.kubeconfig_for("manager", ["system:masters"])
     async with (
-        api_proxy(config.load(str(user), env={})) as proxy,
+        api_proxy(config.load(str(user), env={}), requests={"DELETE"}) as proxy,
         site.lone_manager(*QUICK, api_server=proxy.url),
     ):
 
@@ -300,7 +300,7 @@ async def test_a_kubelet_that_comes_back_at_the_last_moment_keeps_its_node(
     await lose(site, machines[0])
     user = control_plane.kubeconfig_for("manager", ["system:masters"])
     async with (
-        api_proxy(config.load(str(user), env={})) as proxy,
+        api_proxy(config.load(str(user), env={}), requests={"DELETE"}) as proxy,
         site.lone_manager(*QUICK, api_server=proxy.url),
     ):
 

@@ -1,0 +1,250 @@
+"""Two managers: one acts, and whatever happens to it, the other goes on where it was."""
+
+import asyncio
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from proreus.kube import config
+from proreus.kube.errors import NotFound
+from proreus.kube.requests import LEASES
+from proreus.testing.controlplane import ControlPlane
+from proreus.testing.manager import ManagerProcess
+from proreus.testing.simulated import Address, Fault, FaultMode, Instance
+
+from .api_proxy import api_proxy
+from .site import PATIENCE, TOKENS, Site, is_initialised, names, until
+
+# Not shorter: a leader on a slow machine must be able to renew in time.
+LEASE = (
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=500ms",
+)
+LONG_LEASE = (
+    "--leader-elect-lease-duration=1h",
+    "--leader-elect-renew-deadline=50m",
+    "--leader-elect-retry-period=500ms",
+)
+TWO_PATCHES = Counter({"status": 1, "": 1})
+LATE = Instance(
+    name="late",
+    id="i-00000000abcd",
+    system_uuid="0b6a5b1c-5a4e-4a53-8f0f-6d9f1a3c2e10",
+    addresses=(Address("InternalIP", "10.1.1.1"), Address("Hostname", "late")),
+)
+
+
+def replica(site: Site, name: str, lease: tuple[str, ...] = LEASE, **more: Any) -> ManagerProcess:
+    """A manager that both servers know by its name."""
+    return site.manager(*lease, user=name, token=TOKENS[name], **more)
+
+
+async def holder(site: Site) -> str:
+    """Who holds the lease; "" if nobody does."""
+    try:
+        lease = await site.client.get_lease("kube-system", "cloud-controller-manager")
+    except NotFound:
+        return ""
+    return str(lease["spec"].get("holderIdentity") or "")
+
+
+async def leads(manager: ManagerProcess) -> None:
+    """Wait until this manager has become leader."""
+
+    async def told() -> bool:
+        return '"Became leader"' in manager.output()
+
+    await until("it becomes leader", told)
+
+
+async def callers(site: Site) -> set[str]:
+    """Whose tokens the cloud has seen."""
+    return {call.caller for call in await site.cloud.admin.calls()}
+
+
+def effects(site: Site, user: str, *, since: datetime | None = None) -> list[str]:
+    """A user's writes to anything; leases too if `since` is given."""
+    return [
+        f"{one.verb} {one.object_ref.resource} {one.object_ref.name}"
+        for one in site.audit(user)
+        if one.is_write
+        and (
+            one.object_ref.resource != LEASES.plural
+            if since is None
+            else one.request_received_timestamp > since
+        )
+    ]
+
+
+async def test_only_the_leader_acts(site: Site) -> None:
+    async with replica(site, "first") as first:
+        await leads(first)
+        async with replica(site, "second") as second:
+            await site.join(*names("node", 20))
+            await site.create_service("web")
+            await site.initialised()
+            await served(site, "web")
+            await standing_by(site, "second")
+            assert second.is_running
+
+    assert await callers(site) == {"first"}
+    assert effects(site, "second") == []
+    assert site.patches("first") == dict.fromkeys(names("node", 20), TWO_PATCHES)
+
+
+async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
+    site: Site,
+) -> None:
+    fleet = names("node", 100)
+    services = names("web", 5)
+    await site.join(*fleet)
+    # Half of the nodes' questions are answered, and of each load balancer some parts are made:
+    # then the cloud is silent, and the leader is in the middle of everything.
+    silent = (("instances.batch_get", 5), ("listeners.create", 2))
+    for operation, skip in silent:
+        fault = Fault(mode=FaultMode.HANG, operation=operation, skip=skip, count=0)
+        await site.cloud.admin.inject(fault)
+    async with replica(site, "first", batch_size=10) as first, replica(site, "second"):
+        await asyncio.gather(*(site.create_service(name) for name in services))
+
+        async def amid() -> bool:
+            done = sum(is_initialised(node) for node in (await site.nodes()).values())
+            made = len(await site.cloud.admin.parts("load_balancer"))
+            return done >= 50 and made == len(services)
+
+        await leads(first)
+        await until("the leader is in the middle", amid)
+        assert not all(is_initialised(node) for node in (await site.nodes()).values())
+        await first.kill()
+        await site.cloud.admin.clear_faults()
+
+        await site.initialised(*fleet)
+        for name in services:
+            await served(site, name)
+        await site.quiet(lambda: len(site.writes(user="second")))
+
+    parts = await site.cloud.admin.parts()
+    kinds = Counter(part["kind"] for part in parts)
+    assert kinds == dict.fromkeys(("address", "load_balancer", "listener", "firewall"), 5)
+    by_leader, by_other = site.patches("first"), site.patches("second")
+    assert {
+        name: by_leader.get(name, Counter()) + by_other.get(name, Counter()) for name in fleet
+    } == (dict.fromkeys(fleet, TWO_PATCHES))
+    assert by_leader
+    assert by_other
+
+
+async def test_sigterm_hands_the_lease_over_at_once(site: Site) -> None:
+    await site.join("before")
+    # The lease would last an hour: only its release lets the other in.
+    async with replica(site, "first", LONG_LEASE) as first:
+        await leads(first)
+        async with replica(site, "second", LONG_LEASE) as second:
+            await site.initialised("before")
+            before = await holder(site)
+            assert await first.stop() == 0
+            await leads(second)
+            assert await holder(site) not in {"", before}
+            await site.join("after")
+            await site.initialised("after")
+            assert await second.stop() == 0
+
+    assert await holder(site) == ""
+    assert site.patches("second")["after"] == TWO_PATCHES
+    assert "before" not in site.patches("second")
+
+
+async def test_a_leader_that_was_frozen_writes_nothing_more_and_ends(
+    site: Site, control_plane: ControlPlane
+) -> None:
+    fleet = names("node", 40)
+    user = control_plane.kubeconfig_for("first", ["system:masters"])
+    async with (
+        api_proxy(config.load(str(user), env={}), answers={"PATCH"}) as proxy,
+        replica(site, "first", api_server=proxy.url) as first,
+    ):
+        await leads(first)
+        async with replica(site, "second") as second:
+            # It is frozen between the two patches of many nodes: the answers to the first ones
+            # are there when it wakes up, and the second ones are due at once.
+            await site.join(*fleet)
+
+            async def amid() -> bool:
+                return len(proxy.held) >= 20
+
+            await until("the leader is in the middle of its writes", amid)
+            first.pause()
+            proxy.release()
+            await leads(second)
+            await site.initialised(*fleet)
+            await site.quiet(lambda: len(site.writes(user="second")))
+
+            resumed = datetime.fromtimestamp(time.time(), UTC)
+            first.resume()
+            async with asyncio.timeout(PATIENCE):
+                assert await first.wait() == 1
+
+            assert effects(site, "first", since=resumed) == []
+            assert second.is_running
+            await site.join("later")
+            await site.initialised("later")
+
+    assert await holder(site) == ""
+    assert site.patches("second")["later"] == TWO_PATCHES
+    # Nothing that the frozen one had written was written again.
+    assert all(
+        site.patches("first").get(name, Counter()) + site.patches("second")[name] == TWO_PATCHES
+        for name in fleet
+    )
+
+
+async def test_an_outage_of_the_cloud_ends_neither_leader_nor_standby(site: Site) -> None:
+    await site.cloud.kill()
+    async with replica(site, "first", LONG_LEASE) as first:
+        await leads(first)
+        async with replica(site, "second", LONG_LEASE) as second:
+            await site.register_node(LATE)
+            await site.cloud_condition("late", "CloudUnavailable")
+            assert first.is_running
+            assert await first.stop() == 0
+            await leads(second)
+
+            await site.cloud.restart()
+            await site.cloud.admin.create([LATE])
+            await site.initialised("late")
+
+
+async def test_a_deleted_lease_never_lets_two_act(site: Site) -> None:
+    async with replica(site, "first") as first:
+        await leads(first)
+        async with replica(site, "second") as second:
+            await standing_by(site, "second")
+            await site.client.delete(LEASES, "cloud-controller-manager", "kube-system")
+            async with asyncio.timeout(PATIENCE):
+                assert await first.wait() == 1
+            await site.join("node")
+            await leads(second)
+            await site.initialised("node")
+
+    assert site.patches("first") == {}
+    assert site.patches("second") == {"node": TWO_PATCHES}
+
+
+async def standing_by(site: Site, user: str) -> None:
+    """Wait until a manager has looked at the lease."""
+
+    async def has_looked() -> bool:
+        return LEASES.plural in {one.object_ref.resource for one in site.audit(user)}
+
+    await until(f"{user} looks at the lease", has_looked)
+
+
+async def served(site: Site, name: str) -> None:
+    """Wait until the Service has its address."""
+
+    async def has_address() -> bool:
+        return bool((await site.service(name)).status.load_balancer.ingress)
+
+    await until(f"{name} has an address", has_address)
