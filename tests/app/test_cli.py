@@ -1,5 +1,6 @@
 """The commands, as processes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,28 @@ def test_a_missing_cloud_config_is_named(tmp_path: Path) -> None:
     )
     assert result.returncode == 2
     assert str(missing) in result.stderr
+
+
+def test_the_log_is_json_if_that_is_asked_for(tmp_path: Path) -> None:
+    cloud = tmp_path / "cloud.conf"
+    cloud.write_text(CLOUD)
+    args = (
+        "run", "--cloud-provider=simulated", f"--cloud-config={cloud}", "--logging-format=json",
+        "--master=http://127.0.0.1:1", "--metrics-bind-address=0", "--logtostderr", "--vmodule=x=4",
+    )  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-m", "proreus", *args], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        second = json.loads(process.stderr.readline())
+        process.terminate()
+        rest = process.stderr.read()
+    assert first["msg"] == "Flags without effect: klog has removed them"
+    assert (first["flags"], first["severity"]) == ("--logtostderr", "warning")
+    assert (second["msg"], second["cloud_provider"], second["v"]) == ("Starting", "simulated", 0)
+    assert all(json.loads(line) for line in rest.splitlines())
+    assert "t0psecret" not in rest
 
 
 @pytest.mark.parametrize(

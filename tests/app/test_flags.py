@@ -29,6 +29,11 @@ def parsed(*argv: str) -> Options:
         (("--controllers=*,-service",), "controllers", ("*", "-service")),
         (("--controllers=service", "--controllers=cloud-node"), "controllers", ("service", "cloud-node")),
         (("--node-deletion-interval=0",), "node_deletion_interval", 0.0),
+        (("--logging-format=json",), "logging_format", "json"),
+        (("--log-flush-frequency=10s",), "log_flush_frequency", 10.0),
+        (("--vmodule=context=4,cloud_*=2,",), "vmodule", (("context", 4), ("cloud_*", 2))),
+        (("--vmodule=a=1", "--vmodule", "b=2"), "vmodule", (("a", 1), ("b", 2))),
+        (("--vmodule=",), "vmodule", ()),
     ],
 )  # fmt: skip
 def test_every_form_that_kube_accepts_parses(
@@ -42,10 +47,11 @@ def test_all_problems_are_reported_together_with_their_flags() -> None:
         parsed(
             "--leader-elct=false", "--node-monitor-period=5", "--concurrent-node-syncs=0",
             "--v=much", "--leader-elect=perhaps", "stray", "--leader-elect-resource-lock=endpoints",
-            "--kube-api-qps=fast",
+            "--kube-api-qps=fast", "--logging-format=xml", "--log-flush-frequency=0",
+            "--vmodule=context", "--vmodule=a=b",
         )  # fmt: skip
     text = "\n".join(caught.value.problems)
-    assert len(caught.value.problems) == 8
+    assert len(caught.value.problems) == 11
     for part in (
         "unknown flag --leader-elct, did you mean --leader-elect",
         "--node-monitor-period: '5' must be a duration",
@@ -55,6 +61,9 @@ def test_all_problems_are_reported_together_with_their_flags() -> None:
         "unexpected argument 'stray'",
         "--leader-elect-resource-lock: 'endpoints' must be leases",
         "--kube-api-qps: 'fast' must be a number",
+        "--logging-format: 'xml' must be text or json",
+        "--log-flush-frequency: '0' must be more than 0",
+        "--vmodule: 'context,a=b' must be a list of pattern=N, such as context=4,cloud_*=2",
     ):
         assert part in text
 

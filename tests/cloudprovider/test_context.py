@@ -1,6 +1,7 @@
 """The gate for calls to the cloud. Time is virtual but where threads run."""
 
 import asyncio
+import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -10,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from proreus.cloudprovider.context import CallHooks, CallRecord, Context, Outcome, scope
+from proreus.cloudprovider.context import (
+    CALL_VERBOSITY,
+    CallHooks,
+    CallRecord,
+    Context,
+    Outcome,
+    scope,
+)
 from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.threads import Threads
@@ -69,6 +77,16 @@ async def test_a_call_is_answered_logged_and_counted() -> None:
     assert (record.service, record.operation, record.read) == ("ec2", "DescribeInstances", True)
     assert outcomes(ctx) == [Outcome.OK, Outcome.OK]
     assert ctx.now() == NOW
+
+
+async def test_every_call_is_logged_for_those_who_debug(caplog: pytest.LogCaptureFixture) -> None:
+    ctx = context()
+    with caplog.at_level(logging.INFO - CALL_VERBOSITY, "proreus"):
+        await ctx.call("ec2", "DescribeInstances", answer, read=True)
+    (line,) = [record for record in caplog.records if record.message == "Called the cloud"]
+    fields = vars(line)["klog_fields"]
+    assert (fields["call"], fields["code"]) == ("ec2.DescribeInstances", "ok")
+    assert line.levelno == logging.INFO - CALL_VERBOSITY
 
 
 def test_a_call_past_its_deadline_is_a_timeout_of_unknown_outcome() -> None:

@@ -1,7 +1,10 @@
 """The controller loop, in virtual time, with a reconciler and a cache of the test's own."""
 
 import asyncio
+import io
 import itertools
+import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -10,6 +13,7 @@ import pytest
 from proreus.kube.client import Written
 from proreus.kube.errors import Conflict
 from proreus.kube.objects import Namespace, ObjectMeta
+from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.controller import SLOW_AFTER, Controller, Outcome
 from proreus.runtime.priority import Priority
@@ -462,3 +466,40 @@ def test_after_the_shut_down_what_is_under_way_is_finished() -> None:
         assert finished == ["a"]
 
     virtually(scenario)
+
+
+def test_every_line_that_a_key_logs_says_which_object_it_is_about() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.grouping = lambda key: "alone" if key == "a" else "together"
+
+        async def failing(group: Hashable, changes: Mapping[str, str]) -> Mapping[str, Outcome]:
+            klog.info(klog.logger("proreus.test"), "Applying")
+            return {key: Outcome(error=ValueError("no")) for key in changes}
+
+        world.applying = failing
+        for key in ("a", "b", "c"):
+            world.queue.add(key)
+        async with world.running():
+            await asyncio.sleep(0.5)
+
+    stream = io.StringIO()
+    before = logging.getLogger().handlers[:], logging.getLogger("proreus").level
+    klog.setup(0, "json", stream=stream)
+    try:
+        virtually(scenario)
+    finally:
+        logging.getLogger().handlers[:] = before[0]
+        logging.getLogger("proreus").setLevel(before[1])
+    seen = [json.loads(line) for line in stream.getvalue().splitlines()]
+    about = [
+        (line["msg"], line["controller"], line.get("namespace") or line.get("namespaces"))
+        for line in seen
+    ]
+    assert sorted(about) == [
+        ("Applying", "test", "a"),
+        ("Applying", "test", "b,c"),
+        ("Reconciling failed", "test", "a"),
+        ("Reconciling failed", "test", "b"),
+        ("Reconciling failed", "test", "c"),
+    ]

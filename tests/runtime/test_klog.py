@@ -1,3 +1,4 @@
+import asyncio
 import io
 import json
 import logging
@@ -100,6 +101,85 @@ def test_json_lines_hold_the_same() -> None:
     assert first["ts"] > 1.6e12
     assert (second["err"], second["key"], second["severity"]) == ("ValueError: v", "k", "error")
     assert "v" not in second
+
+
+@pytest.mark.parametrize(
+    ("vmodule", "verbosity", "shown"),
+    [
+        ((), 1, 1),
+        ((("test_klog", 3),), 1, 3),
+        ((("test_klog", 0),), 4, 0),
+        ((("test_*", 3),), 0, 3),
+        ((("test_klo?", 3),), 0, 3),
+        ((("test_", 3), ("other", 5)), 1, 1),
+        ((("test_k*", 2), ("test_klog", 5)), 0, 2),
+        ((("runtime/test_klog", 3),), 0, 3),
+        ((("*/test_klog", 3),), 0, 3),
+        ((("controllers/test_klog", 3),), 0, 0),
+        ((("test_klog.py", 3),), 0, 0),
+    ],
+)
+def test_single_files_have_a_verbosity_of_their_own(
+    vmodule: tuple[tuple[str, int], ...], verbosity: int, shown: int
+) -> None:
+    stream = io.StringIO()
+    klog.setup(verbosity, vmodule=vmodule, stream=stream)
+    for level in range(6):
+        klog.v(log, level, f"at {level}")
+    klog.warning(log, "warned")
+    assert [line.split('"')[1] for line in lines(stream)] == [
+        *(f"at {level}" for level in range(shown + 1)),
+        "warned",
+    ]
+
+
+@pytest.mark.parametrize("form", [klog.TEXT, klog.JSON])
+def test_bound_fields_are_on_every_line_of_the_task_and_of_those_it_starts(form: str) -> None:
+    stream = io.StringIO()
+    klog.setup(0, "json" if form == klog.JSON else "text", stream=stream)
+
+    async def inner() -> None:
+        klog.info(log, "inner", node="n2")
+        logging.getLogger("some.sdk").warning("library")
+
+    async def outer() -> None:
+        with klog.bound(controller="c", node="n1"):
+            klog.info(log, "outer", count=1)
+            with klog.bound(service="s"):
+                await asyncio.create_task(inner())
+        klog.info(log, "after")
+
+    asyncio.run(outer())
+    found = lines(stream)
+    if form == klog.JSON:
+        shown = [json.loads(line) for line in found]
+        names = ("msg", "controller", "node", "service")
+        assert [[line.get(name) for name in names] for line in shown] == [
+            ["outer", "c", "n1", None],
+            ["inner", "c", "n2", "s"],
+            ["library", "c", "n1", "s"],
+            ["after", None, None, None],
+        ]
+    else:
+        assert [line.split("] ", 1)[1] for line in found] == [
+            '"outer" controller="c" node="n1" count=1',
+            '"inner" controller="c" node="n2" service="s"',
+            '"library" controller="c" node="n1" service="s"',
+            '"after"',
+        ]
+
+
+def test_the_request_id_of_a_failure_is_a_field() -> None:
+    stream = io.StringIO()
+    klog.setup(0, "json", stream=stream)
+    klog.error(log, "failed", err=RuntimeError("refused (RequestId: 4d0c-77aa-0001)"))
+    klog.error(log, "failed", err=RuntimeError("refused"))
+    klog.error(log, "failed", err=RuntimeError("x-request-id: abcdef1"), request_id="mine")
+    assert [json.loads(line).get("request_id") for line in lines(stream)] == [
+        "4d0c-77aa-0001",
+        None,
+        "mine",
+    ]
 
 
 @pytest.mark.parametrize("form", [klog.TEXT, klog.JSON])

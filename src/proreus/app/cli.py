@@ -67,7 +67,11 @@ def cloud_controller_manager(
         for problem in exc.problems:
             print(f"{program}: {problem}", file=sys.stderr)
         return 2
-    klog.setup(options.v)
+    klog.setup(
+        options.v,
+        klog.JSON if options.logging_format == klog.JSON else klog.TEXT,
+        vmodule=options.vmodule,
+    )
     if removed:
         names = " ".join(f"--{name}" for name in removed)
         klog.warning(log, "Flags without effect: klog has removed them", flags=names)

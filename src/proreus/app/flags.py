@@ -95,6 +95,21 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def levels(text: str) -> tuple[tuple[str, int], ...]:
+    """A list of `pattern=N`, as klog's.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found: list[tuple[str, int]] = []
+    for part in names(text):
+        pattern, _, level = part.partition("=")
+        if not pattern or not (level.isascii() and level.isdecimal()):
+            raise ValueError("must be a list of pattern=N, such as context=4,cloud_*=2")
+        found.append((pattern, int(level)))
+    return tuple(found)
+
+
 class Flag(msgspec.Struct, frozen=True):
     """One flag: its group in `--help`, its help text, how its text is read and what it must be."""
 
@@ -108,6 +123,11 @@ class Flag(msgspec.Struct, frozen=True):
 def at_least(minimum: float) -> Callable[[float], str]:
     """A check: the problem with a value below `minimum`, or ""."""
     return lambda value: "" if value >= minimum else f"must be at least {minimum:g}"
+
+
+def above(limit: float) -> Callable[[float], str]:
+    """A check: the problem with a value that is not above `limit`, or ""."""
+    return lambda value: "" if value > limit else f"must be more than {limit:g}"
 
 
 def flags_of(options: type[msgspec.Struct]) -> Mapping[str, Flag]:
@@ -143,7 +163,7 @@ def parser(
             *([f"-{flag.short}"] if flag.short else []),
             f"--{field.replace('_', '-')}",
             dest=field,
-            action="append" if flag.parse is names else "store",
+            action="append" if flag.parse in {names, levels} else "store",
             metavar=_metavar(flag),
             help=f"{flag.help} (default {default})".replace("%", "%%"),
             **optional,
@@ -162,6 +182,7 @@ def _metavar(flag: Flag) -> str:
         integer: "INT",
         number: "NUMBER",
         names: "LIST",
+        levels: "LIST",
     }
     return kinds.get(flag.parse, "STRING")
 
@@ -169,8 +190,8 @@ def _metavar(flag: Flag) -> str:
 def _shown(value: Any, flag: Flag) -> str:
     if flag.parse is duration:
         return f"{value:g}s"
-    if flag.parse is names:
-        return ",".join(value) or "none"
+    if flag.parse in {names, levels}:
+        return ",".join(map(str, value)) or "none"
     if flag.parse is boolean:
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else repr(value) if value == "" else str(value)

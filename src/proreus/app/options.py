@@ -9,8 +9,19 @@ from typing import Annotated
 
 import msgspec
 
-from proreus.app.flags import Flag, at_least, boolean, duration, integer, names, number
+from proreus.app.flags import (
+    Flag,
+    above,
+    at_least,
+    boolean,
+    duration,
+    integer,
+    levels,
+    names,
+    number,
+)
 from proreus.controllers.route.networks import cluster_cidrs
+from proreus.runtime import klog
 
 GENERIC = "generic"
 ELECTION = "leader election"
@@ -113,6 +124,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         str, Flag(SERVING, "host:port of /healthz, /livez, /readyz and /metrics; 0 is off.")
     ] = "127.0.0.1:10258"
     v: Annotated[int, Flag(MISC, "Log verbosity: 0 to 10.", integer, at_least(0), short="v")] = 0
+    vmodule: Annotated[
+        tuple[tuple[str, int], ...],
+        Flag(MISC, "Verbosity of single files: pattern=N, without .py; comma-separated.", levels),
+    ] = ()
+    logging_format: Annotated[
+        str,
+        Flag(
+            MISC,
+            "Format of the log: text or json.",
+            check=lambda value: "" if value in {klog.TEXT, klog.JSON} else "must be text or json",
+        ),
+    ] = klog.TEXT
+    log_flush_frequency: Annotated[
+        float,
+        Flag(MISC, "Without effect: every line is written at once.", duration, above(0)),
+    ] = 5.0
     version: Annotated[bool, Flag(MISC, "Print the version and exit.", boolean)] = False
     load_balancer_resync_period: Annotated[
         float,

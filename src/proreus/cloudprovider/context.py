@@ -30,6 +30,7 @@ Object_co = TypeVar("Object_co", covariant=True)
 
 READ_RETRIES = 3
 CALLS_KEPT = 10_000
+CALL_VERBOSITY = 5
 
 scope: Final[ContextVar[Hashable]] = ContextVar("proreus_scope", default=None)
 """The key or group that the running task works for; `Context.settled` waits by it."""
@@ -326,6 +327,10 @@ class Context:
             outcome=outcome,
         )
         self.calls.append(record)
+        klog.v(
+            log, CALL_VERBOSITY, "Called the cloud", call=call.name, code=outcome.value,
+            seconds=round(record.seconds, 3),
+        )  # fmt: skip
         metrics.CLOUD_REQUESTS.labels(call.service, call.operation, outcome.value).inc()
         metrics.CLOUD_DURATION.labels(call.service, call.operation).observe(record.seconds)
         if self._hooks is not None:

@@ -9,7 +9,7 @@ MESSAGE_LIMIT: Final = 1024
 _SPACE = re.compile(r"\s+")
 _NAMED_ID = re.compile(
     r"\b((?:x-)?(?:[a-z]+-)*(?:request|req|correlation|trace|operation)[-_ ]?id)"
-    r"(\"?\s*[:=]?\s*\"?)[A-Za-z0-9][\w+/=.-]{5,}",
+    r"(\"?\s*[:=]?\s*\"?)([A-Za-z0-9][\w+/=.-]{5,})",
     re.IGNORECASE,
 )
 _VARYING = (
@@ -41,3 +41,9 @@ def scrub(text: str) -> str:
     for pattern, placeholder in _VARYING:
         text = pattern.sub(placeholder, text)
     return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"
+
+
+def request_id(text: str) -> str:
+    """The id that a cloud gave to the request, as its error message says it; "" if it does not."""
+    found = _NAMED_ID.search(text)
+    return found[3].rstrip(".") if found else ""

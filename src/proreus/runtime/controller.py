@@ -265,7 +265,8 @@ class Controller(Generic[T, Observed, Change]):
         """Plan and apply one group; `delay` is when to come back if the observer failed."""
         async with self._slots.slot(lambda: self._hand_out(-len(keys))):
             planned_on = {key: self._informer.get(key) for key in keys}
-            outcomes = await self._plan_and_apply(name, planned_on, answers)
+            with klog.bound(controller=self.name, **_named(planned_on)):
+                outcomes = await self._plan_and_apply(name, planned_on, answers)
         await contained(self._reconciler.settled(name))
         for key, prior in self._parked.pop(name).items():
             self._queue.add(key, prior)
@@ -319,10 +320,11 @@ class Controller(Generic[T, Observed, Change]):
             self._queue.add(key, Priority.USER, after=CONFLICT_DELAY)
         else:
             wait = self._queue.retry(key, priority=Priority.CHECK, after=outcome.after)
-            klog.error(
-                log, "Reconciling failed", controller=self.name, key=key, err=error,
-                retry_seconds=round(wait, 2),
-            )  # fmt: skip
+            with klog.bound(**_named({key: planned_on})):
+                klog.error(
+                    log, "Reconciling failed", controller=self.name, err=error,
+                    retry_seconds=round(wait, 2),
+                )  # fmt: skip
         await contained(self._caught_up(key, planned_on, outcome))
         self._queue.done(key)
 
@@ -339,3 +341,10 @@ class Controller(Generic[T, Observed, Change]):
         """Give a key back without counting a failure against it."""
         self._queue.add(key, prior, after=delay or 0.0)
         self._queue.done(key)
+
+
+def _named(objects: Mapping[str, object | None]) -> dict[str, str]:
+    """The log field that says which objects are worked on: `node`, or `nodes` if several."""
+    kinds = (type(obj).__name__.lower() for obj in objects.values() if obj is not None)
+    kind = next(kinds, "key") + ("" if len(objects) == 1 else "s")
+    return {kind: ",".join(objects)}

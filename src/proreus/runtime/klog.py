@@ -1,15 +1,24 @@
 """Log lines as Kubernetes components write them: klog's text format, or JSON.
 
 A message is a fixed sentence; everything that varies is a field, so that lines can be counted
-and searched. Strings are quoted: no value can end a line or forge a field.
+and searched. Strings are quoted: no value can end a line or forge a field. Common fields are
+`controller`, `node` and `service` (`bound` adds them to all lines of a task) and `request_id`,
+the cloud's id of a failed request, which is taken from the text of `err`.
 """
 
+import fnmatch
 import json
 import logging
 import sys
 import time
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import PurePath
 from typing import Any, Final, Literal, TextIO
+
+from proreus.kube.messages import request_id
 
 MAX_VERBOSITY: Final = 10
 TEXT: Final = "text"
@@ -17,11 +26,22 @@ JSON: Final = "json"
 
 _FIELDS: Final = "klog_fields"
 _PACKAGE: Final = "proreus"
+_bound: ContextVar[dict[str, object] | None] = ContextVar("proreus_klog_fields", default=None)
 
 
 def logger(name: str) -> logging.Logger:
     """The logger of a module; `name` is its `__name__`."""
     return logging.getLogger(name)
+
+
+@contextmanager
+def bound(**fields: object) -> Iterator[None]:
+    """Add the fields to every line that is logged in the body, and in tasks started there."""
+    token = _bound.set({**(_bound.get() or {}), **fields})
+    try:
+        yield
+    finally:
+        _bound.reset(token)
 
 
 def v(log: logging.Logger, verbosity: int, message: str, **fields: object) -> None:
@@ -66,9 +86,13 @@ def setup(
     verbosity: int = 0,
     format_: Literal["text", "json"] = TEXT,
     *,
+    vmodule: Sequence[tuple[str, int]] = (),
     stream: TextIO | None = None,
 ) -> None:
     """Send all logs of the process to `stream` (standard error), ours down to `-v=verbosity`.
+
+    `vmodule` has the verbosity of single files: the first pattern that fits a file's name without
+    `.py` counts, or one with a slash its folder and name (`service/plan`). `*` and `?` fit any.
 
     Loggers of libraries stay at warnings: some write requests or credentials below that.
     Calling it again replaces the earlier set-up.
@@ -81,11 +105,47 @@ def setup(
             root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    logging.getLogger(_PACKAGE).setLevel(logging.INFO - min(max(verbosity, 0), MAX_VERBOSITY))
+    if vmodule:
+        handler.addFilter(_VModule(verbosity, vmodule))
+    most = max(verbosity, *(level for _, level in vmodule), 0)
+    logging.getLogger(_PACKAGE).setLevel(_level(most))
+
+
+def _level(verbosity: int) -> int:
+    return logging.INFO - min(max(verbosity, 0), MAX_VERBOSITY)
+
+
+class _VModule(logging.Filter):
+    """Lets through what the verbosity of its file allows."""
+
+    def __init__(self, verbosity: int, vmodule: Sequence[tuple[str, int]]) -> None:
+        super().__init__()
+        self._verbosity = verbosity
+        self._vmodule = vmodule
+        self._levels: dict[str, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        if record.levelno >= logging.INFO:
+            return True
+        level = self._levels.get(record.pathname)
+        if level is None:
+            level = self._levels[record.pathname] = self._level_of(PurePath(record.pathname))
+        return record.levelno >= level
+
+    def _level_of(self, path: PurePath) -> int:
+        for pattern, verbosity in self._vmodule:
+            name = f"{path.parent.name}/{path.stem}" if "/" in pattern else path.stem
+            if fnmatch.fnmatchcase(name, pattern):
+                return _level(verbosity)
+        return _level(self._verbosity)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    fields: dict[str, object] = getattr(record, _FIELDS, {})
+    fields: dict[str, object] = {**(_bound.get() or {}), **getattr(record, _FIELDS, {})}
+    err = fields.get("err")
+    if isinstance(err, BaseException) and (found := request_id(str(err))):
+        fields.setdefault("request_id", found)
     return fields
 
 
