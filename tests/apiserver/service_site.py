@@ -247,6 +247,14 @@ class ServiceSite:
         self.manager.flags = (*self.manager.flags, *flags)
         await self.manager.start()
 
+    async def warm_up(self) -> None:
+        """Wait until the manager works: Services made from now on are new to it."""
+        name = await self.create()
+        await self.when(name, lambda one: one.status.load_balancer.ingress, "has an address")
+        await self.delete(name)
+        await self.gone(name)
+        await self.mark()
+
     async def tidy(self) -> None:
         """Let the manager take all load balancers away, and the cloud be well again."""
         await self.cloud.admin.clear_faults()
@@ -339,6 +347,7 @@ async def service_site(
         ports = NodePorts(base.client, base.cloud.admin.instances)
         async with running(asyncio.create_task(ports.run())), manager:
             try:
+                await site.warm_up()
                 yield site
             finally:
                 print(manager.output()[-LOG_TAIL:])

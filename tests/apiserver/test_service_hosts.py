@@ -7,6 +7,7 @@ import pytest
 
 from proreus.kube.objects import LABEL_EXCLUDE_LB
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.simulated import Fault, FaultMode
 
 from .service_site import ServiceSite, answers, said, service_site
 
@@ -87,3 +88,31 @@ async def test_a_service_without_hosts_says_so_and_gets_its_first_at_once(
         assert await site.ready(name) == address
         assert await answers(address) == machine.name
         assert (await site.calls())["load_balancers.add_targets"] == 1
+        await site.events(lonely, settle="UpdatedLoadBalancer")
+
+        await site.delete_node(machine.name)
+
+        assert said(await site.when_said(name, "NoHosts"))[0] == "False"
+        await site.when_hosts(name, set())
+
+
+async def test_an_update_of_hosts_that_fails_is_told_once_and_tried_again(
+    site: ServiceSite,
+) -> None:
+    name = await site.create()
+    address = await site.ready(name)
+    fault = Fault(FaultMode.ERROR, operation="load_balancers.add_targets", count=2)
+    await site.cloud.admin.inject(fault)
+    (machine,) = await site.add_machines(1)
+
+    await site.add_node(machine)
+
+    failed = await site.when_said(name, "CloudError", "injected failure")
+    assert failed.status.load_balancer.ingress[0].ip == address
+    assert await answers(address)
+    await site.ready(name)
+    await site.when_hosts(name, {"node-1", "node-2", machine.name})
+    events = await site.events(failed, settle="UpdateLoadBalancerFailed")
+    warnings = [reason for type_, reason in events if type_ == "Warning"]
+    assert warnings[0] == "UpdateLoadBalancerFailed"
+    assert len(warnings) == 1
