@@ -1,0 +1,116 @@
+"""Load balancers: one balancer of the cloud for each Service."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from minimal_provider.api import Api, Balancer, Balancers
+from proreus.cloudprovider import (
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    CloudError,
+    ClusterIdentity,
+    Done,
+    Ensured,
+    HostPolicy,
+    InvalidRequest,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    OwnedObject,
+    per_service,
+)
+from proreus.kube.objects import LoadBalancerIngress
+
+
+def load_balancers(api: Api) -> LoadBalancers:
+    """The load balancers of the cloud, made and deleted one by one."""
+    verbs = Verbs(api)
+    return per_service(
+        verbs.ensure,
+        verbs.delete,
+        host_policy=lambda _: HostPolicy(families=("IPv4",)),
+        list_owned=verbs.list_owned,
+    )
+
+
+class Verbs:
+    """What Proreus asks for: observe, compare with the wish, write what differs."""
+
+    def __init__(self, api: Api) -> None:
+        """Speak through `api`."""
+        self._api = api
+
+    async def ensure(self, wanted: LoadBalancer) -> Ensured:
+        """Make or change the balancer, if it is not as wished."""
+        wish, rejected = plan(wanted)
+        actual = await self._api.call("GET balancers", path(wanted.ref), Balancer)
+        if actual is None:
+            actual = await self._api.call("POST balancers", "/balancers", Balancer, wish)
+        elif not is_ours(actual, wanted.ref):
+            raise CloudError(f"the balancer {actual.name} was not made for this Service: remove it")
+        elif msgspec.structs.replace(actual, address="") != wish:
+            actual = await self._api.call("PUT balancers", path(wanted.ref), Balancer, wish)
+        if actual is None:
+            raise CloudError(f"the balancer {wish.name} was deleted meanwhile")
+        return Ensured((LoadBalancerIngress(ip=actual.address, ip_mode="Proxy"),), rejected)
+
+    async def delete(self, gone: LoadBalancerRef) -> Done:
+        """Delete the balancer, if there is one and it is ours."""
+        actual = await self._api.call("GET balancers", path(gone), Balancer)
+        if actual is not None and is_ours(actual, gone):
+            await self._api.call("DELETE balancers", path(gone), Balancer)
+        return Done()
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """All balancers with the cluster's mark, page by page."""
+        found: list[OwnedObject] = []
+        after = ""
+        while True:
+            query = urlencode({"label": f"{MARK_CLUSTER_UID}={cluster.uid}", "after": after})
+            page = await self._api.call("GET balancers", f"/balancers?{query}", Balancers)
+            if page is None:
+                raise CloudError("the cloud has no list of balancers")
+            found += (owned(balancer) for balancer in page.balancers)
+            if not page.next:
+                return found
+            after = page.next
+
+
+def plan(wanted: LoadBalancer) -> tuple[Balancer, Mapping[str, str]]:
+    """The balancer that is wished for, and why some hosts cannot be targets. Pure."""
+    for port in wanted.frontends:
+        if port.protocol != "TCP" or not port.node_port:
+            what = f"{port.port}/{port.protocol}"
+            raise InvalidRequest(f"spec.ports: {what} must be TCP and have a node port")
+    addresses = {host.node: host.addresses.get("IPv4", ()) for host in wanted.hosts}
+    check = wanted.health_check
+    balancer = Balancer(
+        name=wanted.ref.name,
+        labels=dict(wanted.marks),
+        forwards={str(port.port): port.node_port for port in wanted.frontends},
+        targets=tuple(sorted(found[0] for found in addresses.values() if found)),
+        sources=wanted.source_ranges.get("IPv4", ()),
+        health=f"{check.port}{check.path}" if check.port else "",
+    )
+    return balancer, {node: "no IPv4 address" for node, found in addresses.items() if not found}
+
+
+def path(ref: LoadBalancerRef) -> str:
+    """Where the Service's balancer is, if there is one. Pure."""
+    return f"/balancers/{quote(ref.name, safe='')}"
+
+
+def is_ours(balancer: Balancer, ref: LoadBalancerRef) -> bool:
+    """Whether it was made for this Service of this cluster; its name proves nothing. Pure."""
+    marks = (balancer.labels.get(MARK_CLUSTER_UID), balancer.labels.get(MARK_SERVICE_UID))
+    return marks == (ref.cluster.uid, ref.uid)
+
+
+def owned(balancer: Balancer) -> OwnedObject:
+    """The balancer in a list of what the cluster owns. Pure."""
+    labels = balancer.labels
+    service, uid = labels.get(MARK_SERVICE, ""), labels.get(MARK_SERVICE_UID, "")
+    return OwnedObject("balancer", balancer.name, service=service, service_uid=uid)

@@ -1,0 +1,79 @@
+"""The pure functions, as tables."""
+
+import msgspec
+import pytest
+from minimal_provider.api import Balancer, decoded
+from minimal_provider.balancers import plan
+
+from proreus.cloudprovider import (
+    CloudError,
+    ClusterIdentity,
+    Frontend,
+    HealthCheck,
+    Host,
+    InvalidRequest,
+    LoadBalancer,
+    LoadBalancerRef,
+    Throttled,
+    Unauthenticated,
+)
+from proreus.kube.objects import Service
+
+CLUSTER = ClusterIdentity("test", "cluster-uid")
+
+
+def wish(*frontends: Frontend, hosts: tuple[Host, ...] = ()) -> LoadBalancer:
+    return LoadBalancer(
+        ref=LoadBalancerRef(CLUSTER, "default", "web", "uid", "a-name"),
+        service=Service(),
+        marks={"proreus/service-uid": "uid"},
+        frontends=frontends,
+        hosts=hosts,
+        health_check=HealthCheck(10256, "/healthz"),
+        source_ranges={"IPv4": ("10.0.0.0/8",)},
+    )
+
+
+def test_a_wish_becomes_a_balancer() -> None:
+    hosts = (
+        Host("b", "minimal://2", {"IPv4": ("10.0.0.2",)}),
+        Host("a", "minimal://1", {"IPv4": ("10.0.0.1", "10.1.0.1")}),
+        Host("six", "minimal://3", {"IPv6": ("2001:db8::1",)}),
+    )
+    balancer, rejected = plan(wish(Frontend("TCP", 80, 30080, "IPv4"), hosts=hosts))
+    assert balancer == Balancer(
+        name="a-name",
+        labels={"proreus/service-uid": "uid"},
+        forwards={"80": 30080},
+        targets=("10.0.0.1", "10.0.0.2"),
+        sources=("10.0.0.0/8",),
+        health="10256/healthz",
+    )
+    assert rejected == {"six": "no IPv4 address"}
+
+
+@pytest.mark.parametrize(("protocol", "node_port"), [("UDP", 30053), ("TCP", 0)])
+def test_what_the_cloud_cannot_forward_is_refused_by_its_field(
+    protocol: str, node_port: int
+) -> None:
+    with pytest.raises(InvalidRequest, match=f"spec.ports: 53/{protocol}"):
+        plan(wish(Frontend(protocol, 53, node_port, "IPv4")))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (429, b"{}", Throttled),
+        (401, b'{"error": "who are you?"}', Unauthenticated),
+        (404, b"<html>", CloudError),
+        (500, b"", CloudError),
+        (200, b"{}", CloudError),
+    ],
+)
+def test_errors_are_told_apart(status: int, body: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        decoded("GET servers", status, body, "7", Balancer)
+
+
+def test_absence_is_the_clouds_own_word_only() -> None:
+    assert decoded("GET servers", 404, b'{"error": "not found"}', "", msgspec.Struct) is None
