@@ -202,6 +202,13 @@ def test_cluster_cidrs_are_one_or_a_pair(texts: Sequence[str], count: int, probl
     assert (len(networks), said) == (count, problem)
 
 
+def test_the_numbers_and_the_label() -> None:
+    """They are promised in the documentation."""
+    assert LABEL_EXCLUDE == "proreus.io/exclude-from-cloud-routes"
+    assert (POLICY.confirm, POLICY.settle, POLICY.batch) == (10.0, 30.0, 50)
+    assert (POLICY.retry_first, POLICY.retry_cap, POLICY.tell_after) == (1.0, 60.0, 3)
+
+
 # Wishes
 
 
@@ -331,7 +338,7 @@ def test_a_node_that_says_so_had_its_routes(
         ({}, False),
         ({"conditions": (ROUTED,)}, False),
         ({"labels": {"x": "y"}}, False),
-        ({"labels": {LABEL_EXCLUDE: ""}}, True),
+        ({"labels": {"y": "", LABEL_EXCLUDE: ""}}, True),
         ({"provider_id": "sim://b"}, True),
         ({"addresses": ["192.0.2.1"]}, True),
         ({"uid": "other"}, True),
@@ -617,7 +624,11 @@ ORPHAN = route("10.0.9.0/24", "sim://gone")
         pytest.param([node("a", "10.0.1.0/24")], route("10.0.0.0/15", "sim://x"), id="supernet"),
         pytest.param([node("a", "10.0.1.0/24")], route("0.0.0.0/0", "sim://x"), id="default route"),
         pytest.param([node("a", "10.0.1.0/24")], route("10.7.0.0/24", "sim://x"), id="elsewhere"),
-        pytest.param([node("a", "10.0.1.0/24")], route("10.0.0.0/20", "sim://x"), id="aggregate"),
+        pytest.param(
+            [node("a", "10.0.1.0/24"), node("b", "10.0.99.0/24")],
+            route("10.0.0.0/20", "sim://x"),
+            id="aggregate",
+        ),
         pytest.param(
             [node("a", provider_id="sim://gone")], ORPHAN, id="to a node that waits for its CIDR"
         ),
@@ -670,6 +681,12 @@ def test_a_second_route_beside_the_right_one_goes_and_the_right_one_stays() -> N
     first, second = seen_twice([node("a", "10.0.1.0/24")], [good, stray])
     assert first.batches == ()
     assert first.says == second.says == {"a": Says.ROUTED}
+    assert changes(second) == [("10.0.1.0/24", None, [stray])]
+
+
+def test_a_second_route_to_a_node_that_waits_for_its_own_cidr_goes() -> None:
+    good, stray = route("10.0.1.0/24"), route("10.0.1.0/24", "sim://z")
+    _, second = seen_twice([node("a", "10.0.1.0/24"), node("z")], [good, stray])
     assert changes(second) == [("10.0.1.0/24", None, [stray])]
 
 
@@ -732,6 +749,17 @@ def test_a_failed_route_waits_for_its_time_and_holds_up_no_other() -> None:
     assert found.memory.attempts == memory.attempts
     unclear = Memory(attempts={key: attempt(T + 5, is_lacking=False)})
     assert planned(nodes[:1], [], unclear).says == {}
+
+
+def test_the_next_plan_is_due_when_the_first_of_all_that_waits_is() -> None:
+    nodes = [node("a", "10.0.1.0/24"), node("b", "10.0.2.0/24")]
+    memory = Memory(
+        attempts={
+            (net("10.0.1.0/24"), "sim://a"): attempt(T + 5),
+            (net("10.0.2.0/24"), "sim://b"): attempt(T + 3),
+        }
+    )
+    assert planned(nodes, [ORPHAN], memory).due == T + 3
 
 
 def test_a_route_that_came_about_forgets_its_failures() -> None:
@@ -856,9 +884,10 @@ def test_throttling_is_a_failure_that_is_not_told() -> None:
     assert found == Attempt(1, T + 33, is_lacking=True, text="", batch=50)
     unsaid = judged(CREATE, {NEW: Throttled("429")}, attempt(failures=2)).attempt
     assert unsaid == Attempt(3, T + 4, is_lacking=True, text="no", batch=50)
-    short = judged(CREATE, {NEW: Throttled("429", after=0.5)}).attempt
-    assert short is not None
-    assert short.due == T + 1
+    for throttled in (Throttled("429", after=0.5), Throttled("429")):
+        short = judged(CREATE, {NEW: throttled}, now=T + 0.25).attempt
+        assert short is not None
+        assert short.due == T + 2
 
 
 @pytest.mark.parametrize(
@@ -900,8 +929,10 @@ def test_a_batch_that_fails_as_a_whole_is_tried_again_in_smaller_ones(
 
 def test_whatever_a_provider_raises_is_a_failure() -> None:
     found = judged(DELETE, ValueError("defect"))
-    assert found.attempt is not None
-    assert found.attempt.text == "defect"
+    assert found.attempt == Attempt(1, T + 1, is_lacking=True, text="defect", batch=1)
+    late = judged(CREATE, CallTimeout("late"))
+    assert late.attempt is not None
+    assert not late.attempt.is_lacking
 
 
 def test_a_pending_deletion_is_not_told_to_a_node() -> None:

@@ -217,7 +217,7 @@ def _may_go(net: Network, route: Route, wishes: Wishes, clusters: Sequence[Netwo
     return not (
         net in clusters
         or _is_unknown(route)
-        or endpoint(route.target or "") in wishes.shielded_targets
+        or (net not in wishes.wanted and endpoint(route.target or "") in wishes.shielded_targets)
         or any(net.overlaps(one) for one in wishes.shielded if one.version == net.version)
         or any(one != net and is_within(one, net) for one in wishes.claimed)
     )
