@@ -91,6 +91,17 @@ def test_other_quotas_are_learned_as_well(rate: float, burst: float, retry_after
     assert quota.refusals < 0.025 * 2000
 
 
+@pytest.mark.parametrize("retry_after", ["none", "exact"])
+@pytest.mark.parametrize(("rate", "burst", "share"), [(20, 1, 1.3), (50, 5, 1.3), (100, 5, 1.5)])
+def test_a_quota_that_allows_no_burst_is_found_quickly(
+    rate: float, burst: float, share: float, retry_after: str
+) -> None:
+    quota = Quota(rate, burst, RETRY_AFTER[retry_after])
+    took = clock.run(crowd(AdaptiveBucket(), quota, 1000))
+    assert took <= share * 1000 / rate
+    assert quota.refusals < 0.02 * 1000
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     rate=st.floats(2, 100),
@@ -210,6 +221,30 @@ def test_a_refused_burst_shrinks_the_burst_and_keeps_the_rate() -> None:
     assert rate == 20
     assert times[:5] == [0.0] * 5
     assert times[5] > 0
+
+
+def test_a_burst_that_was_cut_grows_back_but_not_beyond_what_is_allowed() -> None:
+    async def scenario() -> list[int]:
+        loop = asyncio.get_running_loop()
+        bucket = AdaptiveBucket(initial_rate=40, burst=12)
+        bursts: list[int] = []
+        for _ in range(30):
+            await asyncio.sleep(60)
+            start, at_once = loop.time(), 0
+            for number in range(20):
+                grant = await bucket.take()
+                at_once += loop.time() == start
+                if not bursts and number == 1:
+                    bucket.refused(grant)
+                else:
+                    bucket.succeeded()
+            bursts.append(at_once)
+        return bursts
+
+    bursts = clock.run(scenario())
+    assert bursts[1] == 6
+    assert bursts == [bursts[0], *sorted(bursts[1:])]
+    assert bursts[-1] == 12
 
 
 class Order(msgspec.Struct):

@@ -53,6 +53,8 @@ _PAUSE = 0.5
 # A hold that keeps back more calls than these ends in a burst, as a pause does.
 _LONG_HOLD = 2
 _BURST_SECONDS = 0.5
+# A burst that was cut grows by so much with every pause.
+_BURST_REGROWTH = 1.1
 _REMEMBERED = 4096
 _ENOUGH = 1 - 1e-6
 
@@ -82,7 +84,7 @@ class AdaptiveBucket:
             clock: Seconds; the running loop's time by default.
         """
         self._rate = self._base = initial_rate
-        self._burst = burst
+        self._burst = self._most_burst = burst
         self._adaptive = adaptive
         self._clock = clock or _loop_time
         self._tokens = self._capacity()
@@ -102,6 +104,7 @@ class AdaptiveBucket:
         self._granted_at_pause = 0
         self._paused = False
         self._trust = 0 if math.isinf(initial_rate) else _TRUST
+        self._climbed = self._trust > 0
         self._probing = 0.0
 
     @classmethod
@@ -139,6 +142,7 @@ class AdaptiveBucket:
         if not self._waiters and now - self._granted_at > _PAUSE:
             self._paused = True
             self._granted_at_pause = self._granted
+            self._burst = min(self._most_burst, self._burst * _BURST_REGROWTH)
         rank = now - AGEING * priority
         heapq.heappush(self._waiters, (rank, next(self._arrivals), now, grant))
         self._serve()
@@ -167,6 +171,8 @@ class AdaptiveBucket:
             self._hold_until = max(self._hold_until, now + after)
             if after * self._rate > _LONG_HOLD:
                 self._granted_at_pause = self._granted
+                # Where each refusal costs a pause, there is no second climb.
+                self._climbed = True
         self._answered()
 
     def abandoned(self) -> None:
@@ -244,9 +250,13 @@ class AdaptiveBucket:
             self._burst = self._capacity() / 2
             self._base = self._rate if self._trust else self._rate * _CUT
         elif not self._paused and elapsed >= _MEASURE_SECONDS and self._admitted >= _MEASURE_CALLS:
-            least = self._rate * factor
-            self._base = max(least, min(self._rate, self._admitted / elapsed)) * _BELOW_MEASURED
-            self._trust = _TRUST
+            least, measured = self._rate * factor, self._admitted / elapsed
+            self._base = max(least, min(self._rate, measured)) * _BELOW_MEASURED
+            # During the first climb the server's bucket was full for some time, perhaps. Then the
+            # rate lies somewhere above what was measured, and the climb goes on from the middle.
+            if measured >= least or self._climbed:
+                self._trust = _TRUST
+            self._climbed = True
         else:
             self._base = self._rate * factor
             self._trust = max(0, self._trust - 1)
