@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from proreus.controllers.service.controller import BACKOFF
 from proreus.controllers.service.intake import QUIET_LIMIT, QUIET_SECONDS
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import timestamp
+from proreus.testing.simulated import Fault, FaultMode
 
 from ..apiserver.service_site import (  # noqa: TID252 - pytest imports tests by path
     ServiceSite,
@@ -124,6 +126,24 @@ async def test_noise_of_nodes_costs_nothing(site: ServiceSite) -> None:
     assert noise == {}
     assert await site.calls() == {"resources.list": 3, "load_balancers.add_targets": 3}
     assert site.writes() == []
+
+
+async def test_noise_of_nodes_does_not_cut_the_backoff_of_a_service_that_fails(
+    site: ServiceSite,
+) -> None:
+    other = await site.create()
+    await site.ready(other)
+    await site.cloud.admin.inject(Fault(FaultMode.ERROR, operation="addresses.create", count=0))
+    name = await site.create()
+    await site.when_said(name, "CloudError")
+
+    for beat in range(3):  # shorter than the first backoff
+        await site.patch_node("node-1", {"metadata": {"labels": {"beat": str(beat)}}})
+        await asyncio.sleep(QUIET_SECONDS * 1.2)
+
+    calls = await site.cloud.admin.calls()
+    tries = [one.time for one in calls if one.operation == "addresses.create" and one.status == 500]
+    assert all(again - tries[0] >= BACKOFF.first * (1 - BACKOFF.jitter) for again in tries[1:])
 
 
 async def test_nodes_that_leave_together_cost_one_call_for_each_load_balancer(

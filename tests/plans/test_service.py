@@ -65,6 +65,7 @@ from proreus.controllers.service.plan import (
     begun,
     decide,
     fingerprint,
+    has_new_hosts,
     is_gone,
     with_ip_mode,
 )
@@ -951,6 +952,30 @@ def test_a_load_balancer_of_unknown_outcome_is_ensured() -> None:
 def test_other_hosts_need_no_more_than_update_hosts() -> None:
     present, memory = settled("n1")
     assert decided(present, memory, "n1", "n2") == UpdateHosts(wish(present, "n1", "n2"))
+
+
+@pytest.mark.parametrize(
+    "answer", [Ensured(ADDRESS), Pending(1.0, "x"), CloudError("x"), ImplementedElsewhere("x")]
+)
+@pytest.mark.parametrize("kind", [Ensure, UpdateHosts])
+def test_hosts_that_were_asked_for_are_not_new_whatever_came_of_it(
+    kind: type[Ensure | UpdateHosts], answer: EnsureAnswer
+) -> None:
+    present, memory = settled("n1")
+    verb = kind(wish(present, "n1", "n2"))
+    asked = after(begun(memory, verb), verb, answer)
+
+    assert has_new_hosts(memory, wish(present, "n1", "n2"))
+    assert not has_new_hosts(begun(memory, verb), wish(present, "n1", "n2"))
+    assert not has_new_hosts(asked, wish(present, "n2", "n1"))
+    assert has_new_hosts(asked, wish(present, "n1"))
+
+
+def test_all_hosts_are_new_while_nothing_was_asked_and_after_a_deletion() -> None:
+    present, memory = settled()
+    assert has_new_hosts(None, wish(present))
+    assert not has_new_hosts(memory, wish(present))
+    assert has_new_hosts(begun(memory, Delete(memory.ref)), wish(present))
 
 
 def test_other_endpoints_are_other_hosts() -> None:

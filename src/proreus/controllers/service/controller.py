@@ -122,7 +122,7 @@ class ServiceController:
                 self._queue.add(service, Priority.CHECK, after=intake.QUIET_SECONDS)
 
     async def _gather_node_changes(self) -> None:
-        """Queue every Service once node changes have been quiet for a while."""
+        """Queue the Services whose hosts differ, once node changes have been quiet for a while."""
         loop = asyncio.get_running_loop()
         while True:
             await self._nodes_changed.wait()
@@ -131,9 +131,9 @@ class ServiceController:
                 self._nodes_changed.clear()
                 pause = intake.quiet_time(loop.time() - first, is_urgent=self._has_hostless())
                 await asyncio.sleep(pause)
-            for service in self._env.services.all():
-                if intake.wants(service, self._classes):
-                    self._queue.add(key_of(service), Priority.CHECK)
+            for key, wish in self._wishes().items():
+                if plan.has_new_hosts(self._memory.get(key), wish):
+                    self._queue.add(key, Priority.CHECK)
 
     def _has_hostless(self) -> bool:
         return any(

@@ -51,12 +51,14 @@ class Memory(msgspec.Struct, frozen=True):
     `last` is the wish last fulfilled, or None if none was or the outcome is unknown; `written`
     the annotations that we set on the Service because the cloud asked for them, `says` what its
     condition is to say. A write that was lost shows by the Service not agreeing with these.
+    `asked` are the hosts last asked for, whatever came of it, or None.
     """
 
     ref: LoadBalancerRef
     last: Fingerprint | None = None
     written: Mapping[str, str] = {}
     says: Says | None = None
+    asked: tuple[Host, ...] | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -154,8 +156,11 @@ def begun(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> Memory:
 
     Until an answer says otherwise the outcome is unknown, so the next verb is no `UpdateHosts`.
     """
-    newest = verb.ref if isinstance(verb, Delete) else _newest_ref(verb.wanted.ref, memory)
-    return Memory(newest, None, memory.written if memory else {})
+    written = memory.written if memory else {}
+    if isinstance(verb, Delete):
+        return Memory(verb.ref, None, written)
+    newest = _newest_ref(verb.wanted.ref, memory)
+    return Memory(newest, None, written, asked=verb.wanted.hosts)
 
 
 def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> Memory:
@@ -164,7 +169,7 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
     An answer that is no success leaves the outcome open.
     """
     if isinstance(answer, ImplementedElsewhere):
-        return Memory(memory.ref, fingerprint(verb.wanted), {}, ELSEWHERE)
+        return Memory(memory.ref, fingerprint(verb.wanted), {}, ELSEWHERE, memory.asked)
     if not isinstance(answer, Ensured):
         return memory
     written = dict(answer.annotations)
@@ -178,7 +183,17 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
         fingerprint(verb.wanted, written),
         written,
         readiness(verb.wanted.hosts, answer.rejected),
+        memory.asked,
     )
+
+
+def has_new_hosts(memory: Memory | None, wanted: LoadBalancer) -> bool:
+    """Whether the hosts differ from those last asked for.
+
+    If not, a change of nodes is none for this load balancer, and must not cut the backoff of
+    one that fails.
+    """
+    return memory is None or memory.asked != wanted.hosts
 
 
 def is_gone(answer: DeleteAnswer) -> bool:
