@@ -106,24 +106,25 @@ async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
     for operation, skip in silent:
         fault = Fault(mode=FaultMode.HANG, operation=operation, skip=skip, count=0)
         await site.cloud.admin.inject(fault)
-    async with replica(site, "first", batch_size=10) as first, replica(site, "second"):
-        await asyncio.gather(*(site.create_service(name) for name in services))
-
-        async def amid() -> bool:
-            done = sum(is_initialised(node) for node in (await site.nodes()).values())
-            made = len(await site.cloud.admin.parts("load_balancer"))
-            return done >= 50 and made == len(services)
-
+    async with replica(site, "first", batch_size=10) as first:
         await leads(first)
-        await until("the leader is in the middle", amid)
-        assert not all(is_initialised(node) for node in (await site.nodes()).values())
-        await first.kill()
-        await site.cloud.admin.clear_faults()
+        async with replica(site, "second"):
+            await asyncio.gather(*(site.create_service(name) for name in services))
 
-        await site.initialised(*fleet)
-        for name in services:
-            await served(site, name)
-        await site.quiet(lambda: len(site.writes(user="second")))
+            async def amid() -> bool:
+                done = sum(is_initialised(node) for node in (await site.nodes()).values())
+                made = len(await site.cloud.admin.parts("load_balancer"))
+                return done >= 50 and made == len(services)
+
+            await until("the leader is in the middle", amid)
+            assert not all(is_initialised(node) for node in (await site.nodes()).values())
+            await first.kill()
+            await site.cloud.admin.clear_faults()
+
+            await site.initialised(*fleet)
+            for name in services:
+                await served(site, name)
+            await site.quiet(lambda: len(site.writes(user="second")))
 
     parts = await site.cloud.admin.parts()
     kinds = Counter(part["kind"] for part in parts)
