@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from ipaddress import IPv6Network
 from typing import Any
 
 import aiohttp
@@ -39,7 +40,7 @@ def v4(number: int) -> str:
 
 def v6(number: int) -> str:
     """The IPv6 block of a number."""
-    return f"fd00:0:0:{number:x}::/64"
+    return str(IPv6Network(f"fd00:0:0:{number:x}::/64"))
 
 
 def provider_id(machine: Instance) -> str:
