@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from proreus import __version__
-from proreus.app import flags
+from proreus.app import flags, new_provider
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider
@@ -27,8 +27,9 @@ Proreus, the Kubernetes cloud-controller-manager in Python.
 usage: proreus COMMAND [flags]
 
 commands:
-  run        run the manager; takes the flags of cloud-controller-manager
-  version    print the version ({__version__})
+  run            run the manager; takes the flags of cloud-controller-manager
+  new-provider   write the skeleton of a cloud provider's package
+  version        print the version ({__version__})
 
 "proreus run --help" lists the flags."""
 
@@ -39,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = args[0] if args else "--help"
     if command == "run":
         return cloud_controller_manager(args[1:], program="proreus run")
+    if command == "new-provider":
+        return new_provider.main(args[1:])
     if command in {"version", "--version"}:
         print(f"proreus {__version__}")
         return 0

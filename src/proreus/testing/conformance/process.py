@@ -98,6 +98,7 @@ async def _witnessed(site: Site) -> AsyncIterator[tuple[str, _Witness]]:
 async def _day(site: Site, started: Started) -> AsyncIterator[str]:
     yield "start"
     if started.provider.instances is not None:
+        await site.hosts(await site.start(), 1)
         bare = [node(name) for name in await site.create(2)]
         await outcome(site.describe(started, bare))
         yield "describe"

@@ -14,7 +14,6 @@ import msgspec
 from proreus.cloudprovider import (
     CallHooks,
     CallRecord,
-    CloudError,
     CloudProvider,
     ClusterIdentity,
     Context,
@@ -207,7 +206,9 @@ class Site:
         if started.provider.instances is not None:
             try:
                 return await self.nodes(started, count)
-            except (Violated, CloudError) as error:
+            except NotOffered:
+                raise
+            except Exception as error:
                 raise NotTried(f"machine-found has to hold first: {error}") from error
         return [
             node(

@@ -1,0 +1,96 @@
+"""What `proreus new-provider NAME` writes: it installs, runs and says what to do next."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from proreus.app.cli import main
+from proreus.testing.controlplane import ControlPlane
+
+from .scratch import Scratch
+
+CONFIG = "endpoint: http://127.0.0.1:9\ntoken: secret\n"
+
+
+@pytest.fixture
+def skeleton(tmp_path: Path) -> tuple[Scratch, Path]:
+    package = tmp_path / "package"
+    assert main(["new-provider", "little-cloud", "--directory", str(package)]) == 0
+    scratch = Scratch(tmp_path / "venv")
+    scratch.install(package)
+    (package / "cloud.yaml").write_text(CONFIG)
+    return scratch, package
+
+
+def test_the_skeleton_installs_and_is_found_by_its_name(skeleton: tuple[Scratch, Path]) -> None:
+    scratch, package = skeleton
+    find = "from proreus.cloudprovider import load; print(load('little-cloud').__qualname__)"
+    assert scratch.run("python", "-c", find, cwd=package).stdout.strip() == "LittleCloudCloud"
+
+
+def test_without_a_cloud_config_it_says_so(skeleton: tuple[Scratch, Path]) -> None:
+    scratch, package = skeleton
+    ran = scratch.run("cloud-controller-manager", "--cloud-provider=little-cloud", cwd=package)
+    assert ran.returncode == 2
+    assert "endpoint" in ran.stderr
+
+
+def test_conformance_says_what_to_write_first_and_what_next(
+    skeleton: tuple[Scratch, Path],
+) -> None:
+    scratch, package = skeleton
+    tests = package / "tests" / "test_conformance.py"
+    suite = ("python", "-m", "proreus.testing.conformance", "tests.test_conformance:Cloud")
+    ran = scratch.run(*suite, cwd=package)
+    assert ran.returncode == 1, ran.stderr
+    assert "not written yet: create_machines() in tests/test_conformance.py" in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("2 holds, 1 FAILS, ")
+
+    raises = 'raise NotImplementedError(NOT_WRITTEN.format("create_machines"))'
+    tests.write_text(tests.read_text().replace(raises, "del names"))
+    ran = scratch.run(*suite, cwd=package)
+    assert ran.returncode == 1, ran.stderr
+    said = "NotSupported: not written yet: look_up() in little_cloud_provider/machines.py"
+    assert said in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("2 holds, 1 FAILS, ")
+
+    init = package / "src" / "little_cloud_provider" / "__init__.py"
+    lines = init.read_text().splitlines(keepends=True)
+    init.write_text("".join(line for line in lines if "self.instances =" not in line))
+    ran = scratch.run(*suite, cwd=package)
+    assert "not written yet: ensure() in little_cloud_provider/balancers.py" in ran.stdout
+
+
+async def test_the_manager_runs_with_it_and_says_what_is_not_written(
+    skeleton: tuple[Scratch, Path], control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    scratch, package = skeleton
+    process = await asyncio.create_subprocess_exec(
+        str(tmp_path / "venv" / "bin" / "cloud-controller-manager"),
+        "--cloud-provider=little-cloud",
+        "--cloud-config=cloud.yaml",
+        f"--kubeconfig={control_plane.kubeconfig}",
+        "--leader-elect=false",
+        "--metrics-bind-address=0",
+        cwd=package,
+        env=scratch.env,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    missing = {
+        "not written yet: look_up() in little_cloud_provider/machines.py",
+        "not written yet: ensure() in little_cloud_provider/balancers.py",
+    }
+    said = ""
+    try:
+        async with asyncio.timeout(60):
+            while missing and (line := (await process.stderr.readline()).decode()):
+                said += line
+                missing = {sentence for sentence in missing if sentence not in line}
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, rest = await process.communicate()
+    assert not missing, said
+    assert process.returncode == 0, said + rest.decode()
