@@ -404,3 +404,13 @@ def with_taint(node: Node, key: str) -> Patch:
             "spec": {"taints": msgspec.to_builtins(listed)},
         },
     )
+
+
+async def test_what_is_to_be_said_is_said_before_an_ordered_end(site: Site) -> None:
+    fleet = names("node", 30)
+    await site.join(*fleet)
+    async with site.lone_manager() as manager:
+        await site.initialised(*fleet)
+        assert await manager.stop() == 0
+
+    assert len(await site.events("Synced")) == len(fleet)

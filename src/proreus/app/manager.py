@@ -154,6 +154,8 @@ class _Leader:
                 return 1
             finally:
                 await _cancel(self._controllers)
+                # What is queued there will not be written any more: events need not wait for it.
+                self._running.clear()
                 await self._provider.close()
                 await self._events.flush(FLUSH_SECONDS)
                 await _cancel(self._tasks)
