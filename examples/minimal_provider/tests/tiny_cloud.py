@@ -1,4 +1,4 @@
-"""The tiny cloud: its HTTP API, served from memory. `python tests/tiny_cloud.py` runs it.
+"""The tiny cloud: its HTTP API, served from memory. `python tests/tiny_cloud.py PORT` runs it.
 
     GET    /servers?name=NAME             {"servers": [S...]}
     GET    /servers/ID                    S
@@ -16,6 +16,7 @@ Errors are {"error": TEXT}; the text of a 404 is "not found". `Authorization: Be
 """
 
 import itertools
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -127,4 +128,4 @@ if __name__ == "__main__":
     cloud = TinyCloud()
     for number in range(1, 4):
         cloud.add_server(f"node-{number}")
-    web.run_app(cloud.app(), host="127.0.0.1", port=8099)
+    web.run_app(cloud.app(), host="127.0.0.1", port=int(sys.argv[1]))
