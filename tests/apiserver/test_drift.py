@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from proreus.kube.objects import LoadBalancerIngress, LoadBalancerStatus
+from proreus.kube.patch import status
+from proreus.kube.requests import SERVICES
 from proreus.testing.controlplane import ControlPlane
 
-from .service_site import ServiceSite, ask, service_site
+from .service_site import NAMESPACE, ServiceSite, ask, service_site
 from .site import until
 
 WRITES = ("create", "update", "delete", "add_targets", "remove_targets")
@@ -88,3 +91,18 @@ async def test_passes_over_what_is_as_wished_write_nothing(site: ServiceSite) ->
     await until("three passes", three_passes)
     assert set(await site.calls()) == {"resources.list"}
     assert site.writes() == []
+
+
+async def test_an_address_that_was_changed_while_no_manager_ran_is_put_right(
+    site: ServiceSite,
+) -> None:
+    name = await site.create()
+    address = await site.ready(name)
+    await site.manager.stop()
+    service = await site.get(name)
+    wrong = LoadBalancerStatus((LoadBalancerIngress(ip="192.0.2.7", ip_mode="VIP"),))
+    patch = status(service.metadata.uid, load_balancer=wrong)
+    await site.client.patch(SERVICES, name, patch, NAMESPACE, subresource="status")
+    await site.manager.start()
+
+    await site.when(name, lambda one: one.status.load_balancer.ingress[0].ip == address)

@@ -27,24 +27,34 @@ WISH = LoadBalancer(
 )  # fmt: skip
 
 
-def owned(uid: str, fingerprint: str) -> OwnedObject:
-    return OwnedObject(kind="lb", id="x", service_uid=uid, fingerprint=fingerprint)
+SHOWN = frozenset({"192.0.2.1"})
+
+
+def owned(uid: str, fingerprint: str, *addresses: str) -> OwnedObject:
+    return OwnedObject(
+        kind="lb", id="x", service_uid=uid, fingerprint=fingerprint, addresses=addresses
+    )
 
 
 def test_fingerprints_are_shown_by_service_and_only_where_there_are_some() -> None:
-    found = drift.shown([owned("u1", "a"), owned("u1", "b"), owned("u2", ""), owned("", "c")])
-    assert found == {"u1": frozenset({"a", "b"})}
+    found = drift.shown(
+        [owned("u1", "a", "x", "y"), owned("u1", "b"), owned("u2", "", "z"), owned("", "c")]
+    )
+    assert found == {"u1": {"a": frozenset({"x", "y"}), "b": frozenset()}}
 
 
 @pytest.mark.parametrize(
     ("expected", "cloud", "is_same"),
     [
-        ("a", {"u1": frozenset({"a"})}, True),
-        ("a", {"u1": frozenset({"b", "a"})}, True),
-        ("a", {"u1": frozenset({"b"})}, False),
-        ("a", {"u2": frozenset({"a"})}, False),
+        ("a", {"u1": {"a": SHOWN}}, True),
+        ("a", {"u1": {"a": frozenset()}}, True),
+        ("a", {"u1": {"a": frozenset({"192.0.2.2"})}}, False),
+        ("a", {"u1": {"a": SHOWN | {"192.0.2.2"}}}, False),
+        ("a", {"u1": {"b": frozenset(), "a": SHOWN}}, True),
+        ("a", {"u1": {"b": SHOWN}}, False),
+        ("a", {"u2": {"a": SHOWN}}, False),
         ("a", {}, False),
-        ("", {"u1": frozenset({""})}, False),
+        ("", {"u1": {"": SHOWN}}, False),
     ],
 )
 def test_a_load_balancer_is_as_wished_if_the_cloud_shows_what_is_expected(
@@ -54,17 +64,17 @@ def test_a_load_balancer_is_as_wished_if_the_cloud_shows_what_is_expected(
 
 
 def test_after_a_restart_what_is_as_wished_needs_no_verb() -> None:
-    memory = drift.adopted(WISH, "a", {"u1": frozenset({"a"})})
+    memory = drift.adopted(WISH, "a", {"u1": {"a": frozenset()}})
     assert memory == plan.Memory(WISH.ref, plan.fingerprint(WISH), {}, readiness(WISH.hosts, {}))
 
 
 def test_after_a_restart_what_differs_is_not_taken_as_known() -> None:
-    assert drift.adopted(WISH, "a", {"u1": frozenset({"b"})}) is None
+    assert drift.adopted(WISH, "a", {"u1": {"b": frozenset()}}) is None
 
 
 def test_after_a_restart_a_service_without_an_address_is_not_taken_as_known() -> None:
     wish = msgspec.structs.replace(WISH, ref=msgspec.structs.replace(WISH.ref, last_ingress=()))
-    assert drift.adopted(wish, "a", {"u1": frozenset({"a"})}) is None
+    assert drift.adopted(wish, "a", {"u1": {"a": frozenset()}}) is None
 
 
 def test_keys_are_spread_evenly_in_a_stable_order() -> None:

@@ -27,7 +27,8 @@ class OwnedObject(msgspec.Struct, frozen=True):
 
     `kind` is the cloud's word for it, `id` its identifier there, `service_uid` the UID of the
     Service it was made for, or "" if it is shared, `fingerprint` what the provider made it from
-    (compared with the wish to find drift), or "".
+    (compared with the wish to find drift), or "". `addresses` are the IP addresses and host names
+    that the Service's status is to show, beside a fingerprint.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class OwnedObject(msgspec.Struct, frozen=True):
     service: str = ""
     service_uid: str = ""
     fingerprint: str = ""
+    addresses: tuple[str, ...] = ()
 
 
 def marks(cluster: ClusterIdentity, service: str, service_uid: str) -> Mapping[str, str]:

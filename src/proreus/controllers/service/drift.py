@@ -11,22 +11,30 @@ from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.controllers.service.conditions import readiness
 from proreus.controllers.service.plan import Memory, fingerprint
 
-Shown = Mapping[str, frozenset[str]]
-"""The fingerprints that the cloud shows, by the UID of the Service."""
+Shown = Mapping[str, Mapping[str, frozenset[str]]]
+"""The fingerprints that the cloud shows, with their addresses, by the UID of the Service."""
 
 
 def shown(owned: Iterable[OwnedObject]) -> Shown:
     """The fingerprints among the objects; those without one say nothing."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, frozenset[str]]] = {}
     for thing in owned:
         if thing.service_uid and thing.fingerprint:
-            found.setdefault(thing.service_uid, set()).add(thing.fingerprint)
-    return {uid: frozenset(prints) for uid, prints in found.items()}
+            addresses = frozenset(thing.addresses)
+            found.setdefault(thing.service_uid, {})[thing.fingerprint] = addresses
+    return found
 
 
 def is_as_wished(wanted: LoadBalancer, expected: str, cloud: Shown) -> bool:
-    """Whether the cloud shows the fingerprint that the provider expects of the wish."""
-    return expected != "" and expected in cloud.get(wanted.ref.uid, frozenset())
+    """Whether the cloud shows what the provider expects of the wish, and the Service its address.
+
+    Addresses are compared where the cloud lists them.
+    """
+    addresses = cloud.get(wanted.ref.uid, {}).get(expected)
+    if expected == "" or addresses is None:
+        return False
+    stated = {point.ip or point.hostname for point in wanted.ref.last_ingress}
+    return not addresses or addresses == stated
 
 
 def adopted(wanted: LoadBalancer, expected: str, cloud: Shown) -> Memory | None:

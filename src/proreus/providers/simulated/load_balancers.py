@@ -102,9 +102,7 @@ class SimulatedLoadBalancers:
                 id=part.id,
                 service=part.tags.get(MARK_SERVICE, ""),
                 service_uid=part.tags.get(MARK_SERVICE_UID, ""),
-                fingerprint=fingerprint(Actual(by_service[part.tags.get(MARK_SERVICE_UID, "")]))
-                if isinstance(part, Balancer)
-                else "",
+                **_shown(part, by_service[part.tags.get(MARK_SERVICE_UID, "")]),
             )
             for part in parts
         ]
@@ -188,6 +186,15 @@ def conclude(wanted: LoadBalancer, actual: Actual, region: str) -> EnsureAnswer:
         if target.instance_id in actual.refused
     }
     return Ensured((_ingress(address, wanted, errors),), {**rejected, **refused})
+
+
+def _shown(part: Part, of_service: dict[str, Part]) -> dict[str, Any]:
+    """What `list_owned` shows of a load balancer beyond its marks; nothing of other parts."""
+    if not isinstance(part, Balancer):
+        return {}
+    actual = Actual(of_service)
+    addresses = tuple(one.address for one in actual.addresses)
+    return {"fingerprint": fingerprint(actual), "addresses": addresses}
 
 
 def _ingress(
