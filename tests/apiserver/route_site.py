@@ -68,7 +68,6 @@ class RouteSite:
         *,
         clusters: Sequence[str] = CLUSTERS,
         period: float = 300.0,
-        timeout: float = 30.0,  # noqa: ASYNC109 - the provider's setting
         routes: Callable[[Routes], Routes] = lambda real: real,
     ) -> AsyncIterator[RouteController]:
         """Run the controller; `routes` may stand between it and the provider."""
@@ -81,9 +80,7 @@ class RouteSite:
             context = Context(
                 cluster, now=lambda: datetime.now(UTC), events=events.source("test"), listers={}
             )
-            settings = Global(
-                endpoint=self.cloud.endpoint, region="sim-1", token=TOKENS["first"], timeout=timeout
-            )
+            settings = Global(endpoint=self.cloud.endpoint, region="sim-1", token=TOKENS["first"])
             provider = SimulatedCloud(SimulatedConfig(settings))
             await provider.start(context)
             stack.push_async_callback(provider.close)

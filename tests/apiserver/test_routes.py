@@ -15,7 +15,7 @@ from proreus.kube.requests import NODES
 from proreus.testing.simulated import Fault, FaultMode
 
 from .route_site import QUICK, RouteSite, v4, v6
-from .site import Site, until
+from .site import PATIENCE, Site, until
 
 SOME_TIME = 1.0  # for what must not happen: several times the delays of QUICK
 CILIUM = {"type": "NetworkUnavailable", "status": "False", "reason": "CiliumIsUp", "message": "m"}
@@ -125,22 +125,23 @@ async def test_half_of_a_batch_that_fails_holds_up_nobody_and_is_tried_again(
     routing: RouteSite,
 ) -> None:
     names = [f"n{n}" for n in range(10)]
-    fault = Fault(mode=FaultMode.ERROR, operation="routes.create", skip=5, count=5, status=500)
+    fault = Fault(mode=FaultMode.ERROR, operation="routes.create", skip=5, count=0, status=500)
     await routing.cloud.admin.inject(fault)
     machines = await routing.join(*names)
 
-    async with routing.controller(Policy(retry_first=2.0, retry_cap=2.0)):
-        await until("half of them are there", lambda: _count(routing, 5))
-        nodes = await routing.site.nodes()
-        assert len(nodes) == len(names)
+    async with routing.controller():
+        await until("one half is there, the other not", lambda: _count(routing, 5))
+        assert len(await routing.routes()) == 5
+        await routing.cloud.admin.clear_faults()
         await routing.has_routes({v4(n): one for n, one in enumerate(machines, 1)})
         await routing.says("RouteCreated", *names)
+        await until("the events are there", lambda: _failures(routing, 5))
+    assert len(await routing.site.events("FailedToCreateRoute")) == 5
 
-    failed = {
-        event.involved_object["name"] for event in await routing.site.events("FailedToCreateRoute")
-    }
-    assert len(failed) == 5
-    assert await routing.calls("routes.create") == 15
+
+async def _failures(routing: RouteSite, count: int) -> bool:
+    events = await routing.site.events("FailedToCreateRoute")
+    return len({event.involved_object["name"] for event in events}) == count
 
 
 async def _count(routing: RouteSite, count: int) -> bool:
@@ -189,7 +190,7 @@ async def test_a_cloud_that_works_on_it_is_asked_again_and_no_warning_is_given(
     routing: RouteSite,
 ) -> None:
     class Slow(Between):
-        asked = 0
+        is_ready = False
 
         async def apply(
             self,
@@ -198,14 +199,14 @@ async def test_a_cloud_that_works_on_it_is_asked_again_and_no_warning_is_given(
             create: Sequence[Route],
             delete: Sequence[Route],
         ) -> Answers:
-            self.asked += 1
-            if self.asked == 1:
-                return dict.fromkeys([*create, *delete], Pending(1.0, "working"))
+            if not Slow.is_ready:
+                return dict.fromkeys([*create, *delete], Pending(0.3, "working"))
             return await super().apply(cluster, nodes, create, delete)
 
     async with routing.controller(routes=Slow):
         await routing.join("a")
         await routing.says("NoRouteCreated", "a")
+        Slow.is_ready = True
         await routing.says("RouteCreated", "a")
     assert await routing.site.events("FailedToCreateRoute") == []
 
@@ -233,20 +234,32 @@ async def test_a_batch_that_one_route_spoils_comes_through_in_smaller_ones(
 
 
 async def test_a_call_that_hangs_holds_up_no_other_node(routing: RouteSite) -> None:
-    await routing.cloud.admin.inject(Fault(mode=FaultMode.HANG, operation="routes.create"))
-    async with routing.controller(timeout=5.0):
-        await routing.join("a")
-        await routing.further("resources.list", 1)
-        await until("it hangs", lambda: _has_called(routing))
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    class Stuck(Between):
+        async def apply(
+            self,
+            cluster: ClusterIdentity,
+            nodes: Sequence[Node],
+            create: Sequence[Route],
+            delete: Sequence[Route],
+        ) -> Answers:
+            if any(route.destination == v4(1) for route in create):
+                started.set()
+                await go_on.wait()
+            return await super().apply(cluster, nodes, create, delete)
+
+    async with routing.controller(routes=Stuck):
+        (a,) = await routing.join("a")
+        async with asyncio.timeout(PATIENCE):
+            await started.wait()
         (b,) = await routing.join("b", first=2)
         await routing.says("RouteCreated", "b")
         assert await routing.routes() == {v4(2): b.id}
         assert await routing.network("a") is None
-        await routing.says("RouteCreated", "a")  # after the call's deadline
-
-
-async def _has_called(routing: RouteSite) -> bool:
-    return bool(await routing.cloud.admin.counts())
+        go_on.set()
+        await routing.has_routes({v4(1): a, v4(2): b})
+        await routing.says("RouteCreated", "a")
 
 
 @pytest.mark.parametrize("block", [1, 2])
@@ -330,15 +343,39 @@ async def test_a_full_table_is_said_by_those_that_found_no_place_and_heals(
 async def test_a_listing_that_fails_changes_nothing(routing: RouteSite) -> None:
     (dead,) = await routing.machines("dead")
     await routing.add_route(v4(9), dead)
-    fault = Fault(mode=FaultMode.ERROR, operation="resources.list", count=2)
+    fault = Fault(mode=FaultMode.ERROR, operation="resources.list", count=0)
     await routing.cloud.admin.inject(fault)
     await routing.join("a")
+    await routing.cloud.admin.clear_calls()
     async with routing.controller():
-        await routing.further("resources.list", 2)
+        await until("it was asked for twice", lambda: _listed(routing, 2))
         assert list(await routing.routes()) == [v4(9)]
-        assert await routing.network("a") is None
+        assert set(await routing.cloud.admin.counts()) == {"resources.list"}
+        await routing.cloud.admin.clear_faults()
         await routing.says("RouteCreated", "a")
         await routing.table_is(lambda seen: list(seen) == [v4(1)])
+
+
+async def test_nodes_without_a_known_route_say_so_while_nothing_can_be_listed(
+    routing: RouteSite,
+) -> None:
+    async with routing.controller():
+        await routing.join("old")
+        await routing.says("RouteCreated", "old")
+    fault = Fault(mode=FaultMode.ERROR, operation="resources.list", count=0)
+    await routing.cloud.admin.inject(fault)
+    async with routing.controller():
+        await routing.join("new", first=2)
+        await routing.says("NoRouteCreated", "new")
+        event = await routing.site.event("FailedToCreateRoute", "new")
+        assert "cannot list the routes" in event.message
+        assert list(await routing.routes()) == [v4(1)]
+        await routing.says("RouteCreated", "old")
+        assert await routing.site.events("FailedToCreateRoute", "old") == []
+
+        await routing.cloud.admin.clear_faults()
+
+        await routing.says("RouteCreated", "old", "new")
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])

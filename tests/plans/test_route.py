@@ -21,7 +21,7 @@ from proreus.controllers.route.networks import (
     is_within,
     network,
 )
-from proreus.controllers.route.plan import Memory, Plan, failed, plan
+from proreus.controllers.route.plan import Memory, Plan, failed, plan, unlisted, unseen
 from proreus.controllers.route.policy import LABEL_EXCLUDE, Policy
 from proreus.controllers.route.table import Table, applied, listed
 from proreus.controllers.route.wishes import Problem, Wish, Wishes, pod_cidrs, relevant, wishes
@@ -805,6 +805,24 @@ def test_a_deletion_that_failed_waits_for_its_time() -> None:
     assert found.due == T + 5
     assert found.memory.attempts == memory.attempts
     assert found.says == {"a": Says.ROUTED}
+
+
+def test_while_nothing_can_be_listed_nodes_without_a_known_route_are_named() -> None:
+    nodes = [
+        node("a", "10.0.1.0/24"),
+        node("b", "10.0.2.0/24"),
+        node("c", "10.0.3.0/24", conditions=(ROUTED,)),
+        node("d", "10.0.4.0/24", conditions=(UNROUTED,)),
+        node("e", provider_id=""),
+    ]
+    memory = planned(nodes, [route("10.0.1.0/24")]).memory
+    assert unseen(wished(*nodes), memory) == {"b", "d"}
+    event = unlisted("b", CloudError("500, request id: 12345678"))
+    assert event == PlannedEvent(
+        "Warning",
+        "FailedToCreateRoute",
+        "Could not create routes for node b: cannot list the routes: 500, request id: <id>",
+    )
 
 
 # Answers

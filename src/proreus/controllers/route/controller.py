@@ -31,7 +31,13 @@ from proreus.kube.patch import Patch
 from proreus.kube.requests import NODES
 from proreus.runtime import klog, metrics, priority
 from proreus.runtime.backoff import Backoff
-from proreus.runtime.controller import Controller, Outcome, Slots, contained
+from proreus.runtime.controller import (
+    TELL_AFTER_FAILURES,
+    Controller,
+    Outcome,
+    Slots,
+    contained,
+)
 from proreus.runtime.events import EventSource
 from proreus.runtime.priority import Priority
 from proreus.runtime.workqueue import ShutDown, WorkQueue
@@ -42,6 +48,8 @@ CONTROLLER: Final = "node-route-controller"
 TABLE: Final = "table"
 QUIET: Final = 0.2
 """Seconds after an event, so that what comes together is one pass."""
+QUIET_FACTOR: Final = 10.0
+"""How many times as long as planning takes at least: with thousands of nodes it does take time."""
 APPLIES_AT_ONCE: Final = 4
 LIST_DEADLINE: Final = 60.0
 LIST_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
@@ -83,6 +91,8 @@ class RouteController:
         self._busy: set[Network] = set()
         self._compare_at = 0.0
         self._list_after = 0.0
+        self._quiet = QUIET
+        self._told: frozenset[str] = frozenset()
         env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
@@ -94,13 +104,7 @@ class RouteController:
             while await self._next():
                 failure = await contained(self._pass(tasks))
                 if isinstance(failure, Exception):
-                    delay = self._queue.retry(TABLE, priority=Priority.CHECK)
-                    self._list_after = asyncio.get_running_loop().time() + delay
-                    metrics.OBSERVE_FAILURES.labels(CONTROLLER).inc()
-                    klog.error(
-                        log, "The routes could not be compared", err=failure,
-                        retry_seconds=round(delay, 1),
-                    )  # fmt: skip
+                    self._failed(failure)
                 self._queue.done(TABLE)
 
     def stop(self) -> None:
@@ -115,7 +119,7 @@ class RouteController:
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if relevant(old, new):
-            self._queue.add(TABLE, Priority.USER, after=QUIET)
+            self._queue.add(TABLE, Priority.USER, after=self._quiet)
 
     async def _next(self) -> bool:
         try:
@@ -140,6 +144,23 @@ class RouteController:
         times = [self._compare_at] if decided.due is None else [decided.due, self._compare_at]
         self._queue.add(TABLE, Priority.CHECK, after=min(times) - loop.time())
 
+    def _failed(self, error: Exception) -> None:
+        """Try again later; from the third failure in a row on, nodes say what they lack."""
+        delay = self._queue.retry(TABLE, priority=Priority.CHECK)
+        self._list_after = asyncio.get_running_loop().time() + delay
+        metrics.OBSERVE_FAILURES.labels(CONTROLLER).inc()
+        klog.error(
+            log, "The routes could not be compared", err=error, retry_seconds=round(delay, 1)
+        )
+        if self._queue.failures(TABLE) < TELL_AFTER_FAILURES:
+            return
+        wanted = wishes(self._env.nodes.all(), self._clusters, self._owns)
+        unseen = plans.unseen(wanted, self._memory)
+        self._says.say({**self._says.wanted, **dict.fromkeys(unseen, Says.UNROUTED)})
+        for name in unseen - self._told:
+            self._tell(name, plans.unlisted(name, error))
+        self._told |= unseen
+
     async def _list(self, *, is_comparison: bool) -> Table:
         """The table as the cloud lists it now."""
         loop = asyncio.get_running_loop()
@@ -149,6 +170,7 @@ class RouteController:
         async with asyncio.timeout(LIST_DEADLINE):
             routes = await self._cloud.list(self._env.cluster, tuple(self._env.nodes.all()))
         self._queue.forget(TABLE)
+        self._told = frozenset()
         period = self._env.settings.route_reconciliation_period
         self._compare_at = began + period * (1 - JITTER * self._chance())
         return tables.listed(
@@ -157,15 +179,19 @@ class RouteController:
         )  # fmt: skip
 
     def _plan(self, table: Table) -> Plan:
-        return plans.plan(
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        decided = plans.plan(
             wishes(self._env.nodes.all(), self._clusters, self._owns),
             table,
             self._memory,
             self._policy,
             self._clusters,
             busy=self._busy,
-            now=asyncio.get_running_loop().time(),
+            now=now,
         )
+        self._quiet = max(QUIET, QUIET_FACTOR * (loop.time() - now))
+        return decided
 
     def _owns(self, node: Node) -> Ownership:
         instances = self._env.provider.instances
@@ -199,7 +225,7 @@ class RouteController:
             answers = CloudError(f"the provider answered with {type(answers).__name__}")
         self._keep(batch, answers)
         self._busy.difference_update(unit.destination for unit in batch)
-        self._queue.add(TABLE, Priority.USER, after=QUIET)
+        self._queue.add(TABLE, Priority.USER, after=self._quiet)
 
     def _keep(
         self, batch: Sequence[Unit], answers: Mapping[Route, attempts.Answer] | Exception
@@ -253,12 +279,16 @@ class RouteController:
 
 
 class ConditionWriter:
-    """Writes the condition of nodes; one PATCH each, and none where nothing differs."""
+    """Writes the condition of nodes; one PATCH each, and none where nothing differs.
+
+    Attributes:
+        wanted: What is to be said, by the name of the node.
+    """
 
     def __init__(self, env: Environment) -> None:
         """Nothing is to be said yet."""
         self._env = env
-        self._wanted: Mapping[str, Says] = {}
+        self.wanted: Mapping[str, Says] = {}
         self._queue: WorkQueue[str] = WorkQueue("RouteConditions", backoff=WRITE_BACKOFF)
         self._loop = Controller(
             CONTROLLER,
@@ -285,13 +315,13 @@ class ConditionWriter:
 
     def say(self, wanted: Mapping[str, Says]) -> None:
         """Let each named node say so, if it does not yet."""
-        self._wanted = wanted
+        self.wanted = wanted
         for name in wanted:
             if self._patch(name, self._env.nodes.get(name)):
                 self._queue.add(name)
 
     def _patch(self, name: str, node: Node | None) -> Patch | None:
-        says = self._wanted.get(name)
+        says = self.wanted.get(name)
         if node is None or says is None:
             return None
         return conditions.to_say(node, says, self._env.now()) or None

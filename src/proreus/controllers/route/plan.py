@@ -16,7 +16,7 @@ from enum import Enum, auto
 import msgspec
 
 from proreus.cloudprovider.routes import Route
-from proreus.controllers.events import PlannedEvent
+from proreus.controllers.events import PlannedEvent, scrub
 from proreus.controllers.route.attempts import Attempt, Key, Unit
 from proreus.controllers.route.conditions import Says
 from proreus.controllers.route.networks import Network, endpoint, is_within
@@ -175,6 +175,21 @@ def plan(
 def failed(node: str, cidr: str, text: str) -> PlannedEvent:
     """The event about a route that could not be created; its reason is the Go framework's."""
     return PlannedEvent("Warning", REASON, f"Could not create route {cidr} for node {node}: {text}")
+
+
+def unseen(wishes: Wishes, memory: Memory) -> frozenset[str]:
+    """The nodes of which nobody knows a route, as long as the table cannot be listed."""
+    return frozenset(
+        wish.node
+        for wish in wishes.wanted.values()
+        if not wish.was_routed and (wish.destination, wish.target) not in memory.there
+    )
+
+
+def unlisted(node: str, error: Exception) -> PlannedEvent:
+    """The event about a node whose routes are not made because the table cannot be listed."""
+    text = scrub(f"Could not create routes for node {node}: cannot list the routes: {error}")
+    return PlannedEvent("Warning", REASON, text)
 
 
 def _wished(draft: _Draft, wish: Wish) -> State:
