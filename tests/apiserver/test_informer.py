@@ -172,17 +172,17 @@ async def test_events_are_accepted_and_counted_up(client: Client, name: str) -> 
     lease = ObjectReference("coordination.k8s.io/v1", "Lease", name, "kube-system")
     run = asyncio.create_task(recorder.run())
     try:
-        source.event(ref_of(node), "Warning", "Testing", "The same")
+        source.event(ref_of(node), "Normal", "Testing", "The same")
         source.event(lease, "Normal", "LeaderElection", "became leader")
         async with asyncio.timeout(HANG):
             while not await events_of(client, name, "kube-system"):
                 await asyncio.sleep(0.05)
-            source.event(ref_of(node), "Warning", "Testing", "The same")
+            source.event(ref_of(node), "Normal", "Testing", "The same")
             while (await events_of(client, name, "default"))[0]["count"] != 2:
                 await asyncio.sleep(0.05)
         (event,) = await events_of(client, name, "default")
         assert (event["type"], event["reason"], event["message"]) == (
-            "Warning", "Testing", "The same",
+            "Normal", "Testing", "The same",
         )  # fmt: skip
         assert event["involvedObject"]["uid"] == node.metadata.uid
         assert event["source"]["component"] == "test-controller"
