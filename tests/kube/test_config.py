@@ -161,7 +161,7 @@ def test_what_other_contexts_use_may_be_broken(write: Write) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("", ["is not a mapping"]),
+        ("", ["current-context: is not set (there are: none)"]),
         ("- a\n- b\n", ["is not a mapping"]),
         ("a: b\nc: [secret\n", ["line 3: is not YAML"]),
         ("a: \x00", ["is not YAML"]),
@@ -208,8 +208,13 @@ def test_what_other_contexts_use_may_be_broken(write: Write) -> None:
             ["cluster.server: is not a string", "cluster.server: is not set"],
         ),
         (
-            document({"proxy-url": "http://p"}),
-            ["clusters[c].cluster.proxy-url: is not supported yet"],
+            document({"proxy-url": "http://me:secret@"}),
+            ["clusters[c].cluster.proxy-url: is not a URL"],
+        ),
+        (document({"proxy-url": "secret:3128"}), ["clusters[c].cluster.proxy-url: is not a URL"]),
+        (
+            document({"proxy-url": "socks5://secret:1"}),
+            ["clusters[c].cluster.proxy-url: socks5 is not supported, give an HTTP proxy"],
         ),
         (
             document({"insecure-skip-tls-verify": "yes"}),
@@ -262,29 +267,48 @@ def test_what_other_contexts_use_may_be_broken(write: Write) -> None:
         (document(user={"token": 123456}), ["users[u].user.token: is not a string"]),
         (document(user={"tokenFile": "absent"}), ["users[u].user.tokenFile: "]),
         (
-            document(user={"exec": {"command": "secret"}}),
-            ["users[u].user.exec: is not supported yet"],
+            document(user={"auth-provider": {"name": "azure", "config": {"a": "secret"}}}),
+            ["users[u].user.auth-provider: is gone since Kubernetes 1.26: use exec with kubelogin"],
         ),
-        (document(user={"auth-provider": {"name": "x"}}), ["users[u].user.auth-provider: is not"]),
+        (
+            document(user={"auth-provider": {"name": "mine"}}),
+            ["users[u].user.auth-provider: is gone since Kubernetes 1.26: use exec with the prov"],
+        ),
         (
             document(user={"username": "secret", "password": "secret"}),
             [
-                "users[u].user.username: is not supported",
-                "users[u].user.password: is not supported",
+                "users[u].user.username: basic authentication is gone since Kubernetes 1.19",
+                "users[u].user.password: basic authentication is gone since Kubernetes 1.19",
             ],
         ),
-        (document(user={"as": "admin"}), ["users[u].user.as: is not supported yet"]),
+        (
+            document(user={"as-groups": ["secret"]}),
+            ["users[u].user.as: is needed with as-uid, as-groups and as-user-extra"],
+        ),
+        (
+            document(user={"as": "a", "as-groups": "secret", "as-user-extra": {"k": "secret"}}),
+            [
+                "users[u].user.as-groups: is not a list",
+                "users[u].user.as-user-extra.k: is not a list",
+            ],
+        ),
+        (
+            document(user={"as": "a", "as-groups": ["secret", 5]}),
+            ["users[u].user.as-groups: is not a list of strings"],
+        ),
+        (document(user={"as": "secret\r\nX: y"}), ["users[u].user.as: this, or what stands with"]),
         (
             document(
                 {"server": "x://", "proxy-url": "p", "certificate-authority": "absent"},
                 {"exec": {"a": 1}, "token": "", "client-key": "absent"},
             ),
             [
-                "users[u].user.exec",
                 "users[u].user.client-key: ",
                 "users[u].user.client-certificate: is needed",
-                "clusters[c].cluster.proxy-url",
+                "users[u].user.exec.apiVersion",
+                "users[u].user.exec.command: is not set",
                 "clusters[c].cluster.certificate-authority: ",
+                "clusters[c].cluster.proxy-url",
                 "clusters[c].cluster.server: ",
             ],
         ),
@@ -351,40 +375,27 @@ def test_secrets_do_not_show(tmp_path: Path) -> None:
 # Tokens
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
+def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = FileToken(path)
 
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
-    path, clock = tmp_path / "token", Clock()
-    token = FileToken(path, clock=clock)
-    path.write_text("one\n")
-    assert token() == "one"
-    path.write_text("two\n")
-
-    clock.now += 59
-    assert token() == "one"
-    clock.now += 2
-    assert token() == "two"
+    for content in ("one\n", "two"):
+        path.write_text(content)
+        assert token() == content.strip()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff", b"a b"])
 def test_while_a_token_file_is_unreadable_the_last_token_serves(
     tmp_path: Path, content: bytes | None
 ) -> None:
-    path, clock = tmp_path / "token", Clock()
-    token = FileToken(path, clock=clock)
+    path = tmp_path / "token"
+    token = FileToken(path)
     path.write_text("one")
     assert token() == "one"
     path.unlink()
     if content is not None:
         path.write_bytes(content)
 
-    clock.now += 61
     assert token() == "one"
     path.write_text("two")
     assert token() == "two"
@@ -399,21 +410,6 @@ def test_a_token_file_wins_over_the_token(write: Write, tmp_path: Path) -> None:
     assert loaded.bearer_token() == "from-file"
     absent = write(document(user={"token": "inline", "tokenFile": "absent"}))
     assert config.load(absent, env={}).bearer_token() == "inline"
-
-
-async def test_the_token_of_the_moment_is_sent(serve: Serve, tmp_path: Path) -> None:
-    path, clock = tmp_path / "token", Clock()
-    path.write_text("one")
-    server = await serve(answer_whoami)
-
-    async with Client(ClientConfig(server=server, token=FileToken(path, clock=clock))) as client:
-        first = await client.get(NODES, "whoami")
-        path.write_text("two")
-        clock.now += 61
-        second = await client.get(NODES, "whoami")
-
-    assert first.metadata.labels["token"] == "Bearer one"
-    assert second.metadata.labels["token"] == "Bearer two"
 
 
 # In a Pod

@@ -2,98 +2,125 @@
 
 import os
 import ssl
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from proreus.kube.errors import ConfigError
+from proreus.kube.execplugin import ExecPlugin
 
-TOKEN_AGE = 60.0
-"""Seconds after which a token file is read again: bound tokens are replaced while they work."""
+Pem = bytes | Path
+"""Certificates or a key: in memory, or in a file that may be replaced while we run."""
 
 
 class FileToken:
     """A bearer token that is kept in a file and replaced there from time to time."""
 
-    def __init__(
-        self, path: Path, *, fallback: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, path: Path, *, fallback: str = "") -> None:
         """Nothing is read yet; `fallback` serves until the file could be read once."""
         self._path = path
         self._token = fallback
-        self._clock = clock
-        self._read_at: float | None = None
 
     def __repr__(self) -> str:
         return f"FileToken({str(self._path)!r})"
 
     def __call__(self) -> str:
-        """The token. While the file cannot be read it is the last one.
+        """What the file says now; while it cannot be read, what it said last.
 
         Raises:
             ConfigError: the file could never be read.
         """
-        now = self._clock()
-        if self._read_at is None or now - self._read_at >= TOKEN_AGE:
-            try:
-                self._token = checked_token(self._path.read_bytes())
-                self._read_at = now
-            except (OSError, ValueError) as exc:
-                if not self._token:
-                    why = exc.strerror if isinstance(exc, OSError) else exc
-                    raise ConfigError([f"{self._path}: {why}"]) from exc
+        try:
+            self._token = checked_token(self._path.read_bytes())
+        except (OSError, ValueError) as exc:
+            if not self._token:
+                why = exc.strerror if isinstance(exc, OSError) else exc
+                raise ConfigError([f"{self._path}: {why}"]) from exc
         return self._token
+
+
+class Impersonation(msgspec.Struct, frozen=True):
+    """Whom the API server shall take us for, if we have the right `impersonate`."""
+
+    user: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach and convince the API server. Its representation hides the secrets.
 
     `server` has no slash at its end. Certificates and the key are PEM; without `ca` the system's
-    authorities count. `token` gives the bearer token of the moment. `namespace` may be "".
+    authorities count. `token` and `exec_plugin` give the bearer token of the moment, the plugin
+    perhaps a certificate instead. `namespace` may be "". `proxy` is the URL of the proxy between
+    us and the server, with its user and password, "" if there is none.
     """
 
     server: str
-    ca: bytes | None = None
-    client_certificate: bytes | None = None
-    client_key: bytes | None = None
+    ca: Pem | None = None
+    client_certificate: Pem | None = None
+    client_key: Pem | None = None
     token: str | FileToken = ""
+    exec_plugin: ExecPlugin | None = None
+    impersonation: Impersonation | None = None
     namespace: str = ""
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
+    proxy: str = ""
 
     def __repr__(self) -> str:
         return f"ClientConfig(server={self.server!r}, namespace={self.namespace!r})"
 
     def bearer_token(self) -> str:
-        """The bearer token to send now, or ""."""
+        """The bearer token to send now, "" if there is none or the plugin gives it.
+
+        Raises:
+            ConfigError: it is in a file that could never be read.
+        """
         return self.token if isinstance(self.token, str) else self.token()
+
+    def in_memory(self) -> "ClientConfig":
+        """The same with the certificates and the key that the files hold now.
+
+        Raises:
+            ConfigError: a file cannot be read.
+        """
+        problems: list[str] = []
+        ca = _held(self.ca, "certificate-authority", problems)
+        certificate = _held(self.client_certificate, "client-certificate", problems)
+        key = _held(self.client_key, "client-key", problems)
+        if problems:
+            raise ConfigError(problems)
+        return msgspec.structs.replace(self, ca=ca, client_certificate=certificate, client_key=key)
 
     def ssl_context(self) -> ssl.SSLContext:
         """TLS as configured.
 
         Raises:
-            ConfigError: a certificate or the key cannot be used.
+            ConfigError: a certificate or the key cannot be read or used.
         """
+        held = self.in_memory()
+        ca, certificate, key = held.ca, held.client_certificate, held.client_key
         # Not create_default_context: from Python 3.13 on it asks for extensions that certificate
         # authorities of older clusters lack, and that Go does not ask for.
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         problems: list[str] = []
-        if self.ca is None:
+        if ca is None:
             tls.load_default_certs()
-        else:
+        elif isinstance(ca, bytes):
             try:
-                tls.load_verify_locations(cadata=self.ca.decode("ascii"))
+                tls.load_verify_locations(cadata=ca.decode("ascii"))
             except (ssl.SSLError, ValueError) as exc:
                 problems.append(f"certificate-authority: no certificate in PEM form: {exc}")
         if self.insecure_skip_tls_verify:
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
-        if self.client_certificate is not None and self.client_key is not None:
+        if isinstance(certificate, bytes) and isinstance(key, bytes):
             try:
-                _load_pair(tls, self.client_certificate, self.client_key)
+                load_pair(tls, certificate, key)
             except ssl.SSLError as exc:
                 problems.append(f"client-certificate and client-key are no pair in PEM form: {exc}")
         if problems:
@@ -145,8 +172,16 @@ def checked_token(content: bytes) -> str:
     return token
 
 
-def _load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Hand certificate and key to OpenSSL, which takes files only: one in memory serves."""
+def _held(pem: Pem | None, where: str, problems: list[str]) -> bytes | None:
+    return read_file(pem, where, problems) if isinstance(pem, Path) else pem
+
+
+def load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Hand certificate and key to OpenSSL, which takes files only: one in memory serves.
+
+    Raises:
+        ssl.SSLError: they are no pair, or no PEM.
+    """
     with os.fdopen(os.memfd_create("client-certificate"), "wb") as pair:
         pair.write(certificate + b"\n" + key)
         pair.flush()

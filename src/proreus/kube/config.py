@@ -1,12 +1,15 @@
 """Finding the API server: by flags, by the environment, or as a Pod."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from proreus.kube.clientconfig import ClientConfig, FileToken, checked_server, read_file
 from proreus.kube.errors import ConfigError
-from proreus.kube.kubeconfig import from_file
+from proreus.kube.kubeconfig import from_files
+from proreus.kube.proxies import from_environment
 
 __all__ = ["ClientConfig", "FileToken", "load"]
 
@@ -24,38 +27,57 @@ def load(
 ) -> ClientConfig:
     """Find and read the configuration.
 
-    The first of these counts: `kubeconfig`; the first file in $KUBECONFIG; `master` by itself,
-    without credentials; the Pod's service account; ~/.kube/config. `master` replaces the server
-    of a kubeconfig, `context` its current-context.
+    The first of these counts: `kubeconfig`; the files in $KUBECONFIG, together, without those
+    that are not there; `master` by itself, without credentials; the Pod's service account;
+    ~/.kube/config. `master` replaces the server of a kubeconfig, `context` its current-context.
+    $HTTPS_PROXY, $HTTP_PROXY and $NO_PROXY count unless a kubeconfig has a `proxy-url`.
 
     Raises:
         ConfigError: with all that is wrong.
     """
     problems: list[str] = []
-    path = kubeconfig or next(filter(None, env.get("KUBECONFIG", "").split(os.pathsep)), "")
+    paths = [Path(kubeconfig)] if kubeconfig else _listed(env.get("KUBECONFIG", ""))
     home = Path(env.get("HOME", "/")) / ".kube" / "config"
     config: ClientConfig | None = None
-    if path:
-        config = from_file(Path(path), master, context, problems)
+    if paths:
+        config = from_files(paths, master, context, problems)
     elif master:
         config = ClientConfig(server=checked_server(master, "--master", problems, is_tls=False))
     elif env.get("KUBERNETES_SERVICE_HOST"):
         config = _in_cluster(env, service_account_dir, problems)
     elif home.exists():
-        config = from_file(home, master, context, problems)
+        paths = [home]
+        config = from_files(paths, master, context, problems)
     else:
         problems.append(
             "no API server is configured: give --kubeconfig or --master, set $KUBECONFIG, "
             f"run in a Pod with a service account, or make {home}"
         )
     if config is not None:
-        try:
-            config.ssl_context()
-        except ConfigError as exc:
-            where = f"{path}: " if path else ""
-            problems += [f"{where}{problem}" for problem in exc.problems]
+        config = _checked(config, paths, env, problems)
     if config is None or problems:
         raise ConfigError(problems)
+    return config
+
+
+def _listed(variable: str) -> list[Path]:
+    """The files of $KUBECONFIG, each once; all of them if none is there, to be reported."""
+    listed = [Path(path) for path in dict.fromkeys(variable.split(os.pathsep)) if path]
+    return [path for path in listed if path.exists()] or listed
+
+
+def _checked(
+    config: ClientConfig, paths: Sequence[Path], env: Mapping[str, str], problems: list[str]
+) -> ClientConfig:
+    """The configuration with its proxy, if TLS can be made of it."""
+    if not config.proxy:
+        proxy = from_environment(config.server, env, problems)
+        config = msgspec.structs.replace(config, proxy=proxy)
+    try:
+        config.ssl_context()
+    except ConfigError as exc:
+        where = f"{', '.join(map(str, paths))}: " if paths else ""
+        problems += [f"{where}{problem}" for problem in exc.problems]
     return config
 
 
@@ -72,12 +94,13 @@ def _in_cluster(env: Mapping[str, str], directory: Path, problems: list[str]) ->
     except ConfigError as exc:
         hint = "does the Pod have automountServiceAccountToken: false?"
         problems += [f"{problem}; {hint}" for problem in exc.problems]
-    namespace = directory / "namespace"
+    namespace, ca = directory / "namespace", directory / "ca.crt"
+    has_ca = read_file(ca, "certificate-authority", problems) is not None
     return ClientConfig(
         server=checked_server(
             f"https://{address}:{port}", "$KUBERNETES_SERVICE_HOST", problems, is_tls=True
         ),
-        ca=read_file(directory / "ca.crt", "certificate-authority", problems),
+        ca=ca if has_ca else None,
         token=token,
         namespace=namespace.read_text().strip() if namespace.exists() else "",
     )

@@ -1,139 +1,61 @@
 """Kubeconfig files, as kubectl understands them.
 
-Paths are relative to the file, what ends in `-data` is base64, `tokenFile` wins over `token`.
-All that is wrong is reported at once, with the field's path and without its value.
-https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
+Paths are relative to the file, what ends in `-data` is base64, `tokenFile` wins over `token`, and
+both, like a client certificate, over `exec`. Of several files the first that has a name, or sets
+current-context, counts. All that is wrong is reported at once, with the field's path and without
+its value. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
 """
 
 import base64
-import binascii
-from collections.abc import Iterable, Mapping
+import os
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from proreus.kube.clientconfig import (
     ClientConfig,
     FileToken,
+    Impersonation,
     checked_server,
     checked_token,
-    read_file,
 )
 from proreus.kube.errors import ConfigError
+from proreus.kube.execplugin import API_VERSIONS, ExecPlugin
+from proreus.kube.fields import Fields, read_document
+from proreus.kube.proxies import checked_proxy
 
-_CLUSTER_NOT_SUPPORTED = ("proxy-url",)
-_USER_NOT_SUPPORTED = (
-    "exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra",
-)  # fmt: skip
+_EXTENSION = "client.authentication.k8s.io/exec"
+"""The extension of a cluster that its exec plugin gets as `spec.cluster.config`."""
 
+_INTERACTIVE = ("Never", "IfAvailable", "Always")
 
-class _Fields:
-    """One mapping of the file. What is wrong with a field becomes a problem with its path."""
-
-    def __init__(self, path: Path, where: str, fields: Any, problems: list[str]) -> None:
-        self._path = path
-        self._where = where
-        self._problems = problems
-        self._fields: Mapping[str, Any] = {}
-        if isinstance(fields, Mapping):
-            self._fields = fields
-        elif fields is not None:
-            self.problem("", "is not a mapping")
-
-    def problem(self, field: str, text: str) -> None:
-        """Report a fault of the field (of the whole mapping: "")."""
-        name = ".".join(filter(None, (self._where, field)))
-        self._problems.append(f"{self._path}: {name}: {text}" if name else f"{self._path}: {text}")
-
-    def name(self, field: str) -> str:
-        """The field's path with the file's, for a problem found elsewhere."""
-        return f"{self._path}: {self._where}.{field}"
-
-    def given(self, field: str) -> bool:
-        """Whether the field has a value that is not empty."""
-        return bool(self._fields.get(field))
-
-    def text(self, field: str) -> str:
-        """A string, "" if it is not there."""
-        value = self._fields.get(field)
-        if value is None or isinstance(value, str):
-            return value or ""
-        self.problem(field, "is not a string (quote it)")
-        return ""
-
-    def flag(self, field: str) -> bool:
-        """A boolean, false if it is not there."""
-        value = self._fields.get(field, False)
-        if isinstance(value, bool) or value is None:
-            return bool(value)
-        self.problem(field, "is neither true nor false")
-        return False
-
-    def file(self, field: str) -> Path | None:
-        """A path, relative to the file's directory."""
-        value = self.text(field)
-        return self._path.parent / value if value else None
-
-    def content(self, field: str) -> bytes | None:
-        """What stands base64-encoded in `field-data`, or in the file that `field` names."""
-        data, path = self.text(f"{field}-data"), self.file(field)
-        if data and path:
-            self.problem(field, f"give either this or {field}-data")
-        if data:
-            try:
-                return base64.b64decode("".join(data.split()), validate=True)
-            except binascii.Error:
-                self.problem(f"{field}-data", "is not base64")
-        elif path:
-            return read_file(path, self.name(field), self._problems)
-        return None
-
-    def entries(self, field: str, inner: str) -> dict[str, "_Fields"]:
-        """A list of `{name: …, <inner>: {…}}` by name."""
-        listed = self._fields.get(field) or ()
-        if isinstance(listed, str | Mapping) or not isinstance(listed, Iterable):
-            self.problem(field, "is not a list")
-            return {}
-        found: dict[str, _Fields] = {}
-        for index, entry in enumerate(listed):
-            fields = _Fields(self._path, f"{field}[{index}]", entry, self._problems)
-            name = fields.text("name")
-            if not fields.given("name"):
-                fields.problem("name", "is not set")
-            elif name in found:
-                fields.problem("name", f"{name} is there twice")
-            else:
-                where = f"{field}[{name}].{inner}"
-                found[name] = _Fields(self._path, where, fields._fields.get(inner), self._problems)
-        return found
-
-    def has_content(self, field: str) -> bool:
-        """Whether there is something for `content` to read."""
-        return self.given(field) or self.given(f"{field}-data")
-
-    def refuse(self, fields: Iterable[str]) -> None:
-        """Report the fields that would be needed and are not supported."""
-        for field in fields:
-            if self.given(field):
-                self.problem(field, "is not supported yet")
+_BASIC = "basic authentication is gone since Kubernetes 1.19: use a token, a certificate or exec"
+_PROVIDERS = {
+    "gcp": "gke-gcloud-auth-plugin",
+    "azure": "kubelogin (its convert-kubeconfig rewrites this file)",
+    "oidc": "kubelogin (kubectl oidc-login)",
+}
 
 
-def from_file(path: Path, master: str, context: str, problems: list[str]) -> ClientConfig | None:
+def from_files(
+    paths: Sequence[Path], master: str, context: str, problems: list[str]
+) -> ClientConfig | None:
     """Read the context named `context`, or the current one; `master` replaces its server.
 
     What is wrong is appended to `problems`; then the answer is of no use.
     """
-    document = _document(path, problems)
-    if document is None:
+    documents = [read_document(path, problems) for path in paths]
+    tops = [document for document in documents if document is not None]
+    if not tops:
         return None
-    top = _Fields(path, "", document, problems)
-    if top.given("kind") and top.text("kind") != "Config":
-        top.problem("kind", "is not Config: this is no kubeconfig")
-    clusters, users = top.entries("clusters", "cluster"), top.entries("users", "user")
-    contexts = top.entries("contexts", "context")
-    chosen = _pick(top, "current-context", contexts, context)
+    clusters = _merged(tops, "clusters", "cluster")
+    users = _merged(tops, "users", "user")
+    contexts = _merged(tops, "contexts", "context")
+    first = next((top for top in tops if top.given("current-context")), tops[0])
+    chosen = _pick(first, "current-context", contexts, context)
     if chosen is None:
         return None
     cluster, user = _pick(chosen, "cluster", clusters), _pick(chosen, "user", users)
@@ -145,9 +67,17 @@ def from_file(path: Path, master: str, context: str, problems: list[str]) -> Cli
     return config
 
 
+def _merged(tops: Sequence[Fields], field: str, inner: str) -> dict[str, Fields]:
+    """The entries of all files; of two with one name the first counts, whole."""
+    merged: dict[str, Fields] = {}
+    for top in tops:
+        merged = {**top.entries(field, inner), **merged}
+    return merged
+
+
 def _pick(
-    fields: _Fields, field: str, among: Mapping[str, _Fields], override: str = ""
-) -> _Fields | None:
+    fields: Fields, field: str, among: Mapping[str, Fields], override: str = ""
+) -> Fields | None:
     """The entry that the field names, or `override` does."""
     name = override or fields.text(field)
     if name in among:
@@ -158,8 +88,8 @@ def _pick(
     return None
 
 
-def _with_user(config: ClientConfig, user: _Fields) -> ClientConfig:
-    user.refuse(_USER_NOT_SUPPORTED)
+def _with_user(config: ClientConfig, user: Fields) -> ClientConfig:
+    _refuse_removed(user)
     certificate, key = user.content("client-certificate"), user.content("client-key")
     for given, other in (
         ("client-certificate", "client-key"),
@@ -167,6 +97,30 @@ def _with_user(config: ClientConfig, user: _Fields) -> ClientConfig:
     ):
         if user.has_content(given) and not user.has_content(other):
             user.problem(other, f"is needed with {given}")
+    token = _token(user)
+    plugin = _plugin(user.mapping("exec")) if user.given("exec") else None
+    return msgspec.structs.replace(
+        config,
+        client_certificate=certificate,
+        client_key=key,
+        token=token,
+        exec_plugin=None if token or certificate else plugin,
+        impersonation=_impersonation(user),
+    )
+
+
+def _refuse_removed(user: Fields) -> None:
+    """Report credentials that Kubernetes knows no more, with what to do."""
+    for field in ("username", "password"):
+        if user.given(field):
+            user.problem(field, _BASIC)
+    if user.given("auth-provider"):
+        name = user.mapping("auth-provider").text("name")
+        instead = _PROVIDERS.get(name, "the provider's plugin")
+        user.problem("auth-provider", f"is gone since Kubernetes 1.26: use exec with {instead}")
+
+
+def _token(user: Fields) -> str | FileToken:
     token: str | FileToken = user.text("token")
     if token:
         try:
@@ -180,15 +134,60 @@ def _with_user(config: ClientConfig, user: _Fields) -> ClientConfig:
             token()
         except ConfigError as exc:
             user.problem("tokenFile", str(exc))
-    return msgspec.structs.replace(
-        config, client_certificate=certificate, client_key=key, token=token
+    return token
+
+
+def _impersonation(user: Fields) -> Impersonation | None:
+    extra = user.mapping("as-user-extra")
+    other = Impersonation(
+        user=user.text("as"),
+        uid=user.text("as-uid"),
+        groups=user.texts("as-groups"),
+        extra={name: extra.texts(name) for name in extra.names()},
     )
+    if other == Impersonation():
+        return None
+    if not user.given("as"):
+        user.problem("as", "is needed with as-uid, as-groups and as-user-extra")
+    values = (other.user, other.uid, *other.groups, *(v for vs in other.extra.values() for v in vs))
+    if not all(value.isprintable() for value in values):
+        user.problem("as", "this, or what stands with it, cannot be sent in a header")
+    return other
+
+
+def _plugin(fields: Fields) -> ExecPlugin:
+    command, version = fields.text("command"), fields.text("apiVersion")
+    if os.sep in command:
+        command = str(fields.beside(command))
+    if version not in API_VERSIONS:
+        fields.problem("apiVersion", f"is none of {', '.join(API_VERSIONS)}")
+    mode = fields.text("interactiveMode")
+    if mode == "Always":
+        fields.problem("interactiveMode", "is Always, but there is nobody to ask here")
+    elif mode and mode not in _INTERACTIVE:
+        fields.problem("interactiveMode", f"is none of {', '.join(_INTERACTIVE)}")
+    elif not mode and version == API_VERSIONS[0]:
+        fields.problem("interactiveMode", "is not set (Never serves here)")
+    plugin = ExecPlugin(
+        command=command,
+        args=fields.texts("args"),
+        env={item.text("name"): item.text("value") for item in fields.items("env")},
+        api_version=version,
+        install_hint=fields.text("installHint"),
+        cluster={} if fields.flag("provideClusterInfo") else None,
+    )
+    if "" in plugin.env:
+        fields.problem("env", "a name is not set")
+    if not command:
+        fields.problem("command", "is not set")
+    elif shutil.which(command) is None:
+        fields.problem("command", plugin.not_found())
+    return plugin
 
 
 def _with_cluster(
-    config: ClientConfig, cluster: _Fields, master: str, problems: list[str]
+    config: ClientConfig, cluster: Fields, master: str, problems: list[str]
 ) -> ClientConfig:
-    cluster.refuse(_CLUSTER_NOT_SUPPORTED)
     ca = cluster.content("certificate-authority")
     insecure = cluster.flag("insecure-skip-tls-verify")
     if insecure and cluster.has_content("certificate-authority"):
@@ -198,30 +197,39 @@ def _with_cluster(
     if master:
         server, where, tls_server_name = master, "--master", ""
     is_tls = insecure or ca is not None or config.client_certificate is not None
-    return msgspec.structs.replace(
+    proxy = cluster.text("proxy-url")
+    if proxy:
+        proxy = checked_proxy(proxy, cluster.name("proxy-url"), problems)
+    config = msgspec.structs.replace(
         config,
         server=checked_server(server, where, problems, is_tls=is_tls),
         ca=ca,
         insecure_skip_tls_verify=insecure,
         tls_server_name=tls_server_name,
+        proxy=proxy,
     )
+    plugin = config.exec_plugin
+    if plugin is None or plugin.cluster is None:
+        return config
+    told = msgspec.structs.replace(plugin, cluster=_told(config, cluster))
+    return msgspec.structs.replace(config, exec_plugin=told)
 
 
-def _document(path: Path, problems: list[str]) -> Mapping[str, Any] | None:
-    content = read_file(path, "kubeconfig", problems)
-    if content is None:
-        return None
+def _told(config: ClientConfig, cluster: Fields) -> dict[str, Any]:
+    """What an exec plugin with provideClusterInfo is told of the cluster."""
     try:
-        document = yaml.safe_load(content)
-    except yaml.MarkedYAMLError as exc:
-        # Not the error itself: it quotes the line, which may hold a token.
-        line = f"line {exc.problem_mark.line + 1}: " if exc.problem_mark else ""
-        problems.append(f"{path}: {line}is not YAML: {exc.problem}")
-        return None
-    except (yaml.YAMLError, ValueError):
-        problems.append(f"{path}: is not YAML")
-        return None
-    if not isinstance(document, Mapping):
-        problems.append(f"{path}: is not a mapping: this is no kubeconfig")
-        return None
-    return document
+        ca = config.in_memory().ca
+    except ConfigError:  # reported where the field was read
+        ca = None
+    told = {
+        "server": config.server,
+        "tls-server-name": config.tls_server_name,
+        "insecure-skip-tls-verify": config.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(ca).decode()
+        if isinstance(ca, bytes)
+        else "",
+        "proxy-url": config.proxy,
+    }
+    extensions = cluster.items("extensions")
+    own = [item.raw("extension") for item in extensions if item.raw("name") == _EXTENSION]
+    return {key: value for key, value in {**told, "config": next(iter(own), None)}.items() if value}

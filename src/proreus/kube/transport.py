@@ -4,6 +4,7 @@ One connection carries one request at a time (HTTP/1.1) and is kept for the next
 """
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from http import HTTPStatus
@@ -14,14 +15,24 @@ import aiohttp
 from yarl import URL
 
 from proreus.kube.clientconfig import ClientConfig
-from proreus.kube.errors import StatusError, Unreachable, from_status
+from proreus.kube.errors import StatusError, Unauthorized, Unreachable, from_status
+from proreus.kube.identity import Identity
 from proreus.kube.requests import Request
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds to connect, TLS included."""
+"""Seconds to connect: name, TCP, proxy and TLS together."""
 
 KEEP_ALIVE = 60.0
 """Seconds that an unused connection is kept; the API server keeps it longer."""
+
+PROBE_AFTER = 20
+PROBE_EVERY = 5
+"""Seconds of silence after which TCP asks whether the other end is there, and between two such
+questions. They also keep load balancers from forgetting the connection."""
+
+UNACKNOWLEDGED = 15.0
+"""Seconds after which a connection whose other end acknowledges nothing counts as dead. That
+leaves time within a request to read again on a new one."""
 
 SILENCE = 90.0
 """Seconds without a byte after which a stream counts as dead; bookmarks come every minute."""
@@ -65,14 +76,17 @@ class Transport:
         user_agent: str,
     ) -> None:
         """Nothing is connected yet. It must be made in a running event loop."""
-        self._config = config
         self._limiter = limiter
         self._gate = gate
         self._observer = observer
         self._time = asyncio.get_running_loop().time
+        self._identity = Identity(config, self._time)
+        self._server = config.server
+        self._server_name = config.tls_server_name or None
+        self._proxy = URL(config.proxy) if config.proxy else None
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=config.ssl_context(),
+                socket_factory=_socket,
                 limit=0,
                 keepalive_timeout=KEEP_ALIVE,
                 enable_cleanup_closed=_LOSES_CLOSED_TLS,
@@ -80,22 +94,25 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             # Compressing costs the API server more than the network costs us; as client-go here.
             headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
         )
 
     async def close(self) -> None:
         """Close all connections."""
+        await self._identity.close()
         await self._session.close()
 
     async def exchange(self, request: Request) -> bytes:
         """The body of a good answer, within `request.timeout`; raises a `KubeError` else."""
         deadline = self._time() + request.timeout
         in_flight = False
+        may_renew = True
         try:
             async with asyncio.timeout_at(deadline):
                 while True:
                     await self._admit(request)
                     in_flight = True
+                    generation = self._identity.generation
                     response = await self._open(request)
                     async with response:
                         body = await _body(request, response)
@@ -104,6 +121,9 @@ class Transport:
                     in_flight = False
                     is_patch = request.method == "PATCH"
                     error = from_status(response.status, body, response.headers, patch=is_patch)
+                    if may_renew and await self._is_renewed(error, generation):
+                        may_renew = False
+                        continue
                     wait = _wait(error)
                     if wait is None or self._time() + wait >= deadline:
                         raise error
@@ -119,15 +139,8 @@ class Transport:
 
         What a cut connection leaves of a line is dropped, and `Unreachable` is raised.
         """
-        await self._admit(request)
-        timeout = aiohttp.ClientTimeout(
-            total=request.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=SILENCE
-        )
-        response = await self._open(request, timeout=timeout, read_bufsize=STREAM_BUFFER)
+        response = await self._open_stream(request)
         async with response:
-            if not _is_good(response):
-                body = await _body(request, response)
-                raise from_status(response.status, body, response.headers)
             begun: list[bytes] = []
             try:
                 async for chunk in response.content.iter_any():
@@ -141,31 +154,55 @@ class Transport:
                 if response.connection is not None and response.connection.transport is not None:
                     response.connection.transport.abort()
 
+    async def _open_stream(self, request: Request) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(
+            total=request.timeout, connect=CONNECT_TIMEOUT, sock_read=SILENCE
+        )
+        may_renew = True
+        while True:
+            await self._admit(request)
+            generation = self._identity.generation
+            response = await self._open(request, timeout=timeout, read_bufsize=STREAM_BUFFER)
+            if _is_good(response):
+                return response
+            async with response:
+                body = await _body(request, response)
+            error = from_status(response.status, body, response.headers)
+            if not (may_renew and await self._is_renewed(error, generation)):
+                raise error
+            may_renew = False
+
+    async def _is_renewed(self, error: StatusError, generation: int) -> bool:
+        """Whether the API server did not know us, and we have something newer to show."""
+        return isinstance(error, Unauthorized) and await self._identity.refused(generation)
+
     async def _admit(self, request: Request) -> None:
         if self._limiter is not None:
             await self._limiter.acquire()
+        if self._time() >= self._identity.valid_until:
+            await self._identity.refresh()
         if self._gate is not None and not request.read:
             self._gate()
 
     async def _open(self, request: Request, **options: Any) -> aiohttp.ClientResponse:
         """Send the request; returns when the head of the answer is there."""
-        headers = {"Accept": request.accept}
+        headers = self._identity.headers.copy()
+        headers["Accept"] = request.accept
         if request.content_type:
             headers["Content-Type"] = request.content_type
-        token = self._config.bearer_token()
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
         query = f"?{urlencode(request.query)}" if request.query else ""
         started = self._time()
         code = 0
         try:
             response = await self._session.request(
                 request.method,
-                URL(f"{self._config.server}{request.path}{query}", encoded=True),
+                URL(f"{self._server}{request.path}{query}", encoded=True),
                 data=request.body or None,
                 headers=headers,
                 allow_redirects=False,
-                server_hostname=self._config.tls_server_name or None,
+                ssl=self._identity.tls,
+                server_hostname=self._server_name,
+                proxy=self._proxy,
                 middlewares=(_send_once,) if request.method in _REPEATED_WRITES else None,
                 **options,
             )
@@ -177,6 +214,25 @@ class Transport:
         finally:
             if self._observer is not None:
                 self._observer(request, code, self._time() - started)
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket whose connection is noticed when it is dead."""
+    family, type_, protocol, _, _ = address
+    made = socket.socket(family, type_, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(UNACKNOWLEDGED * 1000))
+    return made
+
+
+_NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+)
+"""What aiohttp raises while it connects."""
 
 
 class _Broken(aiohttp.ClientError):
@@ -192,7 +248,7 @@ async def _send_once(
     """
     try:
         return await handler(request)
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+    except _NEVER_SENT:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
         raise _Broken(str(exc)) from exc
@@ -220,10 +276,14 @@ def _lines(begun: list[bytes], chunk: bytes) -> Iterator[bytes]:
 
 
 def _unreachable(request: Request, exc: Exception) -> Unreachable:
-    never_sent = isinstance(exc, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    text = str(exc) or type(exc).__name__
+    if isinstance(exc, aiohttp.ClientHttpProxyError):
+        text = f"the proxy refused the connection: {exc.status} {exc.message}"
+    elif isinstance(exc, aiohttp.ClientProxyConnectionError):
+        text = f"the proxy cannot be reached: {text}"
     return Unreachable(
-        f"{request.method} {request.path}: {exc or type(exc).__name__}",
-        sent=not (request.read or never_sent),
+        f"{request.method} {request.path}: {text}",
+        sent=not (request.read or isinstance(exc, _NEVER_SENT)),
     )
 
 
