@@ -11,6 +11,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from proreus.kube.requests import Request
+from proreus.runtime import threads
 
 
 def _exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
@@ -213,6 +214,26 @@ CLOUD_WAITING: Final = Gauge(
     "proreus_cloud_calls_waiting",
     "Calls that wait for the learned quota.",
     ["credential", "kind"],
+    registry=REGISTRY,
+)
+PROVIDER_FAULTS: Final = Counter(
+    "proreus_provider_faults_total",
+    "What a provider did against its interface; the kinds are raised, wrong_answer, left_out, "
+    "unasked, duplicate, hung, cancelled, uncancellable and threads.",
+    ["provider", "verb", "kind"],
+    registry=REGISTRY,
+)
+PROVIDER_THREADS: Final = Gauge(
+    "proreus_provider_threads",
+    "Threads that run a provider's code: called (a blocking call), abandoned (one whose caller "
+    "has given up) or foreign (started by the provider or an SDK).",
+    ["state"],
+    registry=REGISTRY,
+)
+PROVIDER_THREADS.labels("foreign").set_function(lambda: len(threads.foreign()))
+LOOP_BLOCKED: Final = Counter(
+    "proreus_event_loop_blocked_seconds",
+    "Seconds in which something kept the event loop from doing anything else.",
     registry=REGISTRY,
 )
 

@@ -1,7 +1,8 @@
-"""Tasks that are started again when they crash."""
+"""Tasks that are started again when they crash, and tasks that cannot end the process."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any
 
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
@@ -53,3 +54,58 @@ async def supervise(
         klog.exception(log, "A task crashed", err=crash, task=name, restart_seconds=round(delay, 2))
         on_crash(crash)
         await asyncio.sleep(delay)
+
+
+class Exited(Exception):
+    """Code in a task called `sys.exit`, or raised KeyboardInterrupt."""
+
+
+def contain_exits(loop: asyncio.AbstractEventLoop, on_exit: Callable[[str, Exited], None]) -> None:
+    """From now on SystemExit in a task is that task's failure, and does not end the loop.
+
+    asyncio lets it through, so a task that a cloud's SDK made could end the process. `on_exit` is
+    told the task's function and the failure, whose cause is what was raised.
+    """
+
+    def make(loop: asyncio.AbstractEventLoop, work: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        return asyncio.Task(_Contained(work, on_exit), loop=loop, **kwargs)
+
+    loop.set_task_factory(make)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine that raises `Exited` instead of SystemExit and KeyboardInterrupt.
+
+    It is no `async def` around the other: one that is cancelled before its first step would
+    leave the other "never awaited".
+    """
+
+    def __init__(self, work: Any, on_exit: Callable[[str, Exited], None]) -> None:
+        self._work = work
+        self._on_exit = on_exit
+        self.__qualname__: str = getattr(work, "__qualname__", type(work).__qualname__)
+        self.__name__ = self.__qualname__
+
+    def send(self, value: Any, /) -> Any:
+        try:
+            return self._work.send(value)
+        except (SystemExit, KeyboardInterrupt) as exc:
+            raise self._exited(exc) from exc
+
+    def throw(self, raised: Any, /, *rest: Any) -> Any:
+        try:
+            return self._work.throw(raised, *rest)
+        except (SystemExit, KeyboardInterrupt) as exc:
+            raise self._exited(exc) from exc
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield from self._work.__await__())
+
+    def _exited(self, exc: BaseException) -> Exited:
+        error = Exited(f"{self.__qualname__}: {type(exc).__name__}: {exc}")
+        error.__cause__ = exc
+        self._on_exit(self.__qualname__, error)
+        return error
