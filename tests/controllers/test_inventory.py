@@ -18,6 +18,7 @@ from proreus.cloudprovider.errors import (
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.controllers.batches import PROBES, SUSPECTS_ALONE, outage
+from proreus.controllers.faults import Kind
 from proreus.controllers.inventory import FLIGHTS_AT_ONCE, Inventory, Observation
 from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 from proreus.testing import clock
@@ -80,7 +81,12 @@ class Bench:
     def __init__(self, cloud: Cloud, deadline: float = 30.0) -> None:
         self.cloud = cloud
         self.errors: list[CloudError] = []
-        self.inventory = Inventory(cloud, deadline=deadline, on_error=self.errors.append)
+        self.kinds: list[Kind | None] = []
+        self.inventory = Inventory(cloud, deadline=deadline, on_error=self._told)
+
+    def _told(self, error: CloudError, kind: Kind | None) -> None:
+        self.errors.append(error)
+        self.kinds.append(kind)
 
     async def get(self, asked: Iterable[Node], not_before: float = 0.0) -> dict[str, Observation]:
         return dict(await self.inventory.get(list(asked), not_before=not_before))
@@ -268,7 +274,7 @@ def test_an_error_for_one_node_is_not_kept_either() -> None:
 
 def test_an_injected_clock_dates_the_answers() -> None:
     async def scenario() -> None:
-        inventory = Inventory(Cloud(), clock=lambda: 77.0, on_error=lambda _: None)
+        inventory = Inventory(Cloud(), clock=lambda: 77.0, on_error=lambda *_: None)
         assert (await inventory.get(nodes(1), not_before=77.0))["n000"].began == 77.0
 
     clock.run(scenario())
@@ -402,7 +408,8 @@ def test_an_answer_of_a_wrong_type_names_the_provider(value: object) -> None:
         error = seen["n000"].answer
         assert isinstance(error, CloudError)
         assert f"{Cloud.__module__}.Cloud.describe" in str(error)
-        assert f"a {type(value).__name__} for node n000" in str(error)
+        assert f"for node n000: a {type(value).__name__} is no Instance" in str(error)
+        assert bench.kinds == [Kind.WRONG_ANSWER]
         assert bench.errors == [error]
         assert seen["n001"].answer == NotFound()
 
@@ -603,7 +610,7 @@ def test_probes_are_other_nodes_each_time() -> None:
 
 
 def test_a_defect_in_reporting_is_raised_and_is_no_answer() -> None:
-    def broken(_: CloudError) -> None:
+    def broken(*_: object) -> None:
         raise LookupError("no such metric")
 
     async def scenario() -> None:

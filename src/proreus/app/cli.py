@@ -1,11 +1,10 @@
 """The command line: `cloud-controller-manager FLAGS` and its twin `proreus run FLAGS`."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 
 from proreus import __version__
-from proreus.app import flags, new_provider
+from proreus.app import ending, flags, new_provider
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider
@@ -78,7 +77,7 @@ def cloud_controller_manager(
     if removed:
         names = " ".join(f"--{name}" for name in removed)
         klog.warning(log, "Flags without effect: klog has removed them", flags=names)
-    return asyncio.run(run(options, provider, cluster))
+    return ending.run(run(options, provider, cluster))
 
 
 def _configured(options: Options) -> tuple[CloudProvider, ClientConfig]:

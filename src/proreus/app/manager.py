@@ -27,8 +27,12 @@ from proreus.cloudprovider import (
     ConfigError,
     Context,
     Lister,
+    scope,
 )
 from proreus.controllers.environment import Environment, Runnable, Settings
+from proreus.controllers.faults import Faults, Kind
+from proreus.controllers.guard import Guard
+from proreus.controllers.guarded import guarded
 from proreus.controllers.inventory import Inventory
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.controllers.table import Descriptor, select
@@ -37,19 +41,21 @@ from proreus.kube.config import ClientConfig
 from proreus.kube.errors import KubeError
 from proreus.kube.objects import EndpointSlice, KubeObject
 from proreus.kube.requests import ENDPOINT_SLICES, NAMESPACES, NODES, SERVICES
-from proreus.runtime import klog, metrics, serving
+from proreus.runtime import klog, metrics, serving, watchdog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.bucket import AdaptiveBucket
 from proreus.runtime.events import EventRecorder
 from proreus.runtime.health import Health
 from proreus.runtime.informer import Informer
 from proreus.runtime.leaderelection import LeaderElector
-from proreus.runtime.tasks import supervise
+from proreus.runtime.tasks import Exited, contain_exits, supervise
 
 log = klog.logger(__name__)
 
 DRAIN_SECONDS = 20.0
 FLUSH_SECONDS = 2.0
+START_SECONDS = 60.0
+CLOSE_SECONDS = 5.0
 RESTART = Backoff(first=1.0, cap=30.0)
 NAME = "cloud-controller-manager"
 USER_AGENT = f"proreus/{__version__}"
@@ -63,7 +69,8 @@ async def run(options: Options, provider: CloudProvider, config: ClientConfig) -
     health = Health()
     host, _, port = options.metrics_bind_address.rpartition(":")
     klog.info(log, "Starting", version=__version__, cloud_provider=provider.name)
-    async with serving.serve(serving.app(health), host or "127.0.0.1", int(port)):
+    served = serving.serve(serving.app(health), host or "127.0.0.1", int(port))
+    async with watchdog.watched(), served:
         if not options.leader_elect:
             return await _Leader(options, provider, config, health).run(stop)
         async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
@@ -132,12 +139,14 @@ class _Leader:
         self._services = Informer(self._client, SERVICES)
         self._slices = _slices(provider, self._client)
         self._events = EventRecorder(self._client, host=socket.gethostname(), busy=self._is_busy)
+        self._faults = Faults(provider.name, self._events.source(NAME))
         self._tasks: list[asyncio.Task[None]] = []
         self._running: dict[str, Runnable] = {}
         self._controllers: list[asyncio.Task[None]] = []
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run the chosen controllers until the stop; returns the exit code."""
+        contain_exits(asyncio.get_running_loop(), self._exited)
         async with self._client:
             self._start("nodes", self._nodes.run)
             self._start("services", self._services.run)
@@ -156,7 +165,7 @@ class _Leader:
                 await _cancel(self._controllers)
                 # What is queued there will not be written any more: events need not wait for it.
                 self._running.clear()
-                await self._provider.close()
+                await self._close_cloud()
                 await self._events.flush(FLUSH_SECONDS)
                 await _cancel(self._tasks)
         klog.info(log, "Ended in order")
@@ -185,20 +194,20 @@ class _Leader:
             listers=self._listers(),
             gate=self._gate,
         )
-        await self._start_cloud(context)
-        if not self._provider.has_cluster_id and not self._options.allow_untagged_cloud:
+        cloud = await self._start_cloud(context)
+        if not cloud.has_cluster_id and not self._options.allow_untagged_cloud:
             raise ConfigError(
                 ("the cloud has no cluster id; set one, or run with --allow-untagged-cloud",)
             )
         env = Environment(
             client=self._client,
-            provider=self._provider,
+            provider=cloud,
             context=context,
             cluster=cluster,
             nodes=self._nodes,
             services=self._services,
             endpoint_slices=self._slices,
-            inventory=_inventory(self._provider),
+            inventory=_inventory(cloud, self._faults),
             events=self._events,
             now=_now,
             settings=_settings(self._options),
@@ -244,24 +253,41 @@ class _Leader:
                 return ClusterIdentity(name=self._options.cluster_name, uid=system.metadata.uid)
         raise AssertionError("unreachable")
 
-    async def _start_cloud(self, context: Context) -> None:
+    async def _start_cloud(self, context: Context) -> CloudProvider:
         """Start the provider, again and again while the cloud refuses; bad config is the end."""
-        wrong: list[ConfigError] = []
+        guard = Guard(self._faults, context.outlasts)
+        result: list[CloudProvider | ConfigError] = []
 
         async def start() -> None:
+            await context.settled(scope.get())  # two starts must not run beside one another
             try:
-                await self._provider.start(context)
+                await guard.call(
+                    "start", lambda: self._provider.start(context), seconds=START_SECONDS
+                )
+                result.append(guarded(self._provider, guard))
             except ConfigError as exc:
-                wrong.append(exc)
+                result.append(exc)
 
         await supervise(
             "cloud-provider", start, backoff=RESTART, on_crash=self._health.flag("cloud-provider")
         )
-        if wrong:
-            raise wrong[0]
+        (found,) = result
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    async def _close_cloud(self) -> None:
+        """Give the provider a little time to release what it has; its faults are no reason."""
+        try:
+            await Guard(self._faults).call("close", self._provider.close, seconds=CLOSE_SECONDS)
+        except CloudError as exc:
+            klog.warning(log, "The provider could not be closed", err=exc)
+
+    def _exited(self, name: str, error: Exited) -> None:
+        self._faults.tell("task", Kind.RAISED, f"{name}: {error}", cause=error)
 
     def _start_controller(self, descriptor: Descriptor, env: Environment) -> None:
-        if getattr(self._provider, descriptor.capability) is None:
+        if getattr(env.provider, descriptor.capability) is None:
             klog.warning(
                 log,
                 "Not started: the cloud lacks what this controller needs",
@@ -319,9 +345,12 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _inventory(provider: CloudProvider) -> Inventory | None:
-    def told(error: CloudError) -> None:
-        klog.warning(log, "A call for machines failed", err=error)
+def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
+    def told(error: CloudError, kind: Kind | None) -> None:
+        if kind is None:
+            klog.warning(log, "A call for machines failed", err=error)
+        else:
+            faults.tell("describe", kind, str(error), cause=error.__cause__)
 
     return Inventory(provider.instances, on_error=told) if provider.instances else None
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Literal, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -144,7 +144,8 @@ class Context:
         self._new_bucket = bucket
         self._buckets: dict[tuple[str, bool], AdaptiveBucket] = {}
         self._threads = threads or Threads()
-        self._running: dict[Hashable, set[asyncio.Future[None]]] = {}
+        self._running: dict[Hashable, set[asyncio.Future[Any]]] = {}
+        self._outlasting: dict[Hashable, set[asyncio.Future[Any]]] = {}
 
     @overload
     async def call(
@@ -221,9 +222,18 @@ class Context:
                     place.release()
 
     async def settled(self, key: Hashable) -> None:
-        """Return when no thread still runs that was started for `key`, the `scope` of its calls."""
-        while running := self._running.get(key):
+        """Return when nothing still runs that was started for `key`, the `scope` of its calls.
+
+        That is threads, and work that `outlasts` its caller.
+        """
+        while running := self._running.get(key, set()) | self._outlasting.get(key, set()):
             await asyncio.wait(running)
+
+    def outlasts(self, work: "asyncio.Task[Any]") -> None:
+        """Let `settled` wait for a task of the running scope although its caller does not."""
+        key = scope.get()
+        self._outlasting.setdefault(key, set()).add(work)
+        work.add_done_callback(lambda _: _forget(self._outlasting, key, work))
 
     @property
     def threads_running(self) -> Mapping[Hashable, int]:
@@ -302,19 +312,15 @@ class Context:
         blocking = cast("Callable[[], T]", fn)
         future, ended = place.start(blocking, f"proreus {call.name}")
         self._running.setdefault(key, set()).add(ended)
-        ended.add_done_callback(lambda _: self._forget(key, ended))
+        ended.add_done_callback(lambda _: _forget(self._running, key, ended))
+        _counted("called", ended)
         try:
             return await future
         except asyncio.CancelledError:
             if not ended.done():
+                _counted("abandoned", ended)
                 klog.warning(log, "A blocking call runs on without its caller", call=call.name)
             raise
-
-    def _forget(self, key: Hashable, ended: "asyncio.Future[None]") -> None:
-        running = self._running[key]
-        running.remove(ended)
-        if not running:
-            del self._running[key]
 
     def _record(self, call: _Call, started: float, outcome: Outcome) -> None:
         record = CallRecord(
@@ -335,6 +341,21 @@ class Context:
         metrics.CLOUD_DURATION.labels(call.service, call.operation).observe(record.seconds)
         if self._hooks is not None:
             self._hooks.after(record)
+
+
+def _forget(
+    kept: dict[Hashable, set["asyncio.Future[Any]"]], key: Hashable, ended: "asyncio.Future[Any]"
+) -> None:
+    kept[key].remove(ended)
+    if not kept[key]:
+        del kept[key]
+
+
+def _counted(state: str, ended: "asyncio.Future[None]") -> None:
+    """Count a thread until it has ended."""
+    gauge = metrics.PROVIDER_THREADS.labels(state)
+    gauge.inc()
+    ended.add_done_callback(lambda _: gauge.dec())
 
 
 def _verdict(bucket: AdaptiveBucket, outcome: Outcome, grant: int, after: float | None) -> None:

@@ -144,7 +144,11 @@ class LoadBalancers(Protocol):
         """Refs of equal groups share cloud objects: at most one verb runs per group."""
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Which nodes and endpoints the Service's load balancer needs. No I/O."""
+        """Which nodes and endpoints the Service's load balancer needs. No I/O.
+
+        Raises:
+            CloudError: None, for instance because of a wrong annotation (`InvalidRequest`).
+        """
 
     async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Make or change the load balancers, all of one group, to be as wished."""

@@ -23,6 +23,8 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, Instances, NotFound
+from proreus.controllers import contract
+from proreus.controllers.faults import Kind
 from proreus.kube.objects import Node
 
 SEARCH_CALLS: Final = 64
@@ -36,6 +38,9 @@ PROBES: Final = 3
 
 Key = tuple[str, str]
 """A node's uid and provider id: an answer is about this pair."""
+
+Told = Callable[[CloudError, Kind | None], None]
+"""Takes an error of `describe`, and its kind if it is a fault of the provider."""
 
 # What no single id can be the reason for: asking for fewer would only add calls.
 _NOT_ONE_NODES_FAULT = (Throttled, RetryAfter, Unauthenticated, CallTimeout, ConfigError)
@@ -77,7 +82,7 @@ class Batches:
         *,
         clock: Callable[[], float],
         deadline: float,
-        on_error: Callable[[CloudError], None],
+        on_error: Told,
     ) -> None:
         """Ask `instances`; a batch with all its calls may take `deadline` seconds."""
         self._instances = instances
@@ -181,18 +186,17 @@ class Batches:
             async with asyncio.timeout_at(end):
                 answers = await self._instances.describe(nodes)
         except CloudError as error:
-            return self._told(error)
+            return self._refused(error)
         except TimeoutError as error:
             text = f"{self._provider} had no answer for {len(nodes)} nodes in {self._deadline:g} s"
-            return self._told(CallTimeout(text), error)
+            return self._told(CallTimeout(text), Kind.HUNG, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a cloud's SDK may raise anything
-            return self._told(
-                CloudError(f"{self._provider}: {type(error).__name__}: {error}"), error
-            )
+            text = f"{self._provider}: {type(error).__name__}: {error}"
+            return self._told(CloudError(text), Kind.RAISED, error)
         if isinstance(answers, Mapping):
             return answers
         text = f"{self._provider} answered with a {type(answers).__name__}; it must be a mapping"
-        return self._told(CloudError(text))
+        return self._told(CloudError(text), Kind.WRONG_ANSWER)
 
     def _read(
         self, nodes: Sequence[Node], answers: Mapping[str, object], began: float, ended: float
@@ -200,7 +204,8 @@ class Batches:
         unasked = answers.keys() - {node.metadata.name for node in nodes}
         if unasked:
             self.unasked += len(unasked)
-            self._told(CloudError(f"{self._provider} answered for {len(unasked)} nodes not asked"))
+            text = f"{self._provider} answered for {len(unasked)} nodes not asked"
+            self._told(CloudError(text), Kind.UNASKED)
         return {
             key(node): Observation(self._typed(node.metadata.name, answers), began, ended)
             for node in nodes
@@ -208,20 +213,28 @@ class Batches:
 
     def _typed(self, name: str, answers: Mapping[str, object]) -> InstanceAnswer:
         if name not in answers:
-            return CloudError(f"{self._provider} did not answer for node {name}: unknown, not gone")
-        answer = answers[name]
-        if isinstance(answer, Instance | NotFound | CloudError):
-            return answer
-        return self._told(
-            CloudError(
-                f"{self._provider} answered with a {type(answer).__name__} for node {name}; "
-                "it must be Instance, NotFound or CloudError"
-            )
-        )
+            text = f"{self._provider} did not answer for node {name}: unknown, not gone"
+            return self._told(CloudError(text), Kind.LEFT_OUT)
+        try:
+            return contract.answer(answers[name], Instance, NotFound)
+        except contract.Broken as broken:
+            text = f"{self._provider} gave a wrong answer for node {name}: {broken}"
+            return self._told(CloudError(text), Kind.WRONG_ANSWER)
 
-    def _told(self, error: CloudError, cause: BaseException | None = None) -> CloudError:
-        error.__cause__ = cause if cause is not None else error.__cause__
-        self._on_error(error)
+    def _refused(self, error: CloudError) -> CloudError:
+        try:
+            sound = contract.error(error)
+        except contract.Broken as broken:
+            text = f"{self._provider} raised a wrong error: {broken}"
+            return self._told(CloudError(text), Kind.WRONG_ANSWER, error)
+        self._on_error(sound, None)
+        return sound
+
+    def _told(
+        self, error: CloudError, kind: Kind, cause: BaseException | None = None
+    ) -> CloudError:
+        error.__cause__ = cause
+        self._on_error(error, kind)
         return error
 
     @property

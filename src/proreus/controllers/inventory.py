@@ -18,7 +18,8 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.cloudprovider.instances import Instance, Instances
-from proreus.controllers.batches import Batches, Key, Observation, key
+from proreus.controllers.batches import Batches, Key, Observation, Told, key
+from proreus.controllers.faults import Kind
 from proreus.kube.objects import Node
 
 __all__ = ["Inventory", "Observation"]
@@ -47,7 +48,7 @@ class Inventory:
         *,
         clock: Callable[[], float] | None = None,
         deadline: float = 30.0,
-        on_error: Callable[[CloudError], None],
+        on_error: Told,
     ) -> None:
         """Serve from `instances`.
 
@@ -57,6 +58,7 @@ class Inventory:
             deadline: Seconds a flight may take, with all its calls.
             on_error: Told of each failed call and of each answer that breaks the interface.
         """
+        self._on_error = on_error
         self._clock = clock
         self._batches = Batches(instances, clock=self._now, deadline=deadline, on_error=on_error)
         self._known: dict[str, tuple[str, Observation]] = {}
@@ -225,4 +227,5 @@ class Inventory:
             f"the cloud says that node {name} and node {', '.join(others)} are both "
             f"{answer.provider_id}: give each machine a name of its own, or set spec.providerID"
         )
+        self._on_error(conflict, Kind.DUPLICATE)
         return msgspec.structs.replace(observation, answer=conflict)

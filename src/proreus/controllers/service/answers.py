@@ -126,7 +126,7 @@ def after_ensure(
     return _failed(service, answer, now, is_update=isinstance(verb, UpdateHosts))
 
 
-def refuse(service: Service, error: InvalidRequest, now: datetime) -> Change:
+def refuse(service: Service, error: CloudError, now: datetime) -> Change:
     """What follows when no wish can be made of the Service: as from a failed `ensure`."""
     return _failed(service, error, now, is_update=False)
 

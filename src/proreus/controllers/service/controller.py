@@ -7,19 +7,17 @@ differ cost a call.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 from proreus.cloudprovider import (
     CloudError,
     DeleteAnswer,
     Done,
     EnsureAnswer,
-    Ensured,
     ImplementedElsewhere,
-    InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
     NotSupported,
-    Pending,
     scope,
 )
 from proreus.cloudprovider.wanted import ref, wanted
@@ -43,6 +41,7 @@ BACKOFF = Backoff(first=5.0, cap=300.0, factor=2.0, jitter=0.1)
 CONTROLLER = "service-controller"
 BATCH = 500
 
+Answer = TypeVar("Answer")
 Verb = Ensure | UpdateHosts | Refuse | Delete
 
 
@@ -210,20 +209,19 @@ class ServiceController:
         )
         return None if isinstance(verb, plan.Nothing) else verb
 
-    def _wish(self, service: Service | None) -> LoadBalancer | InvalidRequest | None:
+    def _wish(self, service: Service | None) -> LoadBalancer | CloudError | None:
         if service is None or not intake.is_to_have(service, self._classes):
             return None
-        policy = self._cloud.host_policy(service)
         try:
             return wanted(
                 service,
                 self._env.nodes.all(),
-                policy,
+                self._cloud.host_policy(service),
                 self._env.cluster,
                 self._slices_of(service),
                 select=self._host_sets.select,
             )
-        except InvalidRequest as exc:
+        except CloudError as exc:
             return exc
 
     def _slices_of(self, service: Service) -> Sequence[EndpointSlice]:
@@ -263,7 +261,7 @@ class ServiceController:
             self._memory[key] = plan.begun(self._memory.get(key), verb)
         given = await contained(call([verb.wanted for verb in ready.values()]))
         for key, verb in ready.items():
-            answer = _ensure_answer(given, verb.wanted.ref.uid)
+            answer = _answer(given, verb.wanted.ref.uid)
             self._memory[key] = plan.after(self._memory[key], verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
         return outcomes
@@ -297,7 +295,7 @@ class ServiceController:
             self._writer.record(service, answers.before_delete(service, verb.ref))
         given = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
-            answer = _delete_answer(given, verb.ref.uid)
+            answer = _answer(given, verb.ref.uid)
             if isinstance(answer, Done | ImplementedElsewhere):
                 del self._memory[key]
             outcomes[key] = await self._conclude_delete(key, verb.ref, answer)
@@ -322,27 +320,10 @@ class ServiceController:
         await self._env.context.settled(group)
 
 
-def _ensure_answer(given: Mapping[str, EnsureAnswer] | Exception, uid: str) -> EnsureAnswer:
-    """The provider's answer for one load balancer; anything that is none is a CloudError."""
-    answer = _said(given, uid)
-    return answer if isinstance(answer, Ensured | Pending | CloudError) else _no_answer(answer)
-
-
-def _delete_answer(given: Mapping[str, DeleteAnswer] | Exception, uid: str) -> DeleteAnswer:
-    """The same for a deletion."""
-    answer = _said(given, uid)
-    return answer if isinstance(answer, Done | Pending | CloudError) else _no_answer(answer)
-
-
-def _said(given: object, uid: str) -> object:
+def _answer(given: Mapping[str, Answer] | Exception, uid: str) -> Answer | CloudError:
+    """The provider's answer for one load balancer; none at all is a CloudError."""
     if isinstance(given, CloudError):
         return given
     if isinstance(given, Exception):
         return CloudError(f"{type(given).__name__}: {given}")
-    return given.get(uid) if isinstance(given, Mapping) else given
-
-
-def _no_answer(answer: object) -> CloudError:
-    if answer is None:
-        return CloudError("the provider gave no answer for this load balancer")
-    return CloudError(f"the provider answered with a {type(answer).__name__}")
+    return given.get(uid) or CloudError("the provider gave no answer for this load balancer")

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from proreus.cloudprovider.errors import ImplementedElsewhere, InvalidRequest
+from proreus.cloudprovider.errors import CloudError, ImplementedElsewhere
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -75,9 +75,9 @@ class UpdateHosts(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Call nothing: the Service asks for something impossible and is told so."""
+    """Call nothing: no wish can be made, and the Service is told why."""
 
-    error: InvalidRequest
+    error: CloudError
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ Verb = Ensure | UpdateHosts | Refuse | Delete | Nothing
 def decide(
     service: Service | None,
     memory: Memory | None,
-    wanted: LoadBalancer | InvalidRequest | None,
+    wanted: LoadBalancer | CloudError | None,
     *,
     cluster: ClusterIdentity,
     classes: Classes = AS_GO,
@@ -118,7 +118,7 @@ def decide(
     if not is_to_have(service, classes):
         is_due = memory is not None or needs_cleanup(service, classes)
         return Delete(_newest_ref(ref(service, cluster), memory)) if is_due else Nothing()
-    if isinstance(wanted, InvalidRequest):
+    if isinstance(wanted, CloudError):
         return Refuse(wanted)
     return _compare(service, memory, wanted) if wanted else Nothing()
 

@@ -1,0 +1,48 @@
+"""Ends the process when its work is done, whatever a provider has left running.
+
+Tasks that swallow their cancellation, calls in the loop's own executor and threads that are no
+daemons would all be waited for, for ever.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from proreus.runtime import klog, threads
+
+log = klog.logger(__name__)
+
+SECONDS: Final = 2.0
+"""For what goes on after the work, before the process ends without it."""
+
+
+def run(work: Coroutine[Any, Any, int]) -> int:
+    """Run `work` and return its exit code; the process is gone `SECONDS` after that."""
+
+    async def main() -> int:
+        code = 1
+        try:
+            code = await work
+            return code
+        finally:
+            _end_soon(asyncio.get_running_loop(), code)
+
+    return asyncio.run(main())
+
+
+def _end_soon(loop: asyncio.AbstractEventLoop, code: int) -> None:
+    def end() -> None:
+        time.sleep(SECONDS)
+        running = (one for one in threads.foreign() if not one.daemon and one.ident is not None)
+        klog.warning(
+            log,
+            "Ending at once, although something goes on",
+            tasks=", ".join(str(one.get_coro()) for one in asyncio.all_tasks(loop)),
+            threads=", ".join(f"{one.name}: {threads.stack(one.ident or 0)}" for one in running),
+        )
+        os._exit(code)
+
+    threading.Thread(target=end, name="proreus-end", daemon=True).start()

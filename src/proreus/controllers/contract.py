@@ -1,0 +1,75 @@
+"""Whether a provider's values are what the interface says, all the way down. Pure."""
+
+import math
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, RetryAfter, Throttled
+from proreus.cloudprovider.load_balancers import Pending
+
+T = TypeVar("T", bound=msgspec.Struct)
+U = TypeVar("U", bound=msgspec.Struct)
+
+
+class Broken(Exception):
+    """A value is not what the interface says; the text says how."""
+
+
+def answer(value: object, success: type[T], other: type[U]) -> T | U | CloudError:
+    """An answer of one of two types, or a CloudError; lists in it have become tuples.
+
+    Raises:
+        Broken: It is something else, or holds a wrong value.
+    """
+    if isinstance(value, CloudError):
+        return error(value)
+    if isinstance(value, success):
+        return struct(value, success)
+    if isinstance(value, other):
+        return struct(value, other)
+    expected = f"{success.__name__}, {other.__name__} or CloudError"
+    raise Broken(f"a {type(value).__name__} is no {expected}")
+
+
+def struct(value: object, type_: type[T]) -> T:
+    """A value of the type.
+
+    Raises:
+        Broken: It is something else, or holds a wrong value.
+    """
+    if not isinstance(value, type_):
+        raise Broken(f"a {type(value).__name__} is no {type_.__name__}")
+    try:
+        # Structs do not check what they are made of.
+        plain = msgspec.to_builtins(value, enc_hook=_builtin)
+        found = msgspec.convert(plain, type_)
+    except (msgspec.ValidationError, TypeError, ValueError) as exc:
+        raise Broken(f"the {type_.__name__} is not sound: {exc}") from exc
+    if isinstance(found, Pending) and not _is_delay(found.after):
+        raise Broken(f"Pending.after is {found.after!r}: it must be seconds")
+    return found
+
+
+def error(value: CloudError) -> CloudError:
+    """An error whose `after`, if it has one, is a number of seconds.
+
+    Raises:
+        Broken: It is not; a queue could not be ordered by it.
+    """
+    after = value.after if isinstance(value, Throttled | RetryAfter) else None
+    is_open = after is None and not isinstance(value, RetryAfter)
+    if is_open or _is_delay(after):
+        return value
+    raise Broken(f"{type(value).__name__}.after is {after!r}: it must be seconds")
+
+
+def _is_delay(after: object) -> bool:
+    return isinstance(after, int | float) and math.isfinite(after) and after >= 0
+
+
+def _builtin(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"it holds a {type(value).__name__}")
