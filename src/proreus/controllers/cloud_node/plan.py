@@ -126,13 +126,13 @@ def _failed(node: Node, failure: Failure, now: datetime) -> Change:
     if failure.reason is Reason.NOT_OWNED and condition(node.status.conditions, CONDITION):
         # What stands there may be the word of the node's own controller.
         state = None
-    type_: EventType = "Normal" if failure.reason is Reason.INSTANCE_PENDING else "Warning"
-    return Change(
-        _status(node, None, state),
-        _main(node, {}),
-        _on_transition(node, state, type_),
-        failure=failure,
-    )
+    if failure.reason in {Reason.INSTANCE_PENDING, Reason.NOT_OWNED}:
+        type_: EventType = "Normal" if failure.reason is Reason.INSTANCE_PENDING else "Warning"
+        events = _on_transition(node, state, type_)
+    else:
+        # At every try: the recorder writes a lasting one again every ten minutes.
+        events = (PlannedEvent("Warning", failure.reason.value, failure.message),)
+    return Change(_status(node, None, state), _main(node, {}), events, failure=failure)
 
 
 def _refresh(node: Node, answer: InstanceAnswer | None, now: datetime) -> Change:
