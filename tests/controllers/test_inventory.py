@@ -725,6 +725,27 @@ def test_a_call_past_the_deadline_is_a_timeout_and_is_not_repeated() -> None:
     clock.run(scenario())
 
 
+def test_after_a_call_that_hung_each_of_its_nodes_is_asked_by_itself() -> None:
+    class HangsForOne(Cloud):
+        async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+            if any(asked.metadata.name == "n001" for asked in nodes):
+                self.calls.append(tuple(asked.metadata.name for asked in nodes))
+                await asyncio.Event().wait()
+            return await super().describe(nodes)
+
+    async def scenario() -> None:
+        bench = Bench(HangsForOne())
+        assert good(await bench.get(nodes(4))) == set()
+        assert bench.kinds == [Kind.HUNG]
+        for time in (30.0, 60.0):
+            seen = await bench.get(nodes(4), not_before=time)
+            assert good(seen) == {"n000", "n002", "n003"}
+            assert isinstance(seen["n001"].answer, CallTimeout)
+        assert bench.cloud.calls[-2:] == [("n000", "n002", "n003"), ("n001",)]
+
+    clock.run(scenario())
+
+
 def test_the_deadline_covers_all_calls_of_a_flight() -> None:
     async def scenario() -> None:
         bench = Bench(Cloud(latency=2.0), deadline=5.0)

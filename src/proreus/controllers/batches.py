@@ -59,18 +59,29 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class _Outcome(Enum):
-    """Of one call: there is an answer, one id could be at fault, or asking on is no use."""
+    """Of one call: there is an answer, one id could be at fault, or asking on is no use.
+
+    After one that hung there is no time to ask on, but next time each is asked by itself.
+    """
 
     ANSWERED = "answered"
     SUSPICIOUS = "suspicious"
     HOPELESS = "hopeless"
+    HUNG = "hung"
+
+
+_NO_USE = (_Outcome.HOPELESS, _Outcome.HUNG)
 
 
 class _Search(msgspec.Struct):
-    """The calls made for one batch: what they said so far, and when the time is up."""
+    """The calls made for one batch: what they said so far, and when the time is up.
+
+    `hung`: it was up before the last call had its answer.
+    """
 
     found: dict[Key, Observation]
     end: float
+    hung: bool = False
 
 
 class Batches:
@@ -114,6 +125,8 @@ class Batches:
         outcome = await self._ask(search, nodes)
         if outcome is _Outcome.ANSWERED:
             self._suspect(nodes, ())
+        elif outcome is _Outcome.HUNG:
+            self._suspect(nodes, nodes)
         elif outcome is _Outcome.SUSPICIOUS and len(nodes) == 1:
             self._still_suspect(nodes)
         elif outcome is _Outcome.SUSPICIOUS:
@@ -131,7 +144,7 @@ class Batches:
             outcome = await self._ask(search, [probe])
             if outcome is _Outcome.ANSWERED:
                 break
-            if outcome is _Outcome.HOPELESS:
+            if outcome in _NO_USE:
                 return
             bad.append(probe)
         else:
@@ -150,7 +163,7 @@ class Batches:
                 return bad
             part = parts.pop(0)
             outcome = await self._ask(search, part)
-            if outcome is _Outcome.HOPELESS:
+            if outcome in _NO_USE:
                 return bad
             if outcome is _Outcome.SUSPICIOUS and len(part) == 1:
                 bad += part
@@ -169,25 +182,28 @@ class Batches:
     async def _ask(self, search: _Search, nodes: Sequence[Node]) -> _Outcome:
         """Make one call and note what it says about each node."""
         began = self._clock()
-        answers = await self._call(nodes, search.end)
+        answers = await self._call(nodes, search)
         ended = self._clock()
         if not isinstance(answers, CloudError):
             search.found.update(self._read(nodes, answers, began, ended))
             return _Outcome.ANSWERED
         search.found.update({key(node): Observation(answers, began, ended) for node in nodes})
+        if search.hung:
+            return _Outcome.HUNG
         is_hopeless = isinstance(answers, _NOT_ONE_NODES_FAULT)
         return _Outcome.HOPELESS if is_hopeless else _Outcome.SUSPICIOUS
 
     async def _call(
-        self, nodes: Sequence[Node], end: float
+        self, nodes: Sequence[Node], search: _Search
     ) -> Mapping[str, InstanceAnswer] | CloudError:
         answers: object
         try:
-            async with asyncio.timeout_at(end):
+            async with asyncio.timeout_at(search.end) as limit:
                 answers = await self._instances.describe(nodes)
         except CloudError as error:
             return self._refused(error)
         except TimeoutError as error:
+            search.hung = limit.expired()
             text = f"{self._provider} had no answer for {len(nodes)} nodes in {self._deadline:g} s"
             return self._told(CallTimeout(text), Kind.HUNG, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a cloud's SDK may raise anything

@@ -24,6 +24,9 @@ from proreus.kube.objects import Node
 
 __all__ = ["Inventory", "Observation"]
 
+DEADLINE: Final = 40.0
+"""Seconds for one batch: more than a provider's own calls have, so that theirs end first."""
+
 FLIGHTS_AT_ONCE: Final = 8
 """How many flights one `get` has in the air at a time."""
 
@@ -47,7 +50,7 @@ class Inventory:
         instances: Instances,
         *,
         clock: Callable[[], float] | None = None,
-        deadline: float = 30.0,
+        deadline: float = DEADLINE,
         on_error: Told,
     ) -> None:
         """Serve from `instances`.
