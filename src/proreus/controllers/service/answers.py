@@ -1,7 +1,8 @@
 """What a Service is told before the first cloud call and after each answer. Pure.
 
-Each `Change` holds at most one patch per subresource. Events mark transitions: the condition
-remembers what was said last, so a repeated answer is no event and no write.
+Each `Change` holds at most one patch per subresource. The condition remembers what was said last,
+so a repeated answer is no write, and no event unless it is a failure that is tried again: the
+recorder counts those and writes a lasting one every ten minutes.
 """
 
 from datetime import datetime
@@ -169,11 +170,10 @@ def _still_there(
     """Say on the Service why its load balancer is not deleted yet."""
     reason, text = _delete_progress(answer)
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
-    is_news = change.error is not None and said_reason(service) != reason
     return msgspec.structs.replace(
         change,
         status=_status(service, condition=to_say(service, Says("False", reason, text), now)),
-        events=(event,) if is_news else (),
+        events=(event,) if change.error is not None else (),
     )
 
 
@@ -253,9 +253,10 @@ def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bo
     )
     text = scrub(f"{doing}: {error}")
     is_final = isinstance(error, InvalidRequest | NotSupported)
+    is_said = is_final and said_reason(service) == reason
     return Change(
         status=_status(service, condition=to_say(service, Says("False", reason, text), now)),
-        events=(PlannedEvent("Warning", name, text),) if said_reason(service) != reason else (),
+        events=() if is_said else (PlannedEvent("Warning", name, text),),
         after=_asked_delay(error),
         error=None if is_final else error,
     )
