@@ -1,0 +1,338 @@
+"""What the guard makes of each deed of a bad provider, in virtual time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+from proreus.cloudprovider import (
+    CallTimeout,
+    CloudError,
+    CloudProvider,
+    ClusterIdentity,
+    Context,
+    EnsureAnswer,
+    Ensured,
+    LoadBalancer,
+    LoadBalancers,
+    Ownership,
+    scope,
+)
+from proreus.cloudprovider.wanted import ref, wanted
+from proreus.controllers.faults import EVENT, Faults, Kind
+from proreus.controllers.guard import VERB_SECONDS, Guard, Raised
+from proreus.controllers.guarded import guarded
+from proreus.kube.objects import KubeObject, Node, ObjectMeta, Service, ServicePort, ServiceSpec
+from proreus.runtime import metrics
+from proreus.runtime.tasks import Exited, contain_exits
+from proreus.testing.clock import virtual_time
+
+from .bad_provider import (
+    MANY_THREADS,
+    BadInstances,
+    BadProvider,
+    Config,
+    Deeds,
+    end_threads,
+)
+
+CLUSTER = ClusterIdentity("test", "uid-of-kube-system")
+
+
+class Events:
+    """Keeps events."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
+        self.seen.append((obj.metadata.name, reason))
+
+
+class Site:
+    """A bad provider behind the guard; its faults are counted under a name of its own."""
+
+    def __init__(self, *deeds: str) -> None:
+        self.name = f"bad-{uuid4()}"
+        self.events = Events()
+        self.context = Context(
+            CLUSTER, now=lambda: datetime.now(UTC), events=self.events, listers={}
+        )
+        self.guard = Guard(Faults(self.name, self.events), self.context.outlasts)
+        self.bad = BadProvider(Config(deeds=deeds))
+
+    async def start(self) -> CloudProvider:
+        await self.bad.start(self.context)
+        return guarded(self.bad, self.guard)
+
+    async def load_balancers(self) -> LoadBalancers:
+        found = (await self.start()).load_balancers
+        assert found is not None
+        return found
+
+    def faults(self) -> Counter[tuple[str, str]]:
+        """How many there were, by verb and kind."""
+        return Counter(
+            {
+                (sample.labels["verb"], sample.labels["kind"]): int(sample.value)
+                for family in metrics.REGISTRY.collect()
+                for sample in family.samples
+                if sample.name == "proreus_provider_faults_total"
+                and sample.labels["provider"] == self.name
+            }
+        )
+
+
+def service(name: str) -> Service:
+    spec = ServiceSpec(type="LoadBalancer", ports=(ServicePort(port=80),))
+    return Service(ObjectMeta(name=name, namespace="default", uid=f"uid-{name}"), spec)
+
+
+def wish(cloud: LoadBalancers, name: str) -> LoadBalancer:
+    one = service(name)
+    return wanted(one, [], cloud.host_policy(one), CLUSTER)
+
+
+async def ensure(
+    cloud: LoadBalancers, *names: str
+) -> Mapping[str, EnsureAnswer] | CloudError | None:
+    try:
+        return await cloud.ensure([wish(cloud, name) for name in names])
+    except CloudError as exc:
+        return exc
+
+
+# Calls
+
+
+@pytest.mark.parametrize(
+    ("deed", "kind"),
+    [
+        ("raise", Kind.RAISED),
+        ("exit", Kind.RAISED),
+        ("interrupt", Kind.RAISED),
+        ("generator_exit", Kind.RAISED),
+        ("group", Kind.RAISED),
+        ("wrong_retry_after", Kind.WRONG_ANSWER),
+        ("cancelled_error", Kind.CANCELLED),
+        ("cancel", Kind.CANCELLED),
+        ("none", Kind.WRONG_ANSWER),
+        ("list", Kind.WRONG_ANSWER),
+        ("number", Kind.WRONG_ANSWER),
+    ],
+)
+@pytest.mark.parametrize("verb", ["ensure", "update_hosts", "delete"])
+@virtual_time
+async def test_whatever_befalls_a_verb_is_a_counted_error(verb: str, deed: str, kind: Kind) -> None:
+    site = Site(f"{verb} web {deed}")
+    cloud = await site.load_balancers()
+    if verb == "delete":
+        call = cloud.delete([ref(service("web"), CLUSTER)])
+    else:
+        call = getattr(cloud, verb)([wish(cloud, "web")])
+    with pytest.raises(CloudError, match=verb):
+        await call
+    assert site.faults() == {(verb, kind.value): 1}
+
+
+@pytest.mark.parametrize(
+    "deed",
+    ["answer_none", "answer_number", "answer_type", "answer_hollow", "answer_nan", "answer_past",
+     "answer_late", "answer_hollow_ingress"],
+)  # fmt: skip
+@virtual_time
+async def test_a_wrong_answer_is_the_error_of_its_own_object(deed: str) -> None:
+    site = Site(f"ensure web {deed}")
+    answers = await ensure(await site.load_balancers(), "web", "good")
+    assert isinstance(answers, dict)
+    assert type(answers["uid-web"]) is CloudError
+    assert isinstance(answers["uid-good"], Ensured)
+    assert site.faults() == {("ensure", "wrong_answer"): 1}
+
+
+@virtual_time
+async def test_what_is_left_out_and_what_nobody_asked_for_is_counted() -> None:
+    site = Site("ensure web left_out", "ensure other unasked")
+    answers = await ensure(await site.load_balancers(), "web", "other")
+    assert isinstance(answers, dict)
+    assert set(answers) == {"uid-other"}
+    assert site.faults() == {("ensure", "left_out"): 1, ("ensure", "unasked"): 1}
+
+
+@virtual_time
+async def test_threads_that_a_verb_leaves_behind_are_told_once_and_shown() -> None:
+    site = Site("ensure web threads once")
+    cloud = await site.load_balancers()
+    try:
+        for _ in range(3):
+            assert isinstance(await ensure(cloud, "web"), dict)
+        shown = metrics.REGISTRY.get_sample_value("proreus_provider_threads", {"state": "foreign"})
+    finally:
+        end_threads()
+    assert site.faults() == {("ensure", "threads"): 1}
+    assert shown is not None
+    assert shown >= MANY_THREADS
+
+
+@virtual_time
+async def test_a_verb_that_hangs_ends_as_a_timeout() -> None:
+    site = Site("ensure web hang")
+    assert isinstance(await ensure(await site.load_balancers(), "web"), CallTimeout)
+    assert asyncio.get_running_loop().time() == VERB_SECONDS
+    assert site.faults() == {("ensure", "hung"): 1}
+    await site.context.settled(None)
+
+
+@virtual_time
+async def test_a_verb_that_swallows_its_cancellation_is_left_behind_and_only_its_group_waits() -> (
+    None
+):
+    site = Site("ensure web deaf")
+    cloud = await site.load_balancers()
+    before = asyncio.all_tasks()
+    scope.set("group of web")
+    assert isinstance(await ensure(cloud, "web"), CallTimeout)
+    assert site.faults() == {("ensure", "hung"): 1, ("ensure", "uncancellable"): 1}
+    await site.context.settled("another group")
+    settled = asyncio.create_task(site.context.settled("group of web"))
+    await asyncio.sleep(3600)
+    assert not settled.done()
+    assert isinstance(await ensure(cloud, "good"), dict)
+    settled.cancel()
+    end_deaf_ones(asyncio.all_tasks() - before - {settled})
+
+
+@virtual_time
+async def test_our_own_cancellation_passes_through_a_call_that_swallows_it() -> None:
+    site = Site("ensure web deaf")
+    cloud = await site.load_balancers()
+    before = asyncio.all_tasks()
+    call = asyncio.create_task(ensure(cloud, "web"))
+    await asyncio.sleep(1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert site.faults() == {("ensure", "uncancellable"): 1}
+    end_deaf_ones(asyncio.all_tasks() - before)
+
+
+def end_deaf_ones(tasks: set["asyncio.Task[object]"]) -> None:
+    """Nothing but the end of the coroutine ends them; pytest's loop would wait for ever."""
+    for task in tasks:
+        coroutine = task.get_coro()
+        assert coroutine is not None
+        coroutine.close()
+
+
+# Hooks
+
+
+@pytest.mark.parametrize("deed", ["raise", "exit", "interrupt", "group", "none", "number"])
+@virtual_time
+async def test_a_hook_that_fails_has_the_answer_that_does_least_harm(deed: str) -> None:
+    site = Site(*(f"{hook} * {deed}" for hook in ("owns", "batch_size", "fingerprint")))
+    started = await site.start()
+    assert started.instances is not None
+    assert started.load_balancers is not None
+    assert started.instances.owns(Node(ObjectMeta(name="node-1"))) is Ownership.UNKNOWN
+    if deed != "number":  # a number is a good size
+        assert started.instances.batch_size == 1
+    assert started.load_balancers.fingerprint(wish(started.load_balancers, "web")) == ""
+    assert site.events.seen == [("node-1", EVENT), ("web", EVENT)]
+    kind = "wrong_answer" if deed in {"none", "number"} else "raised"
+    assert site.faults()["owns", kind] == site.faults()["fingerprint", kind] == 1
+
+
+@virtual_time
+async def test_no_verb_runs_for_a_load_balancer_without_a_group() -> None:
+    site = Site("group web exit", "group other list")
+    cloud = await site.load_balancers()
+    for name in ("web", "other"):
+        group = cloud.group(ref(service(name), CLUSTER))
+        assert group != cloud.group(ref(service("good"), CLUSTER))
+        scope.set(group)
+        assert isinstance(await ensure(cloud, name), CloudError)
+        with pytest.raises(CloudError, match="group"):
+            await cloud.delete([ref(service(name), CLUSTER)])
+    scope.set(cloud.group(ref(service("good"), CLUSTER)))
+    assert isinstance(await ensure(cloud, "good"), dict)
+    assert site.faults() == {("group", "raised"): 2}
+
+
+@pytest.mark.parametrize("deed", ["raise", "exit", "none", "answer_hollow"])
+@virtual_time
+async def test_a_service_without_a_host_policy_has_an_error_instead(deed: str) -> None:
+    site = Site(f"host_policy web {deed}")
+    cloud = await site.load_balancers()
+    with pytest.raises(CloudError, match="host_policy"):
+        cloud.host_policy(service("web"))
+    cloud.host_policy(service("good"))
+    assert site.events.seen == [("web", EVENT)]
+
+
+@pytest.mark.parametrize(("deed", "good"), [("none", False), ("number", False), ("list", True)])
+@virtual_time
+async def test_a_list_of_what_is_owned_is_a_list_of_that(deed: str, good: bool) -> None:  # noqa: FBT001
+    site = Site(f"list_owned * {deed}")
+    cloud = await site.load_balancers()
+    if good:
+        assert await cloud.list_owned(CLUSTER) == []
+    else:
+        with pytest.raises(CloudError, match="list_owned"):
+            await cloud.list_owned(CLUSTER)
+        assert site.faults() == {("list_owned", "wrong_answer"): 1}
+
+
+# Beside the calls
+
+
+@virtual_time
+async def test_what_describe_raises_reaches_the_batches_as_an_exception() -> None:
+    site = Site()
+    bad = BadInstances(Deeds(["describe * exit"]), 100)
+    with pytest.raises(Raised, match="SystemExit: 3"):
+        await site.guard.run(
+            "describe", lambda: bad.describe([Node(ObjectMeta(name="n"))]), seconds=None
+        )
+
+
+@virtual_time
+async def test_sys_exit_in_a_task_of_the_provider_ends_that_task_only() -> None:
+    told: list[tuple[str, str]] = []
+    contain_exits(asyncio.get_running_loop(), lambda name, error: told.append((name, str(error))))
+    site = Site("ensure web exit_in_a_task")
+    assert isinstance(await ensure(await site.load_balancers(), "web"), dict)
+    ((name, error),) = told
+    assert name.endswith("background")
+    assert "SystemExit: 4" in error
+
+
+@virtual_time
+async def test_a_task_is_otherwise_as_it_was() -> None:
+    contain_exits(asyncio.get_running_loop(), lambda *_: None)
+
+    async def answers() -> int:
+        await asyncio.sleep(1)
+        return 7
+
+    async def exits_when_cancelled() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise SystemExit(9) from None
+
+    assert await asyncio.create_task(answers()) == 7
+    never_begun, exiting = (
+        asyncio.create_task(answers()),
+        asyncio.create_task(exits_when_cancelled()),
+    )
+    never_begun.cancel()
+    await asyncio.sleep(0)
+    exiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await never_begun
+    with pytest.raises(Exited, match="SystemExit: 9"):
+        await exiting
