@@ -25,7 +25,8 @@ FILE_AGE = 60.0
 """Seconds after which files are read again: tokens and certificates are replaced in place."""
 
 PLUGIN_PAUSE = 5.0
-"""Seconds between two runs of a plugin at least, whatever it says and however often it fails."""
+"""Seconds that what came of a run, be it an error, counts at least; and between two runs for the
+reason that the API server refused what the plugin gave."""
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class _Runner:
         self._plugin = plugin
         self._clock = clock
         self._result: Credential | PluginFailed | None = None
-        self._rested_at = -math.inf
+        self._doubted_at = -math.inf
         self._running: asyncio.Task[None] | None = None
         self.valid_until = -math.inf
 
@@ -153,7 +154,10 @@ class _Runner:
 
     def doubt(self) -> None:
         """Let the plugin run again, since the API server refused what it gave."""
-        self.valid_until = min(self.valid_until, self._rested_at)
+        now = self._clock()
+        if now >= self._doubted_at + PLUGIN_PAUSE:
+            self._doubted_at = now
+            self.valid_until = -math.inf
 
     async def close(self) -> None:
         """End it, if it is running."""
@@ -175,8 +179,7 @@ class _Runner:
         finally:
             self._running = None
         now = self._clock()
-        self._rested_at = now + PLUGIN_PAUSE
-        self.valid_until = max(now + lasts, self._rested_at)
+        self.valid_until = now + max(lasts, PLUGIN_PAUSE)
 
 
 def _check_pair(plugin: ExecPlugin, credential: Credential) -> None:
