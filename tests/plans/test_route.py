@@ -12,19 +12,20 @@ from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.events import PlannedEvent
-from proreus.controllers.route.attempts import Attempt, Result, Unit, result
-from proreus.controllers.route.conditions import Says, says_routed, to_say
-from proreus.controllers.route.networks import (
+from proreus.controllers.networks import (
     Network,
     cluster_cidrs,
     endpoint,
     is_within,
     network,
+    pod_cidrs,
 )
+from proreus.controllers.route.attempts import Attempt, Result, Unit, result
+from proreus.controllers.route.conditions import Says, says_routed, to_say
 from proreus.controllers.route.plan import Memory, Plan, failed, plan, unlisted, unseen
 from proreus.controllers.route.policy import LABEL_EXCLUDE, Policy
 from proreus.controllers.route.table import Table, applied, listed
-from proreus.controllers.route.wishes import Problem, Wish, Wishes, pod_cidrs, relevant, wishes
+from proreus.controllers.route.wishes import Problem, Wish, Wishes, relevant, wishes
 from proreus.kube.objects import (
     Condition,
     Node,

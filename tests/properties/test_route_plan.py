@@ -10,10 +10,10 @@ from proreus.cloudprovider.errors import CallTimeout, CloudError, RetryAfter, Th
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
+from proreus.controllers.networks import Network, is_within, network
 from proreus.controllers.route import attempts, plan, table, wishes
 from proreus.controllers.route.attempts import Unit
 from proreus.controllers.route.conditions import Says
-from proreus.controllers.route.networks import Network, is_within, network
 from proreus.controllers.route.policy import LABEL_EXCLUDE, Policy
 from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 

@@ -20,7 +20,7 @@ from proreus.app.flags import (
     names,
     number,
 )
-from proreus.controllers.route.networks import cluster_cidrs
+from proreus.controllers.networks import cluster_cidrs
 from proreus.runtime import klog
 
 GENERIC = "generic"

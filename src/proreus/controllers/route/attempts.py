@@ -9,7 +9,7 @@ from proreus.cloudprovider.errors import CallTimeout, CloudError, RetryAfter, Th
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.events import scrub
-from proreus.controllers.route.networks import Network
+from proreus.controllers.networks import Network
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.route.wishes import Wish
 

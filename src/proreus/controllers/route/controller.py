@@ -16,12 +16,12 @@ from proreus.cloudprovider import CloudError, Ownership, Route, Routes
 from proreus.cloudprovider.context import scope
 from proreus.controllers.environment import Environment
 from proreus.controllers.events import PlannedEvent
+from proreus.controllers.networks import Network, cluster_cidrs
 from proreus.controllers.route import attempts, conditions
 from proreus.controllers.route import plan as plans
 from proreus.controllers.route import table as tables
 from proreus.controllers.route.attempts import Unit
 from proreus.controllers.route.conditions import Says
-from proreus.controllers.route.networks import Network, cluster_cidrs
 from proreus.controllers.route.plan import Memory, Plan
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.route.table import Table

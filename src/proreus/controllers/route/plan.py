@@ -17,9 +17,9 @@ import msgspec
 
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.events import PlannedEvent, scrub
+from proreus.controllers.networks import Network, endpoint, is_within
 from proreus.controllers.route.attempts import Attempt, Key, Unit
 from proreus.controllers.route.conditions import Says
-from proreus.controllers.route.networks import Network, endpoint, is_within
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.route.table import Table
 from proreus.controllers.route.wishes import Problem, Wish, Wishes

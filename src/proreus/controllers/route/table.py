@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from proreus.cloudprovider.routes import Route
-from proreus.controllers.route.networks import Network, is_within, network
+from proreus.controllers.networks import Network, is_within, network
 
 
 class Table(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ import msgspec
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.routes import Route
+from proreus.controllers.networks import Network, endpoint, is_within, network, pod_cidrs
 from proreus.controllers.route.conditions import says_routed
-from proreus.controllers.route.networks import Network, endpoint, is_within, network
 from proreus.controllers.route.policy import LABEL_EXCLUDE
 from proreus.kube.objects import Node
 
@@ -79,11 +79,6 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     shielded: Mapping[Network, str]
     shielded_targets: frozenset[str]
     has_nodes: bool
-
-
-def pod_cidrs(node: Node) -> tuple[str, ...]:
-    """The node's pod CIDRs; `podCIDR` alone is what old allocators write."""
-    return node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
 
 
 def relevant(old: Node | None, new: Node | None) -> bool:

@@ -6,6 +6,8 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
+from proreus.kube.objects import Node
+
 Network = IPv4Network | IPv6Network
 
 MOST_CLUSTER_CIDRS: Final = 2
@@ -38,8 +40,13 @@ def is_within(inner: Network, outer: Network) -> bool:
     return isinstance(outer, IPv6Network) and inner.subnet_of(outer)
 
 
+def pod_cidrs(node: Node) -> tuple[str, ...]:
+    """The node's pod CIDRs; `podCIDR` alone is what old allocators write."""
+    return node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
+
+
 def cluster_cidrs(texts: Sequence[str]) -> tuple[tuple[Network, ...], str]:
-    """The networks of `--cluster-cidr` and the problem with them, or "".
+    """The networks of `--cluster-cidr` (or of a node) and the problem with them, or "".
 
     One, or two of different families, as the Go framework asks; none is no problem.
     """
