@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import toml
@@ -126,7 +126,14 @@ def test_no_representation_shows_a_value() -> None:
     assert "hunter2" not in repr(statements)
 
 
+def test_a_carriage_return_alone_ends_no_line() -> None:
+    statements, problems = toml.parse('a = "x"\r\nb = 1\r')
+    assert [statement.content for statement in statements] == [{"a": "x"}]
+    assert problems == (toml.Problem(2, "b", "a carriage return without a line feed"),)
+
+
 @given(st.text())
+@example("\r")
 def test_any_text_is_read_or_refused_without_a_crash(text: str) -> None:
     statements, problems = toml.parse(text)
     try:

@@ -108,6 +108,9 @@ class _Reader:
         end = self._at
         while True:
             end += 1
+            if self._lines[end - 1].endswith("\r"):
+                # The line feed that `_load` gets would make a line's end of it.
+                raise _Wrong("a carriage return without a line feed", end - self._at)
             try:
                 content = _load("\n".join(self._lines[self._at : end]) + "\n")
             except _Wrong as wrong:
