@@ -40,9 +40,13 @@ def _end_soon(loop: asyncio.AbstractEventLoop, code: int) -> None:
         klog.warning(
             log,
             "Ending at once, although something goes on",
-            tasks=", ".join(str(one.get_coro()) for one in asyncio.all_tasks(loop)),
+            tasks=", ".join(_function(one) for one in asyncio.all_tasks(loop)),
             threads=", ".join(f"{one.name}: {threads.stack(one.ident or 0)}" for one in running),
         )
         os._exit(code)
 
     threading.Thread(target=end, name="proreus-end", daemon=True).start()
+
+
+def _function(task: "asyncio.Task[Any]") -> str:
+    return str(getattr(task.get_coro(), "__qualname__", task.get_name()))

@@ -4,6 +4,22 @@
 `Clusters`, `Routes`, `PVLabeler` and `AddSSHKeyToAllInstances` are the attributes
 `load_balancers`, `instances`, `clusters`, `routes`, `volumes` and `ssh_keys`, each None where
 the cloud lacks it. `ProviderName` is `name`, `HasClusterID` is `has_cluster_id`.
+
+What a provider does wrong harms only the object that it is about: an exception that is no
+CloudError (SystemExit, too), an answer of a wrong type, one that is left out or that nobody
+asked for, a verb that hangs or swallows its cancellation. Each is counted in
+`proreus_provider_faults_total`, named in the log and told on the object. Nothing
+protects from these:
+
+* A function that waits or computes for long without `await`, such as a blocking SDK call outside
+  of `Context.call(..., blocking=True)`. Until it returns every controller, leader election and
+  health stand still; all that the process can do is to name the function in its log.
+* The same goes for a function without I/O (`owns`, `group`, `host_policy`, `fingerprint`,
+  `batch_size`) that does any, or does not return. They are called for every object all the time.
+* A callback of the event loop, or a signal handler, that calls `sys.exit` or `os._exit`.
+* A call that swallows its cancellation does go on: nothing is asked for its group until it ends.
+  A provider with more hanging calls than a controller has slots, the slow ones included, holds
+  up that controller until their time (ten minutes) is over.
 """
 
 from collections.abc import Mapping, Sequence
