@@ -436,7 +436,8 @@ async def test_a_pod_uses_its_service_account(
 
     assert loaded.namespace == "kube-system"
     assert (await whoami(loaded)).metadata.labels["token"] == "Bearer pod-token"
-    assert isinstance(loaded.token, FileToken)  # so that it is read again
+    assert isinstance(loaded.token, FileToken)  # so that it is read again,
+    assert loaded.ca == pod / "ca.crt"  # and this too
 
 
 @pytest.mark.parametrize(

@@ -356,7 +356,13 @@ async def test_who_is_refused_for_ever_does_not_run_the_plugin_for_ever(
     ],
 )
 async def test_a_plugin_that_fails_is_named_and_its_output_is_not_shown(
-    serve: Serve, plugin: Plugin, script: str, expected: str, caplog: pytest.LogCaptureFixture
+    serve: Serve,
+    plugin: Plugin,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    *,
+    script: str,
+    expected: str,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     plugin.write(script)
@@ -373,7 +379,8 @@ async def test_a_plugin_that_fails_is_named_and_its_output_is_not_shown(
         assert str(plugin.path) in str(failure)
         assert "s3cr3t" not in f"{failure!r} {failure.__cause__!r}"
         assert not failure.sent
-    assert "s3cr3t" not in caplog.text
+    out, err = capfd.readouterr()
+    assert "s3cr3t" not in f"{caplog.text}{out}{err}"
     assert door.seen == []
     assert len(plugin.runs) == 1
 
