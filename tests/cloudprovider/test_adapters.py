@@ -52,6 +52,8 @@ async def test_each_node_gets_its_own_answer_and_a_failing_one_costs_only_itself
                 raise throttled
             case "odd":
                 raise KeyError("secret=hunter2")
+            case "exits":
+                raise SystemExit(3)
             case "stray":
                 raise asyncio.CancelledError
             case name:
@@ -59,7 +61,7 @@ async def test_each_node_gets_its_own_answer_and_a_failing_one_costs_only_itself
 
     instances = per_node(look_up, owns=lambda _: Ownership.YES, batch_size=7, concurrency=1)
     answers = await instances.describe(
-        [node(name) for name in ("a", "gone", "slow", "odd", "stray", "b")]
+        [node(name) for name in ("a", "gone", "slow", "odd", "exits", "stray", "b")]
     )
     odd = answers["odd"]
     assert answers == {
@@ -67,11 +69,13 @@ async def test_each_node_gets_its_own_answer_and_a_failing_one_costs_only_itself
         "gone": NotFound(),
         "slow": throttled,
         "odd": odd,
+        "exits": answers["exits"],
         "b": Instance(provider_id="x://b"),
     }
     assert isinstance(odd, CloudError)
     assert str(odd) == "unexpected KeyError"
     assert isinstance(odd.__cause__, KeyError)
+    assert str(answers["exits"]) == "unexpected SystemExit"
     assert instances.batch_size == 7
     assert instances.owns(node("a")) is Ownership.YES
 

@@ -400,6 +400,28 @@ def test_members_of_a_group_go_in_one_apply_and_never_beside_another() -> None:
     virtually(scenario)
 
 
+@pytest.mark.parametrize("raised", [KeyError("k"), SystemExit(3)])
+def test_a_key_whose_group_cannot_be_told_fails_alone(raised: BaseException) -> None:
+    def grouping(key: str) -> Hashable:
+        if key == "bad":
+            raise raised
+        return key
+
+    async def scenario() -> None:
+        world = World()
+        world.grouping = grouping
+        for key in ("good", "bad", "fine"):
+            world.queue.add(key)
+        async with world.running():
+            await asyncio.sleep(0.5)
+            assert sorted(world.keys_applied()) == ["fine", "good"]
+            world.grouping = lambda key: key
+            await asyncio.sleep(3600)
+        assert sorted(world.keys_applied()) == ["bad", "fine", "good"]
+
+    virtually(scenario)
+
+
 def test_a_group_stays_busy_until_its_calls_have_settled() -> None:
     async def scenario() -> None:
         world, free = World(), asyncio.Event()

@@ -182,7 +182,9 @@ async def _answer(fn: Callable[[Item], Awaitable[Answer]], item: Item) -> Answer
         return await fn(item)
     except CloudError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - it is the item's answer, with its cause
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the item's answer; SDKs call sys.exit()
         # The text of a foreign exception may hold a secret; events would show it.
         answer = CloudError(f"unexpected {type(error).__name__}")
         answer.__cause__ = error

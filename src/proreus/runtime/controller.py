@@ -105,6 +105,17 @@ async def contained(work: Awaitable[Result]) -> Result | Exception:
         return Failed(f"{type(exc).__name__}: {exc}")
 
 
+class _NoGroup:
+    """The group of a key whose group could not be told."""
+
+    def __init__(self, raised: BaseException) -> None:
+        self.error = (
+            raised
+            if isinstance(raised, Exception)
+            else Failed(f"{type(raised).__name__}: {raised}")
+        )
+
+
 class Slots:
     """Bounded room for applies; one that outlives `SLOW_AFTER` moves to the room for slow ones."""
 
@@ -252,8 +263,16 @@ class Controller(Generic[T, Observed, Change]):
     def _grouped(self, keys: Sequence[str]) -> dict[Hashable, list[str]]:
         groups: dict[Hashable, list[str]] = {}
         for key in keys:
-            groups.setdefault(self._reconciler.group(key, self._informer.get(key)), []).append(key)
+            groups.setdefault(self._group(key), []).append(key)
         return groups
+
+    def _group(self, key: str) -> Hashable:
+        try:
+            group = self._reconciler.group(key, self._informer.get(key))
+            hash(group)
+        except BaseException as exc:  # noqa: BLE001 - nothing is awaited: it is the key's failure
+            return _NoGroup(exc)
+        return group
 
     async def _run_group(
         self,
@@ -280,6 +299,8 @@ class Controller(Generic[T, Observed, Change]):
         objects: Mapping[str, T | None],
         answers: Mapping[str, Observed | Exception],
     ) -> Mapping[str, Outcome]:
+        if isinstance(name, _NoGroup):
+            return dict.fromkeys(objects, Outcome(error=name.error))
         changes: dict[str, Change] = {}
         outcomes: dict[str, Outcome] = {}
         for key, obj in objects.items():
