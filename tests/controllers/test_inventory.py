@@ -432,14 +432,15 @@ def test_a_batch_answer_that_is_no_mapping_is_an_error_for_each() -> None:
     clock.run(scenario())
 
 
-@pytest.mark.parametrize("raised", [KeyError("id"), SystemExit(3), ValueError("no such zone")])
+@pytest.mark.parametrize("raised", [KeyError("id"), SystemExit(371), ValueError("secret=hunter2")])
 def test_whatever_a_provider_raises_becomes_an_error_with_its_class(raised: BaseException) -> None:
     async def scenario() -> None:
         bench = Bench(Cloud())
         bench.cloud.down = raised
         error = (await bench.get(nodes(1)))["n000"].answer
         assert type(error) is CloudError
-        assert str(error).endswith(f"Cloud.describe: {type(raised).__name__}: {raised}")
+        assert f"Cloud.describe raised {type(raised).__name__}" in str(error)
+        assert str(raised) not in str(error)
         assert error.__cause__ is raised
 
     clock.run(scenario())

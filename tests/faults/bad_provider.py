@@ -32,7 +32,10 @@ from proreus.cloudprovider import (
     OwnedObject,
     Ownership,
     Pending,
+    PodCIDRs,
     RetryAfter,
+    Route,
+    Routes,
 )
 from proreus.kube.objects import LoadBalancerIngress, Node, NodeAddress, Service
 
@@ -159,7 +162,7 @@ class Deeds:
                 return deed
         return ""
 
-    async def call(self, verb: str, good: Mapping[str, tuple[str, object]]) -> Any:
+    async def call(self, verb: str, good: Mapping[Any, tuple[str, object]]) -> Any:
         """Do the verb's deeds; `good` are name and answer by key."""
         done = {key: self.take(verb, name) for key, (name, _) in good.items()}
         for deed in done.values():
@@ -168,7 +171,7 @@ class Deeds:
                 if asyncio.iscoroutine(result):
                     await result
                 await asyncio.sleep(0)
-        answers: dict[str, object] = {}
+        answers: dict[object, object] = {}
         for key, (_, answer) in good.items():
             deed = done[key]
             if deed in ANSWERS:
@@ -249,6 +252,46 @@ class BadLoadBalancers(LoadBalancers):
         return [] if isinstance(found, dict) else found
 
 
+class BadPodCIDRs(PodCIDRs):
+    """One block for every node."""
+
+    def __init__(self, deeds: Deeds) -> None:
+        self._deeds = deeds
+
+    async def describe(self, nodes: Sequence[Node]) -> Any:
+        good = {node.metadata.name: (node.metadata.name, ("10.1.0.0/24",)) for node in nodes}
+        return await self._deeds.call("describe_pod_cidrs", good)
+
+    async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        name = node.metadata.name
+        await self._deeds.call("assign_pod_cidrs", {name: (name, None)})
+
+    async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        name = node.metadata.name
+        await self._deeds.call("release_pod_cidrs", {name: (name, None)})
+
+
+class BadRoutes(Routes):
+    """Every route is made and deleted at once; names are destinations."""
+
+    def __init__(self, deeds: Deeds) -> None:
+        self._deeds = deeds
+
+    async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Any:
+        found = await self._deeds.call("list_routes", {"*": ("*", None)})
+        return [] if isinstance(found, dict) else found
+
+    async def apply(
+        self,
+        cluster: ClusterIdentity,
+        nodes: Sequence[Node],
+        create: Sequence[Route],
+        delete: Sequence[Route],
+    ) -> Any:
+        good = {route: (route.destination, Done()) for route in (*create, *delete)}
+        return await self._deeds.call("apply_routes", good)
+
+
 class BadProvider(CloudProvider):
     """The provider."""
 
@@ -264,6 +307,8 @@ class BadProvider(CloudProvider):
         await self._deeds.call("start", {"*": ("*", None)})
         self.instances = BadInstances(self._deeds, self._batch_size)
         self.load_balancers = BadLoadBalancers(self._deeds)
+        self.routes = BadRoutes(self._deeds)
+        self.pod_cidrs = BadPodCIDRs(self._deeds)
 
     async def close(self) -> None:
         await self._deeds.call("close", {"*": ("*", None)})

@@ -42,7 +42,9 @@ async def test_a_bad_answer_about_a_node_is_said_on_it_and_the_others_are_initia
 
         await site.base.initialised("good-1", "good-2")
         for name, (_, kind) in deeds.items():
-            await site.base.cloud_condition(name, "CloudUnavailable")
+            said = await site.base.cloud_condition(name, "CloudUnavailable")
+            assert "describe" in said.message
+            assert kind == "cancelled" or "bad_provider.BadInstances.describe" in said.message
             await site.counted("describe", kind)
         await site.counted("describe", "unasked")
         assert site.manager.is_running

@@ -25,6 +25,7 @@ from proreus.cloudprovider.errors import (
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, Instances, NotFound
 from proreus.controllers import contract
 from proreus.controllers.faults import Kind
+from proreus.controllers.guard import Raised, raising
 from proreus.kube.objects import Node
 
 SEARCH_CALLS: Final = 64
@@ -207,8 +208,8 @@ class Batches:
             text = f"{self._provider} had no answer for {len(nodes)} nodes in {self._deadline:g} s"
             return self._told(CallTimeout(text), Kind.HUNG, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a cloud's SDK may raise anything
-            text = f"{self._provider}: {type(error).__name__}: {error}"
-            return self._told(CloudError(text), Kind.RAISED, error)
+            raised = (error.__cause__ if isinstance(error, Raised) else None) or error
+            return self._told(CloudError(raising(self._provider, raised)), Kind.RAISED, raised)
         if isinstance(answers, Mapping):
             return answers
         text = f"{self._provider} answered with a {type(answers).__name__}; it must be a mapping"
@@ -255,7 +256,7 @@ class Batches:
 
     @property
     def _provider(self) -> str:
-        type_ = type(self._instances)
+        type_ = type(getattr(self._instances, "__wrapped__", self._instances))
         return f"{type_.__module__}.{type_.__qualname__}.describe"
 
     def _suspect(self, asked: Sequence[Node], bad: Sequence[Node]) -> None:

@@ -77,7 +77,7 @@ class Guard:
             return value  # type: ignore[return-value]  # None only if something was raised
         if isinstance(raised, Exception):
             raise raised
-        raise Raised(f"{type(raised).__name__}: {raised}") from raised
+        raise Raised(type(raised).__name__) from raised
 
     async def call(
         self, verb: str, function: Callable[[], Awaitable[T]], *, seconds: float = VERB_SECONDS
@@ -92,9 +92,10 @@ class Guard:
                 self.faults.tell(verb, Kind.WRONG_ANSWER, str(broken), cause=exc)
                 raise CloudError(f"{verb}: {exc}") from exc
         except Exception as exc:
-            text = str(exc) if isinstance(exc, Raised) else f"{type(exc).__name__}: {exc}"
-            self.faults.tell(verb, Kind.RAISED, f"{verb} raised {text}", cause=exc)
-            raise CloudError(f"{verb} raised {text}") from exc
+            raised = exc.__cause__ if isinstance(exc, Raised) else exc
+            problem = raising(verb, raised or exc)
+            self.faults.tell(verb, Kind.RAISED, problem, cause=raised)
+            raise CloudError(problem) from exc
 
     def hook(
         self, verb: str, function: Callable[[], T], about: KubeObject | None
@@ -105,7 +106,7 @@ class Guard:
         except contract.Broken as exc:
             kind, cause, problem = Kind.WRONG_ANSWER, None, f"{verb}: {exc}"
         except BaseException as exc:  # noqa: BLE001 - nothing is awaited: none of it is for us
-            kind, cause, problem = Kind.RAISED, exc, f"{verb} raised {type(exc).__name__}: {exc}"
+            kind, cause, problem = Kind.RAISED, exc, raising(verb, exc)
         self.faults.tell(verb, kind, problem, about=about, cause=cause)
         return CloudError(problem)
 
@@ -126,6 +127,11 @@ class Guard:
             self._threads_told = 2 * len(others)
             problem = f"{len(others)} threads run that are not ours; one is {others[-1].name!r}"
             self.faults.tell(verb, Kind.THREADS, problem)
+
+
+def raising(function: str, raised: BaseException) -> str:
+    """What objects say of it: the text of a foreign exception may hold a secret."""
+    return f"{function} raised {type(raised).__name__}; the log of the manager has more"
 
 
 async def _outcome(

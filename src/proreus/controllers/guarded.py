@@ -22,6 +22,7 @@ from proreus.cloudprovider import (
     OwnedObject,
     Ownership,
     Pending,
+    PodCIDRs,
     Route,
     Routes,
     scope,
@@ -70,6 +71,8 @@ class _Guarded(CloudProvider):
             self.load_balancers = GuardedLoadBalancers(provider.load_balancers, guard)
         if provider.routes is not None:
             self.routes = GuardedRoutes(provider.routes, guard)
+        if provider.pod_cidrs is not None:
+            self.pod_cidrs = GuardedPodCIDRs(provider.pod_cidrs, guard)
 
 
 class GuardedInstances:
@@ -77,7 +80,7 @@ class GuardedInstances:
 
     def __init__(self, instances: Instances, guard: Guard) -> None:
         """Stand before `instances`."""
-        self._instances = instances
+        self._instances = self.__wrapped__ = instances
         self._guard = guard
 
     @property
@@ -233,6 +236,41 @@ class GuardedRoutes:
         return answers(self._guard.faults, "apply_routes", given, routes, Done)
 
 
+class GuardedPodCIDRs:
+    """Address blocks that the cloud gives: what is no block is left out, so it is unknown."""
+
+    def __init__(self, pod_cidrs: PodCIDRs, guard: Guard) -> None:
+        """Stand before `pod_cidrs`."""
+        self._cloud = pod_cidrs
+        self._guard = guard
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
+        """Ask the provider."""
+        verb = "describe_pod_cidrs"
+        given: object = await self._guard.call(
+            verb, lambda: self._cloud.describe(nodes), seconds=LIST_SECONDS
+        )
+        faults = self._guard.faults
+        found: dict[str, tuple[str, ...]] = {}
+        for name, blocks in looked_up(
+            faults, verb, given, [node.metadata.name for node in nodes]
+        ).items():
+            if isinstance(blocks, tuple | list) and all(isinstance(one, str) for one in blocks):
+                found[name] = tuple(blocks)
+            else:
+                problem = f"{verb} answered with a {type(blocks).__name__}; it must be blocks"
+                faults.tell(verb, Kind.WRONG_ANSWER, problem)
+        return found
+
+    async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        """Ask the provider."""
+        await self._guard.call("assign_pod_cidrs", lambda: self._cloud.assign(node, cidrs))
+
+    async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        """Ask the provider."""
+        await self._guard.call("release_pod_cidrs", lambda: self._cloud.release(node, cidrs))
+
+
 def answers(
     faults: Faults,
     verb: str,
@@ -245,6 +283,24 @@ def answers(
     Raises:
         CloudError: There is nothing to look an answer up in.
     """
+    found: dict[Key, S | Pending | CloudError] = {}
+    for one, value in looked_up(faults, verb, given, asked).items():
+        try:
+            found[one] = contract.answer(value, success, Pending)
+        except contract.Broken as exc:
+            found[one] = CloudError(f"{verb}: {exc}")
+            faults.tell(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
+    return found
+
+
+def looked_up(
+    faults: Faults, verb: str, given: object, asked: Collection[Key]
+) -> Mapping[Key, object]:
+    """What is said of those that were asked about, and nothing else.
+
+    Raises:
+        CloudError: There is nothing to look an answer up in.
+    """
     if not isinstance(given, Mapping):
         problem = f"{verb} answered with a {type(given).__name__}; it must be a mapping"
         faults.tell(verb, Kind.WRONG_ANSWER, problem)
@@ -252,16 +308,9 @@ def answers(
     unasked = given.keys() - set(asked)
     if unasked:
         faults.tell(verb, Kind.UNASKED, f"{verb} answered for {len(unasked)} that nobody asked for")
-    found: dict[Key, S | Pending | CloudError] = {}
-    for one in asked:
-        if one not in given:
-            faults.tell(verb, Kind.LEFT_OUT, f"{verb} left something out of its answer")
-            continue
-        try:
-            found[one] = contract.answer(given[one], success, Pending)
-        except contract.Broken as exc:
-            found[one] = CloudError(f"{verb}: {exc}")
-            faults.tell(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
+    found = {one: given[one] for one in asked if one in given}
+    for _ in range(len(asked) - len(found)):
+        faults.tell(verb, Kind.LEFT_OUT, f"{verb} left something out of its answer")
     return found
 
 
