@@ -361,13 +361,20 @@ async def test_a_blocking_call_runs_in_a_daemon_thread_with_the_callers_context(
     )
 
 
+def shown_threads(state: str) -> float:
+    return metrics.REGISTRY.get_sample_value("proreus_provider_threads", {"state": state}) or 0.0
+
+
 async def test_a_thread_past_its_deadline_keeps_its_scope_unsettled_until_it_ends() -> None:
+    before = {state: shown_threads(state) for state in ("called", "abandoned")}
     ctx = context()
     release = threading.Event()
     scope.set("group")
     with pytest.raises(CallTimeout):
         await ctx.call("lb", "Create", release.wait, read=False, deadline=0.01, blocking=True)
     assert ctx.threads_running == {"group": 1}
+    assert shown_threads("called") == before["called"] + 1
+    assert shown_threads("abandoned") == before["abandoned"] + 1
     settled = asyncio.create_task(ctx.settled("group"))
     await ctx.settled("other")
     await asyncio.sleep(0)
@@ -376,6 +383,7 @@ async def test_a_thread_past_its_deadline_keeps_its_scope_unsettled_until_it_end
     async with asyncio.timeout(30):
         await settled
     assert ctx.threads_running == {}
+    assert {state: shown_threads(state) for state in before} == before
 
 
 async def test_a_scope_is_settled_when_the_last_of_its_threads_has_ended() -> None:
