@@ -68,10 +68,10 @@ class PodCIDRs(Protocol):
         """The blocks of each node, by name; a node left out is unknown."""
 
     async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """Give the blocks to the node's instance."""
+        """Give the blocks to the node's instance; the same ones once more are no error."""
 
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """Take the blocks back."""
+        """Take the blocks back; an instance that is gone, or has none of them, is no error."""
 
 
 class CloudProvider:

@@ -13,6 +13,7 @@ from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.config import SimulatedConfig
 from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
+from proreus.providers.simulated.pod_cidrs import SimulatedPodCIDRs
 from proreus.providers.simulated.routes import SimulatedRoutes
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = ["SimulatedCloud"]
 
 
 class SimulatedCloud(CloudProvider):
-    """Instances, load balancers and routes of a simulated cloud."""
+    """Instances, load balancers, routes and pod CIDRs of a simulated cloud."""
 
     name: ClassVar[str] = "simulated"
     config_type: ClassVar[type[msgspec.Struct] | None] = SimulatedConfig
@@ -45,6 +46,7 @@ class SimulatedCloud(CloudProvider):
         self._api = Api(settings, settings.read_token(), context)
         self.instances = SimulatedInstances(self._api, settings.region, settings.batch_size)
         self.load_balancers = SimulatedLoadBalancers(self._api, settings.region)
+        self.pod_cidrs = SimulatedPodCIDRs(self._api, settings.region, settings.batch_size)
         self.routes = SimulatedRoutes(self._api, settings.region)
 
     async def close(self) -> None:

@@ -49,6 +49,7 @@ class Machine(msgspec.Struct, frozen=True):
     system_uuid: str
     addresses: tuple[MachineAddress, ...]
     labels: Mapping[str, str]
+    pod_cidrs: tuple[str, ...] = ()
 
 
 class Machines(msgspec.Struct, frozen=True):
@@ -87,6 +88,7 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
     error: _Error = _Error()
 
 
+_MACHINE = msgspec.json.Decoder(Machine)
 _MACHINES = msgspec.json.Decoder(Machines)
 _TARGETS_CHANGED = msgspec.json.Decoder(TargetsChanged)
 _PAGE = msgspec.json.Decoder(_Page)
@@ -119,6 +121,16 @@ class Api:
         body = {"ids": ids, "names": names}
         return await self._call(
             "instances.batch_get", "POST", "instances:batchGet", _MACHINES, body=body, read=True
+        )
+
+    async def change_pod_cidrs(self, id_: str, verb: str, cidrs: Sequence[str]) -> Machine:
+        """Assign ("assign") or release ("release") blocks of pod addresses of an instance."""
+        return await self._call(
+            f"instances.{verb}_pod_cidrs",
+            "POST",
+            f"instances/{id_}/pod_cidrs:{verb}",
+            _MACHINE,
+            body={"pod_cidrs": cidrs},
         )
 
     async def parts(self, **filters: str | Sequence[str]) -> list[Part]:

@@ -34,14 +34,21 @@ Instances (created and ended by the admin API only)
     GET  /v1/instances/{id}              I
     POST /v1/instances:batchGet          {"ids": [...], "names": [...]} ->
          {"instances": [I...], "missing_ids": [...], "missing_names": [...]}
+    POST /v1/instances/{id}/pod_cidrs:assign   {"pod_cidrs": [CIDR...]} -> I
+    POST /v1/instances/{id}/pod_cidrs:release  {"pod_cidrs": [CIDR...]} -> I
 
     I = {"id", "name", "region", "zone", "type", "state", "system_uuid", "labels": {}, "tags": {},
-         "addresses": [{"type": "InternalIP"|"ExternalIP"|"Hostname"|"InternalDNS", "address"}]}
+         "addresses": [{"type": "InternalIP"|"ExternalIP"|"Hostname"|"InternalDNS", "address"}],
+         "pod_cidrs": [CIDR...]}
 
 `state` is running, stopped, terminating or terminated. A terminated instance stays visible for
 `tombstone` seconds; with 0 it vanishes at once. Names need not be unique: `names` finds all. A
 bulk read takes at most `batch_limit` ids and names together, and one malformed id refuses the
 whole call with 400. What is neither in `instances` nor among the missing was not answered.
+
+`pod_cidrs` are blocks of pod addresses. Assigning adds those that the instance does not have yet;
+one that overlaps a block of another instance is refused (Conflict). Releasing one that it does
+not have is no error. A terminated instance has none.
 
 Parts: address, load_balancer, listener, firewall, route
 ========================================================
@@ -106,7 +113,8 @@ Admin API (own token)
 
 Admin calls are neither logged nor delayed. Settings, faults, calls and quotas live in memory: a
 restart forgets them; instances and parts are on disk before a call is answered. Operations are
-named COLLECTION.VERB: instances.list, instances.get, instances.batch_get, resources.list,
+named COLLECTION.VERB: instances.list, instances.get, instances.batch_get,
+instances.assign_pod_cidrs, instances.release_pod_cidrs, resources.list,
 listeners.create, listeners.get, listeners.update, listeners.delete,
 load_balancers.list_targets, load_balancers.add_targets, load_balancers.remove_targets, ...
 """

@@ -92,11 +92,36 @@ class Machines:
             raise ApiError(400, "BadRequest", "id cannot be changed")
         if body["state"] == "terminated" != old.state:
             body["terminated"] = self._now()
+            body["pod_cidrs"] = []
         new = msgspec.convert(body, Instance)
         self._table.put([new])
         if new.state == "terminated":
             self._ended.add(id_)
         return new
+
+    def assign(self, id_: str, cidrs: Sequence[str]) -> Instance:
+        """Give an instance blocks of pod addresses, those that it does not have."""
+        wanted = [_network(cidr) for cidr in cidrs]
+        for other in self.all():
+            for taken in map(_network, other.pod_cidrs if other.id != id_ else ()):
+                if any(one.version == taken.version and one.overlaps(taken) for one in wanted):
+                    raise ApiError(409, "Conflict", f"{other.id} has the pod CIDR {taken}")
+        has = self._living(id_).pod_cidrs
+        new = [str(one) for one in wanted if str(one) not in has]
+        return self.change(id_, {"pod_cidrs": [*has, *new]})
+
+    def release(self, id_: str, cidrs: Sequence[str]) -> Instance:
+        """Take blocks of pod addresses back from an instance."""
+        gone = {str(_network(cidr)) for cidr in cidrs}
+        kept = [one for one in self._living(id_).pod_cidrs if one not in gone]
+        return self.change(id_, {"pod_cidrs": kept})
+
+    def _living(self, id_: str) -> Instance:
+        self._check([id_])
+        found = self.find(id_)
+        if found is None or found.state == "terminated":
+            raise ApiError(404, "NotFound", f"there is no instance {id_}")
+        return found
 
     def terminate(self, id_: str) -> None:
         """End an instance: a tombstone stays for the time that the settings say."""
@@ -134,3 +159,10 @@ class Machines:
         bad = next((id_ for id_ in ids if not _ID.fullmatch(id_)), None)
         if bad is not None:
             raise ApiError(400, "BadRequest", f"malformed instance id {bad!r}")
+
+
+def _network(cidr: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(cidr)
+    except ValueError as error:
+        raise ApiError(400, "BadRequest", f"malformed pod CIDR: {error}") from error

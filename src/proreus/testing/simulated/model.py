@@ -69,7 +69,10 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine. Given to the admin API, an empty id, region, uuid or addresses is filled in."""
+    """A machine. Given to the admin API, an empty id, region, uuid or addresses is filled in.
+
+    `pod_cidrs` are the blocks of pod addresses that the cloud lets it have.
+    """
 
     name: str
     id: str = ""
@@ -81,6 +84,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[Address, ...] = ()
     labels: Mapping[str, str] = {}
     tags: Mapping[str, str] = {}
+    pod_cidrs: tuple[str, ...] = ()
     created: float = 0.0
     terminated: float = 0.0
 

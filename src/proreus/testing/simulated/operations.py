@@ -46,7 +46,11 @@ class _RemoveTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instance_ids: tuple[str, ...]
 
 
-_Body = TypeVar("_Body", _BatchGet, _AddTargets, _RemoveTargets)
+class _PodCIDRs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pod_cidrs: tuple[str, ...]
+
+
+_Body = TypeVar("_Body", _BatchGet, _AddTargets, _RemoveTargets, _PodCIDRs)
 Run = Callable[[Cloud, Asked], Awaitable[Answer]]
 
 
@@ -84,6 +88,16 @@ async def _batch_get(cloud: Cloud, asked: Asked) -> Answer:
     return Answer(
         {"instances": instances, "missing_ids": missing_ids, "missing_names": missing_names}
     )
+
+
+async def _assign_pod_cidrs(cloud: Cloud, asked: Asked) -> Answer:
+    cidrs = _decode(asked, _PodCIDRs).pod_cidrs
+    return Answer(show_instance(cloud.machines.assign(asked.id, cidrs)))
+
+
+async def _release_pod_cidrs(cloud: Cloud, asked: Asked) -> Answer:
+    cidrs = _decode(asked, _PodCIDRs).pod_cidrs
+    return Answer(show_instance(cloud.machines.release(asked.id, cidrs)))
 
 
 async def _list_resources(cloud: Cloud, asked: Asked) -> Answer:
@@ -146,9 +160,24 @@ def _decode(asked: Asked, type_: type[_Body]) -> _Body:
 
 
 _LB = "/v1/load_balancers/{id}"
+_INSTANCE = "/v1/instances/{id}"
 OPERATIONS: tuple[Operation, ...] = (
     Operation("instances.list", "GET", "/v1/instances", read=True, run=_list_instances),
-    Operation("instances.get", "GET", "/v1/instances/{id}", read=True, run=_get_instance),
+    Operation("instances.get", "GET", _INSTANCE, read=True, run=_get_instance),
+    Operation(
+        "instances.assign_pod_cidrs",
+        "POST",
+        f"{_INSTANCE}/pod_cidrs:assign",
+        read=False,
+        run=_assign_pod_cidrs,
+    ),
+    Operation(
+        "instances.release_pod_cidrs",
+        "POST",
+        f"{_INSTANCE}/pod_cidrs:release",
+        read=False,
+        run=_release_pod_cidrs,
+    ),
     Operation("instances.batch_get", "POST", "/v1/instances:batchGet", read=True, run=_batch_get),
     Operation("resources.list", "GET", "/v1/resources", read=True, run=_list_resources),
     Operation("load_balancers.list_targets", "GET", f"{_LB}/targets", read=True, run=_list_targets),
