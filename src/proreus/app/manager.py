@@ -287,7 +287,8 @@ class _Leader:
         self._faults.tell("task", Kind.RAISED, f"{name}: {error}", cause=error)
 
     def _start_controller(self, descriptor: Descriptor, env: Environment) -> None:
-        if getattr(env.provider, descriptor.capability) is None:
+        is_needed = descriptor.needed(env.settings)
+        if is_needed and getattr(env.provider, descriptor.capability) is None:
             klog.warning(
                 log,
                 "Not started: the cloud lacks what this controller needs",

@@ -21,6 +21,7 @@ from proreus.app.flags import (
     number,
 )
 from proreus.controllers.networks import cluster_cidrs
+from proreus.controllers.node_ipam.plan import Mode, ranges
 from proreus.runtime import klog
 
 GENERIC = "generic"
@@ -29,6 +30,7 @@ CLOUD = "cloud provider"
 NODE = "node controller"
 SERVICE = "service controller"
 ROUTE = "route controller"
+IPAM = "node ipam controller"
 SERVING = "serving"
 MISC = "misc"
 PROREUS = "proreus"
@@ -120,6 +122,37 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     route_reconciliation_period: Annotated[
         float, Flag(ROUTE, "How often all routes are compared.", duration, at_least(1))
     ] = 300.0
+    allocate_node_cidrs: Annotated[
+        bool, Flag(IPAM, "Give every node its pod CIDRs, out of --cluster-cidr.", boolean)
+    ] = False
+    cidr_allocator_type: Annotated[
+        str,
+        Flag(
+            IPAM,
+            "RangeAllocator, IPAMFromCloud (the cloud's go to the nodes) or IPAMFromCluster "
+            "(the nodes' go to the cloud).",
+            check=lambda value: "" if value in set(Mode) else f"must be one of {', '.join(Mode)}",
+        ),
+    ] = Mode.RANGE.value
+    service_cluster_ip_range: Annotated[
+        tuple[str, ...],
+        Flag(
+            IPAM,
+            "The Services' networks, which no node gets a part of.",
+            names,
+            lambda texts: cluster_cidrs(texts)[1],
+        ),
+    ] = ()
+    node_cidr_mask_size: Annotated[
+        int,
+        Flag(IPAM, "Prefix length of a node's CIDR; 0: 24 or 64.", integer, at_least(0)),
+    ] = 0
+    node_cidr_mask_size_ipv4: Annotated[
+        int, Flag(IPAM, "The same for IPv4 only; 0: 24.", integer, at_least(0))
+    ] = 0
+    node_cidr_mask_size_ipv6: Annotated[
+        int, Flag(IPAM, "The same for IPv6 only; 0: 64.", integer, at_least(0))
+    ] = 0
     metrics_bind_address: Annotated[
         str, Flag(SERVING, "host:port of /healthz, /livez, /readyz and /metrics; 0 is off.")
     ] = "127.0.0.1:10258"
@@ -198,6 +231,8 @@ def problems(options: Options) -> tuple[str, ...]:
                 f"--leader-elect-renew-deadline: {renew:g}s must be longer than {RETRY_JITTER:g} x "
                 f"--leader-elect-retry-period ({retry:g}s)"
             )
+    if options.allocate_node_cidrs:
+        found.extend(_node_cidrs(options))
     if options.metrics_bind_address != "0":
         port = options.metrics_bind_address.rpartition(":")[2]
         if not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
@@ -205,3 +240,14 @@ def problems(options: Options) -> tuple[str, ...]:
                 f"--metrics-bind-address: {options.metrics_bind_address!r} must be host:port or 0"
             )
     return tuple(found)
+
+
+def _node_cidrs(options: Options) -> tuple[str, ...]:
+    _, found = ranges(
+        Mode(options.cidr_allocator_type),
+        options.cluster_cidr,
+        size=options.node_cidr_mask_size,
+        size_v4=options.node_cidr_mask_size_ipv4,
+        size_v6=options.node_cidr_mask_size_ipv6,
+    )
+    return found

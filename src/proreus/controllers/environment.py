@@ -34,6 +34,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     configure_cloud_routes: bool = True
     cluster_cidr: tuple[str, ...] = ()
     route_reconciliation_period: float = 300.0
+    allocate_node_cidrs: bool = False
+    cidr_allocator_type: str = "RangeAllocator"
+    service_cluster_ip_range: tuple[str, ...] = ()
+    node_cidr_mask_size: int = 0
+    node_cidr_mask_size_ipv4: int = 0
+    node_cidr_mask_size_ipv6: int = 0
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,8 @@ import msgspec
 from proreus.controllers.cloud_node.controller import CloudNodeController
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
 from proreus.controllers.environment import Environment, Runnable, Settings
+from proreus.controllers.node_ipam.controller import NodeIpamController
+from proreus.controllers.node_ipam.plan import Mode
 from proreus.controllers.route.controller import RouteController
 from proreus.controllers.service.controller import ServiceController
 
@@ -23,12 +25,16 @@ class Rule(msgspec.Struct, frozen=True):
     verbs: tuple[str, ...]
 
 
+def _in_every_case(settings: Settings) -> bool:  # noqa: ARG001 - the settings have no say
+    return True
+
+
 def _always(settings: Settings) -> str:  # noqa: ARG001 - the settings have no say
     return ""
 
 
 class Descriptor(msgspec.Struct, frozen=True):
-    """One controller: it runs only if the provider has the `capability`.
+    """One controller: it runs only if the provider has the `capability`, where it is `needed`.
 
     `why_not` says why the settings keep it from running, or "".
     """
@@ -39,6 +45,7 @@ class Descriptor(msgspec.Struct, frozen=True):
     create: Callable[[Environment], Runnable]
     rules: tuple[Rule, ...]
     why_not: Callable[[Settings], str] = _always
+    needed: Callable[[Settings], bool] = _in_every_case
 
 
 _EVENTS = Rule("", "events", ("create", "patch"))
@@ -49,6 +56,14 @@ def _no_routes(settings: Settings) -> str:
     if not settings.configure_cloud_routes:
         return "--configure-cloud-routes is false"
     return "" if settings.cluster_cidr else "--cluster-cidr is not given"
+
+
+def _no_allocation(settings: Settings) -> str:
+    return "" if settings.allocate_node_cidrs else "--allocate-node-cidrs is false"
+
+
+def _asks_cloud(settings: Settings) -> bool:
+    return settings.allocate_node_cidrs and Mode(settings.cidr_allocator_type).asks_cloud
 
 
 CONTROLLERS: tuple[Descriptor, ...] = (
@@ -93,6 +108,19 @@ CONTROLLERS: tuple[Descriptor, ...] = (
             _EVENTS,
         ),
         why_not=_no_routes,
+    ),
+    Descriptor(
+        name="node-ipam-controller",
+        alias="nodeipam",
+        capability="pod_cidrs",
+        create=NodeIpamController,
+        rules=(
+            Rule("", "nodes", ("get", *_WATCH, "patch")),
+            Rule("", "nodes/status", ("patch",)),
+            _EVENTS,
+        ),
+        why_not=_no_allocation,
+        needed=_asks_cloud,
     ),
 )
 

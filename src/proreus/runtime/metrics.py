@@ -167,6 +167,37 @@ ROUTE_SYNCS: Final = Counter(
     "Passes over the routes of all nodes.",
     registry=REGISTRY,
 )
+IPAM_ALLOCATIONS: Final = Counter(
+    "node_ipam_controller_cidrset_cidrs_allocations_total",
+    "Node CIDRs taken from a cluster CIDR.",
+    ["clusterCIDR"],
+    registry=REGISTRY,
+)
+IPAM_RELEASES: Final = Counter(
+    "node_ipam_controller_cidrset_cidrs_releases_total",
+    "Node CIDRs that became free again.",
+    ["clusterCIDR"],
+    registry=REGISTRY,
+)
+IPAM_MAX_CIDRS: Final = Gauge(
+    "node_ipam_controller_cirdset_max_cidrs",  # the name is Go's, letter by letter
+    "Node CIDRs that a cluster CIDR has.",
+    ["clusterCIDR"],
+    registry=REGISTRY,
+)
+IPAM_USAGE: Final = Gauge(
+    "node_ipam_controller_cidrset_usage_cidrs",
+    "Share of a cluster CIDR's node CIDRs that is taken.",
+    ["clusterCIDR"],
+    registry=REGISTRY,
+)
+IPAM_TRIES: Final = Histogram(
+    "node_ipam_controller_cidrset_allocation_tries_per_request",
+    "Node CIDRs looked at until a free one was found.",
+    ["clusterCIDR"],
+    buckets=_exponential(1, 5, 5),
+    registry=REGISTRY,
+)
 SERVICE_LOAD_BALANCER_SYNCS: Final = Counter(
     "service_controller_loadbalancer_sync_total",
     "Load balancers whose hosts were updated because nodes changed.",

@@ -1,0 +1,1 @@
+"""The controller `node-ipam-controller`: blocks of pod addresses for nodes."""

@@ -1,0 +1,209 @@
+"""Which blocks of a cluster CIDR are taken, and who holds what of all of them. Pure.
+
+A block that is released is taken again only after all others (next fit, as Go), so that what
+still remembers a lost node does not meet a new one in its place.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final, Protocol
+
+import msgspec
+
+from proreus.controllers.networks import Network, is_within, network
+
+_MOST_HOLDERS: Final = 255
+"""A block with so many holders stays taken for good."""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """A cluster CIDR, and the prefix length of the block that each node gets of it."""
+
+    cluster: Network
+    mask: int
+
+    @property
+    def size(self) -> int:
+        """The number of blocks."""
+        return 1 << (self.mask - self.cluster.prefixlen)
+
+
+class Meter(Protocol):
+    """Is told what happens to the blocks of a cluster CIDR."""
+
+    def changed(self, delta: int) -> None:
+        """So many blocks were taken, or, below zero, became free."""
+
+    def tried(self, count: int) -> None:
+        """A block was found after looking at so many."""
+
+
+class _NoMeter:
+    def changed(self, delta: int) -> None:
+        """Nobody counts."""
+
+    def tried(self, count: int) -> None:
+        """Nobody counts."""
+
+
+class CidrSet:
+    """The blocks of one cluster CIDR. Each counts its holders, and is free without any."""
+
+    def __init__(self, of: Range, meter: Meter | None = None) -> None:
+        """All blocks are free; one byte each."""
+        self.cluster = of.cluster
+        self.mask = of.mask
+        self.size = of.size
+        self._meter = meter or _NoMeter()
+        self._shift = of.cluster.max_prefixlen - of.mask
+        self._first = int(of.cluster.network_address)
+        self._holders = bytearray(self.size)
+        self._next = 0
+
+    def take(self) -> Network | None:
+        """The next free block, or None if all are taken."""
+        index = self._holders.find(0, self._next)
+        if index < 0:
+            index = self._holders.find(0, 0, self._next)
+        if index < 0:
+            return None
+        self._meter.tried((index - self._next) % self.size + 1)
+        self._next = (index + 1) % self.size
+        self._holders[index] = 1
+        self._meter.changed(1)
+        address = self._first + (index << self._shift)
+        if isinstance(self.cluster, IPv4Network):
+            return IPv4Network((address, self.mask))
+        return IPv6Network((address, self.mask))
+
+    def hold(self, net: Network) -> bool:
+        """One holder more for every block that `net` touches; whether all of them were free."""
+        new, blocks = 0, self._blocks(net)
+        for index in blocks:
+            new += self._holders[index] == 0
+            self._holders[index] = min(self._holders[index] + 1, _MOST_HOLDERS)
+        if new:
+            self._meter.changed(new)
+        return new == len(blocks)
+
+    def release(self, net: Network) -> bool:
+        """One holder less for every block that `net` touches; whether one is free now."""
+        freed = 0
+        for index in self._blocks(net):
+            if 0 < self._holders[index] < _MOST_HOLDERS:
+                self._holders[index] -= 1
+                freed += self._holders[index] == 0
+        if freed:
+            self._meter.changed(-freed)
+        return freed > 0
+
+    def _blocks(self, net: Network) -> range:
+        """The blocks that `net` touches, be it a part of one, several, or more than all."""
+        if is_within(self.cluster, net):
+            return range(self.size)
+        if not is_within(net, self.cluster):
+            return range(0)
+        first = (int(net.network_address) - self._first) >> self._shift
+        last = (int(net.broadcast_address) - self._first) >> self._shift
+        return range(first, last + 1)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What was wrong with CIDRs when a node came to hold them.
+
+    Attributes:
+        outside: Those that are in no cluster CIDR, or that are none.
+        shared: Those of which a block has another holder.
+    """
+
+    outside: tuple[str, ...]
+    shared: tuple[str, ...]
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """Blocks for a node whose CIDRs the cache does not show yet.
+
+    `is_unsure`: they may have been written, so that only the cache can tell.
+    """
+
+    blocks: tuple[Network, ...]
+    is_unsure: bool = False
+
+
+class Blocks:
+    """The blocks of all cluster CIDRs: held by nodes, by Services, or reserved for a write."""
+
+    def __init__(
+        self,
+        ranges: Sequence[Range],
+        services: Iterable[Network] = (),
+        meters: Mapping[Network, Meter] = {},
+    ) -> None:
+        """Only what the Services' CIDRs overlap is taken."""
+        self._sets = [CidrSet(one, meters.get(one.cluster)) for one in ranges]
+        self._reserved: dict[str, Reservation] = {}
+        for net in services:
+            for one in self._sets:
+                one.hold(net)
+
+    def hold(self, uid: str, cidrs: Sequence[str]) -> Claim:
+        """The node with this uid has these CIDRs; what was reserved for it is that no more."""
+        outside, shared = [], []
+        mine = self._reserved.get(uid, Reservation(()))
+        for cidr in cidrs:
+            net = network(cidr)
+            if net is None or not any(is_within(net, one.cluster) for one in self._sets):
+                outside.append(cidr)
+            if net is not None and not self._hold(net) and net not in mine.blocks:
+                shared.append(cidr)
+        self.forget(uid)
+        return Claim(tuple(outside), tuple(shared))
+
+    def release(self, cidrs: Iterable[str]) -> bool:
+        """A node holds these CIDRs no more; whether a block has become free."""
+        return self._release(net for cidr in cidrs if (net := network(cidr)) is not None)
+
+    def reserve(self, uid: str) -> tuple[Network, ...] | Network:
+        """A block of each cluster CIDR for the node, or the cluster CIDR that has none left.
+
+        The same ones until `hold`, `forget` or `refused`. If one family has none left, none of
+        the other is kept.
+        """
+        if uid in self._reserved:
+            return self._reserved[uid].blocks
+        taken: list[Network] = []
+        for one in self._sets:
+            block = one.take()
+            if block is None:
+                self._release(taken)
+                return one.cluster
+            taken.append(block)
+        self._reserved[uid] = Reservation(tuple(taken))
+        return tuple(taken)
+
+    def unsure(self, uid: str) -> None:
+        """The write of what is reserved may have taken effect."""
+        if uid in self._reserved:
+            self._reserved[uid] = Reservation(self._reserved[uid].blocks, is_unsure=True)
+
+    def refused(self, uid: str) -> bool:
+        """The last write took no effect: let go what no other write can have given the node.
+
+        Returns whether a block has become free.
+        """
+        if uid in self._reserved and self._reserved[uid].is_unsure:
+            return False
+        return self.forget(uid)
+
+    def forget(self, uid: str) -> bool:
+        """Nothing is to be reserved for the node any more; whether a block has become free."""
+        gone = self._reserved.pop(uid, None)
+        return gone is not None and self._release(gone.blocks)
+
+    def _hold(self, net: Network) -> bool:
+        were_free = [one.hold(net) for one in self._sets]
+        return all(were_free)
+
+    def _release(self, nets: Iterable[Network]) -> bool:
+        became_free = [one.release(net) for net in nets for one in self._sets]
+        return any(became_free)

@@ -1,0 +1,336 @@
+"""Gives nodes their pod CIDRs: watch, ask the cloud where it has a say, reserve, write.
+
+Which blocks are taken is read off the cached nodes, event by event. Only what is being written is
+remembered besides: a block stays reserved until the cache shows it, or until its write has surely
+had no effect. Nothing is taken before the first list of the nodes is in the cache.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider import Ownership, PodCIDRs
+from proreus.cloudprovider.context import scope
+from proreus.controllers.environment import Environment
+from proreus.controllers.networks import cluster_cidrs, pod_cidrs
+from proreus.controllers.node_ipam import plan as plans
+from proreus.controllers.node_ipam.cidrset import Blocks, Range
+from proreus.controllers.node_ipam.plan import Allocate, Assign, Mode, Settled, Trouble, Write
+from proreus.kube.errors import Conflict
+from proreus.kube.objects import Node
+from proreus.kube.patch import Patch
+from proreus.kube.requests import NODES
+from proreus.runtime import klog, metrics
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.controller import Controller, Outcome, contained
+from proreus.runtime.events import EventSource
+from proreus.runtime.priority import Priority
+from proreus.runtime.workqueue import WorkQueue
+
+log = klog.logger(__name__)
+
+CONTROLLER: Final = "node-ipam-controller"
+SOURCE: Final = "cidrAllocator"
+BACKOFF: Final = Backoff(first=1.0, cap=300.0, factor=2.0, jitter=0.2)
+BATCH: Final = 500
+
+
+class NotAsWished(Exception):
+    """The node does not have what it needs, and says so; it is tried again."""
+
+
+class Say(msgspec.Struct, frozen=True):
+    """Write the condition."""
+
+    patch: Patch
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Let the cloud take back the blocks of nodes that are gone."""
+
+    nodes: tuple[Node, ...]
+
+
+Change = Allocate | Write | Assign | Trouble | Say | Release
+
+
+class NodeIpamController:
+    """The controller `node-ipam-controller`."""
+
+    def __init__(self, env: Environment) -> None:
+        """Subscribe to the nodes.
+
+        Raises:
+            ValueError: The settings are wrong, or the provider has no `pod_cidrs` and the mode
+                asks the cloud.
+        """
+        settings = env.settings
+        self._env = env
+        self._mode = Mode(settings.cidr_allocator_type)
+        self._cloud: PodCIDRs | None = env.provider.pod_cidrs
+        if self._mode.asks_cloud and self._cloud is None:
+            raise ValueError(f"the provider {env.provider.name} has no pod CIDRs")
+        ranges, problems = plans.ranges(
+            self._mode,
+            settings.cluster_cidr,
+            size=settings.node_cidr_mask_size,
+            size_v4=settings.node_cidr_mask_size_ipv4,
+            size_v6=settings.node_cidr_mask_size_ipv6,
+        )
+        if problems:
+            raise ValueError("; ".join(problems))
+        self._clusters = tuple(one.cluster for one in ranges)
+        services, _ = cluster_cidrs(settings.service_cluster_ip_range)
+        self._blocks = Blocks(ranges, services, {one.cluster: _Meter(one) for one in ranges})
+        self._leaving: dict[str, tuple[Node, ...]] = {}
+        self._waiting: set[str] = set()
+        self._events: EventSource = env.events.source(SOURCE)
+        self._queue: WorkQueue[str] = WorkQueue("cidrallocator_node", backoff=BACKOFF)
+        self._loop: Controller[Node, plans.InCloud, Change] = Controller(
+            CONTROLLER,
+            self,
+            self._queue,
+            env.nodes,
+            batch=BATCH,
+            slots=settings.concurrent_node_syncs,
+            linger=0.05 if self._mode.asks_cloud else 0.0,
+        )
+        env.nodes.subscribe(self._on_node)
+
+    async def run(self) -> None:
+        """Allocate once all nodes are known, so that no block is given twice; until stopped."""
+        await self._env.nodes.wait_synced()
+        await self._loop.run()
+
+    def stop(self) -> None:
+        """Take no more nodes."""
+        self._queue.shut_down()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether nodes wait to be written."""
+        return self._loop.is_busy
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        """Keep the blocks in step with the cache, and queue what may need something."""
+        if plans.has_other_cidrs(old, new):
+            if new is not None:
+                self._hold(new)
+            if old is not None:
+                self._let_go(old)
+        if new is not None and plans.relevant(old, new):
+            self._queue.add(new.metadata.name, Priority.USER if old is None else Priority.CHECK)
+
+    def _hold(self, node: Node) -> None:
+        cidrs = pod_cidrs(node)
+        if not cidrs or self._mode is Mode.FROM_CLOUD:
+            return
+        claim = self._blocks.hold(node.metadata.uid, cidrs)
+        for event in plans.claim_events(claim, self._clusters):
+            self._events.event(node, event.type, event.reason, event.message)
+            klog.warning(log, event.message, node=node.metadata.name)
+
+    def _let_go(self, node: Node) -> None:
+        """Free what a node had that is gone; if the cloud has a part in it, once that is over."""
+        name = node.metadata.name
+        self._waiting.discard(name)
+        self._queue.forget(name)
+        if (
+            self._mode is Mode.FROM_CLUSTER
+            and plans.has_assigned(node)
+            and not self._is_foreign(node)
+        ):
+            self._leaving[name] = (*self._leaving.get(name, ()), node)
+            self._queue.add(name, Priority.CHECK)
+        else:
+            self._free(node)
+
+    def _free(self, node: Node) -> None:
+        freed = self._blocks.release(pod_cidrs(node))
+        if self._blocks.forget(node.metadata.uid) or freed:
+            self._wake()
+
+    def _wake(self) -> None:
+        """A block is free: let those look that wait for one."""
+        for name in self._waiting:
+            self._queue.add(name, Priority.USER)
+        self._waiting.clear()
+
+    def group(self, key: str, obj: Node | None) -> Hashable:  # noqa: ARG002
+        """Every node is a group of its own."""
+        return key
+
+    async def observe(self, keys: Sequence[str]) -> Mapping[str, plans.InCloud]:
+        """Ask the cloud about the batch, where it has a say."""
+        answers: dict[str, plans.InCloud] = dict.fromkeys(keys)
+        if self._mode.asks_cloud and self._cloud is not None:
+            found = [node for key in keys if (node := self._env.nodes.get(key)) is not None]
+            asked = [
+                node for node in found if plans.is_askable(node) and not self._is_foreign(node)
+            ]
+            if asked:
+                answers.update(await self._cloud.describe(asked))
+        return answers
+
+    def _is_foreign(self, node: Node) -> bool:
+        instances = self._env.provider.instances
+        return instances is not None and instances.owns(node) is Ownership.NO
+
+    def plan(
+        self, key: str, obj: Node | None, observed: plans.InCloud | Exception
+    ) -> Change | None:
+        """Decide for one node; one that is gone goes before its successor of the same name."""
+        if key in self._leaving:
+            return Release(self._leaving[key])
+        if obj is None or (self._mode.asks_cloud and self._is_foreign(obj)):
+            return None
+        decided = plans.decide(self._mode, obj, observed)
+        if not isinstance(decided, Settled):
+            return decided
+        patch = plans.say(obj, None, self._env.now())
+        return Say(patch) if patch is not None else None
+
+    async def apply(
+        self,
+        group: Hashable,
+        changes: Mapping[str, Change],
+    ) -> Mapping[str, Outcome]:
+        """Carry out the change of one node."""
+        scope.set((CONTROLLER, group))
+        return {name: await self._apply(name, change) for name, change in changes.items()}
+
+    async def _apply(self, name: str, change: Change) -> Outcome:
+        if isinstance(change, Release):
+            return await self._release(name, change.nodes)
+        node = self._env.nodes.get(name)
+        return Outcome() if node is None else await self._apply_to(node, change)
+
+    async def _apply_to(
+        self, node: Node, change: Say | Assign | Write | Trouble | Allocate
+    ) -> Outcome:
+        match change:
+            case Say(patch):
+                return await self._say(node, patch)
+            case Assign(cidrs):
+                return await self._assign(node, cidrs)
+            case Write(cidrs):
+                return await self._write(node, cidrs)
+            case Trouble():
+                return await self._tell(node, change, is_final=False)
+            case Allocate():
+                return await self._allocate(node)
+
+    async def _allocate(self, node: Node) -> Outcome:
+        """Reserve blocks and write them; without any, the node waits for another to go."""
+        uid, name = node.metadata.uid, node.metadata.name
+        reserved = self._blocks.reserve(uid)
+        if not isinstance(reserved, tuple):
+            self._waiting.add(name)
+            return await self._tell(node, plans.exhausted(reserved), is_final=True)
+        answer = await contained(
+            self._env.client.patch(NODES, name, plans.write(node, tuple(map(str, reserved))))
+        )
+        if not isinstance(answer, Exception):
+            klog.info(log, "Allocated", node=name, cidrs=",".join(map(str, reserved)))
+            return Outcome(written=answer)
+        if plans.may_have_written(answer):
+            self._blocks.unsure(uid)
+        elif self._blocks.refused(uid):
+            self._wake()
+        return self._not_written(node, answer)
+
+    async def _write(self, node: Node, cidrs: Sequence[str]) -> Outcome:
+        """Write the cloud's blocks to the node."""
+        answer = await contained(
+            self._env.client.patch(NODES, node.metadata.name, plans.write(node, cidrs))
+        )
+        if isinstance(answer, Exception):
+            return self._not_written(node, answer)
+        return Outcome(written=answer)
+
+    def _not_written(self, node: Node, error: Exception) -> Outcome:
+        """A Conflict means to look again; what else it is, is said once."""
+        if not isinstance(error, Conflict) and not self._queue.failures(node.metadata.name):
+            self._event(node, plans.not_assigned(error))
+        return Outcome(error=error)
+
+    async def _assign(self, node: Node, cidrs: tuple[str, ...]) -> Outcome:
+        """Give the node's blocks to its instance, and say that it has them if it said otherwise."""
+        answer = await contained(self._pod_cidrs().assign(node, cidrs))
+        if isinstance(answer, Exception):
+            return await self._tell(node, plans.not_assigned(answer), is_final=False)
+        patch = plans.say(node, None, self._env.now())
+        return await self._say(node, patch) if patch is not None else Outcome()
+
+    async def _release(self, name: str, nodes: Sequence[Node]) -> Outcome:
+        """Only what the cloud has taken back is free; then a successor can be looked at."""
+        for node in nodes:
+            answer = await contained(self._pod_cidrs().release(node, pod_cidrs(node)))
+            if isinstance(answer, Exception):
+                return Outcome(error=answer)
+            self._leaving[name] = tuple(one for one in self._leaving[name] if one is not node)
+            self._free(node)
+        if not self._leaving[name]:
+            del self._leaving[name]
+        self._queue.add(name)
+        return Outcome()
+
+    async def _tell(self, node: Node, trouble: Trouble, *, is_final: bool) -> Outcome:
+        """Say it by condition and event, if it is news; try again unless that is `is_final`."""
+        error = None if is_final else NotAsWished(trouble.message)
+        patch = plans.say(node, trouble, self._env.now())
+        if patch is None:
+            return Outcome(error=error)
+        self._event(node, trouble)
+        said = await self._say(node, patch)
+        return said if said.error is not None else Outcome(written=said.written, error=error)
+
+    async def _say(self, node: Node, patch: Patch) -> Outcome:
+        answer = await contained(
+            self._env.client.patch(NODES, node.metadata.name, patch, subresource="status")
+        )
+        if isinstance(answer, Exception):
+            return Outcome(error=answer)
+        return Outcome(written=answer)
+
+    def _event(self, node: Node, trouble: Trouble) -> None:
+        event = plans.event(trouble)
+        self._events.event(node, event.type, event.reason, event.message)
+
+    def _pod_cidrs(self) -> PodCIDRs:
+        if self._cloud is None:
+            raise ValueError(f"the provider {self._env.provider.name} has no pod CIDRs")
+        return self._cloud
+
+    async def settled(self, group: Hashable) -> None:
+        """Wait for what a call for the node has left running."""
+        await self._env.context.settled((CONTROLLER, group))
+
+
+class _Meter:
+    """Counts the blocks of one cluster CIDR, under Go's names."""
+
+    def __init__(self, one: Range) -> None:
+        cluster, size = str(one.cluster), one.size
+        metrics.IPAM_MAX_CIDRS.labels(cluster).set(size)
+        self._size = size
+        self._used = 0
+        self._usage = metrics.IPAM_USAGE.labels(cluster)
+        self._usage.set(0)
+        self._allocations = metrics.IPAM_ALLOCATIONS.labels(cluster)
+        self._releases = metrics.IPAM_RELEASES.labels(cluster)
+        self._tries = metrics.IPAM_TRIES.labels(cluster)
+
+    def changed(self, delta: int) -> None:
+        """Blocks were taken or became free."""
+        self._used += delta
+        self._usage.set(self._used / self._size)
+        if delta > 0:
+            self._allocations.inc(delta)
+        else:
+            self._releases.inc(-delta)
+
+    def tried(self, count: int) -> None:
+        """A block was found."""
+        self._tries.observe(count)

@@ -1,0 +1,294 @@
+"""What is done about a node's pod CIDRs. Pure.
+
+| node | cloud | `RangeAllocator` | `IPAMFromCloud` | `IPAMFromCluster` |
+|---|---|---|---|---|
+| none | none | allocate | wait for the cloud | allocate |
+| none | some | allocate | write the cloud's | wrong mode |
+| some | none | | wrong mode | assign the node's |
+| some | same | | | |
+| some | other | | mismatch | mismatch |
+
+A range allocator does not ask the cloud. What the node has is never changed: the API server takes
+pod CIDRs once.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from proreus.controllers.events import PlannedEvent
+from proreus.controllers.networks import Network, cluster_cidrs, network, pod_cidrs
+from proreus.controllers.node_ipam.cidrset import Claim, Range
+from proreus.kube import patch as patches
+from proreus.kube.errors import RefusedByGate, ServerError, StatusError, Unreachable
+from proreus.kube.messages import scrub
+from proreus.kube.objects import Condition, Node, condition
+from proreus.kube.patch import Patch
+
+CONDITION: Final = "PodCIDRsAllocated"
+ALLOCATED: Final = "PodCIDRsAllocated"
+
+DEFAULT_MASKS: Final = {4: 24, 6: 64}
+MOST_BITS: Final = {4: 24, 6: 16}
+"""The most blocks of one cluster CIDR, as a power of two; Go limits IPv6 only."""
+
+
+class Mode(StrEnum):
+    """Where pod CIDRs come from; the values of `--cidr-allocator-type`."""
+
+    RANGE = "RangeAllocator"
+    FROM_CLOUD = "IPAMFromCloud"
+    FROM_CLUSTER = "IPAMFromCluster"
+
+    @property
+    def asks_cloud(self) -> bool:
+        """Whether the provider's `pod_cidrs` are needed."""
+        return self is not Mode.RANGE
+
+
+class Reason(StrEnum):
+    """Reasons of events and of the condition; Go's where it has one."""
+
+    NOT_AVAILABLE = "CIDRNotAvailable"
+    ASSIGNMENT_FAILED = "CIDRAssignmentFailed"
+    MISMATCH = "CloudCIDRAllocatorMismatch"
+    INVALID_MODE = "CloudCIDRAllocatorInvalidMode"
+    INVALID = "CloudCIDRAllocatorInvalidPodCIDR"
+    OUTSIDE = "CIDROutsideClusterCIDR"
+    SHARED = "CIDRNotUnique"
+
+
+class Allocate(msgspec.Struct, frozen=True):
+    """Give the node a block of each cluster CIDR."""
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Write the cloud's blocks to the node."""
+
+    cidrs: tuple[str, ...]
+
+
+class Assign(msgspec.Struct, frozen=True):
+    """Give the node's blocks to its instance in the cloud."""
+
+    cidrs: tuple[str, ...]
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Why the node cannot have what it needs."""
+
+    reason: Reason
+    message: str
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """There is nothing to do."""
+
+
+Decision = Allocate | Write | Assign | Trouble | Settled
+InCloud = tuple[str, ...] | None
+"""The blocks that the cloud says the node has; None: it did not say."""
+
+
+def ranges(
+    mode: Mode, clusters: Sequence[str], *, size: int = 0, size_v4: int = 0, size_v6: int = 0
+) -> tuple[tuple[Range, ...], tuple[str, ...]]:
+    """The cluster CIDRs with the prefix lengths of their blocks, and all problems with the flags.
+
+    The sizes are those of `--node-cidr-mask-size`, `-ipv4` and `-ipv6`; 0 is the default. The
+    rules are Go's. Where the cloud allocates, there are none of either.
+    """
+    if mode is Mode.FROM_CLOUD:
+        return (), ()
+    networks, problem = cluster_cidrs(clusters)
+    if problem or not networks:
+        return (), (f"--cluster-cidr: {problem or 'must be given to allocate node CIDRs from'}",)
+    sizes = {4: size_v4, 6: size_v6}
+    problems = _misused(networks, size, sizes)
+    found = []
+    for net in networks:
+        family = net.version
+        given = sizes[family] or (size if len(networks) == 1 else 0)
+        flag = f"-ipv{family}" if sizes[family] or not given else ""
+        one = Range(net, given or DEFAULT_MASKS[family])
+        problems += [f"--node-cidr-mask-size{flag}: {text}" for text in _unfit(one)]
+        found.append(one)
+    return tuple(found), tuple(problems)
+
+
+def _misused(networks: Sequence[Network], size: int, sizes: dict[int, int]) -> list[str]:
+    """The flags that do not go with these networks or with one another."""
+    problems = []
+    if size and len(networks) > 1:
+        problems.append(
+            "--node-cidr-mask-size: not with two cluster CIDRs; "
+            "give --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"
+        )
+    elif size and any(sizes.values()):
+        problems.append("--node-cidr-mask-size: not together with the flag of a family")
+    families = {net.version for net in networks}
+    return problems + [
+        f"--node-cidr-mask-size-ipv{family}: --cluster-cidr has no IPv{family}"
+        for family, given in sizes.items()
+        if given and family not in families
+    ]
+
+
+def _unfit(one: Range) -> list[str]:
+    net, family = one.cluster, one.cluster.version
+    if not net.prefixlen <= one.mask <= net.max_prefixlen:
+        return [f"{one.mask} must be from {net.prefixlen} ({net}) to {net.max_prefixlen}"]
+    if one.mask - net.prefixlen > MOST_BITS[family]:
+        most = net.prefixlen + MOST_BITS[family]
+        return [f"{one.mask} makes too many blocks of {net}; give at most {most}"]
+    return []
+
+
+def relevant(old: Node | None, new: Node) -> bool:
+    """Whether a change of a node can change what is to be done."""
+    return old is None or _read(old) != _read(new)
+
+
+def has_other_cidrs(old: Node | None, new: Node | None) -> bool:
+    """Whether the blocks that are held differ."""
+    before, after = (
+        None if one is None else (one.metadata.uid, pod_cidrs(one)) for one in (old, new)
+    )
+    return before != after
+
+
+def is_askable(node: Node) -> bool:
+    """Whether the cloud can be asked: the machine is known, and the node is to stay."""
+    return bool(node.spec.provider_id) and node.metadata.deletion_timestamp is None
+
+
+def has_assigned(node: Node) -> bool:
+    """Whether blocks may have been given to the node's instance in the cloud."""
+    return bool(node.spec.provider_id and pod_cidrs(node))
+
+
+def decide(mode: Mode, node: Node, in_cloud: InCloud | Exception) -> Decision:
+    """What to do; `in_cloud` counts only where the mode asks the cloud."""
+    if node.metadata.deletion_timestamp is not None:
+        return Settled()
+    if not mode.asks_cloud:
+        return Settled() if pod_cidrs(node) else Allocate()
+    if not is_askable(node):
+        return Settled()
+    if isinstance(in_cloud, Exception):
+        return Trouble(Reason.NOT_AVAILABLE, scrub(f"The cloud cannot be asked: {in_cloud}"))
+    if in_cloud is None:
+        return Trouble(Reason.NOT_AVAILABLE, "The cloud does not say which pod CIDRs it has given")
+    return _compare(mode, node, in_cloud)
+
+
+def _compare(mode: Mode, node: Node, in_cloud: tuple[str, ...]) -> Decision:
+    """The table above."""
+    has, given = pod_cidrs(node), ", ".join(in_cloud)
+    networks, problem = cluster_cidrs(in_cloud)
+    if problem:
+        return Trouble(Reason.INVALID, scrub(f"The cloud has given {given}: {problem}"))
+    if has and networks:
+        if set(networks) == {network(text) for text in has}:
+            return Settled()
+        text = f"The node has {', '.join(has)}, the cloud has given {given}"
+        return Trouble(Reason.MISMATCH, text)
+    if mode is Mode.FROM_CLOUD:
+        return _from_cloud(has, networks)
+    return _from_cluster(has, networks)
+
+
+def _from_cloud(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decision:
+    """One side at most has CIDRs, and the cloud's count."""
+    if has:
+        text = f"The node has {', '.join(has)}, which the cloud has not given"
+        return Trouble(Reason.INVALID_MODE, text)
+    if networks:
+        return Write(tuple(map(str, networks)))
+    return Trouble(Reason.NOT_AVAILABLE, "The cloud has given the node no pod CIDRs yet")
+
+
+def _from_cluster(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decision:
+    """One side at most has CIDRs, and the node's count."""
+    if has:
+        return Assign(has)
+    if networks:
+        given = ", ".join(map(str, networks))
+        text = f"The cloud has given {given} of itself, which {Mode.FROM_CLUSTER} does not take"
+        return Trouble(Reason.INVALID_MODE, text)
+    return Allocate()
+
+
+def exhausted(cluster: Network) -> Trouble:
+    """No block of this cluster CIDR is left."""
+    text = f"All node CIDRs of {cluster} are taken; the node gets one when another node goes"
+    return Trouble(Reason.NOT_AVAILABLE, text)
+
+
+def not_assigned(error: Exception) -> Trouble:
+    """What was to be written, to the node or to the cloud, was not."""
+    return Trouble(Reason.ASSIGNMENT_FAILED, scrub(f"The pod CIDRs were not assigned: {error}"))
+
+
+def may_have_written(error: Exception) -> bool:
+    """Whether a write with this error may have taken effect."""
+    if isinstance(error, Unreachable):
+        return error.sent
+    return not isinstance(error, StatusError | RefusedByGate) or isinstance(error, ServerError)
+
+
+def write(node: Node, cidrs: Sequence[str]) -> Patch:
+    """The PATCH that gives a node its pod CIDRs, if it has none and is still the same node."""
+    return patches.json_patch(
+        node.metadata.uid,
+        [
+            *patches.set_once("/spec/podCIDR", cidrs[0]),
+            *patches.set_once("/spec/podCIDRs", list(cidrs)),
+        ],
+    )
+
+
+def say(node: Node, trouble: Trouble | None, now: datetime) -> Patch | None:
+    """The PATCH of nodes/status that says the trouble, or that it is over; None: it is said.
+
+    Without trouble, a node that never had any has no condition.
+    """
+    current = condition(node.status.conditions, CONDITION)
+    if trouble is not None:
+        new = Condition(CONDITION, "False", trouble.reason, trouble.message, now)
+    elif current is not None and pod_cidrs(node):
+        new = Condition(CONDITION, "True", ALLOCATED, "The node has its pod CIDRs", now)
+    else:
+        return None
+    if current is not None and (current.status, current.reason) == (new.status, new.reason):
+        return None
+    if current is not None and current.status == new.status:
+        new = msgspec.structs.replace(new, last_transition_time=current.last_transition_time)
+    return patches.status(node.metadata.uid, conditions=(new,))
+
+
+def event(trouble: Trouble) -> PlannedEvent:
+    """The trouble as an event."""
+    return PlannedEvent("Warning", trouble.reason, trouble.message)
+
+
+def claim_events(claim: Claim, clusters: Sequence[Network]) -> tuple[PlannedEvent, ...]:
+    """What is to be said about CIDRs that a node has and should not have."""
+    known = ", ".join(map(str, clusters))
+    outside = [
+        Trouble(Reason.OUTSIDE, f"The node's pod CIDR {cidr} is not in --cluster-cidr ({known})")
+        for cidr in claim.outside
+    ]
+    shared = [
+        Trouble(Reason.SHARED, f"The node's pod CIDR {cidr} overlaps another node's or a Service's")
+        for cidr in claim.shared
+    ]
+    return tuple(map(event, outside + shared))
+
+
+def _read(node: Node) -> tuple[object, ...]:
+    meta = node.metadata
+    return meta.uid, meta.deletion_timestamp, node.spec.provider_id, pod_cidrs(node)
