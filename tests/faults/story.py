@@ -63,6 +63,7 @@ class Play:
         """
         phases: dict[str, Callable[[], Awaitable[None]]] = {
             "initialise": self._story.initialise,
+            "route": self._story.route,
             "serve": self._story.serve,
             "lose": self._story.lose_a_machine,
             "delete": self._story.delete_the_service,
@@ -93,7 +94,11 @@ class Play:
         assert all(node.spec.provider_id for node in nodes.values())
         services = (await self._site.client.list(SERVICES)).items
         assert {one.metadata.name for one in services} == {"kubernetes"}
-        assert not await self._site.cloud.admin.parts()
+        parts = await self._site.cloud.admin.parts()
+        assert {part["destination"] for part in parts} == {
+            node.spec.pod_cidr for node in nodes.values()
+        }
+        assert len(parts) == len(nodes)
         await self._check_history(kept)
 
     async def _check_history(self, kept: set[str]) -> None:
@@ -108,6 +113,7 @@ class Play:
             "firewalls.create",
             "listeners.create",
             "load_balancers.create",
+            *["routes.create"] * MACHINES,
         ]
         lost = {machine.name for machine in self._machines} - kept
         deletes = [one for one in self._site.writes() if one.verb == "delete"]

@@ -18,6 +18,7 @@ from proreus.testing.simulated import Address, Instance, Settings, SimulatedClou
 
 ZONES = ("sim-1a", "sim-1b", "sim-1c")
 MACHINES = 5
+CLUSTER_CIDR = "10.244.0.0/16"
 MONITOR_GRACE = 5.0
 _COUNTDOWN = re.compile(r'"The node looks gone" node="([^"]+)" may_go_in_seconds=(\d+)')
 
@@ -36,6 +37,9 @@ class Manager(ManagerProcess):
             f"--cloud-config={config}",
             f"--kubeconfig={kubeconfig_file}",
             "--metrics-bind-address=0",
+            "--allocate-node-cidrs",
+            f"--cluster-cidr={CLUSTER_CIDR}",
+            "--node-cidr-mask-size=24",
             "-v=2",
             log=directory / "cloud-controller-manager.log",
         )

@@ -46,6 +46,7 @@ class Story:
             f"its log: {self._stage.manager.log}",
         )
         await self.initialise()
+        await self.route()
         await self.serve()
         await self.lose_a_machine()
         await self.delete_the_service()
@@ -63,6 +64,17 @@ class Story:
         """The manager initialises the nodes."""
         nodes = await self._narrator.until("the nodes are initialised", self._initialised)
         self._narrator.say("the nodes are initialised:", *(_line(node) for node in nodes))
+
+    async def route(self) -> None:
+        """Each node has pod addresses, and the cloud's network leads to them."""
+        nodes = await self._narrator.until("the nodes get their routes", self._routed)
+        self._narrator.say(
+            "the nodes have their pod CIDRs, and the cloud routes to them:",
+            *(
+                f"{node.metadata.name}  {node.spec.pod_cidr} via {node.spec.provider_id}"
+                for node in nodes
+            ),
+        )
 
     async def serve(self) -> None:
         """A Service gets an address, which answers."""
@@ -106,11 +118,13 @@ class Story:
             progress=countdown,
         )
         self._narrator.say(f"the Node {lost.name} is deleted")
+        await self._narrator.until("the route of the lost machine goes", self._routed)
+        self._narrator.say("so is its route; those of the other nodes stay")
         await self._narrator.until("the address answers still", self._answer)
         self._narrator.say("the Service answers still")
 
     async def delete_the_service(self) -> None:
-        """The Service is deleted, and nothing of it is left."""
+        """The Service is deleted, and nothing of it is left; routes are the nodes'."""
         await self._stage.client.delete(SERVICES, SERVICE, namespace=NAMESPACE)
         await self._narrator.until("the Service goes", self._service_gone)
         await self._narrator.until("nothing is left in the cloud", self._cloud_is_empty)
@@ -178,8 +192,17 @@ class Story:
     async def _service_gone(self) -> bool | None:
         return True if await self._service() is None else None
 
+    async def _routed(self) -> tuple[Node, ...] | None:
+        """The nodes, once each has a pod CIDR and there is a route to every one, and no other."""
+        nodes = await self._nodes()
+        wanted = {(node.spec.pod_cidr, node.spec.provider_id.rpartition("/")[2]) for node in nodes}
+        routes = await self._stage.cloud.admin.parts("route")
+        found = {(route["destination"], route["instance_id"]) for route in routes}
+        return nodes if found == wanted else None
+
     async def _cloud_is_empty(self) -> bool | None:
-        return None if await self._stage.cloud.admin.parts() else True
+        parts = await self._stage.cloud.admin.parts()
+        return None if [part for part in parts if part["kind"] != "route"] else True
 
 
 def _line(node: Node) -> str:
