@@ -105,11 +105,11 @@ def test_the_log_is_json_if_that_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (("*",), {"cloud-node", "cloud-node-lifecycle", "route", "service"}),
-        (("*", "-service"), {"cloud-node", "cloud-node-lifecycle", "route"}),
+        (("*",), {"cloud-node", "cloud-node-lifecycle", "nodeipam", "route", "service"}),
+        (("*", "-service"), {"cloud-node", "cloud-node-lifecycle", "nodeipam", "route"}),
         (("cloud-node-controller",), {"cloud-node"}),
         (("service", "service-lb-controller"), {"service"}),
-        (("*", "-route", "-service-lb-controller", "service"), {"cloud-node", "cloud-node-lifecycle", "service"}),
+        (("*", "-route", "-nodeipam", "-service-lb-controller", "service"), {"cloud-node", "cloud-node-lifecycle", "service"}),
         (("node-route-controller",), {"route"}),
         ((), set()),
     ],
