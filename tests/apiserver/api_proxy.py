@@ -1,4 +1,4 @@
-"""A proxy before the API server that can hold back requests, or their answers."""
+"""A proxy before the API server that can hold back requests, or their answers, or cut them off."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ class ApiProxy:
 
     Attributes:
         url: Where it listens, without TLS.
-        held: Bodies of the requests of which anything has been held back.
+        held: Bodies of the requests of which anything has been held back or cut off.
     """
 
     def __init__(
@@ -30,11 +30,13 @@ class ApiProxy:
         session: aiohttp.ClientSession,
         requests: Collection[str],
         answers: Collection[str],
+        cut: Collection[str],
     ) -> None:
         self.url = ""
         self.held: list[Any] = []
         self._requests = requests
         self._answers = answers
+        self._cut = cut
         self._server = config.server
         self._session = session
         self._free = asyncio.Event()
@@ -55,6 +57,11 @@ class ApiProxy:
         ) as answer:
             if request.method in self._answers:
                 await self._hold(body)
+            if request.method in self._cut and not self._free.is_set():
+                self.held.append(json.loads(body))
+                if request.transport is not None:
+                    request.transport.abort()
+                return web.Response()
             response = web.StreamResponse(
                 status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]}
             )
@@ -71,14 +78,18 @@ class ApiProxy:
 
 @asynccontextmanager
 async def api_proxy(
-    config: ClientConfig, *, requests: Collection[str] = (), answers: Collection[str] = ()
+    config: ClientConfig,
+    *,
+    requests: Collection[str] = (),
+    answers: Collection[str] = (),
+    cut: Collection[str] = (),
 ) -> AsyncIterator[ApiProxy]:
-    """A proxy that holds back requests, or answers to them, of these methods until released."""
+    """Until released, holds back requests, or answers, of these methods, or cuts answers off."""
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=config.ssl_context(), limit=0),
         timeout=aiohttp.ClientTimeout(total=None),
     ) as session:
-        proxy = ApiProxy(config, session, requests, answers)
+        proxy = ApiProxy(config, session, requests, answers, cut)
         server = RawTestServer(proxy.handle)
         await server.start_server()
         proxy.url = str(server.make_url("/")).rstrip("/")

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from proreus.kube import config
 from proreus.kube.objects import Condition, Node, condition
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Fault, FaultMode, Instance
 
+from .api_proxy import api_proxy
 from .site import Site, names, until
 
 ONLY = "--controllers=nodeipam"
@@ -141,6 +143,43 @@ async def test_no_block_is_given_twice_by_managers_that_are_killed_in_the_middle
         held = await have(site, *some)
     assert len(held) == len(some)
     assert_disjoint(held)
+
+
+async def test_a_write_without_an_answer_keeps_its_block_for_the_node(site: Site) -> None:
+    user = config.load(str(site.plane.kubeconfig_for("manager", ["system:masters"])), env={})
+    async with (
+        api_proxy(user, cut={"PATCH"}) as proxy,
+        manager(site, SMALL, api_server=proxy.url),
+    ):
+        first = names("n", 2)
+        await add(site, *first)
+        held = await have(site, *first)
+        assert len(proxy.held) >= len(held)
+        proxy.release()
+        await add(site, "late", "last")
+        held = await have(site, *first, "late", "last")  # of four blocks none is lost
+    assert_disjoint(held)
+
+
+async def test_a_node_that_somebody_else_was_quicker_with_gives_its_block_back(site: Site) -> None:
+    user = config.load(str(site.plane.kubeconfig_for("manager", ["system:masters"])), env={})
+    async with (
+        api_proxy(user, requests={"PATCH"}) as proxy,
+        manager(site, "--cluster-cidr=10.0.0.0/24", api_server=proxy.url),
+    ):
+        await add(site, "contested")
+
+        async def is_held() -> bool:
+            return bool(proxy.held)
+
+        await until("the block is being written", is_held)
+        theirs = {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}
+        await site.client.patch(NODES, "contested", Patch(PatchType.STRATEGIC, theirs))
+        proxy.release()
+        await add(site, "other")
+        held = await have(site, "contested", "other")
+    assert held == {"contested": ("10.9.0.0/24",), "other": ("10.0.0.0/24",)}
+    assert not await site.events("CIDRAssignmentFailed")
 
 
 async def test_nodes_that_are_being_deleted_get_nothing(site: Site) -> None:

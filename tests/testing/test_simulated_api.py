@@ -68,6 +68,31 @@ async def test_an_instance_shows_all_it_has(cloud: SimulatedCloudProcess, speak:
     ]
 
 
+async def test_pod_cidrs_belong_to_one_instance_until_they_are_released_or_it_ends(
+    cloud: SimulatedCloudProcess, speak: Speak
+) -> None:
+    first, second = await cloud.admin.create(machines(2))
+
+    async def change(one: Instance, verb: str, *cidrs: str) -> tuple[int, list[str]]:
+        path = f"instances/{one.id}/pod_cidrs:{verb}"
+        status, answer = await speak("POST", path, {"pod_cidrs": cidrs})
+        return status, answer["pod_cidrs"] if status == 200 else [answer["error"]["code"]]
+
+    both = ["10.0.0.0/24", "fd00::/64"]
+    assert await change(first, "assign", both[0]) == (200, both[:1])
+    assert await change(first, "assign", *both) == (200, both)
+    assert await change(second, "assign", "10.0.0.128/25") == (409, ["Conflict"])
+    assert await change(second, "assign", "10.0.1.1/24") == (400, ["BadRequest"])
+    assert await change(first, "release", both[0], "10.7.0.0/24") == (200, both[1:])
+    assert await change(second, "assign", "10.0.0.128/25") == (200, ["10.0.0.128/25"])
+    _, shown = await speak("GET", f"instances/{first.id}")
+    assert shown["pod_cidrs"] == both[1:]
+    await cloud.admin.configure(tombstone=60.0)
+    await cloud.admin.delete(first.id)
+    assert await change(first, "release", both[1]) == (404, ["NotFound"])
+    assert await change(second, "assign", both[1]) == (200, ["10.0.0.128/25", both[1]])
+
+
 async def test_bulk_read_names_what_is_missing(cloud: SimulatedCloudProcess, speak: Speak) -> None:
     first, second = await cloud.admin.create(machines(2))
     absent = "i-000000000000"
