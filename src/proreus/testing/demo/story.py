@@ -50,6 +50,7 @@ class Story:
         await self.serve()
         await self.lose_a_machine()
         await self.delete_the_service()
+        await self.lose_its_route()
         await self.count_calls()
 
     async def register(self) -> None:
@@ -118,8 +119,6 @@ class Story:
             progress=countdown,
         )
         self._narrator.say(f"the Node {lost.name} is deleted")
-        await self._narrator.until("the route of the lost machine goes", self._routed)
-        self._narrator.say("so is its route; those of the other nodes stay")
         await self._narrator.until("the address answers still", self._answer)
         self._narrator.say("the Service answers still")
 
@@ -129,6 +128,11 @@ class Story:
         await self._narrator.until("the Service goes", self._service_gone)
         await self._narrator.until("nothing is left in the cloud", self._cloud_is_empty)
         self._narrator.say("the Service is deleted; nothing of it is left in the cloud")
+
+    async def lose_its_route(self) -> None:
+        """The lost machine's route goes, once two listings have shown that no node needs it."""
+        await self._narrator.until("the route of the lost machine goes", self._routed)
+        self._narrator.say("the lost machine's route is gone; those of the other nodes stay")
 
     async def count_calls(self) -> None:
         """What it has cost."""
