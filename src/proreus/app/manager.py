@@ -297,7 +297,7 @@ class _Leader:
             )
             return
         if reason := descriptor.why_not(env.settings):
-            klog.warning(log, "Not started", controller=descriptor.name, reason=reason)
+            klog.info(log, "Not started", controller=descriptor.name, reason=reason)
             return
 
         async def run() -> None:

@@ -86,7 +86,7 @@ def read(
     format_: str | None = None,
     warn: Callable[[str], None] = lambda _: None,
     variables: Mapping[str, str] = MappingProxyType({}),
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] | None = None,
 ) -> T:
     """Decode a cloud-config.
 
@@ -98,19 +98,20 @@ def read(
         warn: Takes a sentence about each name that is unknown and ignored.
         variables: The environment variables that may stand for fields: the dotted path of the
             field (`global.auth_url`) by the name of the variable.
-        environment: Their values.
+        environment: Their values; those of the process if None.
 
     Raises:
         ConfigError: Everything that is wrong.
     """
     root, problems = parse(text, Format(format_) if format_ else detect(text, source))
     decoder = _Decoder(source, warn, variables)
+    values = os.environ if environment is None else environment
     for problem in problems:
         decoder.problem(problem.line, problem.place, problem.message)
     # Of a text that cannot be read at all, nothing more is to be said.
     config = None
     if root.items or not problems:
-        config = decoder.struct(type_, [root, *from_environment(root, variables, environment)], "")
+        config = decoder.struct(type_, [root, *from_environment(root, variables, values)], "")
     if decoder.problems or config is None:
         in_order = sorted(decoder.problems, key=lambda problem: problem[0])
         raise ConfigError(tuple(text for _, text in in_order))

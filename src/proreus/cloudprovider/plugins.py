@@ -99,7 +99,7 @@ def InitCloudProvider(name: str, config_file: str) -> CloudProvider:  # noqa: N8
     config = read(
         text,
         factory.config_type,
-        source=config_file or "cloud-config",
+        source=config_file or "--cloud-config",
         variables=factory.config_environment,
         warn=lambda sentence: klog.warning(log, "Ignored in the cloud-config", problem=sentence),
     )
