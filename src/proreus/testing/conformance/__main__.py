@@ -8,13 +8,18 @@ import asyncio
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from proreus.testing.conformance.fixture import CloudFixture
 from proreus.testing.conformance.report import report
 from proreus.testing.conformance.rule import Status
 from proreus.testing.conformance.suite import Suite
+
+_HOW = (
+    "run it in the package's directory; write dots and no .py, such as tests.test_conformance:Cloud"
+)
+_WHAT = "pass the subclass of CloudFixture, the one that the test class has as its `fixture`"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,15 +44,19 @@ def main(arguments: Sequence[str]) -> int:
     return int(any(one.status in {Status.FAILS, Status.NOT_TRIED} for one in findings))
 
 
-def _load(name: str) -> Callable[[], CloudFixture]:
+def _load(name: str) -> type[CloudFixture]:
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise ValueError("give module:class")
-    found = getattr(importlib.import_module(module), attribute)
-    if not callable(found):
-        raise ValueError(f"{attribute} is no class")  # noqa: TRY004 - a wrong argument
-    made: Callable[[], CloudFixture] = found
-    return made
+    if not module or not attribute or module.startswith("."):
+        raise ValueError(_HOW)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # something that the module itself imports
+        raise ValueError(f"{error}; {_HOW}") from error
+    if not (isinstance(found, type) and issubclass(found, CloudFixture)):
+        raise ValueError(f"{attribute} is no CloudFixture; {_WHAT}")  # noqa: TRY004 - a wrong argument
+    return found
 
 
 if __name__ == "__main__":

@@ -53,7 +53,8 @@ async def ensure_interrupted(site: Site) -> None:
     """An `ensure` that was cut off at any call is finished by the next one, without doubles.
 
     Find what an earlier attempt has made before you create: by a name that you chose, by the
-    marks, or with an idempotency token. A call without answer may have had its effect.
+    marks, or with an idempotency token. A call without answer may have had its effect. If the
+    cloud refuses because it is still working on it, answer `Pending`.
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
@@ -80,7 +81,8 @@ async def ensure_interrupted_then_delete(site: Site) -> None:
     """What an `ensure` that was cut off at any call has made, `delete` takes away.
 
     Put the marks on each part in the call that creates it, and let `delete` look for every kind
-    of part by itself, not for parts of a load balancer that may be missing.
+    of part by itself, not for parts of a load balancer that may be missing. If the cloud refuses
+    because it is still working on it, answer `Pending`.
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
@@ -100,7 +102,7 @@ async def delete_interrupted(site: Site) -> None:
     """A `delete` that was cut off at any call is finished by the next one.
 
     Delete in an order in which what is left can still be found, and take a part that is gone
-    for deleted.
+    for deleted. If the cloud refuses because it is still working on it, answer `Pending`.
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
@@ -121,7 +123,8 @@ async def failure_told(site: Site) -> None:
     """A verb whose call failed does not say that all is well.
 
     Let a `CloudError` through, or answer it for its Service; the framework tries again. `Ensured`
-    and `Done` are for what the cloud has confirmed.
+    and `Done` are for what the cloud has confirmed. If the cloud refuses because it is still
+    working on it, answer `Pending`.
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)

@@ -39,11 +39,19 @@ class Status(Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A rule with its status; `seen` says why it is not `HOLDS`."""
+    """A rule with its status.
+
+    Attributes:
+        rule: What was tried.
+        status: How it fared.
+        seen: Why it is not `HOLDS`.
+        remedy: What to do, where what was seen tells better than the rule.
+    """
 
     rule: Rule
     status: Status
     seen: str = ""
+    remedy: str = ""
 
     def __str__(self) -> str:
         """The whole of it, for people."""
@@ -52,7 +60,7 @@ class Finding(msgspec.Struct, frozen=True):
             return head
         if self.status is not Status.FAILS:
             return f"{head}\n  {self.status.value}: {self.seen}"
-        return f"{head}\n  seen: {self.seen}\n  next: {self.rule.remedy}"
+        return f"{head}\n  seen: {self.seen}\n  next: {self.remedy or self.rule.remedy}"
 
 
 def rule(*needs: Rule) -> Callable[[Check], Rule]:

@@ -28,6 +28,7 @@ from proreus.cloudprovider import (
     NotSupported,
     Pending,
     Routes,
+    Unauthenticated,
 )
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
@@ -50,6 +51,7 @@ CLUSTER = ClusterIdentity("conformance", "7e577e57-0000-4000-8000-000000000001")
 OTHER_CLUSTER = ClusterIdentity("conformance", "7e577e57-0000-4000-8000-000000000002")
 PORTS = ((8080, 30080),)
 
+_CREDENTIALS = "Check the credentials that the fixture's `provider` gives"
 _PENDING_POLL = 0.2
 _MOST_TRIES = 150
 
@@ -58,6 +60,11 @@ T = TypeVar("T")
 
 class Violated(Exception):
     """A rule does not hold; the text says what was seen."""
+
+    def __init__(self, seen: str, *, remedy: str = "") -> None:
+        """Keep `remedy`: what to do, if that is not what the rule says."""
+        super().__init__(seen)
+        self.remedy = remedy
 
 
 class _Events:
@@ -329,7 +336,13 @@ def expect(kind: type[T], answer: object, who: str) -> T:
     """The answer if it is of that kind."""
     if isinstance(answer, kind):
         return answer
-    raise Violated(f"{who} answered {shown(answer)} instead of {kind.__name__}")
+    said = f"{who} answered {shown(answer)} instead of {kind.__name__}"
+    raise Violated(said, remedy=remedy_of(answer))
+
+
+def remedy_of(answer: object) -> str:
+    """What to do about an answer or error of which the rule itself cannot know; else ""."""
+    return _CREDENTIALS if isinstance(answer, Unauthenticated) else ""
 
 
 def shown(answer: object) -> str:

@@ -14,9 +14,10 @@ from proreus.testing.conformance import (
     process,
     routes,
 )
+from proreus.testing.conformance.blame import fixture_remedy
 from proreus.testing.conformance.fixture import CloudFixture, NotOffered, NotTried
 from proreus.testing.conformance.rule import Finding, Rule, Status
-from proreus.testing.conformance.site import Site, Violated, shown
+from proreus.testing.conformance.site import Site, Violated, remedy_of, shown
 
 RULES: tuple[Rule, ...] = (
     *machines.RULES,
@@ -74,9 +75,10 @@ class Suite:
         except NotTried as reason:
             return Finding(rule, Status.NOT_TRIED, str(reason))
         except Violated as error:
-            return Finding(rule, Status.FAILS, str(error))
+            return Finding(rule, Status.FAILS, str(error), error.remedy)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a provider may raise anything
-            return Finding(rule, Status.FAILS, f"{shown(error)} {_place(error)}")
+            remedy = fixture_remedy(error) or remedy_of(error)
+            return Finding(rule, Status.FAILS, f"{shown(error)} {_place(error)}", remedy)
         return Finding(rule, Status.HOLDS)
 
 
