@@ -11,6 +11,7 @@ from proreus.testing.controlplane import ControlPlane
 
 from .scratch import Scratch
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal_provider"
 CONFIG = "endpoint: http://127.0.0.1:9\ntoken: secret\n"
 
 
@@ -28,6 +29,20 @@ def test_the_skeleton_installs_and_is_found_by_its_name(skeleton: tuple[Scratch,
     scratch, package = skeleton
     find = "from proreus.cloudprovider import load; print(load('little-cloud').__qualname__)"
     assert scratch.run("python", "-c", find, cwd=package).stdout.strip() == "LittleCloudCloud"
+
+
+def test_it_calls_the_cloud_as_the_example_does(skeleton: tuple[Scratch, Path]) -> None:
+    _, package = skeleton
+
+    def api(path: Path) -> str:
+        _, _, rest = path.read_text().partition("\nclass Api:\n")
+        found, _, decoding = rest.partition("\n\n\ndef decoded(")
+        assert found
+        assert decoding
+        return found
+
+    ours = package / "src" / "little_cloud_provider" / "api.py"
+    assert api(ours) == api(EXAMPLE / "src" / "minimal_provider" / "api.py")
 
 
 def test_without_a_cloud_config_it_says_so(skeleton: tuple[Scratch, Path]) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from minimal_provider.api import Balancer, decoded
+from minimal_provider.api import Balancer, Nothing, decoded
 from minimal_provider.balancers import plan
 
 from proreus.cloudprovider import (
@@ -61,6 +61,33 @@ def test_what_the_cloud_cannot_forward_is_refused_by_its_field(
 
 
 @pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"affinity_seconds": 10800}, "spec.sessionAffinity"),
+        ({"requested_address": "192.0.2.1"}, "spec.loadBalancerIP"),
+    ],
+)
+def test_what_the_cloud_cannot_do_is_refused_by_its_field(
+    asked: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=field):
+        plan(msgspec.structs.replace(wish(), **asked))
+
+
+@pytest.mark.parametrize(
+    ("check", "health"), [(HealthCheck(31000, "/healthz"), "31000/healthz"), (HealthCheck(), "")]
+)
+def test_the_health_check_is_the_services(check: HealthCheck, health: str) -> None:
+    balancer, _ = plan(msgspec.structs.replace(wish(), health_check=check))
+    assert balancer.health == health
+
+
+def test_nobody_is_let_in_where_the_ranges_of_the_family_are_empty() -> None:
+    balancer, _ = plan(msgspec.structs.replace(wish(), source_ranges={"IPv4": ()}))
+    assert balancer.sources == ()
+
+
+@pytest.mark.parametrize(
     ("status", "body", "error"),
     [
         (429, b"{}", Throttled),
@@ -68,6 +95,7 @@ def test_what_the_cloud_cannot_forward_is_refused_by_its_field(
         (404, b"<html>", CloudError),
         (500, b"", CloudError),
         (200, b"{}", CloudError),
+        (200, b"", CloudError),
     ],
 )
 def test_errors_are_told_apart(status: int, body: bytes, error: type[Exception]) -> None:
@@ -76,4 +104,8 @@ def test_errors_are_told_apart(status: int, body: bytes, error: type[Exception])
 
 
 def test_absence_is_the_clouds_own_word_only() -> None:
-    assert decoded("GET servers", 404, b'{"error": "not found"}', "", msgspec.Struct) is None
+    assert decoded("GET servers", 404, b'{"error": "not found"}', "", Balancer) is None
+
+
+def test_success_without_a_body_is_not_absence() -> None:
+    assert decoded("DELETE balancers", 204, b"", "", Nothing) == Nothing()

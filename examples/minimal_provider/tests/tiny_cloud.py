@@ -6,13 +6,14 @@
     GET    /balancers/NAME                B
     POST   /balancers                     B without address -> B; 409 if there is one of that name
     PUT    /balancers/NAME                B without address -> B
-    DELETE /balancers/NAME                B
+    DELETE /balancers/NAME                204 without a body
 
     S = {"id", "name", "status": "running"|"off", "type", "zone", "address"}
     B = {"name", "address", "labels": {K: V}, "forwards": {PORT: PORT OF THE TARGETS},
-         "targets": [ADDRESS...], "sources": [CIDR...], "health": "PORT/PATH" or ""}
+         "targets": [ADDRESS...], "sources": [CIDR...] (none: nobody), "health": "PORT/PATH" or ""}
 
 Errors are {"error": TEXT}; the text of a 404 is "not found". `Authorization: Bearer secret`.
+A body must have `Content-Type: application/json`.
 """
 
 import itertools
@@ -108,7 +109,7 @@ class TinyCloud:
 
     async def _remove(self, request: web.Request) -> web.Response:
         removed = self.balancers.pop(request.match_info["key"], None)
-        return web.json_response(removed) if removed else refused(404, "not found")
+        return web.Response(status=204) if removed else refused(404, "not found")
 
 
 def refused(status: int, text: str) -> web.Response:
@@ -121,6 +122,8 @@ async def authenticated(request: web.Request, handler: Handler) -> web.StreamRes
     """Let in who knows the token."""
     if request.headers.get("Authorization") != f"Bearer {TOKEN}":
         return refused(401, "who are you?")
+    if request.can_read_body and request.content_type != "application/json":
+        return refused(415, "the body must be application/json")
     return await handler(request)
 
 

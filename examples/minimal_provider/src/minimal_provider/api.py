@@ -61,6 +61,10 @@ class Balancers(msgspec.Struct, frozen=True):
     next: str
 
 
+class Nothing(msgspec.Struct, frozen=True):
+    """The answer to a call that succeeds without a body."""
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The body of an error."""
 
@@ -87,10 +91,12 @@ class Api:
         """Make one call, such as "GET servers"; None if the cloud has no such object."""
         method, _, noun = operation.partition(" ")
         data = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
 
         async def send() -> T | None:
+            request = self._session.request(method, self._url + path, data=data, headers=headers)
             try:
-                async with self._session.request(method, self._url + path, data=data) as response:
+                async with request as response:
                     raw, after = await response.read(), response.headers.get("Retry-After", "")
                     return decoded(operation, response.status, raw, after, type_)
             except aiohttp.ClientError as error:
@@ -106,7 +112,7 @@ def decoded(what: str, status: int, raw: bytes, after: str, type_: type[T]) -> T
     """What an answer says; `after` is its Retry-After header. Pure."""
     try:
         if status < 400:  # noqa: PLR2004 - below are the good ones
-            return msgspec.json.decode(raw, type=type_)
+            return msgspec.json.decode(raw or b"{}", type=type_)
         said = msgspec.json.decode(raw, type=Refusal).error
     except msgspec.MsgspecError as error:
         said = f"not an answer of this cloud: {error}"

@@ -1,11 +1,11 @@
 """Load balancers: one balancer of the cloud for each Service."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from minimal_provider.api import Api, Balancer, Balancers
+from minimal_provider.api import Api, Balancer, Balancers, Nothing
 from proreus.cloudprovider import (
     MARK_CLUSTER_UID,
     MARK_SERVICE,
@@ -61,7 +61,7 @@ class Verbs:
         """Delete the balancer, if there is one and it is ours."""
         actual = await self._api.call("GET balancers", path(gone), Balancer)
         if actual is not None and is_ours(actual, gone):
-            await self._api.call("DELETE balancers", path(gone), Balancer)
+            await self._api.call("DELETE balancers", path(gone), Nothing)
         return Done()
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -81,10 +81,8 @@ class Verbs:
 
 def plan(wanted: LoadBalancer) -> tuple[Balancer, Mapping[str, str]]:
     """The balancer that is wished for, and why some hosts cannot be targets. Pure."""
-    for port in wanted.frontends:
-        if port.protocol != "TCP" or not port.node_port:
-            what = f"{port.port}/{port.protocol}"
-            raise InvalidRequest(f"spec.ports: {what} must be TCP and have a node port")
+    if problems := tuple(impossible(wanted)):
+        raise InvalidRequest("; ".join(problems))
     addresses = {host.node: host.addresses.get("IPv4", ()) for host in wanted.hosts}
     check = wanted.health_check
     balancer = Balancer(
@@ -96,6 +94,17 @@ def plan(wanted: LoadBalancer) -> tuple[Balancer, Mapping[str, str]]:
         health=f"{check.port}{check.path}" if check.port else "",
     )
     return balancer, {node: "no IPv4 address" for node, found in addresses.items() if not found}
+
+
+def impossible(wanted: LoadBalancer) -> Iterator[str]:
+    """What this cloud cannot do, each with its field and the remedy. Pure."""
+    for port in wanted.frontends:
+        if port.protocol != "TCP" or not port.node_port:
+            yield f"spec.ports: {port.port}/{port.protocol} must be TCP and have a node port"
+    if wanted.affinity_seconds is not None:
+        yield "spec.sessionAffinity: this cloud knows None only"
+    if wanted.requested_address:
+        yield "spec.loadBalancerIP: this cloud chooses the address, leave it empty"
 
 
 def path(ref: LoadBalancerRef) -> str:
