@@ -12,9 +12,7 @@ from typing import TypeVar
 from proreus.cloudprovider import (
     CloudError,
     DeleteAnswer,
-    Done,
     EnsureAnswer,
-    ImplementedElsewhere,
     LoadBalancer,
     LoadBalancerRef,
     NotSupported,
@@ -296,7 +294,7 @@ class ServiceController:
         given = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
             answer = _answer(given, verb.ref.uid)
-            if isinstance(answer, Done | ImplementedElsewhere):
+            if plan.is_gone(answer):
                 del self._memory[key]
             outcomes[key] = await self._conclude_delete(key, verb.ref, answer)
         return outcomes
