@@ -298,6 +298,34 @@ async def test_an_error_is_told_at_once_and_while_it_lasts_every_ten_minutes() -
 
 
 @virtual_time
+async def test_what_is_told_of_an_error_does_not_hang_on_how_soon_it_is_written() -> None:
+    async with recording() as site:
+        site.busy = True
+        site.warn("quota exceeded")
+        await asyncio.sleep(1)
+        site.warn("quota exceeded")
+        site.busy = False
+        await asyncio.sleep(1)
+        assert site.told == [("quota exceeded", 1)]
+        await asyncio.sleep(600)
+        site.warn("quota exceeded")
+        await asyncio.sleep(1)
+        assert site.told == [("quota exceeded", 3)]
+
+
+@virtual_time
+async def test_an_error_whose_event_could_not_be_written_is_told_with_the_next_one() -> None:
+    async with recording() as site:
+        site.writer.failures = [Forbidden(403, "no")]
+        site.warn("quota exceeded")
+        await asyncio.sleep(1)
+        assert site.told == []
+        site.warn("quota exceeded")
+        await asyncio.sleep(1)
+        assert site.told == [("quota exceeded", 2)]
+
+
+@virtual_time
 async def test_an_error_that_comes_back_is_told_at_once() -> None:
     async with recording() as site:
         site.warn("quota exceeded")

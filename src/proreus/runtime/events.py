@@ -9,6 +9,7 @@ events are dropped.
 
 import asyncio
 import contextlib
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -115,12 +116,20 @@ class _Pending(msgspec.Struct):
     count: int = 1
 
 
-class _Sent(msgspec.Struct):
-    """An event object that was written; `at` is the loop's time, `held` was not written yet."""
+class _Sent(msgspec.Struct, frozen=True):
+    """An event object that was written."""
 
     name: str
     count: int
     last: datetime
+
+
+class _Told(msgspec.Struct):
+    """When an event was last queued to be written (the loop's time), and how many since were not.
+
+    Noted before the write, so that what is told does not hang on how quick writes are.
+    """
+
     at: float
     held: int = 0
 
@@ -172,6 +181,7 @@ class EventRecorder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._sent: Recent[_What, _Sent] = Recent()
+        self._told: Recent[_What, _Told] = Recent()
         self._latest: Recent[tuple[str, ObjectReference], _What] = Recent()
         self._aggregator = Aggregator()
         self._spam = SpamFilter()
@@ -198,37 +208,35 @@ class EventRecorder:
             message = (COMBINED + message)[:MESSAGE_LIMIT]
         else:
             what = msgspec.structs.replace(what, message=message)
-        pending, sent = self._queue.get(what), self._sent.get(what)
-        if pending is not None:
+        self._tell(what, message, loop_time)
+        self._latest.put(what.source, what)
+
+    def _tell(self, what: _What, message: str, now: float) -> None:
+        """Queue an event, unless it says nothing new or its source has said too much."""
+        told, pending = self._told.get(what), self._queue.get(what)
+        if told is not None and is_repeat(
+            is_warning=what.type == "Warning",
+            is_latest=self._latest.get(what.source) == what,
+            told=told.at,
+            now=now,
+        ):
+            told.held += 1
+            metrics.EVENTS.labels("held").inc()
+        elif pending is not None:
             pending.count += 1
             pending.last = self._now()
             pending.message = message
-        elif self._is_told(what, sent, loop_time):
-            self._enqueue(what, message, loop_time, count=1 + (sent.held if sent else 0))
-            if sent is not None:
-                sent.held = 0
-        elif sent is not None:
-            sent.held += 1
-        self._latest.put(what.source, what)
-
-    def _is_told(self, what: _What, sent: _Sent | None, now: float) -> bool:
-        """Whether an event is to be written now, and not only counted."""
-        if sent is not None and is_repeat(
-            is_warning=what.type == "Warning",
-            is_latest=self._latest.get(what.source) == what,
-            told=sent.at,
-            now=now,
-        ):
-            metrics.EVENTS.labels("held").inc()
-            return False
-        if not self._spam.admits(what.source, now):
+        elif self._spam.admits(what.source, now):
+            self._enqueue(what, message, now, count=1 + (told.held if told else 0))
+            self._told.put(what, _Told(now))
+        else:
+            if told is not None:
+                told.held += 1
             metrics.EVENTS.labels("filtered").inc()
-            return False
-        return True
 
     def _enqueue(self, what: _What, message: str, queued: float, *, count: int) -> None:
         if len(self._queue) >= QUEUE_LIMIT:
-            self._queue.popitem(last=False)
+            self._untold(*self._queue.popitem(last=False))
             metrics.EVENTS.labels("dropped").inc()
         # Microseconds; but two events of one object must not have one name.
         now = self._now()
@@ -277,11 +285,19 @@ class EventRecorder:
             else:
                 metrics.EVENTS.labels(result).inc()
                 return
+        self._untold(what, pending)
         metrics.EVENTS.labels("failed").inc()
         klog.warning(
             log, "An event could not be written", err=error,
             object=f"{what.ref.kind} {what.ref.name}", reason=what.reason,
         )  # fmt: skip
+
+    def _untold(self, what: _What, pending: _Pending) -> None:
+        """Have an event that was not written told when it comes next, these times included."""
+        told = self._told.get(what)
+        if told is not None:
+            told.at = -math.inf
+            told.held += pending.count
 
     async def _send(self, what: _What, pending: _Pending) -> str:
         sent = self._sent.get(what)
@@ -297,21 +313,15 @@ class EventRecorder:
             except NotFound:
                 klog.v(log, 4, "The event has expired; a new one is written", event=sent.name)
             else:
-                self._remember(what, sent.name, count, pending)
+                self._sent.put(what, _Sent(sent.name, count, pending.last))
                 return "counted"
         name = _name(what.ref, pending.number)
         try:
             await self._client.create(EVENTS, self._body(name, what, pending), _namespace(what.ref))
         except AlreadyExists:
             klog.v(log, 4, "The event was written by a try that got no answer", event=name)
-        self._remember(what, name, pending.count, pending)
+        self._sent.put(what, _Sent(name, pending.count, pending.last))
         return "created"
-
-    def _remember(self, what: _What, name: str, count: int, pending: _Pending) -> None:
-        before = self._sent.get(what)
-        held = before.held if before else 0
-        at = asyncio.get_running_loop().time()
-        self._sent.put(what, _Sent(name, count, pending.last, at, held))
 
     def _body(self, name: str, what: _What, pending: _Pending) -> dict[str, Any]:
         return {
