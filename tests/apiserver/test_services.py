@@ -508,8 +508,11 @@ async def test_a_service_deleted_while_its_load_balancer_is_pending_leaves_nothi
     assert await site.is_empty()
 
 
-STEPS = ("addresses", "load_balancers", "firewalls", "listeners")
-MAKING_STEPS = (*(f"{step}.create" for step in STEPS), "load_balancers.add_targets")
+KINDS = ("address", "load_balancer", "firewall", "listener")
+MAKING_STEPS = (
+    *(f"{step}.create" for step in ("addresses", "load_balancers", "firewalls", "listeners")),
+    "load_balancers.add_targets",
+)
 
 
 @pytest.mark.parametrize("mode", [FaultMode.ERROR, FaultMode.CUT_AFTER])
@@ -533,11 +536,12 @@ async def test_a_service_deleted_after_a_failure_at_any_step_leaves_nothing(
 
 
 async def test_a_deletion_that_fails_is_told_and_goes_on(site: ServiceSite) -> None:
-    services = {step: await site.when_said(await site.create(), "Ensured") for step in STEPS}
+    services = {kind: await site.when_said(await site.create(), "Ensured") for kind in KINDS}
 
-    for step, service in services.items():
+    for kind, service in services.items():
         name = service.metadata.name
-        fault = Fault(FaultMode.ERROR, operation=f"{step}.delete", count=2)
+        part = await site.part(service, kind)
+        fault = Fault(FaultMode.ERROR, operation="*.delete", target=part["id"], count=2)
         await site.cloud.admin.inject(fault)
         await site.delete(name)
         failed = await site.when_said(name, "DeleteCloudError", "injected failure")

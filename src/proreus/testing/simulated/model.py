@@ -183,6 +183,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         mode: What happens.
         operation: Which operations, as a shell pattern: `listeners.create`, `*.delete`, `*`.
+        target: The id in the call's path, as a shell pattern; calls without one have "".
         skip: How many matching calls pass unharmed first.
         count: How many calls are hit; 0 for all until the faults are cleared.
         share: For DROP and MISSING, how much of the answer, between 0 and 1.
@@ -192,6 +193,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     mode: FaultMode
     operation: str = "*"
+    target: str = "*"
     skip: int = 0
     count: int = 1
     share: float = 1.0

@@ -84,7 +84,7 @@ class Server:
         if wait > 0:
             raise ApiError(429, "Throttled", "the quota is used up", retry_after=wait)
         asked = await _asked(request)
-        fault = self._faults.take(operation.name)
+        fault = self._faults.take(operation.name, request.match_info.get("id", ""))
         await asyncio.sleep(settings.latency / 2)
         if fault is not None and not await _effect_takes_place(request, fault):
             return None

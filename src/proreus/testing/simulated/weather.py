@@ -46,10 +46,12 @@ class Faults:
         """Forget all."""
         self._faults.clear()
 
-    def take(self, operation: str) -> Fault | None:
+    def take(self, operation: str, target: str = "") -> Fault | None:
         """The fault that hits this call, if any; counts it."""
         for index, fault in enumerate(self._faults):
             if not fnmatchcase(operation, fault.operation):
+                continue
+            if not fnmatchcase(target, fault.target):
                 continue
             if fault.skip > 0:
                 self._faults[index] = msgspec.structs.replace(fault, skip=fault.skip - 1)
