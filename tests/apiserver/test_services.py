@@ -536,11 +536,11 @@ async def test_a_service_deleted_after_a_failure_at_any_step_leaves_nothing(
 
 
 async def test_a_deletion_that_fails_is_told_and_goes_on(site: ServiceSite) -> None:
-    services = {kind: await site.when_said(await site.create(), "Ensured") for kind in KINDS}
+    services = {doomed: await site.when_said(await site.create(), "Ensured") for doomed in KINDS}
 
-    for kind, service in services.items():
+    for doomed, service in services.items():
         name = service.metadata.name
-        part = await site.part(service, kind)
+        part = await site.part(service, doomed)
         fault = Fault(FaultMode.ERROR, operation="*.delete", target=part["id"], count=2)
         await site.cloud.admin.inject(fault)
         await site.delete(name)
