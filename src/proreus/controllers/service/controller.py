@@ -23,11 +23,12 @@ from proreus.controllers.environment import Environment
 from proreus.controllers.service import answers, drift, intake, plan
 from proreus.controllers.service.answers import Change
 from proreus.controllers.service.hosts import HostSets
+from proreus.controllers.service.nodesync import NodeSyncs
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
 from proreus.controllers.service.writer import ServiceWriter
 from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.kube.objects import key as key_of
-from proreus.runtime import klog, priority
+from proreus.runtime import klog, metrics, priority
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.controller import Controller, Outcome, contained
 from proreus.runtime.priority import Priority
@@ -61,6 +62,7 @@ class ServiceController:
         self._queue: WorkQueue[str] = WorkQueue("service", backoff=BACKOFF)
         self._nodes_changed = asyncio.Event()
         self._host_sets = HostSets()
+        self._node_syncs = NodeSyncs()
         self._loop: Controller[Service, None, Verb] = Controller(
             CONTROLLER,
             self,
@@ -128,9 +130,21 @@ class ServiceController:
                 self._nodes_changed.clear()
                 pause = intake.quiet_time(loop.time() - first, is_urgent=self._has_hostless())
                 await asyncio.sleep(pause)
-            for key, wish in self._wishes().items():
-                if plan.has_new_hosts(self._memory.get(key), wish):
-                    self._queue.add(key, Priority.CHECK)
+            differing = [
+                key
+                for key, wish in self._wishes().items()
+                if plan.has_new_hosts(self._memory.get(key), wish)
+            ]
+            self._node_syncs.begin(differing, loop.time())
+            for key in differing:
+                self._queue.add(key, Priority.CHECK)
+
+    def _synced(self, key: str, *, failed: bool = False) -> None:
+        """The Service waits for its hosts no more: tell when it was the last one."""
+        if self._node_syncs.done(key, failed=failed):
+            now = asyncio.get_running_loop().time()
+            metrics.SERVICE_NODE_SYNC_LATENCY.observe(now - self._node_syncs.started)
+            metrics.SERVICE_NODE_SYNC_ERRORS.inc(self._node_syncs.failed)
 
     def _has_hostless(self) -> bool:
         return any(
@@ -205,6 +219,8 @@ class ServiceController:
             cluster=self._env.cluster,
             classes=self._classes,
         )
+        if not isinstance(verb, UpdateHosts):
+            self._synced(key)
         return None if isinstance(verb, plan.Nothing) else verb
 
     def _wish(self, service: Service | None) -> LoadBalancer | CloudError | None:
@@ -238,7 +254,17 @@ class ServiceController:
                 outcomes[key] = await self._refuse(key, verb)
         outcomes.update(await self._delete(deletes))
         outcomes.update(await self._ensure(ensures, self._cloud.ensure))
-        outcomes.update(await self._ensure(updates, self._cloud.update_hosts))
+        outcomes.update(await self._update_hosts(updates))
+        return outcomes
+
+    async def _update_hosts(self, verbs: Mapping[str, UpdateHosts]) -> Mapping[str, Outcome]:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        outcomes = await self._ensure(verbs, self._cloud.update_hosts)
+        for key, outcome in outcomes.items():
+            metrics.SERVICE_LOAD_BALANCER_SYNCS.inc()
+            metrics.SERVICE_UPDATE_HOST_LATENCY.observe(loop.time() - started)
+            self._synced(key, failed=outcome.error is not None)
         return outcomes
 
     async def _refuse(self, key: str, verb: Refuse) -> Outcome:
