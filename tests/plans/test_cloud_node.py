@@ -198,6 +198,14 @@ def test_a_heartbeat_is_not_relevant() -> None:
     assert not relevant(initialised(), heartbeat)
 
 
+def test_what_we_say_of_a_failure_is_no_reason_to_try_again() -> None:
+    failing = Condition(CONDITION, "False", "InstanceNotFound", "no machine", NOW)
+    again = Condition(CONDITION, "False", "CloudError", "500", LATER)
+    assert not relevant(fresh(), fresh(conditions=(failing,)))
+    assert not relevant(fresh(conditions=(failing,)), fresh(conditions=(again,)))
+    assert relevant(fresh(conditions=(failing,)), fresh())
+
+
 def test_a_new_node_is_relevant_and_a_gone_one_is_not() -> None:
     assert relevant(None, initialised())
     assert relevant(initialised(), None) is False

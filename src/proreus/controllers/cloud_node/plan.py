@@ -51,7 +51,11 @@ def relevant(old: Node | None, new: Node | None) -> bool:
     """Whether a node event needs a look; heartbeats and nodes that are gone do not."""
     if new is None:
         return False
-    return old is None or _read_by_plan(old) != _read_by_plan(new)
+    if old is None or _read_by_plan(old) != _read_by_plan(new):
+        return True
+    before, after = _told(old), _told(new)
+    # While the node waits, its condition is our word of a failed try: no reason for another one.
+    return before != after and (after is None or not has_taint(new, TAINT_UNINITIALIZED))
 
 
 def needs_instance(node: Node) -> bool:
@@ -257,8 +261,7 @@ def _rejected(change: labels.LabelChange) -> tuple[PlannedEvent, ...]:
 
 
 def _read_by_plan(node: Node) -> tuple[object, ...]:
-    """All that `plan` reads."""
-    state = condition(node.status.conditions, CONDITION)
+    """All that `plan` reads, but for the condition."""
     return (
         node.metadata.uid,
         node.metadata.deletion_timestamp,
@@ -267,5 +270,9 @@ def _read_by_plan(node: Node) -> tuple[object, ...]:
         node.spec.provider_id,
         node.spec.taints,
         node.status.addresses,
-        state and (state.status, state.reason, state.message),
     )
+
+
+def _told(node: Node) -> tuple[str, str, str] | None:
+    state = condition(node.status.conditions, CONDITION)
+    return None if state is None else (state.status, state.reason, state.message)
