@@ -7,6 +7,7 @@ all parse, as they do in Go. Values are read after argparse, so that all errors 
 
 import argparse
 import difflib
+import ipaddress
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TRUE = frozenset({"1", "t", "true"})
 _FALSE = frozenset({"0", "f", "false"})
+LAST_PORT = 65535
 
 # klog dropped these in Kubernetes 1.26, but old charts still pass them.
 REMOVED_KLOG_FLAGS = frozenset(
@@ -110,14 +112,81 @@ def levels(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+def integers(text: str) -> tuple[int, ...]:
+    """A comma-separated list of whole numbers.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return tuple(int(part) for part in names(text))
+    except ValueError:
+        raise ValueError("must be a list of whole numbers, such as 29,23") from None
+
+
+def gates(text: str) -> tuple[tuple[str, bool], ...]:
+    """A list of `Name=true` and `Name=false`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found: list[tuple[str, bool]] = []
+    for part in names(text):
+        name, _, value = part.partition("=")
+        if not name or value.lower() not in _TRUE | _FALSE:
+            raise ValueError("must be a list of Name=true or Name=false")
+        found.append((name, boolean(value)))
+    return tuple(found)
+
+
+def port(text: str) -> int:
+    """A port's number; 0 means none.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not (text.isascii() and text.isdecimal() and int(text) <= LAST_PORT):
+        raise ValueError(f"must be a port, 0 to {LAST_PORT}")
+    return int(text)
+
+
+def address(text: str) -> str:
+    """An IP address, or "" for all of them.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+
+
+def certificate(text: str) -> tuple[str, str, tuple[str, ...]]:
+    """One certificate of `--tls-sni-cert-key`: `certificate,key[:domain,...]`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    files, _, domains = text.partition(":")
+    parts = names(files)
+    if len(parts) != len(("certificate", "key")):
+        raise ValueError("must be certificate,key or certificate,key:domain,...")
+    return parts[0], parts[1], names(domains)
+
+
 class Flag(msgspec.Struct, frozen=True):
-    """One flag: its group in `--help`, its help text, how its text is read and what it must be."""
+    """One flag: its group in `--help`, its help text, how its text is read and what it must be.
+
+    `repeated` flags are read each time that they are given; the value is the tuple of all.
+    """
 
     group: str
     help: str
     parse: Callable[[str], Any] = str
     check: Callable[[Any], str] | None = None
     short: str = ""
+    repeated: bool = False
 
 
 def at_least(minimum: float) -> Callable[[float], str]:
@@ -157,13 +226,13 @@ def parser(
         section = groups.get(flag.group)
         if section is None:
             section = groups[flag.group] = result.add_argument_group(f"{flag.group} flags")
-        default = _shown(defaults[field], flag)
+        default = shown(defaults[field], flag)
         optional: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.parse is boolean else {}
         section.add_argument(
             *([f"-{flag.short}"] if flag.short else []),
             f"--{field.replace('_', '-')}",
             dest=field,
-            action="append" if flag.parse in {names, levels} else "store",
+            action="append" if _is_list(flag) else "store",
             metavar=_metavar(flag),
             help=f"{flag.help} (default {default})".replace("%", "%%"),
             **optional,
@@ -175,6 +244,10 @@ def parser(
     return result
 
 
+def _is_list(flag: Flag) -> bool:
+    return flag.repeated or flag.parse in {names, levels, integers, gates}
+
+
 def _metavar(flag: Flag) -> str:
     kinds: dict[Callable[[str], Any], str] = {
         boolean: "BOOL",
@@ -183,14 +256,21 @@ def _metavar(flag: Flag) -> str:
         number: "NUMBER",
         names: "LIST",
         levels: "LIST",
+        integers: "LIST",
+        gates: "LIST",
+        port: "PORT",
+        address: "IP",
+        certificate: "CERT,KEY",
     }
     return kinds.get(flag.parse, "STRING")
 
 
-def _shown(value: Any, flag: Flag) -> str:
+def shown(value: Any, flag: Flag) -> str:
+    """The value as the command line has it: "30s", "true", "a,b"."""
+    """The default of a flag as help texts show it."""
     if flag.parse is duration:
         return f"{value:g}s"
-    if flag.parse in {names, levels}:
+    if _is_list(flag):
         return ",".join(map(str, value)) or "none"
     if flag.parse is boolean:
         return str(value).lower()
@@ -221,7 +301,7 @@ def parse(
             continue
         text = ",".join(raw) if isinstance(raw, list) else raw.removeprefix("=")
         try:
-            values[field] = flag.parse(text)
+            values[field] = tuple(map(flag.parse, raw)) if flag.repeated else flag.parse(text)
         except ValueError as exc:
             problems.append(f"--{field.replace('_', '-')}: {text!r} {exc}")
             continue

@@ -1,0 +1,167 @@
+"""The one table of flags. Names, meanings and defaults are those of Go's CCM.
+
+The groups are Structs that extend one another: `generic`, `cloud`, `serving`, and `Options` here.
+
+Defaults that differ, each for a reason that ARCHITECTURE.md gives: `--kube-api-qps` and
+`--kube-api-burst` (0: no limit), `--concurrent-node-syncs`, `--concurrent-service-syncs`,
+`--route-reconciliation-period`. Flags that Go does not have are in the group "proreus", and
+`--metrics-bind-address`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+from proreus.app.flags import (
+    LAST_PORT,
+    Flag,
+    above,
+    at_least,
+    boolean,
+    duration,
+    integer,
+    levels,
+    names,
+    number,
+)
+from proreus.app.options.serving import ServingOptions
+from proreus.controllers.node_ipam.plan import Mode, ranges
+from proreus.runtime import klog
+
+MISC = "misc"
+PROREUS = "proreus"
+
+RETRY_JITTER = 1.2  # client-go: the retry period is stretched by up to this
+
+
+def _secret_key(value: str) -> str:
+    is_path = re.fullmatch(r"[^/]+/[^/]+/[^/]+", value)
+    return "" if not value or is_path else "must be namespace/name/key"
+
+
+class Options(ServingOptions, frozen=True, kw_only=True):
+    """Everything that the command line can say. Durations are seconds."""
+
+    v: Annotated[int, Flag(MISC, "Log verbosity: 0 to 10.", integer, at_least(0), short="v")] = 0
+    vmodule: Annotated[
+        tuple[tuple[str, int], ...],
+        Flag(MISC, "Verbosity of single files: pattern=N, without .py; comma-separated.", levels),
+    ] = ()
+    logging_format: Annotated[
+        str,
+        Flag(
+            MISC,
+            "Format of the log: text or json.",
+            check=lambda value: "" if value in {klog.TEXT, klog.JSON} else "must be text or json",
+        ),
+    ] = klog.TEXT
+    log_flush_frequency: Annotated[
+        float,
+        Flag(MISC, "Without effect: every line is written at once.", duration, above(0)),
+    ] = 5.0
+    version: Annotated[bool, Flag(MISC, "Print the version and exit.", boolean)] = False
+    config: Annotated[
+        str, Flag(PROREUS, "YAML or JSON file with flags by their names; given flags win.")
+    ] = ""
+    cloud_config_secret: Annotated[
+        str,
+        Flag(
+            PROREUS,
+            "namespace/name/key of a Secret with the cloud's configuration, instead of a file.",
+            check=_secret_key,
+        ),
+    ] = ""
+    leader_elect_per_controller: Annotated[
+        bool,
+        Flag(PROREUS, "A lease for each controller: replicas share the controllers.", boolean),
+    ] = False
+    load_balancer_resync_period: Annotated[
+        float,
+        Flag(
+            PROREUS, "How often load balancers are compared with the cloud.", duration, at_least(1)
+        ),
+    ] = 3600.0
+    load_balancer_classes: Annotated[
+        tuple[str, ...],
+        Flag(PROREUS, "Values of spec.loadBalancerClass that this manager owns.", names),
+    ] = ()
+    classless_load_balancers: Annotated[
+        bool, Flag(PROREUS, "Own Services without a loadBalancerClass, as Go does.", boolean)
+    ] = True
+    node_deletion_confirmations: Annotated[
+        int,
+        Flag(PROREUS, "Answers 'no such machine' before a Node is deleted.", integer, at_least(1)),
+    ] = 2
+    node_deletion_interval: Annotated[
+        float, Flag(PROREUS, "Time between these answers.", duration, at_least(0))
+    ] = 30.0
+    node_deletion_witnesses: Annotated[
+        int,
+        Flag(PROREUS, "Ready nodes asked about in the same call; 0: none.", integer, at_least(0)),
+    ] = 3
+    node_startup_grace: Annotated[
+        float, Flag(PROREUS, "Age before a never initialised Node may go.", duration, at_least(0))
+    ] = 300.0
+    node_deletion_breaker: Annotated[
+        float,
+        Flag(PROREUS, "Share of nodes, gone in 5 minutes, that stops all.", number, at_least(0)),
+    ] = 0.2
+    node_deletion_resume: Annotated[
+        bool, Flag(PROREUS, "Delete although the breaker has tripped.", boolean)
+    ] = False
+    delete_nodes_by_name: Annotated[
+        bool, Flag(PROREUS, "Let Nodes without provider id go, looked up by name.", boolean)
+    ] = False
+
+
+def problems(options: Options) -> tuple[str, ...]:
+    """What is wrong with the options as a whole; each problem names its flag."""
+    found: list[str] = []
+    if not options.cloud_provider:
+        found.append("--cloud-provider: must not be empty; name a bundled provider or a plugin")
+    if options.leader_elect:
+        lease, renew = options.leader_elect_lease_duration, options.leader_elect_renew_deadline
+        retry = options.leader_elect_retry_period
+        if lease <= renew:
+            found.append(
+                f"--leader-elect-lease-duration: {lease:g}s must be longer than "
+                f"--leader-elect-renew-deadline ({renew:g}s)"
+            )
+        if renew <= retry * RETRY_JITTER:
+            found.append(
+                f"--leader-elect-renew-deadline: {renew:g}s must be longer than {RETRY_JITTER:g} x "
+                f"--leader-elect-retry-period ({retry:g}s)"
+            )
+    if options.allocate_node_cidrs:
+        found.extend(_node_cidrs(options))
+    found.extend(_servers(options))
+    return tuple(found)
+
+
+def _servers(options: Options) -> Iterator[str]:
+    """What is wrong with ports and certificates."""
+    if options.metrics_bind_address != "0":
+        port = options.metrics_bind_address.rpartition(":")[2]
+        if not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
+            yield f"--metrics-bind-address: {options.metrics_bind_address!r} must be host:port or 0"
+    if options.webhooks and options.webhook_secure_port == options.secure_port != 0:
+        yield f"--webhook-secure-port: {options.secure_port} is --secure-port's; choose another"
+    for prefix, cert, key in (
+        ("tls", options.tls_cert_file, options.tls_private_key_file),
+        ("webhook-tls", options.webhook_tls_cert_file, options.webhook_tls_private_key_file),
+    ):
+        if cert and not key:
+            yield f"--{prefix}-private-key-file: is needed with --{prefix}-cert-file"
+        if key and not cert:
+            yield f"--{prefix}-cert-file: is needed with --{prefix}-private-key-file"
+
+
+def _node_cidrs(options: Options) -> tuple[str, ...]:
+    _, found = ranges(
+        Mode(options.cidr_allocator_type),
+        options.cluster_cidr,
+        size=options.node_cidr_mask_size,
+        size_v4=options.node_cidr_mask_size_ipv4,
+        size_v6=options.node_cidr_mask_size_ipv6,
+    )
+    return found

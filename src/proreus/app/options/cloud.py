@@ -1,0 +1,107 @@
+"""Flags about the cloud, and of the controllers that work on it."""
+
+from typing import Annotated
+
+from proreus.app.flags import Flag, at_least, boolean, duration, integer, names
+from proreus.app.options.generic import GenericOptions
+from proreus.controllers.networks import cluster_cidrs
+from proreus.controllers.node_ipam.plan import Mode
+
+CLOUD = "cloud provider"
+NODE = "node controller"
+SERVICE = "service controller"
+ROUTE = "route controller"
+IPAM = "node ipam controller"
+
+
+class CloudOptions(GenericOptions, frozen=True, kw_only=True):
+    """Which cloud, and what its controllers do."""
+
+    cloud_provider: Annotated[str, Flag(CLOUD, "The cloud: a bundled provider or a plugin.")] = ""
+    cloud_config: Annotated[
+        str, Flag(CLOUD, "File with the cloud's configuration (gcfg, YAML, JSON or TOML).")
+    ] = ""
+    cluster_name: Annotated[
+        str, Flag(CLOUD, "The cluster's name, part of the ownership marks in the cloud.")
+    ] = "kubernetes"
+    allow_untagged_cloud: Annotated[
+        bool, Flag(CLOUD, "Run although the cloud knows no cluster id.", boolean)
+    ] = False
+    external_cloud_volume_plugin: Annotated[
+        str, Flag(CLOUD, "Without effect, as in Go's: no volumes are made here.")
+    ] = ""
+    use_service_account_credentials: Annotated[
+        bool, Flag(CLOUD, "Run each controller under its own service account.", boolean)
+    ] = False
+    node_monitor_period: Annotated[
+        float,
+        Flag(CLOUD, "How often nodes that are not Ready are asked about.", duration, at_least(0.1)),
+    ] = 5.0
+    node_sync_period: Annotated[
+        float,
+        Flag(CLOUD, "Without effect, as in Go's: a deprecated flag.", duration, at_least(0)),
+    ] = 0.0
+    concurrent_node_syncs: Annotated[
+        int, Flag(NODE, "Nodes written at the same time.", integer, at_least(1))
+    ] = 32
+    concurrent_node_status_updates: Annotated[
+        int,
+        Flag(
+            NODE,
+            "Nodes written at the same time by the refresh; 0: --concurrent-node-syncs.",
+            integer,
+            at_least(0),
+        ),
+    ] = 0
+    node_status_update_frequency: Annotated[
+        float, Flag(NODE, "How often addresses and labels are compared.", duration, at_least(1))
+    ] = 300.0
+    concurrent_service_syncs: Annotated[
+        int, Flag(SERVICE, "Load-balancer groups worked on at the same time.", integer, at_least(1))
+    ] = 16
+    configure_cloud_routes: Annotated[
+        bool, Flag(ROUTE, "Keep routes to the nodes' pods, where the cloud has routes.", boolean)
+    ] = True
+    cluster_cidr: Annotated[
+        tuple[str, ...],
+        Flag(
+            ROUTE,
+            "The pods' networks: a CIDR, or two of different families. Routes need it.",
+            names,
+            lambda texts: cluster_cidrs(texts)[1],
+        ),
+    ] = ()
+    route_reconciliation_period: Annotated[
+        float, Flag(ROUTE, "How often all routes are compared.", duration, at_least(1))
+    ] = 300.0
+    allocate_node_cidrs: Annotated[
+        bool, Flag(IPAM, "Give every node its pod CIDRs, out of --cluster-cidr.", boolean)
+    ] = False
+    cidr_allocator_type: Annotated[
+        str,
+        Flag(
+            IPAM,
+            "RangeAllocator, IPAMFromCloud (the cloud's go to the nodes) or IPAMFromCluster "
+            "(the nodes' go to the cloud).",
+            check=lambda value: "" if value in set(Mode) else f"must be one of {', '.join(Mode)}",
+        ),
+    ] = Mode.RANGE.value
+    service_cluster_ip_range: Annotated[
+        tuple[str, ...],
+        Flag(
+            IPAM,
+            "The Services' networks, which no node gets a part of.",
+            names,
+            lambda texts: cluster_cidrs(texts)[1],
+        ),
+    ] = ()
+    node_cidr_mask_size: Annotated[
+        int,
+        Flag(IPAM, "Prefix length of a node's CIDR; 0: 24 or 64.", integer, at_least(0)),
+    ] = 0
+    node_cidr_mask_size_ipv4: Annotated[
+        int, Flag(IPAM, "The same for IPv4 only; 0: 24.", integer, at_least(0))
+    ] = 0
+    node_cidr_mask_size_ipv6: Annotated[
+        int, Flag(IPAM, "The same for IPv6 only; 0: 64.", integer, at_least(0))
+    ] = 0

@@ -1,0 +1,116 @@
+"""Flags of the process itself: the API server, election, debugging."""
+
+from typing import Annotated
+
+import msgspec
+
+from proreus.app.flags import Flag, at_least, boolean, duration, gates, integer, names, number
+
+GENERIC = "generic"
+ELECTION = "leader election"
+MIGRATION = "leader migration"
+DEBUGGING = "debugging"
+
+CONTENT_TYPES = frozenset(
+    {"application/json", "application/vnd.kubernetes.protobuf", "application/cbor"}
+)
+
+
+def _content_type(value: str) -> str:
+    return (
+        ""
+        if value in CONTENT_TYPES | {""}
+        else f"must be one of {', '.join(sorted(CONTENT_TYPES))}"
+    )
+
+
+class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the process reaches the API server, elects a leader and is looked into."""
+
+    kubeconfig: Annotated[
+        str, Flag(GENERIC, "File that says how to reach the API server; else in-cluster.")
+    ] = ""
+    master: Annotated[str, Flag(GENERIC, "URL of the API server, instead of the kubeconfig's.")] = (
+        ""
+    )
+    kube_api_qps: Annotated[
+        float,
+        Flag(GENERIC, "Requests a second; 0 is no limit.", number, at_least(0)),
+    ] = 0.0
+    kube_api_burst: Annotated[int, Flag(GENERIC, "Requests at once.", integer, at_least(0))] = 0
+    kube_api_content_type: Annotated[
+        str,
+        Flag(
+            GENERIC,
+            "Without effect: the API server is spoken to in JSON.",
+            check=_content_type,
+        ),
+    ] = "application/vnd.kubernetes.protobuf"
+    min_resync_period: Annotated[
+        float,
+        Flag(
+            GENERIC,
+            "Every object is looked at again after this to twice this time; 0 is never.",
+            duration,
+            at_least(0),
+        ),
+    ] = 43200.0
+    controller_start_interval: Annotated[
+        float,
+        Flag(GENERIC, "Pause between the starts of two controllers.", duration, at_least(0)),
+    ] = 0.0
+    controllers: Annotated[
+        tuple[str, ...],
+        Flag(GENERIC, "Controllers to run: '*' all, 'name' that one, '-name' not it.", names),
+    ] = ("*",)
+    feature_gates: Annotated[
+        tuple[tuple[str, bool], ...],
+        Flag(
+            GENERIC,
+            "Without effect: nothing here is behind a gate. Name=true or false; comma-separated.",
+            gates,
+        ),
+    ] = ()
+    leader_elect: Annotated[
+        bool, Flag(ELECTION, "Work only while holding the lease; needed with replicas.", boolean)
+    ] = True
+    leader_elect_lease_duration: Annotated[
+        float, Flag(ELECTION, "How long others respect a lease.", duration, at_least(1))
+    ] = 15.0
+    leader_elect_renew_deadline: Annotated[
+        float,
+        Flag(ELECTION, "The leader ends if it cannot renew so long.", duration, at_least(1)),
+    ] = 10.0
+    leader_elect_retry_period: Annotated[
+        float, Flag(ELECTION, "Pause between tries to get or renew it.", duration, at_least(0.1))
+    ] = 2.0
+    leader_elect_resource_lock: Annotated[
+        str,
+        Flag(
+            ELECTION,
+            "Kind of the lock object; only 'leases'.",
+            check=lambda value: "" if value == "leases" else "must be leases",
+        ),
+    ] = "leases"
+    leader_elect_resource_name: Annotated[str, Flag(ELECTION, "Name of the lease.")] = (
+        "cloud-controller-manager"
+    )
+    leader_elect_resource_namespace: Annotated[str, Flag(ELECTION, "Namespace of the lease.")] = (
+        "kube-system"
+    )
+    enable_leader_migration: Annotated[
+        bool,
+        Flag(
+            MIGRATION, "Share controllers with kube-controller-manager by a second lease.", boolean
+        ),
+    ] = False
+    leader_migration_config: Annotated[
+        str, Flag(MIGRATION, "File with a LeaderMigrationConfiguration; else Go's default one.")
+    ] = ""
+    profiling: Annotated[
+        bool, Flag(DEBUGGING, "Serve /debug/pprof/ and /debug/flags/v on the secure port.", boolean)
+    ] = True
+    contention_profiling: Annotated[
+        bool,
+        Flag(DEBUGGING, "Without effect: one event loop holds no locks to profile.", boolean),
+    ] = False
