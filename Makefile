@@ -8,7 +8,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts pytest mutation clean
+.PHONY: help venv assets demo test lint types contracts docs pytest mutation clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,10 +53,14 @@ pytest: assets ## Run the tests; every branch of every plan.py must be covered
 	@echo '== coverage of decisions (plan.py)'
 	@$(BIN)/coverage report --include='*/plan.py' --show-missing --fail-under=100
 
+docs: $(STAMP) ## Build the documentation into docs/_build; warnings are errors
+	@echo '== docs'
+	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder dirhtml docs docs/_build
+
 mutation: $(STAMP) ## Check that the tests notice changed decisions (slow)
 	@echo '== mutation'
 	@$(BIN)/python tools/mutation.py $(ARGS)
 
 clean: ## Remove what the other targets made here; the cached control plane stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* mutants dist build
+	rm -rf docs/_build docs/reference/generated .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* mutants dist build
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

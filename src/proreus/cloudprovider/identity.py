@@ -10,9 +10,13 @@ from collections.abc import Mapping
 import msgspec
 
 MARK_CLUSTER = "proreus/cluster"
+"""Mark on cloud objects: the value of `--cluster-name`."""
 MARK_CLUSTER_UID = "proreus/cluster-uid"
+"""Mark on cloud objects: the UID of the namespace kube-system."""
 MARK_SERVICE = "proreus/service"
+"""Mark on cloud objects: namespace and name of the Service."""
 MARK_SERVICE_UID = "proreus/service-uid"
+"""Mark on cloud objects: the UID of the Service, the proof of ownership."""
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):

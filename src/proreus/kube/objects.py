@@ -14,19 +14,36 @@ from datetime import datetime
 import msgspec
 
 TAINT_UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+"""Set by the kubelet with `--cloud-provider=external`, removed when the node is initialised."""
 TAINT_SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+"""The node is not Ready and its machine is shut down; removed when it runs again."""
 TAINT_AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
+"""The cluster autoscaler removes the node.
+
+It counts for no breaker and is no load balancer's host.
+"""
 LABEL_EXCLUDE_LB = "node.kubernetes.io/exclude-from-external-load-balancers"
+"""Nodes with this label are no hosts of load balancers."""
 LABEL_HOSTNAME = "kubernetes.io/hostname"
+"""The node's host name, set by the kubelet."""
 LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""The machine's type; kept as the cloud says it."""
 LABEL_INSTANCE_TYPE_BETA = "beta.kubernetes.io/instance-type"
+"""The old name; follows the new one."""
 LABEL_ZONE = "topology.kubernetes.io/zone"
+"""The machine's zone; set at initialisation and never changed."""
 LABEL_ZONE_BETA = "failure-domain.beta.kubernetes.io/zone"
+"""The old name; follows the new one."""
 LABEL_REGION = "topology.kubernetes.io/region"
+"""The machine's region; set at initialisation and never changed."""
 LABEL_REGION_BETA = "failure-domain.beta.kubernetes.io/region"
+"""The old name; follows the new one."""
 ANNOTATION_PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
+"""The kubelet's `--node-ip`: must be among the cloud's addresses, and comes first."""
 ANNOTATION_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+"""Comma-separated CIDRs that may reach the load balancer; `spec.loadBalancerSourceRanges` wins."""
 FINALIZER_LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
+"""Keeps a Service until its load balancer is gone."""
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):

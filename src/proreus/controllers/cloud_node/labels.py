@@ -24,6 +24,10 @@ from proreus.kube.objects import (
 )
 
 ANNOTATION_OURS = "proreus/additional-labels"
+"""The additional labels that Proreus set on the node, comma-separated.
+
+Only these it changes and removes.
+"""
 
 _BETA = {
     LABEL_INSTANCE_TYPE: LABEL_INSTANCE_TYPE_BETA,

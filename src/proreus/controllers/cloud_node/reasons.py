@@ -25,22 +25,52 @@ class Reason(StrEnum):
     """Every reason that the condition `CloudInitialized` can have."""
 
     INITIALIZED = "Initialized"
+    """All is well: the node has what the cloud says about its machine."""
     TOPOLOGY_DIFFERS = "TopologyDiffers"
+    """Zone or region of the machine are not those on the node's labels.
+
+    These are never changed, since volumes depend on them: delete the Node object and let the
+    kubelet register it again.
+    """
     INSTANCE_NOT_FOUND = "InstanceNotFound"
+    """The cloud has no such machine.
+
+    Compare the node's name, or its provider id, with the cloud's.
+    """
     INSTANCE_PENDING = "InstancePending"
+    """The cloud says that the machine is not ready to be described; it is asked again."""
     NO_ANSWER = "NoAnswer"
+    """The cloud's answer says nothing about this node; it is asked again."""
     CLOUD_UNAVAILABLE = "CloudUnavailable"
+    """The cloud failed; the message has its words. It is asked again."""
     CLOUD_TIMEOUT = "CloudTimeout"
+    """The cloud did not answer in time; it is asked again."""
     THROTTLED = "Throttled"
+    """The cloud's quota of calls is used up; it is asked again when there is room."""
     UNAUTHENTICATED = "Unauthenticated"
+    """The cloud refuses the credentials: renew those of the cloud-config."""
     NOT_SUPPORTED = "NotSupported"
+    """The cloud cannot do what was asked."""
     INVALID_REQUEST = "InvalidRequest"
+    """The cloud finds something wrong with the request; the message names it."""
     CONFIG_ERROR = "ConfigError"
+    """Something is wrong with the cloud-config; the message names it."""
     IDENTITY_CONFLICT = "IdentityConflict"
+    """The node's provider id is that of another machine than the one found.
+
+    One of the two is a leftover.
+    """
     PROVIDER_ID_MISSING = "ProviderIDMissing"
+    """The cloud gave no provider id for the machine."""
     PROVIDED_NODE_IP_INVALID = "ProvidedNodeIPInvalid"
+    """The kubelet's `--node-ip` is no address, or more than one of a family."""
     PROVIDED_NODE_IP_MISMATCH = "ProvidedNodeIPMismatch"
+    """The kubelet's `--node-ip` is none of the machine's addresses in the cloud."""
     NOT_OWNED = "NotOwned"
+    """The machine is not of this cloud, region and account.
+
+    Its own manager must initialise the node.
+    """
 
 
 class Failure(msgspec.Struct, frozen=True):
