@@ -2,7 +2,7 @@
 
 import pytest
 
-from proreus.app import flags
+from proreus.app import flag_values, flags
 from proreus.app.options import Options, problems
 
 
@@ -78,7 +78,7 @@ def test_removed_klog_flags_are_accepted_and_named() -> None:
 @pytest.mark.parametrize("text", ["", "5", "s", "1x", "1m 3s", "-1s", "1s5"])
 def test_what_is_no_go_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
-        flags.duration(text)
+        flag_values.duration(text)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from proreus import __version__
-from proreus.app import ending, flags, new_provider
+from proreus.app import config_file, ending, flags, new_provider
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider
@@ -60,7 +60,7 @@ def cloud_controller_manager(
     """
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        options, removed = flags.parse(Options, args, program, DESCRIPTION)
+        options, removed = flags.parse(Options, args, program, DESCRIPTION, file=config_file.read)
         if options.version:
             print(f"{program} {__version__}")
             return 0
@@ -77,6 +77,9 @@ def cloud_controller_manager(
     if removed:
         names = " ".join(f"--{name}" for name in removed)
         klog.warning(log, "Flags without effect: klog has removed them", flags=names)
+    if options.feature_gates:
+        gates = " ".join(name for name, _ in options.feature_gates)
+        klog.warning(log, "Feature gates without effect: nothing is behind a gate", gates=gates)
     return ending.run(run(options, provider, cluster))
 
 

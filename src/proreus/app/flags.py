@@ -7,21 +7,28 @@ all parse, as they do in Go. Values are read after argparse, so that all errors 
 
 import argparse
 import difflib
-import ipaddress
-import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-Options = TypeVar("Options", bound=msgspec.Struct)
+from proreus.app.flag_values import (
+    address,
+    boolean,
+    certificate,
+    duration,
+    duration_text,
+    gates,
+    integer,
+    integers,
+    levels,
+    names,
+    number,
+    port,
+)
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_TRUE = frozenset({"1", "t", "true"})
-_FALSE = frozenset({"0", "f", "false"})
-LAST_PORT = 65535
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 # klog dropped these in Kubernetes 1.26, but old charts still pass them.
 REMOVED_KLOG_FLAGS = frozenset(
@@ -42,139 +49,6 @@ class FlagError(Exception):
         self.problems = tuple(problems)
 
 
-def duration(text: str) -> float:
-    """Seconds of a Go duration such as "1m30s" or "0".
-
-    Raises:
-        ValueError: It is none.
-    """
-    if text == "0":
-        return 0.0
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError("must be a duration such as 30s, 5m or 1h30m")
-    return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
-
-
-def boolean(text: str) -> bool:
-    """A Go bool: true, false, t, f, 1 or 0 in any case.
-
-    Raises:
-        ValueError: It is none.
-    """
-    lowered = text.lower()
-    if lowered not in _TRUE | _FALSE:
-        raise ValueError("must be true or false")
-    return lowered in _TRUE
-
-
-def integer(text: str) -> int:
-    """A whole number.
-
-    Raises:
-        ValueError: It is none.
-    """
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("must be a whole number") from None
-
-
-def number(text: str) -> float:
-    """A number.
-
-    Raises:
-        ValueError: It is none.
-    """
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("must be a number") from None
-
-
-def names(text: str) -> tuple[str, ...]:
-    """A comma-separated list."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def levels(text: str) -> tuple[tuple[str, int], ...]:
-    """A list of `pattern=N`, as klog's.
-
-    Raises:
-        ValueError: It is none.
-    """
-    found: list[tuple[str, int]] = []
-    for part in names(text):
-        pattern, _, level = part.partition("=")
-        if not pattern or not (level.isascii() and level.isdecimal()):
-            raise ValueError("must be a list of pattern=N, such as context=4,cloud_*=2")
-        found.append((pattern, int(level)))
-    return tuple(found)
-
-
-def integers(text: str) -> tuple[int, ...]:
-    """A comma-separated list of whole numbers.
-
-    Raises:
-        ValueError: It is none.
-    """
-    try:
-        return tuple(int(part) for part in names(text))
-    except ValueError:
-        raise ValueError("must be a list of whole numbers, such as 29,23") from None
-
-
-def gates(text: str) -> tuple[tuple[str, bool], ...]:
-    """A list of `Name=true` and `Name=false`.
-
-    Raises:
-        ValueError: It is none.
-    """
-    found: list[tuple[str, bool]] = []
-    for part in names(text):
-        name, _, value = part.partition("=")
-        if not name or value.lower() not in _TRUE | _FALSE:
-            raise ValueError("must be a list of Name=true or Name=false")
-        found.append((name, boolean(value)))
-    return tuple(found)
-
-
-def port(text: str) -> int:
-    """A port's number; 0 means none.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if not (text.isascii() and text.isdecimal() and int(text) <= LAST_PORT):
-        raise ValueError(f"must be a port, 0 to {LAST_PORT}")
-    return int(text)
-
-
-def address(text: str) -> str:
-    """An IP address, or "" for all of them.
-
-    Raises:
-        ValueError: It is none.
-    """
-    try:
-        return str(ipaddress.ip_address(text)) if text else ""
-    except ValueError:
-        raise ValueError("must be an IP address") from None
-
-
-def certificate(text: str) -> tuple[str, str, tuple[str, ...]]:
-    """One certificate of `--tls-sni-cert-key`: `certificate,key[:domain,...]`.
-
-    Raises:
-        ValueError: It is none.
-    """
-    files, _, domains = text.partition(":")
-    parts = names(files)
-    if len(parts) != len(("certificate", "key")):
-        raise ValueError("must be certificate,key or certificate,key:domain,...")
-    return parts[0], parts[1], names(domains)
-
-
 class Flag(msgspec.Struct, frozen=True):
     """One flag: its group in `--help`, its help text, how its text is read and what it must be.
 
@@ -189,14 +63,26 @@ class Flag(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-def at_least(minimum: float) -> Callable[[float], str]:
-    """A check: the problem with a value below `minimum`, or ""."""
-    return lambda value: "" if value >= minimum else f"must be at least {minimum:g}"
+class Given(msgspec.Struct, frozen=True):
+    """What was given for a flag: where, and the texts (more than one only for lists)."""
+
+    place: str
+    texts: tuple[str, ...]
 
 
-def above(limit: float) -> Callable[[float], str]:
-    """A check: the problem with a value that is not above `limit`, or ""."""
-    return lambda value: "" if value > limit else f"must be more than {limit:g}"
+FileReader = Callable[[str, Mapping[str, Flag]], tuple[Mapping[str, Given], Sequence[str]]]
+"""Reads the file of that path: what it gives by field, and every problem with it."""
+
+
+def named(field: str) -> str:
+    """The flag's name on the command line, without dashes."""
+    return field.replace("_", "-")
+
+
+def nearest(name: str, table: Mapping[str, Flag]) -> str:
+    """The name of the flag that `name` may mean, or ""."""
+    close = difflib.get_close_matches(name, [named(field) for field in table], n=1)
+    return close[0] if close else ""
 
 
 def flags_of(options: type[msgspec.Struct]) -> Mapping[str, Flag]:
@@ -226,15 +112,16 @@ def parser(
         section = groups.get(flag.group)
         if section is None:
             section = groups[flag.group] = result.add_argument_group(f"{flag.group} flags")
-        default = shown(defaults[field], flag)
+        default = defaults[field]  # zero values are left out, as pflag does
+        ending = "" if default in {"", (), False} else f" (default {shown(default, flag)})"
         optional: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.parse is boolean else {}
         section.add_argument(
             *([f"-{flag.short}"] if flag.short else []),
-            f"--{field.replace('_', '-')}",
+            f"--{named(field)}",
             dest=field,
-            action="append" if _is_list(flag) else "store",
+            action="append" if is_list(flag) else "store",
             metavar=_metavar(flag),
-            help=f"{flag.help} (default {default})".replace("%", "%%"),
+            help=f"{flag.help}{ending}".replace("%", "%%"),
             **optional,
         )
     for name in REMOVED_KLOG_FLAGS:
@@ -244,7 +131,8 @@ def parser(
     return result
 
 
-def _is_list(flag: Flag) -> bool:
+def is_list(flag: Flag) -> bool:
+    """Whether the flag may be given more than once."""
     return flag.repeated or flag.parse in {names, levels, integers, gates}
 
 
@@ -267,10 +155,9 @@ def _metavar(flag: Flag) -> str:
 
 def shown(value: Any, flag: Flag) -> str:
     """The value as the command line has it: "30s", "true", "a,b"."""
-    """The default of a flag as help texts show it."""
     if flag.parse is duration:
-        return f"{value:g}s"
-    if _is_list(flag):
+        return duration_text(value)
+    if is_list(flag):
         return ",".join(map(str, value)) or "none"
     if flag.parse is boolean:
         return str(value).lower()
@@ -278,9 +165,21 @@ def shown(value: Any, flag: Flag) -> str:
 
 
 def parse(
-    options: type[Options], argv: Sequence[str], program: str, description: str
+    options: type[Options],
+    argv: Sequence[str],
+    program: str,
+    description: str,
+    *,
+    file: FileReader | None = None,
 ) -> tuple[Options, tuple[str, ...]]:
     """Read a command line.
+
+    Args:
+        options: The table.
+        argv: The arguments.
+        program: The name for `--help`.
+        description: What the program does, for `--help`.
+        file: How the file of the flag `--config` is read; what is given in `argv` wins over it.
 
     Returns:
         The options, and the removed klog flags that were given (they have no effect).
@@ -294,26 +193,40 @@ def parse(
         [_normalised(arg) for arg in argv]
     )
     problems = [_unknown(arg, table) for arg in rest]
-    values: dict[str, Any] = {}
+    given: dict[str, Given] = {}
     for field, flag in table.items():
         raw = getattr(known, field)
-        if raw is None:
-            continue
-        text = ",".join(raw) if isinstance(raw, list) else raw.removeprefix("=")
-        try:
-            values[field] = tuple(map(flag.parse, raw)) if flag.repeated else flag.parse(text)
-        except ValueError as exc:
-            problems.append(f"--{field.replace('_', '-')}: {text!r} {exc}")
-            continue
-        problem = flag.check(values[field]) if flag.check is not None else ""
-        if problem:
-            problems.append(f"--{field.replace('_', '-')}: {text!r} {problem}")
+        if raw is not None:
+            texts = tuple(raw) if is_list(flag) else (raw.removeprefix("="),)
+            given[field] = Given(f"--{named(field)}", texts)
+    if file is not None and "config" in given:
+        found, wrong = file("".join(given["config"].texts), table)
+        given = {**found, **given}
+        problems.extend(wrong)
+    values = _values(given, table, problems)
     if problems:
         raise FlagError(problems)
     removed = tuple(
         sorted(name for name in REMOVED_KLOG_FLAGS if getattr(known, f"klog:{name}") is not None)
     )
     return options(**values), removed
+
+
+def _values(
+    given: Mapping[str, Given], table: Mapping[str, Flag], problems: list[str]
+) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for field, one in given.items():
+        flag, text = table[field], ",".join(one.texts)
+        try:
+            value = tuple(map(flag.parse, one.texts)) if flag.repeated else flag.parse(text)
+        except ValueError as exc:
+            problems.append(f"{one.place}: {text!r} {exc}")
+            continue
+        values[field] = value
+        if flag.check is not None and (problem := flag.check(value)):
+            problems.append(f"{one.place}: {text!r} {problem}")
+    return values
 
 
 def _normalised(arg: str) -> str:
@@ -328,8 +241,6 @@ def _unknown(arg: str, table: Mapping[str, Flag]) -> str:
     name = arg.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {arg!r}: flags take their value as --flag=value"
-    close = difflib.get_close_matches(
-        name.removeprefix("--"), [field.replace("_", "-") for field in table], n=1
-    )
-    hint = f", did you mean --{close[0]}?" if close else "; --help lists the flags"
+    close = nearest(name.removeprefix("--"), table)
+    hint = f", did you mean --{close}?" if close else "; --help lists the flags"
     return f"unknown flag {name}{hint}"

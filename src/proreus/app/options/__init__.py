@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from proreus.app.flags import (
+from proreus.app.flag_values import (
     LAST_PORT,
-    Flag,
     above,
     at_least,
     boolean,
@@ -24,6 +23,7 @@ from proreus.app.flags import (
     names,
     number,
 )
+from proreus.app.flags import Flag
 from proreus.app.options.serving import ServingOptions
 from proreus.controllers.node_ipam.plan import Mode, ranges
 from proreus.runtime import klog
@@ -119,6 +119,8 @@ def problems(options: Options) -> tuple[str, ...]:
     found: list[str] = []
     if not options.cloud_provider:
         found.append("--cloud-provider: must not be empty; name a bundled provider or a plugin")
+    if options.cloud_config and options.cloud_config_secret:
+        found.append("--cloud-config-secret: cannot be together with --cloud-config; drop one")
     if options.leader_elect:
         lease, renew = options.leader_elect_lease_duration, options.leader_elect_renew_deadline
         retry = options.leader_elect_retry_period

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from proreus.app.flags import Flag, at_least, boolean, duration, integer, names
+from proreus.app.flag_values import at_least, boolean, duration, integer, names
+from proreus.app.flags import Flag
 from proreus.app.options.generic import GenericOptions
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.plan import Mode

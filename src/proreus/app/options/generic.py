@@ -4,7 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from proreus.app.flags import Flag, at_least, boolean, duration, gates, integer, names, number
+from proreus.app.flag_values import at_least, boolean, duration, gates, integer, names, number
+from proreus.app.flags import Flag
 
 GENERIC = "generic"
 ELECTION = "leader election"

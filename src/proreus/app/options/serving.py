@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from proreus.app.flags import (
-    Flag,
+from proreus.app.flag_values import (
     address,
     at_least,
     boolean,
@@ -14,6 +13,7 @@ from proreus.app.flags import (
     names,
     port,
 )
+from proreus.app.flags import Flag
 from proreus.app.options.cloud import CloudOptions
 
 SERVING = "secure serving"

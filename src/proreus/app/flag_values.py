@@ -1,0 +1,162 @@
+"""How the text of a flag's value is read, and what it must be; the forms are Go's."""
+
+import ipaddress
+import re
+from collections.abc import Callable
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TRUE = frozenset({"1", "t", "true"})
+_FALSE = frozenset({"0", "f", "false"})
+LAST_PORT = 65535
+
+
+def duration(text: str) -> float:
+    """Seconds of a Go duration such as "1m30s" or "0".
+
+    Raises:
+        ValueError: It is none.
+    """
+    if text == "0":
+        return 0.0
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("must be a duration such as 30s, 5m or 1h30m")
+    return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def boolean(text: str) -> bool:
+    """A Go bool: true, false, t, f, 1 or 0 in any case.
+
+    Raises:
+        ValueError: It is none.
+    """
+    lowered = text.lower()
+    if lowered not in _TRUE | _FALSE:
+        raise ValueError("must be true or false")
+    return lowered in _TRUE
+
+
+def integer(text: str) -> int:
+    """A whole number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def number(text: str) -> float:
+    """A number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def levels(text: str) -> tuple[tuple[str, int], ...]:
+    """A list of `pattern=N`, as klog's.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found: list[tuple[str, int]] = []
+    for part in names(text):
+        pattern, _, level = part.partition("=")
+        if not pattern or not (level.isascii() and level.isdecimal()):
+            raise ValueError("must be a list of pattern=N, such as context=4,cloud_*=2")
+        found.append((pattern, int(level)))
+    return tuple(found)
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """A comma-separated list of whole numbers.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return tuple(int(part) for part in names(text))
+    except ValueError:
+        raise ValueError("must be a list of whole numbers, such as 29,23") from None
+
+
+def gates(text: str) -> tuple[tuple[str, bool], ...]:
+    """A list of `Name=true` and `Name=false`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found: list[tuple[str, bool]] = []
+    for part in names(text):
+        name, _, value = part.partition("=")
+        if not name or value.lower() not in _TRUE | _FALSE:
+            raise ValueError("must be a list of Name=true or Name=false")
+        found.append((name, boolean(value)))
+    return tuple(found)
+
+
+def port(text: str) -> int:
+    """A port's number; 0 means none.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not (text.isascii() and text.isdecimal() and int(text) <= LAST_PORT):
+        raise ValueError(f"must be a port, 0 to {LAST_PORT}")
+    return int(text)
+
+
+def address(text: str) -> str:
+    """An IP address, or "" for all of them.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+
+
+def certificate(text: str) -> tuple[str, str, tuple[str, ...]]:
+    """One certificate of `--tls-sni-cert-key`: `certificate,key[:domain,...]`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    files, _, domains = text.partition(":")
+    parts = names(files)
+    if len(parts) != len(("certificate", "key")):
+        raise ValueError("must be certificate,key or certificate,key:domain,...")
+    return parts[0], parts[1], names(domains)
+
+
+def duration_text(seconds: float) -> str:
+    """The duration in its largest whole unit: 43200 is "12h"."""
+    for unit in ("h", "m"):
+        if seconds and seconds % _UNITS[unit] == 0:
+            return f"{seconds / _UNITS[unit]:g}{unit}"
+    return f"{seconds:g}s"
+
+
+def at_least(minimum: float) -> Callable[[float], str]:
+    """A check: the problem with a value below `minimum`, or ""."""
+    return lambda value: "" if value >= minimum else f"must be at least {minimum:g}"
+
+
+def above(limit: float) -> Callable[[float], str]:
+    """A check: the problem with a value that is not above `limit`, or ""."""
+    return lambda value: "" if value > limit else f"must be more than {limit:g}"
