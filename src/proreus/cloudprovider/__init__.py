@@ -66,7 +66,9 @@ from proreus.cloudprovider.plugins import (
     InitCloudProvider,
     RegisterCloudProvider,
     available,
+    config_text,
     load,
+    with_config,
 )
 from proreus.cloudprovider.provider import (
     CloudProvider,
@@ -131,6 +133,7 @@ __all__ = [
     "Unauthenticated",
     "Volumes",
     "available",
+    "config_text",
     "default_load_balancer_name",
     "load",
     "marks",
@@ -138,4 +141,5 @@ __all__ = [
     "per_service",
     "read_config",
     "scope",
+    "with_config",
 ]

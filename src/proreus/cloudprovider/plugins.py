@@ -90,23 +90,42 @@ def InitCloudProvider(name: str, config_file: str) -> CloudProvider:  # noqa: N8
     Raises:
         ConfigError: The provider or its config is wrong; everything that is.
     """
+    return with_config(name, config_text(config_file), source=config_file)
+
+
+def with_config(name: str, text: str, *, source: str) -> CloudProvider:
+    """Load the provider and give it the text of its cloud-config. No I/O with the cloud.
+
+    Args:
+        name: One of `available()`.
+        text: The cloud-config.
+        source: Where it is from, for messages; its suffix may tell the format. "" if there is
+            none.
+
+    Raises:
+        ConfigError: The provider or its config is wrong; everything that is.
+    """
     factory = load(name)
-    text = _text(config_file)
     if factory.config_type is None:
-        if config_file:
+        if source:
             klog.warning(log, "The cloud provider reads no cloud-config", provider=name)
         return factory(None)
     config = read(
         text,
         factory.config_type,
-        source=config_file or "--cloud-config",
+        source=source or "--cloud-config",
         variables=factory.config_environment,
         warn=lambda sentence: klog.warning(log, "Ignored in the cloud-config", problem=sentence),
     )
     return factory(config)
 
 
-def _text(config_file: str) -> str:
+def config_text(config_file: str) -> str:
+    """The text of the file of `--cloud-config`; "" if none is given.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     if not config_file:
         return ""
     try:

@@ -85,6 +85,9 @@ class CloudProvider:
             leaves out, such as {"HCLOUD_TOKEN": "token", "CATTLE_URL": "global.url"}.
         needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices". The
             last is also needed where a `HostPolicy` asks for endpoints.
+        watched_files: Files that `start` reads besides the cloud-config, such as one with
+            credentials that the cloud-config names; set it in `__init__`. When one changes, a
+            new provider is made and started as if the cloud-config had changed.
     """
 
     name: ClassVar[str]
@@ -101,6 +104,7 @@ class CloudProvider:
     ssh_keys: SSHKeys | None = None
     pod_cidrs: PodCIDRs | None = None
     has_cluster_id: bool = True
+    watched_files: tuple[str, ...] = ()
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Take the decoded cloud-config. No I/O here: a standby replica does this too."""

@@ -119,6 +119,21 @@ CRASHES: Final = Counter(
     "proreus_crashes_total", "Tasks that crashed and were restarted.", ["task"], registry=REGISTRY
 )
 
+# Cloud-config
+CLOUD_CONFIG_RELOADS: Final = Counter(
+    "proreus_cloud_config_reloads_total",
+    "Changed cloud-configs by result: success, invalid (cannot be read) or failed (the cloud "
+    "refuses it).",
+    ["result"],
+    registry=REGISTRY,
+)
+CLOUD_CONFIG_CURRENT: Final = Gauge(
+    "proreus_cloud_config_current",
+    "1 if the cloud-config in use is the newest, 0 if that one is wrong and an old one is in use.",
+    registry=REGISTRY,
+)
+CLOUD_CONFIG_CURRENT.set(1)
+
 # Informers and events
 INFORMER_OBJECTS: Final = Gauge(
     "proreus_informer_objects", "Objects in the cache.", ["resource"], registry=REGISTRY

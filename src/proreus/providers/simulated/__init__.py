@@ -38,6 +38,7 @@ class SimulatedCloud(CloudProvider):
         if not isinstance(config, SimulatedConfig):
             raise ConfigError(("--cloud-config: the provider simulated needs one",))
         self._settings = config.global_
+        self.watched_files = (self._settings.token_file,) if self._settings.token_file else ()
         self._api: Api | None = None
 
     async def start(self, context: "Context") -> None:

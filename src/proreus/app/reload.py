@@ -1,0 +1,310 @@
+"""Follows the cloud-config and the files that it names; what is new is taken over at run time.
+
+The config is read again when its file, its Secret or a file in `CloudProvider.watched_files` has
+changed. One that is wrong is told (log, event, metric) and the provider that works stays. One that
+is right makes a new provider, which is started beside the old one; if the cloud refuses it, it is
+tried again with backoff. Only once it has started do the controllers change over to it.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    ConfigError,
+    config_text,
+    load,
+    with_config,
+)
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
+from proreus.kube.errors import KubeError, NotFound
+from proreus.kube.objects import Secret
+from proreus.kube.requests import SECRETS
+from proreus.runtime import klog, metrics
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.informer import Informer
+
+log = klog.logger(__name__)
+
+PAUSE_SECONDS: Final = 2.0
+"""Between two looks at files. Kubernetes itself takes up to a minute to update mounted ones."""
+
+RETRY: Final = Backoff(first=1.0, cap=60.0, jitter=0.5)
+"""Between two starts of a provider that the cloud refuses."""
+
+
+CONFIG: Final = ""
+Digests = dict[str, str]
+"""What tells a change: the digest of each watched file by its path, of the config by CONFIG."""
+
+
+class Origin(Protocol):
+    """Where the cloud-config is, for `async with`."""
+
+    name: str
+    """For messages; its suffix may tell the format."""
+
+    async def __aenter__(self) -> Self:
+        """Begin to follow it."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Follow it no more."""
+
+    def read(self) -> str:
+        """The text as it is now.
+
+        Raises:
+            ConfigError: There is none.
+        """
+
+    async def changed(self, seconds: float) -> None:
+        """Return when it may have changed, and after so long at the latest."""
+
+
+class FileOrigin:
+    """The file of `--cloud-config`, or nothing ("")."""
+
+    def __init__(self, path: str) -> None:
+        """Nothing is read yet."""
+        self.name = path
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is open."""
+
+    def read(self) -> str:
+        """The text of the file."""
+        return config_text(self.name)
+
+    async def changed(self, seconds: float) -> None:
+        """Wait; reading a small file is all that it takes to see whether it changed.
+
+        Content is compared and not the time of change: Kubernetes swaps a link to a folder.
+        """
+        await asyncio.sleep(seconds)
+
+
+class SecretOrigin:
+    """The Secret of `--cloud-config-secret`, by a watch on that one object."""
+
+    def __init__(self, client: Client, place: str) -> None:
+        """`place` is namespace/name/key."""
+        self.name = place
+        self._key, _, self._entry = place.rpartition("/")
+        namespace, _, name = self._key.partition("/")
+        self._secret = Informer(
+            client, SECRETS, namespace=namespace, field_selector=f"metadata.name={name}"
+        )
+        self._secret.subscribe(self._on_secret)
+        self._event = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watch = asyncio.create_task(self._secret.run(), name="cloud-config-secret")
+        await self._secret.wait_synced()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+
+    def read(self) -> str:
+        """The text in the Secret."""
+        return secret_text(self._secret.get(self._key), self.name)
+
+    async def changed(self, seconds: float) -> None:
+        """Return when the watch has told a change."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return
+        self._event.clear()
+
+    def _on_secret(self, old: Secret | None, new: Secret | None) -> None:  # noqa: ARG002
+        self._event.set()
+
+
+def secret_text(secret: Secret | None, place: str) -> str:
+    """The cloud-config in a Secret; `place` is namespace/name/key.
+
+    Raises:
+        ConfigError: It is not there, or no text.
+    """
+    path, _, entry = place.rpartition("/")
+    if secret is None:
+        raise ConfigError((f"--cloud-config-secret: there is no Secret {path}; create it",))
+    if entry not in secret.data:
+        has = ", ".join(sorted(secret.data)) or "none"
+        problem = f"--cloud-config-secret: the Secret {path} has no key {entry!r}; it has {has}"
+        raise ConfigError((problem,))
+    try:
+        return base64.b64decode(secret.data[entry], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise ConfigError((f"--cloud-config-secret: {place} is not UTF-8",)) from None
+
+
+async def provider_from_secret(name: str, place: str, cluster: ClientConfig) -> CloudProvider:
+    """The provider with its cloud-config from a Secret; waits until it is there and right.
+
+    Args:
+        name: The provider's name.
+        place: namespace/name/key of the config.
+        cluster: How to reach the API server.
+
+    Raises:
+        ConfigError: The provider is not known.
+    """
+    load(name)
+    namespace, secret_name, _ = place.split("/")
+    failures = 0
+    async with Client(cluster) as client:
+        while True:
+            try:
+                text = secret_text(await _get(client, namespace, secret_name), place)
+                return with_config(name, text, source=place)
+            except ConfigError as exc:
+                problems: Sequence[str] = exc.problems
+            except KubeError as exc:
+                problems = (f"--cloud-config-secret: {place} cannot be read: {exc}",)
+            delay = RETRY.delay(failures)
+            failures += 1
+            for problem in problems:
+                klog.error(log, "No cloud-config yet", problem=problem, retry_seconds=round(delay))
+            await asyncio.sleep(delay)
+
+
+async def _get(client: Client, namespace: str, name: str) -> Secret | None:
+    try:
+        return await client.get(SECRETS, name, namespace)
+    except NotFound:
+        return None
+
+
+class Reloader:
+    """Makes a new provider whenever what it is made from has changed."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        current: CloudProvider,
+        replace: Callable[[CloudProvider], Awaitable[None]],
+        tell: Callable[[str, str, str], None],
+    ) -> None:
+        """Follow `origin` for as long as `run` runs.
+
+        Args:
+            origin: Where the config is.
+            current: The provider in use.
+            replace: Starts another one and changes over to it, or raises CloudError or
+                ConfigError and leaves all as it was.
+            tell: Records an event: its type, reason and message.
+        """
+        self._origin = origin
+        self._current = current
+        self._replace = replace
+        self._tell = tell
+        self._watched = current.watched_files
+        # What the provider in use was made from; None: not known yet.
+        self._used: Digests | None = None
+        self._seen: Digests = {}
+        self._due: float | None = None
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Follow the config until cancelled."""
+        loop = asyncio.get_running_loop()
+        async with self._origin:
+            while True:
+                seen = self._digests()
+                if seen != self._seen:
+                    self._failures = 0
+                if seen != self._seen or (self._due is not None and loop.time() >= self._due):
+                    await self._follow(seen)
+                await self._origin.changed(PAUSE_SECONDS)
+
+    def _digests(self) -> Digests:
+        try:
+            config = _digest(self._origin.read().encode())
+        except ConfigError as exc:
+            config = str(exc)
+        return {CONFIG: config} | {path: _file_digest(path) for path in self._watched}
+
+    async def _follow(self, seen: Digests) -> None:
+        """Take over what is new, if it is right and the cloud agrees."""
+        self._seen, self._due = seen, None
+        if self._used is not None and self._used.items() <= seen.items():
+            self._in_use(self._current, self._used)  # what was wrong has been taken back
+            return
+        try:
+            made = with_config(self._current.name, self._origin.read(), source=self._origin.name)
+        except ConfigError as exc:
+            self._failed("invalid", "CloudConfigInvalid", exc.problems)
+            return
+        self._watched = tuple({*self._current.watched_files, *made.watched_files})
+        # Before the start: what changes while it starts counts as a change.
+        digests = self._seen = self._digests()
+        if self._used is None and made.config == self._current.config:
+            self._in_use(self._current, digests)
+            return
+        try:
+            await self._replace(made)
+        except (CloudError, ConfigError) as exc:
+            self._due = asyncio.get_running_loop().time() + RETRY.delay(self._failures)
+            self._failures += 1
+            problems = exc.problems if isinstance(exc, ConfigError) else (str(exc),)
+            self._failed("failed", "CloudConfigRefused", problems)
+            return
+        self._in_use(made, digests)
+        metrics.CLOUD_CONFIG_RELOADS.labels("success").inc()
+        klog.info(log, "The new cloud-config is in use", source=self._origin.name)
+        self._tell("Normal", "CloudConfigReloaded", "The new cloud-config is in use")
+
+    def _in_use(self, provider: CloudProvider, digests: Digests) -> None:
+        self._current, self._watched, self._failures = provider, provider.watched_files, 0
+        self._used = self._seen = {key: digests[key] for key in (CONFIG, *self._watched)}
+        metrics.CLOUD_CONFIG_CURRENT.set(1)
+
+    def _failed(self, result: str, reason: str, problems: Sequence[str]) -> None:
+        metrics.CLOUD_CONFIG_RELOADS.labels(result).inc()
+        metrics.CLOUD_CONFIG_CURRENT.set(0)
+        for problem in problems:
+            klog.error(log, "The new cloud-config is not used, the old one stays", problem=problem)
+        self._tell("Warning", reason, f"The old cloud-config stays in use: {'; '.join(problems)}")
+
+
+def _file_digest(path: str) -> str:
+    try:
+        return _digest(Path(path).read_bytes())
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
