@@ -17,7 +17,12 @@ import pytest
 import yaml
 from aiohttp import web
 
-from proreus.testing.controlplane import KUBERNETES_VERSION, ControlPlaneError, ensure_assets
+from proreus.testing.controlplane import (
+    KUBERNETES_VERSION,
+    OLDEST_VERSION,
+    ControlPlaneError,
+    ensure_assets,
+)
 
 PLATFORM = f"linux-{ {'x86_64': 'amd64', 'aarch64': 'arm64'}[platform.machine()] }"
 KEY = f"{KUBERNETES_VERSION}-{PLATFORM}"
@@ -299,6 +304,39 @@ async def test_go_builds_what_no_archive_gives(
         "building etcd",
         "building kube-apiserver",
     ]
+
+
+async def test_go_builds_the_version_that_the_environment_asks_for(
+    environ: dict[str, str], cache: Path, tmp_path: Path
+) -> None:
+    put_go(tmp_path / "no-programs", "grep 'k8s.io/kubernetes v' go.mod > $out && chmod +x $out")
+    environ["PROREUS_KUBERNETES_VERSION"] = OLDEST_VERSION
+
+    assets = await ensure_assets(environ, lambda _: None)
+
+    assert assets.directory == cache / f"{OLDEST_VERSION}-{PLATFORM}"
+    assert f"k8s.io/kubernetes v{OLDEST_VERSION}" in assets.kube_apiserver.read_text()
+
+
+async def test_a_version_without_go_module_is_refused_with_those_that_have_one(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    put_go(tmp_path / "no-programs", "exit 1")
+    environ["PROREUS_KUBERNETES_VERSION"] = "1.2.3"
+
+    known = f"of Kubernetes 1.2.3, only of {OLDEST_VERSION}, {KUBERNETES_VERSION}"
+    with pytest.raises(ControlPlaneError, match=known):
+        await ensure_assets(environ, lambda _: None)
+
+
+@pytest.mark.parametrize("version", ["1.30", "v1.30.14", "../1.30.14", "1.30.14-rc.1"])
+async def test_something_else_than_a_version_is_named(
+    environ: dict[str, str], version: str
+) -> None:
+    environ["PROREUS_KUBERNETES_VERSION"] = version
+
+    with pytest.raises(ControlPlaneError, match=f"PROREUS_KUBERNETES_VERSION={version} is no"):
+        await ensure_assets(environ)
 
 
 async def test_a_failing_build_shows_what_go_said(environ: dict[str, str], tmp_path: Path) -> None:

@@ -4,8 +4,24 @@ No root and no container runtime are needed, and, once the two programs are in t
 network. Where the programs come from is told in `proreus.testing.controlplane.assets`.
 """
 
-from proreus.testing.controlplane.assets import KUBERNETES_VERSION, Assets, ensure_assets
+from proreus.testing.controlplane.assets import (
+    KUBERNETES_VERSION,
+    OLDEST_VERSION,
+    VERSION_VARIABLE,
+    Assets,
+    ensure_assets,
+    kubernetes_version,
+)
 from proreus.testing.controlplane.errors import ControlPlaneError
 from proreus.testing.controlplane.plane import ControlPlane
 
-__all__ = ["KUBERNETES_VERSION", "Assets", "ControlPlane", "ControlPlaneError", "ensure_assets"]
+__all__ = [
+    "KUBERNETES_VERSION",
+    "OLDEST_VERSION",
+    "VERSION_VARIABLE",
+    "Assets",
+    "ControlPlane",
+    "ControlPlaneError",
+    "ensure_assets",
+    "kubernetes_version",
+]

@@ -1,6 +1,7 @@
 """Where the programs etcd and kube-apiserver come from.
 
-In this order: the directory `$KUBEBUILDER_ASSETS`; the cache, which is
+Their version is `KUBERNETES_VERSION`, or what `$PROREUS_KUBERNETES_VERSION` says. They come from,
+in this order: the directory `$KUBEBUILDER_ASSETS`; the cache, which is
 `proreus/controlplane/<version>-<os>-<arch>` in `$XDG_CACHE_HOME` or `~/.cache`; the published
 envtest archive; `go build`. The last two fill the cache, one process at a time.
 """
@@ -9,6 +10,7 @@ import asyncio
 import fcntl
 import os
 import platform
+import re
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,14 +24,22 @@ from proreus.testing.controlplane.errors import ControlPlaneError
 from proreus.testing.controlplane.progress import Report, to_stderr
 
 KUBERNETES_VERSION = "1.36.3"
-"""The pinned version; an archive may hold another patch release of the same minor version."""
+"""The default version; an archive may hold another patch release of the same minor version."""
+
+OLDEST_VERSION = "1.30.14"
+"""The oldest version that the tests of behaviour run on (`make test-oldest`)."""
+
+VERSION_VARIABLE = "PROREUS_KUBERNETES_VERSION"
+"""Environment variable with another version, such as 1.30.14."""
+
+_VERSION = re.compile(r"1\.\d+\.\d+")
 
 PROGRAMS = frozenset({"etcd", "kube-apiserver"})
 
 _REMEDIES = f"""\
 Any one of these helps:
   * set KUBEBUILDER_ASSETS to a directory that holds etcd and kube-apiserver
-    (`setup-envtest use {KUBERNETES_VERSION.rpartition(".")[0]}` of controller-runtime makes one);
+    (`setup-envtest use MINOR` of controller-runtime makes one);
   * let this machine reach {archive.DEFAULT_INDEX},
     or set {archive.INDEX_VARIABLE} to the URL of a mirror of it;
   * put Go 1.26 or newer on the PATH (it needs a Go module proxy)."""
@@ -55,6 +65,21 @@ class Assets(msgspec.Struct, frozen=True):
         return sorted(p for p in PROGRAMS if not os.access(self.directory / p, os.X_OK))
 
 
+def kubernetes_version(environ: Mapping[str, str] = os.environ) -> str:
+    """The version of Kubernetes that is asked for.
+
+    Raises:
+        ControlPlaneError: what the environment says is no full version.
+    """
+    version = environ.get(VERSION_VARIABLE) or KUBERNETES_VERSION
+    if not _VERSION.fullmatch(version):
+        raise ControlPlaneError(
+            f"{VERSION_VARIABLE}={version} is no version: give all three numbers, such as "
+            f"{KUBERNETES_VERSION}, or unset it"
+        )
+    return version
+
+
 async def ensure_assets(
     environ: Mapping[str, str] = os.environ, report: Report = to_stderr
 ) -> Assets:
@@ -63,6 +88,7 @@ async def ensure_assets(
     Raises:
         ControlPlaneError: no way led to them; names what was tried and the remedies.
     """
+    version = kubernetes_version(environ)
     if given := environ.get("KUBEBUILDER_ASSETS"):
         assets = Assets(Path(given))
         if missing := assets.missing():
@@ -72,12 +98,12 @@ async def ensure_assets(
             )
         return assets
     machine = f"{platform.system().lower()}-{_go_architecture()}"
-    assets = Assets(_cache(environ) / f"{KUBERNETES_VERSION}-{machine}")
+    assets = Assets(_cache(environ) / f"{version}-{machine}")
     if assets.missing():
         assets.directory.parent.mkdir(parents=True, exist_ok=True)
         async with _lock(assets.directory.with_name(f".{assets.directory.name}.lock"), report):
             if assets.missing():  # another process may have filled it meanwhile
-                await _fill(assets, machine, environ, report)
+                await _fill(assets, version, machine, environ, report)
     return assets
 
 
@@ -108,19 +134,19 @@ async def _lock(path: Path, report: Report) -> AsyncIterator[None]:
         yield
 
 
-async def _fill(assets: Assets, machine: str, environ: Mapping[str, str], report: Report) -> None:
+async def _fill(
+    assets: Assets, version: str, machine: str, environ: Mapping[str, str], report: Report
+) -> None:
     sources = {
         "envtest archive": partial(
             archive.fetch,
             programs=PROGRAMS,
-            version=KUBERNETES_VERSION,
+            version=version,
             platform=machine,
             environ=environ,
             report=report,
         ),
-        "go build": partial(
-            build.build, version=KUBERNETES_VERSION, environ=environ, report=report
-        ),
+        "go build": partial(build.build, version=version, environ=environ, report=report),
     }
     # Beside its place, so that the rename is atomic.
     directory = assets.directory.with_name(f".{assets.directory.name}.new")

@@ -1,4 +1,9 @@
-"""etcd and kube-apiserver built from source with Go, versions pinned by `gomodule/go.mod`."""
+"""etcd and kube-apiserver built from source with Go, versions pinned by `gomodule/<version>`.
+
+To add a version, make that directory with a `go.mod` like those beside it: it requires
+`k8s.io/kubernetes` of the version, replaces the modules that Kubernetes replaces with its staging
+directory by their published versions, and names the two programs as tools.
+"""
 
 import asyncio
 import os
@@ -24,25 +29,38 @@ async def build(
     """Build the programs into `directory`; needs the Go module proxy or a filled module cache.
 
     Raises:
-        ControlPlaneError: there is no Go, or it failed; holds the end of what it said.
+        ControlPlaneError: there is no Go, no module of the version, or the build failed; holds the
+            end of what Go said.
     """
+    modules = files("proreus.testing.controlplane") / "gomodule"
+    if not (modules / version).is_dir():
+        known = ", ".join(sorted(one.name for one in modules.iterdir()))
+        raise ControlPlaneError(f"there is no Go module of Kubernetes {version}, only of {known}")
     go = shutil.which("go", path=environ.get("PATH", os.defpath))
     if go is None:
         raise ControlPlaneError("no `go` on the PATH")
     source = directory / "gomodule"
-    with as_file(files("proreus.testing.controlplane") / "gomodule") as shipped:
+    with as_file(modules / version) as shipped:
         shutil.copytree(shipped, source)
     report("building the control plane with Go takes about 3 minutes the first time")
     for program, package in PACKAGES.items():
         command = (
             *(go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"),
-            # Without its version the API server answers /version with v0.0.0-master.
-            f"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v{version}",
+            f"-ldflags=-s -w {_stamp(version)}",
             *("-o", str(directory / program), package),
         )
         async with announced(report, f"building {program}"):
             await _run(command, source, environ)
     shutil.rmtree(source)
+
+
+def _stamp(version: str) -> str:
+    """Linker flags without which the API server answers /version with v0.0.0-master."""
+    major, minor, _ = version.split(".")
+    said = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    return " ".join(
+        f"-X k8s.io/component-base/version.{name}={value}" for name, value in said.items()
+    )
 
 
 async def _run(command: tuple[str, ...], source: Path, environ: Mapping[str, str]) -> None:

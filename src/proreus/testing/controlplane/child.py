@@ -37,12 +37,16 @@ class Child:
     Start it from a thread that lives as long as the child should.
     """
 
-    def __init__(self, program: Path, arguments: Sequence[str], log_dir: Path) -> None:
+    def __init__(
+        self, program: Path, arguments: Sequence[str], log_dir: Path, cwd: Path | None = None
+    ) -> None:
+        """Start the program, in the directory `cwd` if it is given."""
         self.name = program.name
         self._log = log_dir / f"{self.name}.log"
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*tied_to_this_process(), str(program), *arguments],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

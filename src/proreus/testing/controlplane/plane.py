@@ -21,6 +21,8 @@ from proreus.testing.controlplane.errors import ControlPlaneError
 READY_SECONDS = 60.0
 """How long kube-apiserver may take to be ready; on a quiet machine it takes 4 s."""
 
+_SOCKET = "etcd.sock:0"
+
 _AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -91,7 +93,9 @@ class ControlPlane:
             self._port_holder.bind(("127.0.0.1", 0))
             self._port: int = self._port_holder.getsockname()[1]
             self._write_files()
-            self._etcd = Child(self._assets.etcd, self._etcd_arguments(), self._log_dir)
+            self._etcd = Child(
+                self._assets.etcd, self._etcd_arguments(), self._log_dir, cwd=self.directory
+            )
             await self.start_apiserver()
         except BaseException:
             await self.stop()
@@ -170,12 +174,13 @@ class ControlPlane:
         self.kubeconfig = self.kubeconfig_for("proreus-test-admin", ["system:masters"])
 
     def _etcd_arguments(self) -> list[str]:
-        # Sockets, so that there is no port to fight for. What is advertised must look like
+        # Sockets, so that there is no port to fight for. Before 3.6 a socket must be named like
+        # host:port, and lies in the working directory. What is advertised must look like
         # host:port, and is not used: there is no other member.
         return [
             f"--data-dir={self.directory / 'etcd'}",
-            f"--listen-client-urls=unix://{self.directory / 'etcd.sock'}",
-            f"--listen-peer-urls=unix://{self.directory / 'etcd-peer.sock'}",
+            f"--listen-client-urls=unix://{_SOCKET}",
+            "--listen-peer-urls=unix://etcd-peer.sock:0",
             "--advertise-client-urls=http://127.0.0.1:2379",
             "--initial-advertise-peer-urls=http://127.0.0.1:2380",
             "--initial-cluster=default=http://127.0.0.1:2380",
@@ -184,7 +189,7 @@ class ControlPlane:
 
     def _apiserver_arguments(self) -> list[str]:
         return [
-            f"--etcd-servers=unix://{self.directory / 'etcd.sock'}",
+            f"--etcd-servers=unix://{self.directory / _SOCKET}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none",  # loopback is no valid endpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proreus.kube import config as kubeconfig
 from proreus.kube.client import Client
-from proreus.testing.controlplane import KUBERNETES_VERSION, ControlPlane
+from proreus.testing.controlplane import ControlPlane, kubernetes_version
 from proreus.testing.demo.narrator import Narrator, running
 from proreus.testing.demo.node_ports import NodePorts
 from proreus.testing.kubelet import KubeletPlayer
@@ -66,7 +66,7 @@ class Stage:
 @asynccontextmanager
 async def stage(narrator: Narrator, *, latency: float = 0.02) -> AsyncIterator[Stage]:
     """Everything but the manager runs while the body does."""
-    narrator.say(f"starting etcd and kube-apiserver {KUBERNETES_VERSION}")
+    narrator.say(f"starting etcd and kube-apiserver {kubernetes_version()}")
     async with ControlPlane() as plane:
         narrator.say("they are ready; for kubectl:", f"export KUBECONFIG={plane.kubeconfig}")
         async with SimulatedCloudProcess(settings=Settings(latency=latency)) as cloud:

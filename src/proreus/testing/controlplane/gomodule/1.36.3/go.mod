@@ -1,4 +1,4 @@
-// Builds the two programs of a control plane for tests; see ../build.py.
+// Builds the two programs of a control plane for tests; see ../../build.py.
 module proreus.invalid/controlplane
 
 go 1.26.0
