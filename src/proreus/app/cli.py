@@ -7,7 +7,8 @@ from proreus import __version__
 from proreus.app import config_file, ending, flags, new_provider
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
-from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider
+from proreus.app.reload import provider_from_secret
+from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider, load
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
 from proreus.kube.config import ClientConfig
@@ -80,11 +81,19 @@ def cloud_controller_manager(
     if options.feature_gates:
         gates = " ".join(name for name, _ in options.feature_gates)
         klog.warning(log, "Feature gates without effect: nothing is behind a gate", gates=gates)
-    return ending.run(run(options, provider, cluster))
+    return ending.run(_run(options, provider, cluster))
 
 
-def _configured(options: Options) -> tuple[CloudProvider, ClientConfig]:
-    """The provider and the way to the API server.
+async def _run(options: Options, provider: CloudProvider | None, cluster: ClientConfig) -> int:
+    if provider is None:
+        provider = await provider_from_secret(
+            options.cloud_provider, options.cloud_config_secret, cluster
+        )
+    return await run(options, provider, cluster)
+
+
+def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
+    """The provider (None if its config is in a Secret) and the way to the API server.
 
     Raises:
         FlagError: With every problem of the flags and of both configurations.
@@ -94,13 +103,16 @@ def _configured(options: Options) -> tuple[CloudProvider, ClientConfig]:
     cluster: ClientConfig | None = None
     if options.cloud_provider:
         try:
-            provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
+            if options.cloud_config_secret:
+                load(options.cloud_provider)
+            else:
+                provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
         except ConfigError as exc:
             found.extend(exc.problems)
     try:
         cluster = kubeconfig.load(options.kubeconfig, options.master)
     except KubeConfigError as exc:
         found.extend(exc.problems)
-    if found or provider is None or cluster is None:
+    if found or cluster is None:
         raise flags.FlagError(found)
     return provider, cluster

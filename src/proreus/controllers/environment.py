@@ -18,6 +18,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the controllers, from the flags of the same names; durations in seconds."""
 
     concurrent_node_syncs: int = 32
+    concurrent_node_status_updates: int = 0
     concurrent_service_syncs: int = 16
     node_monitor_period: float = 5.0
     node_status_update_frequency: float = 300.0

@@ -51,7 +51,7 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Flag(
             GENERIC,
-            "Every object is looked at again after this to twice this time; 0 is never.",
+            "Without effect: nodes, routes and load balancers have shorter periods of their own.",
             duration,
             at_least(0),
         ),

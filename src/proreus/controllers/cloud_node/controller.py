@@ -5,6 +5,7 @@ costs a question to the cloud, and all nodes that are ready at once are asked ab
 """
 
 import asyncio
+import zlib
 from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
@@ -101,9 +102,15 @@ class CloudNodeController:
                 self._queue.add(name, Priority.RESYNC)
             await asyncio.sleep(self._env.settings.node_status_update_frequency)
 
-    def group(self, key: str, obj: Node | None) -> Hashable:  # noqa: ARG002
-        """Every node is a group of its own."""
-        return key
+    def group(self, key: str, obj: Node | None) -> Hashable:
+        """Every node is a group of its own; initialised ones share as many as may be updated.
+
+        Groups, since a node that waits for its group takes no slot from nodes that are new.
+        """
+        updates = self._env.settings.concurrent_node_status_updates
+        if not updates or obj is None or plans.needs_instance(obj):
+            return key
+        return zlib.crc32(key.encode()) % updates
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, Look]:
         """Ask about the nodes that need it, in one go."""
@@ -145,7 +152,7 @@ class CloudNodeController:
 
     async def apply(
         self,
-        group: Hashable,  # noqa: ARG002 - the node itself
+        group: Hashable,  # noqa: ARG002 - the changes say all
         changes: Mapping[str, Change],
     ) -> Mapping[str, Outcome]:
         """Write the status, then the rest; each at most one PATCH."""
