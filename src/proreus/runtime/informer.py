@@ -71,6 +71,19 @@ class Informer(Generic[T]):
         for obj in tuple(self._objects.values()):
             self._call(handler, None, obj)
 
+    @property
+    def handlers(self) -> tuple[Handler[T], ...]:
+        """Who is subscribed."""
+        return tuple(self._handlers)
+
+    def unsubscribe(self, handler: Handler[T]) -> None:
+        """Call the handler no more.
+
+        Raises:
+            ValueError: It is not subscribed.
+        """
+        self._handlers.remove(handler)
+
     def get(self, key: str) -> T | None:
         """The object, or None."""
         return self._objects.get(key)

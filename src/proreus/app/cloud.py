@@ -1,0 +1,128 @@
+"""The provider in use: started until the cloud agrees, exchanged for a newer one, closed."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from proreus.cloudprovider import CloudError, CloudProvider, ConfigError, Context, scope
+from proreus.controllers.faults import Faults
+from proreus.controllers.guard import Guard
+from proreus.controllers.guarded import guarded
+from proreus.runtime import klog
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.tasks import supervise
+
+log = klog.logger(__name__)
+
+START_SECONDS: Final = 60.0
+CLOSE_SECONDS: Final = 5.0
+RESTART: Final = Backoff(first=1.0, cap=30.0)
+
+
+class Cloud:
+    """Holds the provider from its first start until the end of this replica's lead."""
+
+    def __init__(
+        self,
+        provider: CloudProvider,
+        faults: Faults,
+        *,
+        allow_untagged: bool,
+        on_crash: Callable[[Exception | None], None],
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            provider: The provider to begin with.
+            faults: Where its faults are noted.
+            allow_untagged: Whether a cloud without cluster id will do.
+            on_crash: Told what a start raised, and None once one has succeeded.
+        """
+        self.provider = provider
+        self._faults = faults
+        self._allow_untagged = allow_untagged
+        self._on_crash = on_crash
+        self._starting: CloudProvider | None = None
+        self._context: Context | None = None
+
+    async def start(self, context: Context) -> CloudProvider:
+        """Start the provider, again and again while the cloud refuses.
+
+        Returns:
+            What the controllers may use.
+
+        Raises:
+            ConfigError: Its config is wrong.
+        """
+        result: list[CloudProvider | ConfigError] = []
+
+        async def attempt() -> None:
+            while not result:
+                self._starting = tried = self.provider
+                try:
+                    started = await self._start(tried, context)
+                    if tried is self.provider:
+                        result.append(started)
+                except ConfigError as exc:
+                    if tried is self.provider:
+                        result.append(exc)
+                finally:
+                    self._starting = None
+                    if tried is not self.provider:  # a newer one has come meanwhile
+                        await self._close(tried)
+
+        await supervise("cloud-provider", attempt, backoff=RESTART, on_crash=self._on_crash)
+        (found,) = result
+        if isinstance(found, ConfigError):
+            raise found
+        self._context = context
+        return found
+
+    async def replace(
+        self, provider: CloudProvider, change: Callable[[CloudProvider], Awaitable[None]]
+    ) -> None:
+        """Start another provider; once it works, `change` over to it and close the old one.
+
+        Before the first start has succeeded, the next try is with the new provider.
+
+        Raises:
+            CloudError: The cloud refuses the new provider; the old one stays.
+            ConfigError: Its config is wrong; the old one stays.
+        """
+        if self._context is None:
+            old, self.provider = self.provider, provider
+            if old is not self._starting:
+                await self._close(old)
+            return
+        token = scope.set("cloud-config")
+        try:
+            started = await self._start(provider, self._context)
+        except BaseException:
+            await self._close(provider)
+            raise
+        finally:
+            scope.reset(token)  # the controllers' tasks are not to have it
+        old, self.provider = self.provider, provider
+        try:
+            await change(started)
+        finally:
+            await self._close(old)
+
+    async def close(self) -> None:
+        """Give the provider a little time to release what it has; its faults are no reason."""
+        await self._close(self.provider)
+
+    async def _start(self, provider: CloudProvider, context: Context) -> CloudProvider:
+        guard = Guard(self._faults, context.outlasts)
+        await context.settled(scope.get())  # two starts must not run beside one another
+        await guard.call("start", lambda: provider.start(context), seconds=START_SECONDS)
+        started = guarded(provider, guard)
+        if not started.has_cluster_id and not self._allow_untagged:
+            problem = "the cloud has no cluster id; set one, or run with --allow-untagged-cloud"
+            raise ConfigError((problem,))
+        return started
+
+    async def _close(self, provider: CloudProvider) -> None:
+        try:
+            await Guard(self._faults).call("close", provider.close, seconds=CLOSE_SECONDS)
+        except CloudError as exc:
+            klog.warning(log, "The provider could not be closed", err=exc)
