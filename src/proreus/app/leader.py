@@ -5,6 +5,7 @@ At the stop no more work is taken, and what is under way gets `DRAIN_SECONDS`.
 
 import asyncio
 import itertools
+import random
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +14,9 @@ from typing import Any
 import msgspec
 
 from proreus import __version__
+from proreus.app.cloud import Cloud
 from proreus.app.options import Options
+from proreus.app.reload import Reloader, origin_of
 from proreus.cloudprovider import (
     CloudError,
     CloudProvider,
@@ -21,12 +24,9 @@ from proreus.cloudprovider import (
     ConfigError,
     Context,
     Lister,
-    scope,
 )
 from proreus.controllers.environment import Environment, Runnable, Settings
 from proreus.controllers.faults import Faults, Kind
-from proreus.controllers.guard import Guard
-from proreus.controllers.guarded import guarded
 from proreus.controllers.inventory import Inventory
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.controllers.table import Descriptor, select
@@ -47,8 +47,6 @@ log = klog.logger(__name__)
 
 DRAIN_SECONDS = 20.0
 FLUSH_SECONDS = 2.0
-START_SECONDS = 60.0
-CLOSE_SECONDS = 5.0
 RESTART = Backoff(first=1.0, cap=30.0)
 NAME = "cloud-controller-manager"
 USER_AGENT = f"proreus/{__version__}"
@@ -83,8 +81,17 @@ class Leader:
         self._events = EventRecorder(self._client, host=socket.gethostname(), busy=self._is_busy)
         self._faults = Faults(provider.name, self._events.source(NAME))
         self._tasks: list[asyncio.Task[None]] = []
+        self._flags: dict[str, Callable[[Exception | None], None]] = {}
         self._running: dict[str, Runnable] = {}
         self._controllers: list[asyncio.Task[None]] = []
+        self._changing = asyncio.Lock()
+        self._environment: Environment | None = None
+        self._cloud = Cloud(
+            provider,
+            self._faults,
+            allow_untagged=options.allow_untagged_cloud,
+            on_crash=self._flag("cloud-provider"),
+        )
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run the chosen controllers until the stop; returns the exit code."""
@@ -95,9 +102,12 @@ class Leader:
             self._start("events", self._events.run)
             if self._slices is not None:
                 self._start("endpointslices", self._slices.run)
+            if (reloader := self._reloader()) is not None:
+                self._start("cloud-config", reloader.run)
             try:
                 if await unless_stopped(self._begin(), stop):
                     await stop.wait()
+                klog.info(log, "Ending: no more work is taken", seconds=DRAIN_SECONDS)
                 await self._drain()
             except ConfigError as exc:
                 for problem in exc.problems:
@@ -107,7 +117,7 @@ class Leader:
                 await _cancel(self._controllers)
                 # What is queued there will not be written any more: events need not wait for it.
                 self._running.clear()
-                await self._close_cloud()
+                await self._cloud.close()
                 await self._events.flush(FLUSH_SECONDS)
                 await _cancel(self._tasks)
         klog.info(log, "Ended in order")
@@ -119,12 +129,18 @@ class Leader:
 
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Run something for as long as the manager leads; a crash is a restart and no end."""
-        crashed = self._health.flag(name)
         task = asyncio.create_task(
-            supervise(name, factory, backoff=RESTART, on_crash=crashed), name=name
+            supervise(name, factory, backoff=RESTART, on_crash=self._flag(name)), name=name
         )
         self._tasks.append(task)
         return task
+
+    def _flag(self, name: str) -> Callable[[Exception | None], None]:
+        """The readiness check of that name, green again: what is started anew keeps its own."""
+        if name not in self._flags:
+            self._flags[name] = self._health.flag(name)
+        self._flags[name](None)
+        return self._flags[name]
 
     async def _begin(self) -> None:
         """Learn which cluster this is, start the cloud, then the controllers."""
@@ -136,27 +152,67 @@ class Leader:
             listers=self._listers(),
             gate=self._gate,
         )
-        cloud = await self._start_cloud(context)
-        if not cloud.has_cluster_id and not self._options.allow_untagged_cloud:
-            raise ConfigError(
-                ("the cloud has no cluster id; set one, or run with --allow-untagged-cloud",)
+        async with self._changing:
+            cloud = await self._cloud.start(context)
+            self._environment = Environment(
+                client=self._client,
+                provider=cloud,
+                context=context,
+                cluster=cluster,
+                nodes=self._nodes,
+                services=self._services,
+                endpoint_slices=self._slices,
+                inventory=_inventory(cloud, self._faults),
+                events=self._events,
+                now=_now,
+                settings=_settings(self._options),
             )
-        env = Environment(
-            client=self._client,
-            provider=cloud,
-            context=context,
-            cluster=cluster,
-            nodes=self._nodes,
-            services=self._services,
-            endpoint_slices=self._slices,
-            inventory=_inventory(cloud, self._faults),
-            events=self._events,
-            now=_now,
-            settings=_settings(self._options),
-        )
+            await self._start_controllers(self._environment)
+
+    async def _start_controllers(self, env: Environment) -> None:
         chosen, _ = select(self._options.controllers)
-        for descriptor in chosen:
+        interval = self._options.controller_start_interval
+        for number, descriptor in enumerate(chosen):
+            if interval and number:
+                await asyncio.sleep(interval * (1 + random.random()))  # noqa: S311 - Go's jitter
             self._start_controller(descriptor, env)
+
+    async def replace_cloud(self, provider: CloudProvider) -> None:
+        """Start another provider beside the one in use, and change the controllers over to it.
+
+        Raises:
+            CloudError: It does not start; all stays as it was.
+        """
+        await self._cloud.replace(provider, self._change_over)
+
+    async def _change_over(self, cloud: CloudProvider) -> None:
+        """Let the controllers finish what is under way, and start them anew on another cloud."""
+        async with self._changing:
+            if self._environment is None:
+                raise RuntimeError("the cloud is changed before it was started")
+            klog.info(log, "Changing over to a new provider", seconds=DRAIN_SECONDS)
+            await self._drain()
+            await _cancel(self._controllers)
+            for name in self._running:
+                metrics.MANAGED_CONTROLLERS.labels(name, NAME).set(0)
+            self._tasks = [task for task in self._tasks if task not in self._controllers]
+            self._controllers.clear()
+            self._running.clear()
+            self._environment = msgspec.structs.replace(
+                self._environment, provider=cloud, inventory=_inventory(cloud, self._faults)
+            )
+            await self._start_controllers(self._environment)
+
+    def _reloader(self) -> Reloader | None:
+        """What follows the cloud-config; None if there is nothing to follow."""
+        origin, about = origin_of(self._options, self._provider, self._client)
+        if origin is None:
+            return None
+
+        def tell(type_: str, reason: str, message: str) -> None:
+            self._events.source(NAME).event(about, type_, reason, message)
+
+        return Reloader(origin, self._provider, self.replace_cloud, tell)
 
     def _listers(self) -> Mapping[str, Lister[KubeObject]]:
         """The caches that the provider declares to need.
@@ -195,36 +251,6 @@ class Leader:
                 return ClusterIdentity(name=self._options.cluster_name, uid=system.metadata.uid)
         raise AssertionError("unreachable")
 
-    async def _start_cloud(self, context: Context) -> CloudProvider:
-        """Start the provider, again and again while the cloud refuses; bad config is the end."""
-        guard = Guard(self._faults, context.outlasts)
-        result: list[CloudProvider | ConfigError] = []
-
-        async def start() -> None:
-            await context.settled(scope.get())  # two starts must not run beside one another
-            try:
-                await guard.call(
-                    "start", lambda: self._provider.start(context), seconds=START_SECONDS
-                )
-                result.append(guarded(self._provider, guard))
-            except ConfigError as exc:
-                result.append(exc)
-
-        await supervise(
-            "cloud-provider", start, backoff=RESTART, on_crash=self._health.flag("cloud-provider")
-        )
-        (found,) = result
-        if isinstance(found, ConfigError):
-            raise found
-        return found
-
-    async def _close_cloud(self) -> None:
-        """Give the provider a little time to release what it has; its faults are no reason."""
-        try:
-            await Guard(self._faults).call("close", self._provider.close, seconds=CLOSE_SECONDS)
-        except CloudError as exc:
-            klog.warning(log, "The provider could not be closed", err=exc)
-
     def _exited(self, name: str, error: Exited) -> None:
         self._faults.tell("task", Kind.RAISED, f"{name}: {error}", cause=error)
 
@@ -243,8 +269,15 @@ class Leader:
             return
 
         async def run() -> None:
+            informers = [it for it in (env.nodes, env.services, env.endpoint_slices) if it]
+            before = [it.handlers for it in informers]
             controller = self._running[descriptor.name] = descriptor.create(env)
-            await controller.run()
+            after = [it.handlers for it in informers]
+            try:
+                await controller.run()
+            finally:  # else the caches would go on calling it, and keep it
+                for it, old, new in zip(informers, before, after, strict=True):
+                    it.unsubscribe(handler for handler in new if handler not in old)
 
         self._controllers.append(self._start(descriptor.name, run))
         metrics.MANAGED_CONTROLLERS.labels(descriptor.name, NAME).set(1)
@@ -252,7 +285,6 @@ class Leader:
 
     async def _drain(self) -> None:
         """Take no more work, and give what is under way some time."""
-        klog.info(log, "Ending: no more work is taken", seconds=DRAIN_SECONDS)
         for controller in self._running.values():
             controller.stop()
         if self._controllers:

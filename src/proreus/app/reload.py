@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from proreus.app.options import Options
 from proreus.cloudprovider import (
     CloudError,
     CloudProvider,
@@ -27,9 +28,10 @@ from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.errors import KubeError, NotFound
 from proreus.kube.objects import Secret
-from proreus.kube.requests import SECRETS
+from proreus.kube.requests import LEASES, SECRETS
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
+from proreus.runtime.events import ObjectReference
 from proreus.runtime.informer import Informer
 
 log = klog.logger(__name__)
@@ -149,6 +151,25 @@ class SecretOrigin:
 
     def _on_secret(self, old: Secret | None, new: Secret | None) -> None:  # noqa: ARG002
         self._event.set()
+
+
+def origin_of(
+    options: Options, provider: CloudProvider, client: Client
+) -> tuple[Origin | None, ObjectReference]:
+    """Where the cloud-config is (None: nothing to follow), and what its events are about."""
+    about = ObjectReference(
+        LEASES.api_version,
+        LEASES.kind,
+        options.leader_elect_resource_name,
+        options.leader_elect_resource_namespace,
+    )
+    if options.cloud_config_secret:
+        namespace, name, _ = options.cloud_config_secret.split("/")
+        about = ObjectReference(SECRETS.api_version, SECRETS.kind, name, namespace)
+        return SecretOrigin(client, options.cloud_config_secret), about
+    if options.cloud_config or provider.watched_files:
+        return FileOrigin(options.cloud_config), about
+    return None, about
 
 
 def secret_text(secret: Secret | None, place: str) -> str:

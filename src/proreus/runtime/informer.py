@@ -76,13 +76,10 @@ class Informer(Generic[T]):
         """Who is subscribed."""
         return tuple(self._handlers)
 
-    def unsubscribe(self, handler: Handler[T]) -> None:
-        """Call the handler no more.
-
-        Raises:
-            ValueError: It is not subscribed.
-        """
-        self._handlers.remove(handler)
+    def unsubscribe(self, handlers: Iterable[object]) -> None:
+        """Call these handlers no more."""
+        gone = list(handlers)
+        self._handlers = [handler for handler in self._handlers if handler not in gone]
 
     def get(self, key: str) -> T | None:
         """The object, or None."""
