@@ -104,6 +104,11 @@ async def test_what_is_wrong_is_told_and_the_old_config_stays_until_it_is_right(
         await warned(site, "CloudConfigInvalid", f"{file}:3: [Global] regoin: is unknown")
         await called_as(site, "first")
 
+        # It reads well, but the cloud refuses it.
+        file.write_text(config(site, "t0psecret"))
+        await warned(site, "CloudConfigRefused", "token")
+        await called_as(site, "first")
+
         file.unlink()
         await told(manager, "The new cloud-config is not used", "cannot read")
         await called_as(site, "first")

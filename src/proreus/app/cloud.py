@@ -1,12 +1,22 @@
 """The provider in use: started until the cloud agrees, exchanged for a newer one, closed."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from proreus.cloudprovider import CloudError, CloudProvider, ConfigError, Context, scope
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    ConfigError,
+    Context,
+    Ownership,
+    Unauthenticated,
+    scope,
+)
 from proreus.controllers.faults import Faults
 from proreus.controllers.guard import Guard
 from proreus.controllers.guarded import guarded
+from proreus.kube.objects import Node
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.tasks import supervise
@@ -78,11 +88,15 @@ class Cloud:
         return found
 
     async def replace(
-        self, provider: CloudProvider, change: Callable[[CloudProvider], Awaitable[None]]
+        self,
+        provider: CloudProvider,
+        nodes: Iterable[Node],
+        change: Callable[[CloudProvider], Awaitable[None]],
     ) -> None:
         """Start another provider; once it works, `change` over to it and close the old one.
 
-        Before the first start has succeeded, the next try is with the new provider.
+        Before the first start has succeeded, the next try is with the new provider. Else it is
+        asked about one of the `nodes` first: many clouds look at credentials only in a call.
 
         Raises:
             CloudError: The cloud refuses the new provider; the old one stays.
@@ -96,6 +110,7 @@ class Cloud:
         token = scope.set("cloud-config")
         try:
             started = await self._start(provider, self._context)
+            await _try(started, nodes)
         except BaseException:
             await self._close(provider)
             raise
@@ -126,3 +141,27 @@ class Cloud:
             await Guard(self._faults).call("close", provider.close, seconds=CLOSE_SECONDS)
         except CloudError as exc:
             klog.warning(log, "The provider could not be closed", err=exc)
+
+
+async def _try(provider: CloudProvider, nodes: Iterable[Node]) -> None:
+    """Ask about one node; other errors than that of credentials are the cloud's weather.
+
+    Raises:
+        Unauthenticated: The cloud does not accept the credentials.
+    """
+    instances = provider.instances
+    if instances is None:
+        return
+    node = next((node for node in nodes if instances.owns(node) is Ownership.YES), None)
+    if node is None:
+        return
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            answer = (await instances.describe([node])).get(node.metadata.name)
+    except Unauthenticated:
+        raise
+    except (CloudError, TimeoutError) as exc:
+        klog.warning(log, "The new provider could not be tried", err=exc)
+        return
+    if isinstance(answer, Unauthenticated):
+        raise answer

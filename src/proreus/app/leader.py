@@ -183,7 +183,7 @@ class Leader:
         Raises:
             CloudError: It does not start; all stays as it was.
         """
-        await self._cloud.replace(provider, self._change_over)
+        await self._cloud.replace(provider, self._nodes.all(), self._change_over)
 
     async def _change_over(self, cloud: CloudProvider) -> None:
         """Let the controllers finish what is under way, and start them anew on another cloud."""
