@@ -311,3 +311,93 @@ async def test_times_that_would_not_be_safe_are_refused(
 
 def test_the_default_clock_goes_forward() -> None:
     assert 0 < boot_time() <= boot_time()
+
+
+@virtual_time
+async def test_a_standby_that_is_told_of_the_release_leads_at_once() -> None:
+    store = LeaseStore()
+    first, second = elector(Network(store), "a"), elector(Network(store), "b")
+    waiting = asyncio.create_task(second.acquire())
+    async with holding(first):
+        await asyncio.sleep(30.5)
+    released = now()
+    second.look()
+    await waiting
+    assert now() == released
+
+
+@virtual_time
+async def test_a_standby_looks_when_the_lease_runs_out_and_not_up_to_a_period_later() -> None:
+    store = LeaseStore()
+    await elector(Network(store), "dead").acquire()
+    store.spec["leaseDurationSeconds"] = 17
+    began = now()
+    await elector(Network(store), "b").acquire()
+    assert now() - began == 17
+
+
+@virtual_time
+async def test_a_candidate_leaves_a_free_lease_to_others_for_a_while() -> None:
+    store = LeaseStore()
+    loop = asyncio.get_running_loop()
+    modest = LeaderElector(
+        Network(store), namespace="kube-system", name="lock", identity="b",
+        clock=loop.time, deference=lambda: 0.5,
+    )  # fmt: skip
+    waiting = asyncio.create_task(modest.acquire())
+    await asyncio.sleep(0.25)
+    async with holding(elector(Network(store), "a")):
+        await asyncio.sleep(30)
+        assert not waiting.done()
+    released = now()
+    modest.look()
+    await waiting
+    assert now() - released == 0.5
+
+
+@virtual_time
+async def test_candidates_of_one_identity_hold_the_lease_together_and_against_others() -> None:
+    store = LeaseStore()
+    mates = [elector(Network(store), "all") for _ in range(3)]
+    stranger = elector(Network(store), "stranger")
+    holds = []
+    for mate in mates:
+        await asyncio.sleep(0.5)
+        await mate.acquire()
+        holds.append(asyncio.create_task(mate.hold()))
+    waiting = asyncio.create_task(stranger.acquire())
+    await asyncio.sleep(120)
+    assert all(leads(mate) for mate in mates)
+    assert not any(hold.done() for hold in holds)
+    assert not waiting.done()
+    assert store.spec["leaseTransitions"] == 0
+    for task in (*holds, waiting):
+        task.cancel()
+    await asyncio.gather(*holds, waiting, return_exceptions=True)
+
+
+@pytest.mark.parametrize("written", ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"])
+@virtual_time
+async def test_a_wall_clock_that_jumps_makes_no_lease_longer_or_shorter(written: str) -> None:
+    store = LeaseStore()
+    await elector(Network(store), "dead").acquire()
+    store.spec["renewTime"] = store.spec["acquireTime"] = written
+    began = now()
+    await elector(Network(store), "b").acquire()
+    assert now() - began == LEASE
+
+
+@virtual_time
+async def test_renewals_that_must_read_first_are_counted() -> None:
+    def count() -> float:
+        name = "leader_election_slowpath_total"
+        return metrics.REGISTRY.get_sample_value(name, {"name": "lock"}) or 0.0
+
+    store = LeaseStore()
+    before = count()
+    async with holding(elector(Network(store), "a")):
+        await asyncio.sleep(5)
+        assert count() == before
+        store.replace(store.get())
+        await asyncio.sleep(2)
+        assert count() == before + 1

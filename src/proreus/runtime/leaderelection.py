@@ -8,6 +8,8 @@ Safety rests on three things, and on no clock of another machine:
 * The holder counts from the *start* of its last good renewal, so it stops before others may
   start: `check` refuses from the renew deadline on, which is shorter than the lease. The clock
   goes on while the machine sleeps (CLOCK_BOOTTIME).
+
+A standby polls the lease, and looks at once when it is told that the lease has changed (`look`).
 """
 
 import asyncio
@@ -15,6 +17,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -68,9 +71,23 @@ class LeaderElector:
         retry_period: float = 2.0,
         clock: Callable[[], float] = boot_time,
         release_on_cancel: bool = True,
+        deference: Callable[[], float] = lambda: 0.0,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Be a candidate named `identity`, which no other process may have; times in seconds.
+        """Be a candidate named `identity`; times in seconds.
+
+        Args:
+            client: Reads and writes the lease.
+            namespace: The lease's.
+            name: The lease's.
+            identity: The holder's name; processes that have the same one hold the lease together.
+            lease_duration: For how long others respect the lease.
+            renew_deadline: For how long it may go without a good renewal.
+            retry_period: Between two renewals, or two looks at another's lease.
+            clock: Seconds that never stand still.
+            release_on_cancel: Whether the lease is given back.
+            deference: For how long a free lease is left to other candidates.
+            chance: A number from 0 to 1, for jitter.
 
         Raises:
             ValueError: The times do not satisfy lease_duration > renew_deadline > retry_period.
@@ -89,14 +106,26 @@ class LeaderElector:
         self._retry_period = retry_period
         self._clock = clock
         self._release_on_cancel = release_on_cancel
+        self._deference = deference
         self._chance = chance
         self._request_timeout = max(1.0, renew_deadline / 2)
         self._observed: Lease | None = None
         self._observed_at = -math.inf
         self._renewed_at: float | None = None
+        self._free_since: float | None = None
+        self._changed = asyncio.Event()
         self._unsure = False
         self._status = metrics.LEADER.labels(name)
         self._status.set(0)
+
+    @property
+    def uid(self) -> str:
+        """The UID of the lease as it was last seen; "" before."""
+        return str((self._observed or {}).get("metadata", {}).get("uid", ""))
+
+    def look(self) -> None:
+        """Try at once, if the lease is not held: it was seen to change."""
+        self._changed.set()
 
     def check(self) -> None:
         """The gate of all writes: refuse unless the lease is surely ours now.
@@ -125,9 +154,12 @@ class LeaderElector:
         """Try until this candidate holds the lease; errors are logged and tried again."""
         try:
             while True:
+                self._changed.clear()
                 if await self._try(self._request_timeout):
                     break
-                await asyncio.sleep(self._retry_period * (1 - RETRY_JITTER * self._chance()))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await self._changed.wait()
         except asyncio.CancelledError:
             if self._unsure and self._release_on_cancel:
                 await self._release()
@@ -158,6 +190,12 @@ class LeaderElector:
     @property
     def _where(self) -> str:
         return f"{self._namespace}/{self._name}"
+
+    def _pause(self) -> float:
+        """Seconds until the next try: no longer than until the lease may be taken."""
+        pause = self._retry_period * (1 - RETRY_JITTER * self._chance())
+        left = self._until_free() or self._until_deferred()
+        return min(pause, left) if left > 0 else pause
 
     def _time_left(self) -> float:
         """Seconds until the renew deadline."""
@@ -204,9 +242,9 @@ class LeaderElector:
             lease = await self._client.get_lease(self._namespace, self._name)
         except NotFound:
             # Deleted under its holder's feet: the holder may not know it yet.
-            return False if self._is_taken() else await self._create()
+            return await self._create() if self._may_take() else False
         self._observe(lease)
-        return False if self._is_taken() else await self._write(lease)
+        return await self._write(lease) if self._may_take() else False
 
     async def _renew(self) -> bool:
         """Write the record anew; if the lease was written meanwhile, look whether it is ours."""
@@ -218,7 +256,10 @@ class LeaderElector:
             self._observed = None
             return False
         self._observe(lease)
-        return _holder(lease) == self.identity and await self._write(lease)
+        if _holder(lease) != self.identity:
+            return False
+        metrics.LEADER_SLOW_PATH.labels(self._name).inc()
+        return await self._write(lease)
 
     def _observe(self, lease: Lease) -> None:
         """Note the lease, and when its record was first seen as it is."""
@@ -226,12 +267,27 @@ class LeaderElector:
             self._observed_at = self._clock()
         self._observed = lease
 
-    def _is_taken(self) -> bool:
-        """Whether another holds the lease that was observed last, and it has not run out."""
-        if _holder(self._observed) in {"", self.identity}:
+    def _may_take(self) -> bool:
+        """Whether the lease that was observed last is free, and has been left to others before."""
+        if self._until_free() > 0:
+            self._free_since = None
             return False
+        if self._free_since is None:
+            self._free_since = self._clock()
+        return self._until_deferred() <= 0
+
+    def _until_free(self) -> float:
+        """Seconds until the lease runs out that another held when it was observed last, or 0."""
+        if _holder(self._observed) in {"", self.identity}:
+            return 0.0
         duration = _spec(self._observed).get("leaseDurationSeconds") or self._lease_duration
-        return self._clock() < self._observed_at + float(duration)
+        return max(0.0, self._observed_at + float(duration) - self._clock())
+
+    def _until_deferred(self) -> float:
+        """Seconds for which a free lease is still left to others; 0 or less if it is not."""
+        if self._free_since is None:
+            return 0.0
+        return self._free_since + self._deference() - self._clock()
 
     async def _create(self) -> bool:
         started = self._clock()

@@ -95,6 +95,12 @@ LEADER: Final = Gauge(
     ["name"],
     registry=REGISTRY,
 )
+LEADER_SLOW_PATH: Final = Counter(
+    "leader_election_slowpath_total",
+    "Renewals before which the lease had to be read, because somebody else had written it.",
+    ["name"],
+    registry=REGISTRY,
+)
 
 # Health checks (component-base)
 HEALTH_CHECK: Final = Gauge(
