@@ -27,6 +27,7 @@ from proreus.controllers.cloud_node.plan import (
     needs_instance,
     plan,
     relevant,
+    update_group,
 )
 from proreus.controllers.cloud_node.reasons import Failure, Reason
 from proreus.controllers.events import PlannedEvent
@@ -225,6 +226,15 @@ def test_only_tainted_nodes_that_stay_need_the_cloud(node: Node, *, needed: bool
 
 
 # Initialisation
+
+
+@pytest.mark.parametrize("updates", [1, 4])
+def test_initialised_nodes_share_groups_and_new_ones_do_not(updates: int) -> None:
+    names = [f"node-{number}" for number in range(200)]
+    assert [update_group(name, fresh(), updates) for name in names] == names
+    assert [update_group(name, None, updates) for name in names] == names
+    assert [update_group(name, initialised(), 0) for name in names] == names
+    assert {update_group(name, initialised(), updates) for name in names} == set(range(updates))
 
 
 def test_initialisation_writes_the_status_first_and_the_taint_last(apply_patch: ApplyPatch) -> None:

@@ -179,6 +179,21 @@ async def test_an_object_made_anew_under_its_name_is_a_delete_and_an_add(relist:
 
 
 @virtual_time
+async def test_who_has_left_is_called_no_more() -> None:
+    api, stays, leaves = FakeAPI(), Log(), Log()
+    api.listed, api.version = [node("a", 1)], 5
+    async with following(api) as informer:
+        for each in (stays, leaves):
+            informer.subscribe(each)
+        informer.unsubscribe([leaves])
+        assert informer.handlers == (stays,)
+        api.say("ADDED", node("b", 6))
+        await settle()
+    assert stays.changes == [("add", "a", "a"), ("add", "b", "b")]
+    assert leaves.changes == [("add", "a", "a")]
+
+
+@virtual_time
 async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
     def broken(old: Node | None, new: Node | None) -> None:
         raise RuntimeError("bug")

@@ -70,7 +70,7 @@ class Leader:
         self._gate = gate
         self._client = Client(
             config,
-            limiter=_limiter(options),
+            limiter=limiter(options),
             gate=gate,
             observer=metrics.observe_request,
             user_agent=USER_AGENT,
@@ -334,7 +334,8 @@ def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
     return Inventory(provider.instances, on_error=told) if provider.instances else None
 
 
-def _limiter(options: Options) -> AdaptiveBucket | None:
+def limiter(options: Options) -> AdaptiveBucket | None:
+    """What `--kube-api-qps` and `--kube-api-burst` ask for; None is no limit."""
     if options.kube_api_qps <= 0:
         return None
     return AdaptiveBucket.fixed(options.kube_api_qps, max(options.kube_api_burst, 1))

@@ -5,7 +5,6 @@ costs a question to the cloud, and all nodes that are ready at once are asked ab
 """
 
 import asyncio
-import zlib
 from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
@@ -103,14 +102,8 @@ class CloudNodeController:
             await asyncio.sleep(self._env.settings.node_status_update_frequency)
 
     def group(self, key: str, obj: Node | None) -> Hashable:
-        """Every node is a group of its own; initialised ones share as many as may be updated.
-
-        Groups, since a node that waits for its group takes no slot from nodes that are new.
-        """
-        updates = self._env.settings.concurrent_node_status_updates
-        if not updates or obj is None or plans.needs_instance(obj):
-            return key
-        return zlib.crc32(key.encode()) % updates
+        """Every node is a group of its own, but for `--concurrent-node-status-updates`."""
+        return plans.update_group(key, obj, self._env.settings.concurrent_node_status_updates)
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, Look]:
         """Ask about the nodes that need it, in one go."""

@@ -7,7 +7,8 @@ of all, the taint. A failure to initialise is told by `CloudInitialized=False`. 
 condition stays True; what the refresh finds wrong is its reason (`TopologyDiffers` and others).
 """
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Hashable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
@@ -61,6 +62,17 @@ def relevant(old: Node | None, new: Node | None) -> bool:
 def needs_instance(node: Node) -> bool:
     """Whether a look at the node needs the cloud; other nodes are looked up by the refresh."""
     return node.metadata.deletion_timestamp is None and has_taint(node, TAINT_UNINITIALIZED)
+
+
+def update_group(key: str, node: Node | None, updates: int) -> Hashable:
+    """The group of a node's writes: itself, or one of `updates` that initialised nodes share.
+
+    So many of these are written at once (0: as many as of others). Groups do that, since a node
+    that waits for its group takes no slot from nodes that are new.
+    """
+    if not updates or node is None or needs_instance(node):
+        return key
+    return zlib.crc32(key.encode()) % updates
 
 
 def plan(
