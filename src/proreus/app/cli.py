@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from proreus import __version__
 from proreus.app import config_file, ending, flags, new_provider
+from proreus.app.doctor import command as doctor
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.app.reload import provider_from_secret
@@ -28,6 +29,7 @@ usage: proreus COMMAND [flags]
 
 commands:
   run            run the manager; takes the flags of cloud-controller-manager
+  doctor         say why nodes stay tainted and Services stay pending
   new-provider   write the skeleton of a cloud provider's package
   version        print the version ({__version__})
 
@@ -40,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = args[0] if args else "--help"
     if command == "run":
         return cloud_controller_manager(args[1:], program="proreus run")
+    if command == "doctor":
+        return doctor.main(args[1:])
     if command == "new-provider":
         return new_provider.main(args[1:])
     if command in {"version", "--version"}:

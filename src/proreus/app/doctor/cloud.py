@@ -1,0 +1,61 @@
+"""What is wrong with the way to the cloud. Pure."""
+
+from collections.abc import Iterator
+
+from proreus.app.doctor.seen import Finding, Seen
+from proreus.cloudprovider.errors import (
+    CloudError,
+    ConfigError,
+    IdentityConflict,
+    ImplementedElsewhere,
+    InvalidRequest,
+    NotSupported,
+    RetryAfter,
+    Throttled,
+    Unauthenticated,
+)
+from proreus.controllers.events import scrub
+
+# Told of the node itself: the cloud answers, but for this machine.
+_OF_ONE_NODE = (IdentityConflict, ImplementedElsewhere, InvalidRequest, NotSupported, RetryAfter)
+
+
+def findings(seen: Seen) -> Iterator[Finding]:
+    """Everything that is wrong with the cloud as the cloud-config describes it."""
+    cloud = seen.cloud
+    if cloud is None:
+        return
+    about = f"cloud/{cloud.provider}"
+    if cloud.error is None and not cloud.has_cluster_id and not seen.allow_untagged:
+        yield Finding(
+            "no-cluster-id",
+            about,
+            "the manager does not start: the cloud knows no cluster id",
+            "the provider has none",
+            "set the cluster id in the cloud-config, or run with --allow-untagged-cloud",
+        )
+    told: set[type[CloudError]] = set()
+    for error in (cloud.error, *cloud.answers.values()):
+        if not isinstance(error, CloudError) or isinstance(error, _OF_ONE_NODE):
+            continue
+        if type(error) not in told:
+            told.add(type(error))
+            yield _of(about, error)
+
+
+def _of(about: str, error: CloudError) -> Finding:
+    evidence = scrub(str(error))
+    if isinstance(error, ConfigError):
+        remedy = "correct it as the message says"
+        return Finding("cloud-config", about, "the cloud-config is wrong", evidence, remedy)
+    if isinstance(error, Unauthenticated):
+        problem = "the cloud refuses the credentials of the cloud-config"
+        remedy = "renew them, or give their account the rights that the message names"
+        return Finding("cloud-credentials", about, problem, evidence, remedy)
+    if isinstance(error, Throttled):
+        problem = "the cloud's quota of calls is used up"
+        remedy = "ask for a larger quota, or find who else uses the account"
+        return Finding("cloud-throttled", about, problem, evidence, remedy)
+    problem = "the cloud cannot be asked"
+    remedy = "check that the cloud's API answers from here and from the manager: route, proxy, DNS"
+    return Finding("cloud-unavailable", about, problem, evidence, remedy)

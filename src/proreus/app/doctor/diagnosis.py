@@ -1,0 +1,55 @@
+"""All findings about what was seen, the causes before what follows from them. Pure."""
+
+import msgspec
+
+from proreus.app.doctor import cloud, manager, nodes, services
+from proreus.app.doctor.seen import Finding, Seen
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What is wrong; `unread` could not be looked at, `notes` say what was left out, and why."""
+
+    findings: tuple[Finding, ...]
+    unread: tuple[str, ...]
+    notes: tuple[str, ...]
+    nodes: int
+    services: int
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is well, 1: something is wrong, 2: not everything could be looked at."""
+        if self.findings:
+            return 1
+        return 2 if self.unread else 0
+
+
+def diagnose(seen: Seen, *, node: str = "", service: str = "") -> Diagnosis:
+    """Judge.
+
+    Args:
+        seen: What was seen.
+        node: Of the nodes, speak of this one only.
+        service: Of the Services, speak of this one only: namespace/name or name.
+    """
+    about_nodes = tuple(nodes.findings(seen))
+    about_services = tuple(services.findings(seen))
+    if node or service:
+        about_nodes = tuple(one for one in about_nodes if one.about == f"node/{node}")
+        about_services = tuple(one for one in about_services if _is_meant(one, service))
+    return Diagnosis(
+        findings=(
+            *cloud.findings(seen),
+            *manager.findings(seen),
+            *about_nodes,
+            *about_services,
+        ),
+        unread=seen.unread,
+        notes=seen.notes,
+        nodes=len(seen.nodes),
+        services=len(seen.services),
+    )
+
+
+def _is_meant(finding: Finding, service: str) -> bool:
+    wanted = service if "/" in service else f"default/{service}"
+    return bool(service) and finding.about == f"service/{wanted}"

@@ -1,0 +1,217 @@
+"""What is wrong with the manager itself: its pods, its lease, its rights. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from proreus.app.doctor.seen import (
+    Finding,
+    Pod,
+    PodSpec,
+    Right,
+    Seen,
+    Toleration,
+    Workload,
+    ago,
+    span,
+)
+from proreus.kube.objects import TAINT_UNINITIALIZED, ObjectMeta, Taint, condition
+
+NAME: Final = "cloud-controller-manager"
+CLOCKS_DIFFER: Final = 30.0
+"""Seconds that the clocks of two machines may differ."""
+
+_KNOWN: Final = re.compile(rf"{NAME}|cloud-provider|(^|-)(ccm|cpi)(-|$)")
+_LABELS: Final = ("app.kubernetes.io/name", "k8s-app", "app", "component", "name")
+_STATIC: Final = "kubernetes.io/config.mirror"
+
+_FIRST_TAINTS: Final = (
+    Taint(TAINT_UNINITIALIZED, "NoSchedule", "true"),
+    Taint("node.kubernetes.io/not-ready", "NoSchedule"),
+)
+"""What every new node has before a cloud-controller-manager has looked at it."""
+_TAINTS_BY_CLUSTER: Final = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+    "node.cluster.x-k8s.io/uninitialized",
+)
+"""Taints that count where a node has them."""
+
+
+def is_manager(meta: ObjectMeta) -> bool:
+    """Whether it is a cloud-controller-manager's, by its name or the usual labels."""
+    texts = (meta.name, *(meta.labels.get(label, "") for label in _LABELS))
+    return any(_KNOWN.search(text) for text in texts)
+
+
+def stated_flags(seen: Seen) -> Mapping[str, str]:
+    """The flags on the command line of the first manager found, by name without dashes."""
+    specs = [one.spec.template.spec for one in seen.workloads or ()]
+    specs += [one.spec for one in seen.pods or ()]
+    found: dict[str, str] = {}
+    for spec in specs[:1]:
+        for container in spec.containers:
+            for text in (*container.command, *container.args):
+                if text.startswith("--"):
+                    name, equals, value = text.removeprefix("--").partition("=")
+                    found[name.replace("_", "-")] = value if equals else "true"
+    return found
+
+
+def service_account(seen: Seen) -> str:
+    """The user name of the manager's service account, or "" if no manager was found."""
+    for one in seen.workloads or ():
+        return _user(one.metadata.namespace, one.spec.template.spec)
+    for pod in seen.pods or ():
+        if _STATIC not in pod.metadata.annotations:
+            return _user(pod.metadata.namespace, pod.spec)
+    return ""
+
+
+def _user(namespace: str, spec: PodSpec) -> str:
+    return f"system:serviceaccount:{namespace}:{spec.service_account_name or 'default'}"
+
+
+def findings(seen: Seen) -> Iterator[Finding]:
+    """Everything that is wrong with the manager."""
+    taints = _taints_to_bear(seen)
+    for workload in seen.workloads or ():
+        about = f"{workload.kind.lower()}/{workload.metadata.namespace}/{workload.metadata.name}"
+        yield from _spec(about, workload.spec.template.spec, taints)
+        yield from _replicas(about, workload)
+    for pod in seen.pods or ():
+        if not seen.workloads and _STATIC not in pod.metadata.annotations:
+            yield from _spec(_about(pod), pod.spec, taints)
+        yield from _pod(pod, seen)
+    if seen.elects and seen.leases is not None:
+        yield from _leases(seen)
+    yield from _rights(seen)
+
+
+def _taints_to_bear(seen: Seen) -> tuple[Taint, ...]:
+    present = {taint.key: taint for node in seen.nodes for taint in node.spec.taints}
+    return (*_FIRST_TAINTS, *(present[key] for key in _TAINTS_BY_CLUSTER if key in present))
+
+
+def _spec(about: str, spec: PodSpec, taints: Iterable[Taint]) -> Iterator[Finding]:
+    for taint in taints:
+        if not any(_tolerates(one, taint) for one in spec.tolerations):
+            line = f"- {{key: {taint.key}, operator: Exists, effect: {taint.effect}}}"
+            yield Finding(
+                "toleration-missing",
+                about,
+                "the manager cannot run on a node that waits for it",
+                f"its pods do not tolerate {taint.key}:{taint.effect}",
+                f"add to spec.template.spec.tolerations: {line}",
+            )
+    if not spec.host_network:
+        yield Finding(
+            "no-host-network",
+            about,
+            "the manager waits for the pod network, which may wait for the manager",
+            "hostNetwork is not true",
+            "set spec.template.spec.hostNetwork: true and dnsPolicy: Default",
+        )
+    elif spec.dns_policy == "ClusterFirstWithHostNet":
+        yield Finding(
+            "cluster-dns",
+            about,
+            "the manager waits for the cluster's DNS, whose pods wait for the manager",
+            f"dnsPolicy is {spec.dns_policy}",
+            "set spec.template.spec.dnsPolicy: Default",
+        )
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return (toleration.key, toleration.value) == (taint.key, taint.value)
+
+
+def _replicas(about: str, workload: Workload) -> Iterator[Finding]:
+    if workload.spec.replicas == 0:
+        yield Finding(
+            "no-replicas",
+            about,
+            "the manager is switched off",
+            "spec.replicas is 0",
+            f"kubectl -n {workload.metadata.namespace} scale "
+            f"{workload.kind.lower()}/{workload.metadata.name} --replicas=1",
+        )
+
+
+def _pod(pod: Pod, seen: Seen) -> Iterator[Finding]:
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    if scheduled is not None and scheduled.status == "False":
+        yield Finding(
+            "pod-unschedulable",
+            _about(pod),
+            "a pod of the manager finds no node",
+            f"{scheduled.reason}: {scheduled.message}",
+            "add the tolerations that the message asks for, or correct the node selector",
+        )
+    for one in pod.status.container_statuses:
+        waiting = one.state.waiting
+        if waiting is not None and waiting.reason not in ("", "ContainerCreating"):
+            yield Finding(
+                "pod-failing",
+                _about(pod),
+                "a pod of the manager does not run",
+                f"{one.name}: {waiting.reason}, {one.restart_count} restarts: {waiting.message}",
+                f"kubectl -n {seen.namespace} logs {pod.metadata.name} --previous",
+            )
+
+
+def _leases(seen: Seen) -> Iterator[Finding]:
+    leases = [one for one in seen.leases or () if one.holder]
+    if not leases:
+        yield Finding(
+            "no-leader",
+            f"lease/{seen.namespace}",
+            "no manager leads, so nobody works",
+            f"no lease of a manager in {seen.namespace} has a holder",
+            f"see whether the manager runs: `kubectl -n {seen.namespace} get pods`; whether it "
+            "uses another lease: --leader-elect-resource-name, --leader-elect-resource-namespace",
+        )
+    for lease in leases:
+        age = ago(seen.now, lease.renewed)
+        if age > lease.seconds + CLOCKS_DIFFER:
+            yield Finding(
+                "stale-lease",
+                f"lease/{seen.namespace}/{lease.name}",
+                "the leader has stopped, and no other manager has taken its place",
+                f"{lease.holder} renewed it {span(age)} ago; it holds for {lease.seconds:g} s",
+                f"start the manager, or look at its log: `kubectl -n {seen.namespace} get pods`",
+            )
+
+
+def _rights(seen: Seen) -> Iterator[Finding]:
+    if seen.rights is None:
+        return
+    missing: dict[tuple[str, str, str], list[str]] = {}
+    for right in seen.rights.asked:
+        if not right.allowed:
+            missing.setdefault(_place(right), []).append(right.verb)
+    for (group, resource, namespace), verbs in missing.items():
+        where = f" in {namespace}" if namespace else ""
+        rule = (
+            f'- {{apiGroups: ["{group}"], resources: ["{resource}"], verbs: [{", ".join(verbs)}]}}'
+        )
+        kind = "Role" if namespace else "ClusterRole"
+        yield Finding(
+            "rights-missing",
+            f"user/{seen.rights.user}",
+            f"the manager may not {', '.join(verbs)} {resource}{where}",
+            "the API server's answer to a SubjectAccessReview is no",
+            f"add to the manager's {kind}: {rule}",
+        )
+
+
+def _place(right: Right) -> tuple[str, str, str]:
+    return right.group, right.resource, right.namespace
+
+
+def _about(pod: Pod) -> str:
+    return f"pod/{pod.metadata.namespace}/{pod.metadata.name}"

@@ -1,0 +1,288 @@
+"""What is wrong with nodes. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from proreus.app.doctor.manager import NAME
+from proreus.app.doctor.seen import Finding, Seen, ago, span
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
+from proreus.controllers.cloud_node import plan as node_plan
+from proreus.controllers.cloud_node.reasons import Reason
+from proreus.controllers.cloud_node_lifecycle.questions import is_ready
+from proreus.controllers.node_ipam import plan as ipam
+from proreus.controllers.route import conditions as routes
+from proreus.kube.objects import (
+    ANNOTATION_PROVIDED_NODE_IP,
+    TAINT_UNINITIALIZED,
+    Condition,
+    Node,
+    condition,
+    has_taint,
+)
+
+PENDING: Final = 600.0
+"""Seconds after which a machine that is still being made deserves a look."""
+
+
+class _Explanation(msgspec.Struct, frozen=True):
+    check: str
+    problem: str
+    remedy: str
+
+
+_EXPLANATIONS: Final[Mapping[str, _Explanation]] = {
+    Reason.PROVIDED_NODE_IP_INVALID: _Explanation(
+        "provided-node-ip-invalid",
+        "the kubelet's --node-ip cannot be read",
+        "give the kubelet one address, or one of each family, as --node-ip and restart it",
+    ),
+    Reason.PROVIDED_NODE_IP_MISMATCH: _Explanation(
+        "provided-node-ip",
+        "the kubelet's --node-ip is none of the addresses that the cloud gives the machine",
+        "start the kubelet with one of these addresses as --node-ip, or without it",
+    ),
+    Reason.PROVIDER_ID_MISSING: _Explanation(
+        "provider-id-missing",
+        "neither the cloud nor the kubelet gives a provider id",
+        "start the kubelet with --provider-id",
+    ),
+    Reason.NOT_OWNED: _Explanation(
+        "provider-id-foreign",
+        "the provider id is not of this cloud, region and account",
+        "run the manager of that cloud; if the id is wrong, correct the kubelet's --provider-id "
+        "and `kubectl delete node {name}`, so that it registers again",
+    ),
+    Reason.IDENTITY_CONFLICT: _Explanation(
+        "identity-conflict",
+        "the node's provider id names another machine than the cloud found for it",
+        "`kubectl delete node {name}` if its machine was replaced, then restart its kubelet",
+    ),
+    Reason.THROTTLED: _Explanation(
+        "cloud-throttled",
+        "the cloud's quota of calls is used up",
+        "ask for a larger quota, or find who else uses it: other managers with the same account",
+    ),
+    Reason.UNAUTHENTICATED: _Explanation(
+        "cloud-credentials",
+        "the cloud refuses the credentials",
+        "renew the credentials that --cloud-config gives, or their rights",
+    ),
+    Reason.CONFIG_ERROR: _Explanation(
+        "cloud-config", "the cloud-config is wrong", "correct --cloud-config as the message says"
+    ),
+    Reason.CLOUD_UNAVAILABLE: _Explanation(
+        "cloud-unavailable",
+        "the cloud cannot be asked",
+        "check from the manager's pod that the cloud's API answers: route, proxy, DNS",
+    ),
+    Reason.CLOUD_TIMEOUT: _Explanation(
+        "cloud-unavailable",
+        "the cloud does not answer in time",
+        "check from the manager's pod that the cloud's API answers: route, proxy, DNS",
+    ),
+    Reason.NO_ANSWER: _Explanation(
+        "cloud-unavailable",
+        "the cloud's answers leave this node out",
+        "look at the log of the manager for faults of the provider",
+    ),
+    Reason.NOT_SUPPORTED: _Explanation(
+        "cloud-refuses", "the cloud cannot describe the machine", "correct what the message names"
+    ),
+    Reason.INVALID_REQUEST: _Explanation(
+        "cloud-refuses", "the cloud finds the request wrong", "correct what the message names"
+    ),
+    Reason.TOPOLOGY_DIFFERS: _Explanation(
+        "topology-differs",
+        "the machine is in another zone or region than the labels say",
+        "`kubectl delete node {name}` and restart its kubelet; volumes depend on these labels, so "
+        "they are never changed",
+    ),
+}
+
+
+def findings(seen: Seen) -> Iterator[Finding]:
+    """Everything that is wrong with nodes, one node after the other."""
+    yield from _duplicates(seen.nodes)
+    for node in seen.nodes:
+        if node.metadata.deletion_timestamp is not None:
+            continue
+        yield from _of(node, seen)
+        yield from _network(node)
+    yield from _held(seen)
+
+
+def _of(node: Node, seen: Seen) -> Iterator[Finding]:
+    name = node.metadata.name
+    if not has_taint(node, TAINT_UNINITIALIZED) and not node.spec.provider_id:
+        if said(node, seen) is None:
+            yield _not_external(node)
+        return
+    if seen.cloud is not None and seen.cloud.owns.get(name) is Ownership.NO:
+        text = f"spec.providerID is {node.spec.provider_id}"
+        yield _explained(node, _EXPLANATIONS[Reason.NOT_OWNED], text)
+        return
+    found = _from_condition(node, seen)
+    if found is None and isinstance(_answer(node, seen), NotFound):
+        found = _no_machine(node, "the cloud was asked just now")
+    if found is not None:
+        yield found
+    elif _is_unattended(node, seen):
+        yield Finding(
+            "node-unattended",
+            f"node/{name}",
+            "no cloud-controller-manager looks at this node",
+            f"it has the taint {TAINT_UNINITIALIZED}, was registered "
+            f"{span(ago(seen.now, node.metadata.creation_timestamp))} ago and has no condition "
+            f"{node_plan.CONDITION}",
+            "look first at what is said of the manager here, then at its log: "
+            f"`kubectl -n {seen.namespace} logs -l app.kubernetes.io/name={NAME}`",
+        )
+
+
+def said(node: Node, seen: Seen) -> Condition | None:
+    """The condition as the manager would write it now, or as it stands."""
+    answer = _answer(node, seen)
+    change = None
+    if answer is not None:
+        is_refresh = not has_taint(node, TAINT_UNINITIALIZED)
+        change = node_plan.plan(node, answer, seen.now, refresh=is_refresh)
+    if change is not None and change.status:
+        for one in change.status.body["status"].get("conditions", ()):
+            return Condition(one["type"], one["status"], one["reason"], one["message"])
+    return condition(node.status.conditions, node_plan.CONDITION)
+
+
+def _answer(node: Node, seen: Seen) -> InstanceAnswer | None:
+    return seen.cloud.answers.get(node.metadata.name) if seen.cloud is not None else None
+
+
+def _is_unattended(node: Node, seen: Seen) -> bool:
+    return (
+        has_taint(node, TAINT_UNINITIALIZED)
+        and condition(node.status.conditions, node_plan.CONDITION) is None
+        and ago(seen.now, node.metadata.creation_timestamp) >= seen.patience
+    )
+
+
+def _from_condition(node: Node, seen: Seen) -> Finding | None:
+    answer = _answer(node, seen)
+    if isinstance(answer, CloudError) and not has_taint(node, TAINT_UNINITIALIZED):
+        return None  # it is told of the cloud
+    state = said(node, seen)
+    if state is None:
+        return None
+    evidence = f"{node_plan.CONDITION}={state.status}, {state.reason}: {state.message}"
+    if state.reason == Reason.INSTANCE_NOT_FOUND:
+        return _no_machine(node, evidence)
+    if state.reason == Reason.INSTANCE_PENDING:
+        if ago(seen.now, node.metadata.creation_timestamp) < PENDING:
+            return None
+        problem = "the cloud says that the machine is not ready to be described"
+        remedy = "look at the machine in the cloud's console"
+        return Finding("machine-pending", _about(node), problem, evidence, remedy)
+    explanation = _EXPLANATIONS.get(state.reason)
+    return None if explanation is None else _explained(node, explanation, evidence)
+
+
+def _explained(node: Node, why: _Explanation, evidence: str) -> Finding:
+    remedy = why.remedy.format(name=node.metadata.name)
+    return Finding(why.check, _about(node), why.problem, evidence, remedy)
+
+
+def _no_machine(node: Node, evidence: str) -> Finding:
+    name, id_ = node.metadata.name, node.spec.provider_id
+    if not id_:
+        return Finding(
+            "name-mismatch",
+            _about(node),
+            f"the cloud has no machine named {name}",
+            evidence,
+            "give the machine the node's name or start the kubelet with "
+            "--hostname-override=MACHINE, or with --provider-id; then "
+            f"`kubectl delete node {name}` and restart the kubelet",
+        )
+    if is_ready(node):
+        remedy = "its kubelet reports: correct --provider-id, or the account and region in the "
+        remedy += "--cloud-config"
+    else:
+        remedy = "the manager deletes it after further answers; if it stays, see "
+        remedy += "--node-deletion-confirmations and --node-deletion-resume, or "
+        remedy += f"`kubectl delete node {name}`"
+    problem = f"the cloud has no machine {id_}"
+    return Finding("machine-gone", _about(node), problem, evidence, remedy)
+
+
+def _not_external(node: Node) -> Finding:
+    given = ", ".join(f"{one.type} {one.address}" for one in node.status.addresses) or "none"
+    annotation = node.metadata.annotations.get(ANNOTATION_PROVIDED_NODE_IP)
+    extra = "" if annotation is None else f"; {ANNOTATION_PROVIDED_NODE_IP}: {annotation}"
+    return Finding(
+        "kubelet-not-external",
+        _about(node),
+        "its kubelet runs without --cloud-provider=external, so no cloud initialises the node",
+        f"it has neither the taint {TAINT_UNINITIALIZED} nor spec.providerID; addresses: "
+        f"{given}{extra}",
+        "start the kubelet with --cloud-provider=external, `kubectl delete node "
+        f"{node.metadata.name}` and restart the kubelet",
+    )
+
+
+def _duplicates(nodes: Iterable[Node]) -> Iterator[Finding]:
+    by_id: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.spec.provider_id:
+            by_id.setdefault(node.spec.provider_id, []).append(node.metadata.name)
+    for id_, names in by_id.items():
+        if len(names) > 1:
+            yield Finding(
+                "provider-id-duplicate",
+                f"node/{names[0]}",
+                f"{len(names)} nodes have the same provider id",
+                f"spec.providerID {id_}: {', '.join(names)}",
+                "delete those that are leftovers: `kubectl delete node NAME`; give each kubelet "
+                "its own --provider-id",
+            )
+
+
+def _network(node: Node) -> Iterator[Finding]:
+    """Routes and pod CIDRs, by what the manager has written."""
+    state = condition(node.status.conditions, routes.CONDITION)
+    if state is not None and (state.status, state.reason) == ("True", routes.NOT_CREATED):
+        yield Finding(
+            "route-missing",
+            _about(node),
+            "the cloud has no route to this node's pods",
+            f"{routes.CONDITION}=True, {state.reason}: {state.message}",
+            f"`kubectl describe node {node.metadata.name}` has the cloud's words as events; look "
+            "for a full route table and for --cluster-cidr",
+        )
+    state = condition(node.status.conditions, ipam.CONDITION)
+    if state is not None and state.status == "False":
+        yield Finding(
+            "pod-cidr-missing",
+            _about(node),
+            "the node has no pod CIDR, or not the cloud's",
+            f"{ipam.CONDITION}=False, {state.reason}: {state.message}",
+            "correct --cluster-cidr, --node-cidr-mask-size or --cidr-allocator-type",
+        )
+
+
+def _held(seen: Seen) -> Iterator[Finding]:
+    nodes = {node.metadata.name: node for node in seen.nodes}
+    held = [one for one in seen.held if one.node in nodes and not is_ready(nodes[one.node])]
+    if held:
+        yield Finding(
+            "deletions-held",
+            f"node/{held[0].node}",
+            "too many nodes look gone at once, so none is deleted",
+            f"{held[0].message}; nodes: {', '.join(sorted({one.node for one in held}))}",
+            "find out whether the machines are gone (account, region, outage of the cloud); if "
+            "they are, run the manager with --node-deletion-resume",
+        )
+
+
+def _about(node: Node) -> str:
+    return f"node/{node.metadata.name}"

@@ -1,0 +1,59 @@
+"""The flags of `proreus doctor`: the manager's own, so that they can be copied, and a few more."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from proreus.app.flag_values import at_least, boolean, duration
+from proreus.app.flags import Flag, flags_of, named
+from proreus.app.options import Options
+
+DOCTOR = "doctor"
+
+_READ_OFF_THE_MANAGER: Final = (
+    "leader_elect",
+    "leader_elect_resource_name",
+    "leader_elect_resource_namespace",
+    "load_balancer_classes",
+    "classless_load_balancers",
+    "controllers",
+    "use_service_account_credentials",
+    "allow_untagged_cloud",
+)
+
+
+class DoctorOptions(Options, frozen=True, kw_only=True):
+    """What the doctor looks at."""
+
+    namespace: Annotated[str, Flag(DOCTOR, "Namespace of the manager.", short="n")] = "kube-system"
+    node: Annotated[str, Flag(DOCTOR, "Of the nodes, speak of this one only.")] = ""
+    service: Annotated[
+        str, Flag(DOCTOR, "Of the Services, speak of this one only: namespace/name or name.")
+    ] = ""
+    patience: Annotated[
+        float,
+        Flag(
+            DOCTOR,
+            "How long a manager may take to say something of a new node or Service.",
+            duration,
+            at_least(0),
+        ),
+    ] = 60.0
+    json: Annotated[bool, Flag(DOCTOR, "Print JSON.", boolean)] = False
+
+
+def as_stated(options: DoctorOptions, stated: Mapping[str, str]) -> DoctorOptions:
+    """The options with what the manager's own command line says, where nothing else was given."""
+    defaults = DoctorOptions()
+    table = flags_of(DoctorOptions)
+    found: dict[str, Any] = {}
+    for field in _READ_OFF_THE_MANAGER:
+        text = stated.get(named(field))
+        if text is None or getattr(options, field) != getattr(defaults, field):
+            continue
+        try:
+            found[field] = table[field].parse(text)
+        except ValueError:
+            continue  # the manager itself complains about it
+    return msgspec.structs.replace(options, **found)

@@ -1,0 +1,308 @@
+"""Looks at the cluster and the cloud for the doctor; nothing is written.
+
+What this user may not read is left out and told. Access reviews are answers, not objects: the API
+server keeps none of them.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from proreus.app import readonly
+from proreus.app.doctor import manager
+from proreus.app.doctor.options import DoctorOptions, as_stated
+from proreus.app.doctor.rights import Need, needs
+from proreus.app.doctor.seen import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    PODS,
+    Cloud,
+    Held,
+    Lease,
+    Right,
+    Rights,
+    Seen,
+    Workload,
+)
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    ClusterIdentity,
+    ConfigError,
+    HostPolicy,
+    InstanceAnswer,
+    LoadBalancers,
+)
+from proreus.controllers.inventory import Inventory
+from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
+from proreus.kube.client import Client
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.errors import Forbidden, KubeError
+from proreus.kube.objects import Service, key
+from proreus.kube.requests import (
+    ENDPOINT_SLICES,
+    EVENTS,
+    JSON,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    SERVICES,
+    Request,
+    Resource,
+)
+
+T = TypeVar("T")
+
+USER_AGENT: Final = "proreus-doctor"
+EVENTS_OF_NODES: Final = "default"
+HELD: Final = "NodeDeletionHeld"
+RECENT: Final = 3600.0
+"""Seconds that an event counts."""
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: datetime | None = None
+    lease_duration_seconds: float | None = None
+
+
+class _Involved(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    involved_object: _Involved = _Involved()
+    message: str = ""
+    last_timestamp: datetime | None = None
+
+
+class _Reader:
+    """Reads what may be read, and notes what may not."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.unread: list[str] = []
+
+    async def optional(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
+        """The answer, or None if the API server refuses it.
+
+        Raises:
+            KubeError: It does not answer, or with another error.
+        """
+        try:
+            return await work
+        except Forbidden as exc:
+            self.unread.append(f"{what}: {exc.message}")
+            return None
+
+    async def items(
+        self, resource: Resource[T], namespace: str = "", *, field_selector: str = ""
+    ) -> tuple[T, ...] | None:
+        """All objects of a kind, or None."""
+        listing = await self.optional(
+            resource.plural,
+            self.client.list(resource, namespace, field_selector=field_selector),
+        )
+        return None if listing is None else listing.items
+
+
+async def look(options: DoctorOptions, config: ClientConfig) -> Seen:
+    """Look at everything.
+
+    Raises:
+        KubeError: The API server cannot be asked.
+    """
+    async with readonly.client(config, USER_AGENT) as client:
+        reader = _Reader(client)
+        seen = await _cluster(reader, options)
+        options = as_stated(options, manager.stated_flags(seen))
+        seen = msgspec.structs.replace(
+            seen,
+            leases=await _leases(reader, options),
+            elects=options.leader_elect,
+            classes=Classes(
+                frozenset(options.load_balancer_classes), options.classless_load_balancers
+            ),
+            allow_untagged=options.allow_untagged_cloud,
+        )
+        seen = await _rights(reader, seen, options, config)
+        if options.cloud_provider:
+            seen = msgspec.structs.replace(seen, cloud=await _cloud(client, seen, options))
+        else:
+            note = "the cloud was not asked: give --cloud-provider and --cloud-config"
+            seen = msgspec.structs.replace(seen, notes=(*seen.notes, note))
+        return msgspec.structs.replace(seen, unread=tuple(reader.unread))
+
+
+async def _cluster(reader: _Reader, options: DoctorOptions) -> Seen:
+    """What the API server has of nodes, Services and the manager."""
+    namespace = options.namespace
+    nodes = await reader.items(NODES)
+    services = await reader.items(SERVICES)
+    slices = await reader.items(ENDPOINT_SLICES)
+    pods = await reader.items(PODS, namespace)
+    workloads: list[Workload] = []
+    for resource in (DEPLOYMENTS, DAEMON_SETS):
+        workloads += [
+            msgspec.structs.replace(one, kind=resource.kind)
+            for one in await reader.items(resource, namespace) or ()
+            if manager.is_manager(one.metadata)
+        ]
+    found = tuple(one for one in pods or () if manager.is_manager(one.metadata))
+    notes: tuple[str, ...] = ()
+    if pods is not None and not workloads and not found:
+        told = (
+            f"no pod, Deployment or DaemonSet in {namespace} has the name or labels of a "
+            f"{manager.NAME}: its pods were not looked at; is it in another --namespace?"
+        )
+        notes = (told,)
+    return Seen(
+        now=datetime.now(UTC),
+        nodes=nodes or (),
+        services=services or (),
+        slices=slices,
+        workloads=tuple(workloads),
+        pods=found,
+        held=await _held(reader),
+        notes=notes,
+        namespace=namespace,
+        patience=options.patience,
+    )
+
+
+async def _held(reader: _Reader) -> tuple[Held, ...]:
+    now = datetime.now(UTC)
+    items = await reader.items(EVENTS, EVENTS_OF_NODES, field_selector=f"reason={HELD}")
+    events = msgspec.convert(items or (), tuple[_Event, ...])
+    return tuple(
+        Held(one.involved_object.name, one.message, one.last_timestamp)
+        for one in events
+        if one.last_timestamp and (now - one.last_timestamp).total_seconds() < RECENT
+    )
+
+
+async def _leases(reader: _Reader, options: DoctorOptions) -> tuple[Lease, ...] | None:
+    """The manager's lease, and those of single controllers, which begin with its name."""
+    items = await reader.items(LEASES, options.leader_elect_resource_namespace)
+    if items is None:
+        return None
+    name = options.leader_elect_resource_name
+    found = []
+    for item in items:
+        own = item["metadata"]["name"]
+        if own == name or own.startswith(f"{name}-"):
+            spec = msgspec.convert(item.get("spec", {}), _LeaseSpec)
+            seconds = spec.lease_duration_seconds or 0.0
+            found.append(Lease(own, spec.holder_identity or "", spec.renew_time, seconds))
+    return tuple(found)
+
+
+async def _rights(
+    reader: _Reader, seen: Seen, options: DoctorOptions, config: ClientConfig
+) -> Seen:
+    """Ask whether the manager's service account has its rights."""
+    user = manager.service_account(seen)
+    if not user:
+        note = "the manager's rights were not looked at: its service account is not known"
+        return msgspec.structs.replace(seen, notes=(*seen.notes, note))
+    async with Client(config, user_agent=USER_AGENT) as reviewer:
+        answers = await reader.optional(
+            "the manager's rights",
+            _gathered([_review(reviewer, user, need) for need in needs(options)]),
+        )
+    rights = None if answers is None else Rights(user, tuple(answers))
+    return msgspec.structs.replace(seen, rights=rights)
+
+
+async def _gathered(work: Sequence[Coroutine[Any, Any, Right]]) -> list[Right]:
+    """The answers; the first error is raised once all have ended."""
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if isinstance(answer, Right)]
+
+
+async def _review(client: Client, user: str, need: Need) -> Right:
+    resource, _, subresource = need.resource.partition("/")
+    _, _, namespace, _ = user.split(":")
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user,
+            "groups": [
+                "system:authenticated",
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{namespace}",
+            ],
+            "resourceAttributes": {
+                "group": need.group,
+                "resource": resource,
+                "subresource": subresource,
+                "verb": need.verb,
+                "namespace": need.namespace,
+                "name": need.name,
+            },
+        },
+    }
+    request = Request("POST", _REVIEWS, body=msgspec.json.encode(body), content_type=JSON)
+    answer = await client.send(request, _Review)
+    return Right(need.group, need.resource, need.verb, need.namespace, answer.status.allowed)
+
+
+async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
+    """Start the provider, and let it say what it knows of the nodes and Services."""
+    name = options.cloud_provider
+    try:
+        provider = await readonly.configured(options, client)
+        identity = ClusterIdentity(
+            options.cluster_name, (await client.get(NAMESPACES, "kube-system")).metadata.uid
+        )
+        listers = readonly.listers(seen.nodes, seen.services, seen.slices or ())
+        async with readonly.started(provider, identity, listers) as cloud:
+            return await _asked(cloud, seen, options)
+    except CloudError as exc:
+        return Cloud(name, error=exc)
+    except KubeError as exc:
+        return Cloud(name, error=ConfigError((f"--cloud-config-secret: {exc}",)))
+
+
+async def _asked(cloud: CloudProvider, seen: Seen, options: DoctorOptions) -> Cloud:
+    asked = [node for node in seen.nodes if options.node in ("", node.metadata.name)]
+    balanced = [one for one in seen.services if one.spec.type == TYPE_LOAD_BALANCER]
+    instances, balancers = cloud.instances, cloud.load_balancers
+    answers: dict[str, InstanceAnswer] = {}
+    if instances is not None:
+        inventory = Inventory(instances, on_error=lambda _error, _kind: None)
+        began = asyncio.get_running_loop().time()
+        found = await inventory.get(asked, not_before=began)
+        answers = {name: one.answer for name, one in found.items()}
+    return Cloud(
+        cloud.name,
+        has_cluster_id=cloud.has_cluster_id,
+        answers=answers,
+        owns={} if instances is None else {one.metadata.name: instances.owns(one) for one in asked},
+        policies={}
+        if balancers is None
+        else {key(one): _policy(balancers, one) for one in balanced},
+    )
+
+
+def _policy(balancers: LoadBalancers, service: Service) -> HostPolicy | CloudError:
+    try:
+        return balancers.host_policy(service)
+    except CloudError as exc:
+        return exc

@@ -1,0 +1,33 @@
+"""Prints a diagnosis: for people, or as JSON. Pure."""
+
+import msgspec
+
+from proreus.app.doctor.diagnosis import Diagnosis
+
+
+def as_json(diagnosis: Diagnosis) -> str:
+    """One JSON document with all findings."""
+    return msgspec.json.format(msgspec.json.encode(diagnosis)).decode()
+
+
+def as_text(diagnosis: Diagnosis) -> str:
+    """A paragraph for each finding, then what was left out."""
+    parts = [
+        f"{one.about}: {one.problem} [{one.check}]\n"
+        f"    seen:   {one.evidence}\n"
+        f"    remedy: {one.remedy}\n"
+        for one in diagnosis.findings
+    ]
+    parts += [f"could not look at {text}\n" for text in diagnosis.unread]
+    parts += [f"note: {text}\n" for text in diagnosis.notes]
+    found, looked = (
+        len(diagnosis.findings),
+        f"{diagnosis.nodes} nodes, {diagnosis.services} Services",
+    )
+    if found:
+        parts.append(f"{found} {'problem' if found == 1 else 'problems'} found ({looked})")
+    elif diagnosis.unread:
+        parts.append(f"no problem found in what could be looked at ({looked})")
+    else:
+        parts.append(f"no problem found ({looked})")
+    return "\n".join(parts)

@@ -1,0 +1,210 @@
+"""What the doctor sees, and what it finds. Values only."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import InstanceAnswer, Ownership
+from proreus.cloudprovider.load_balancers import HostPolicy
+from proreus.controllers.service.intake import AS_GO, Classes
+from proreus.kube.objects import Condition, EndpointSlice, Node, ObjectMeta, Service
+from proreus.kube.requests import Resource
+
+
+class Toleration(msgspec.Struct, frozen=True):
+    """One toleration; no `key` means every taint, no `effect` every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Container(msgspec.Struct, frozen=True):
+    """The command line of a container."""
+
+    name: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a pod's spec that keeps a manager from running."""
+
+    service_account_name: str = "default"
+    host_network: bool = False
+    dns_policy: str = "ClusterFirst"
+    tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[Container, ...] = ()
+
+
+class PodTemplate(msgspec.Struct, frozen=True):
+    """`spec.template` of a workload."""
+
+    spec: PodSpec = PodSpec()
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True):
+    """`spec` of a Deployment or DaemonSet; a DaemonSet has no `replicas`."""
+
+    template: PodTemplate = PodTemplate()
+    replicas: int | None = None
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """A Deployment or DaemonSet; `kind` is filled in after the listing."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+    kind: str = ""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Why a container does not run."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(msgspec.Struct, frozen=True):
+    """`state` of a container."""
+
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """How a container does."""
+
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """How a pod does."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True, type=Workload)
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=Workload)
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A lease; `seconds` is how long it holds after `renewed`."""
+
+    name: str
+    holder: str
+    renewed: datetime | None
+    seconds: float
+
+
+class Right(msgspec.Struct, frozen=True):
+    """What the manager may or may not do; `namespace` "" is all of them."""
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str
+    allowed: bool
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """The rights that were asked about, and whose."""
+
+    user: str
+    asked: tuple[Right, ...]
+
+
+class Held(msgspec.Struct, frozen=True):
+    """An event that says that the deletion of a node is held."""
+
+    node: str
+    message: str
+    at: datetime
+
+
+class Cloud(msgspec.Struct, frozen=True):
+    """What the provider says; nothing, if it could not be started because of `error`.
+
+    `answers` and `owns` are by node name; `policies` by Service key, where the provider refuses
+    a Service it is the error.
+    """
+
+    provider: str
+    error: CloudError | None = None
+    has_cluster_id: bool = True
+    answers: Mapping[str, InstanceAnswer] = {}
+    owns: Mapping[str, Ownership] = {}
+    policies: Mapping[str, HostPolicy | CloudError] = {}
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was seen.
+
+    What could not be read is None: `unread` then says why. Without a cloud-config `cloud` is
+    None. `elects` is whether the manager works only while it holds a lease. `patience` are the
+    seconds in which a manager that works has said something of a new node or Service.
+    """
+
+    now: datetime
+    nodes: tuple[Node, ...] = ()
+    services: tuple[Service, ...] = ()
+    slices: tuple[EndpointSlice, ...] | None = None
+    workloads: tuple[Workload, ...] | None = None
+    pods: tuple[Pod, ...] | None = None
+    leases: tuple[Lease, ...] | None = None
+    rights: Rights | None = None
+    held: tuple[Held, ...] = ()
+    cloud: Cloud | None = None
+    patience: float = 60.0
+    unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    namespace: str = "kube-system"
+    elects: bool = True
+    classes: Classes = AS_GO
+    allow_untagged: bool = False
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong.
+
+    Attributes:
+        check: Its name, the same for the same mistake: `kubelet-not-external`.
+        about: The object: `node/worker-1`, `service/default/web`.
+        problem: What is wrong, in a sentence.
+        evidence: What was seen.
+        remedy: What to do, a command or a line where there is one.
+    """
+
+    check: str
+    about: str
+    problem: str
+    evidence: str
+    remedy: str
+
+
+def ago(now: datetime, then: datetime | None) -> float:
+    """Seconds since then; 0 if that is not known."""
+    return 0.0 if then is None else (now - then).total_seconds()
+
+
+def span(seconds: float) -> str:
+    """A duration for people: "45 s", "12 min", "3 h", "2 d"."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,160 @@
+"""The cluster and the cloud, read and never written: for commands that only look.
+
+Both sides refuse: the client of the API server sends no write, and a provider's call that is
+declared to change something is not sent either.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Final, Generic, TypeVar
+
+from proreus.app.options import Options
+from proreus.app.reload import secret_text
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    ClusterIdentity,
+    ConfigError,
+    Context,
+    InitCloudProvider,
+    Lister,
+    with_config,
+)
+from proreus.cloudprovider.context import CallRecord
+from proreus.controllers.faults import Faults
+from proreus.controllers.guard import Guard
+from proreus.controllers.guarded import guarded
+from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
+from proreus.kube.client import Client
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.errors import NotFound, RefusedByGate
+from proreus.kube.objects import EndpointSlice, KubeObject, Node, Secret, Service, key
+from proreus.kube.requests import SECRETS
+
+T = TypeVar("T", bound=KubeObject)
+
+START_SECONDS: Final = 60.0
+CLOSE_SECONDS: Final = 5.0
+
+
+class Listed(Generic[T]):
+    """Objects of one listing, as a provider sees a cache."""
+
+    def __init__(self, objects: Iterable[T]) -> None:
+        """Hold the objects."""
+        self._objects = {key(one): one for one in objects}
+
+    def get(self, key: str) -> T | None:
+        """The object of that key, or None."""
+        return self._objects.get(key)
+
+    def all(self) -> Iterable[T]:
+        """Every object."""
+        return self._objects.values()
+
+    def by(self, index: str, value: str) -> Iterable[T]:
+        """EndpointSlices by their Service; there is no other index."""
+        if index != SLICES_BY_SERVICE:
+            return ()
+        return [
+            one
+            for one in self._objects.values()
+            if isinstance(one, EndpointSlice) and value in service_keys(one)
+        ]
+
+
+class NoEvents:
+    """Drops every event."""
+
+    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
+        """Record nothing."""
+
+
+class _OnlyReads:
+    """Holds back what a provider declares to change something."""
+
+    def before(self, service: str, operation: str, *, read: bool) -> None:
+        """Refuse a write.
+
+        Raises:
+            CloudError: It is one.
+        """
+        if not read:
+            raise CloudError(f"{service}.{operation} was not sent: this command only reads")
+
+    def after(self, record: CallRecord) -> None:
+        """Nothing is noted."""
+
+
+def listers(
+    nodes: Iterable[Node], services: Iterable[Service], slices: Iterable[EndpointSlice]
+) -> Mapping[str, Lister[KubeObject]]:
+    """What a provider may need, by the names of `CloudProvider.needs`."""
+    return {
+        "nodes": Listed(nodes),
+        "services": Listed(services),
+        "endpoint_slices": Listed(slices),
+    }
+
+
+async def configured(options: Options, client: Client) -> CloudProvider:
+    """The provider with its cloud-config, from the file or the Secret; no I/O with the cloud.
+
+    Raises:
+        ConfigError: The provider is not known, or its config is wrong.
+        KubeError: The Secret cannot be read.
+    """
+    place = options.cloud_config_secret
+    if not place:
+        return InitCloudProvider(options.cloud_provider, options.cloud_config)
+    namespace, name, _ = place.split("/")
+    secret: Secret | None
+    try:
+        secret = await client.get(SECRETS, name, namespace)
+    except NotFound:
+        secret = None
+    text = secret_text(secret, place)
+    return with_config(options.cloud_provider, text, source=place)
+
+
+def client(config: ClientConfig, user_agent: str) -> Client:
+    """A client that sends no write."""
+    return Client(config, gate=_refuse, user_agent=user_agent)
+
+
+def _refuse() -> None:
+    raise RefusedByGate("not sent: this command only reads")
+
+
+@asynccontextmanager
+async def started(
+    provider: CloudProvider,
+    cluster: ClusterIdentity,
+    listers: Mapping[str, Lister[KubeObject]],
+    *,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> AsyncIterator[CloudProvider]:
+    """Start a provider that can only read; what it does wrong comes as a CloudError.
+
+    Args:
+        provider: Not started yet.
+        cluster: Which cluster this is.
+        listers: What the provider may ask for; it gets what it `needs`.
+        now: The wall clock.
+
+    Raises:
+        CloudError: It cannot be started, or needs what there is none of.
+    """
+    unknown = sorted(provider.needs - listers.keys())
+    if unknown:
+        raise ConfigError((f"the provider {provider.name} needs {', '.join(unknown)}",))
+    events = NoEvents()
+    needed = {name: lister for name, lister in listers.items() if name in provider.needs}
+    context = Context(cluster, now=now, events=events, listers=needed, hooks=_OnlyReads())
+    guard = Guard(Faults(provider.name, events), context.outlasts)
+    try:
+        await guard.call("start", lambda: provider.start(context), seconds=START_SECONDS)
+        yield guarded(provider, guard)
+    finally:
+        await guard.call("close", provider.close, seconds=CLOSE_SECONDS)

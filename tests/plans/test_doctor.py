@@ -1,0 +1,471 @@
+"""Each mistake is named: a cluster that is well, with one thing made wrong."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.app.doctor import manager, report
+from proreus.app.doctor.diagnosis import diagnose
+from proreus.app.doctor.options import DoctorOptions, as_stated
+from proreus.app.doctor.rights import needs
+from proreus.app.doctor.seen import (
+    Cloud,
+    Container,
+    ContainerState,
+    ContainerStatus,
+    Held,
+    Lease,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PodTemplate,
+    Right,
+    Rights,
+    Seen,
+    Toleration,
+    Waiting,
+    Workload,
+    WorkloadSpec,
+)
+from proreus.cloudprovider import (
+    CloudError,
+    ConfigError,
+    IdentityConflict,
+    Instance,
+    InvalidRequest,
+    NotFound,
+    Ownership,
+    RetryAfter,
+    Throttled,
+    Unauthenticated,
+)
+from proreus.controllers.service.intake import Classes
+from proreus.kube.objects import (
+    ANNOTATION_PROVIDED_NODE_IP,
+    FINALIZER_LOAD_BALANCER,
+    LABEL_EXCLUDE_LB,
+    TAINT_AUTOSCALER,
+    TAINT_UNINITIALIZED,
+    Condition,
+    Endpoint,
+    EndpointConditions,
+    EndpointSlice,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+    Taint,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=1)
+READY = Condition("Ready", "True")
+SILENT = Condition("Ready", "Unknown")
+FINE = Condition(
+    "CloudInitialized", "True", "Initialized",
+    "the node has what the cloud says about its machine", LONG_AGO,
+)  # fmt: skip
+ENSURED = Condition("LoadBalancerReady", "True", "Ensured", "Ensured load balancer", LONG_AGO)
+TAINT = Taint(TAINT_UNINITIALIZED, "NoSchedule", "true")
+ADDRESS = NodeAddress("InternalIP", "192.0.2.1")
+HOSTNAME = NodeAddress("Hostname", "one")
+
+
+def a_node(
+    name: str = "one",
+    *,
+    id_: str | None = None,
+    taints: tuple[Taint, ...] = (),
+    conditions: tuple[Condition, ...] = (READY, FINE),
+    made: datetime = LONG_AGO,
+    **meta: Any,
+) -> Node:
+    return Node(
+        ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=made, **meta),
+        NodeSpec(provider_id=f"sim://{name}" if id_ is None else id_, taints=taints),
+        NodeStatus((HOSTNAME, ADDRESS), conditions),
+    )
+
+
+def new(*conditions: Condition, **more: Any) -> Node:
+    """A node that is not initialised."""
+    return a_node(**{"id_": "", "taints": (TAINT,), **more}, conditions=(READY, *conditions))
+
+
+def said(reason: str, status: str = "False", type_: str = "CloudInitialized") -> Condition:
+    return Condition(type_, status, reason, "the cloud's words", LONG_AGO)
+
+
+def a_service(
+    *conditions: Condition,
+    address: str = "198.51.100.1",
+    made: datetime = LONG_AGO,
+    meta: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Service:
+    ingress = (LoadBalancerIngress(ip=address),) if address else ()
+    given = {"finalizers": (FINALIZER_LOAD_BALANCER,), **(meta or {})}
+    return Service(
+        ObjectMeta(name="web", namespace="default", uid="u", creation_timestamp=made, **given),
+        ServiceSpec(
+            **{"type": "LoadBalancer", "ports": (ServicePort(80, node_port=30080),), **spec}
+        ),
+        ServiceStatus(LoadBalancerStatus(ingress), conditions),
+    )
+
+
+def a_slice(node: str = "one", *, ready: bool = True) -> EndpointSlice:
+    return EndpointSlice(
+        ObjectMeta(name="web-1", namespace="default", labels={"kubernetes.io/service-name": "web"}),
+        endpoints=(Endpoint(("10.0.0.1",), EndpointConditions(ready), node),),
+    )
+
+
+def a_workload(replicas: int | None = 2, **spec: Any) -> Workload:
+    given = {
+        "service_account_name": "ccm",
+        "host_network": True,
+        "dns_policy": "Default",
+        "tolerations": (Toleration(operator="Exists"),),
+        **spec,
+    }
+    meta = ObjectMeta(name="cloud-controller-manager", namespace="kube-system")
+    return Workload(meta, WorkloadSpec(PodTemplate(PodSpec(**given)), replicas), "Deployment")
+
+
+def a_pod(*conditions: Condition, waiting: str = "", **more: Any) -> Pod:
+    state = ContainerState(Waiting(waiting, "words") if waiting else None)
+    meta = ObjectMeta(name="ccm-1", namespace="kube-system", **more)
+    return Pod(meta, PodSpec(), PodStatus("Running", conditions, (ContainerStatus("c", 3, state),)))
+
+
+def a_cloud(answer: Any = None, **more: Any) -> Cloud:
+    given = {"answers": {"one": answer} if answer is not None else {}, **more}
+    return Cloud("sim", **{"owns": {"one": Ownership.YES}, **given})
+
+
+MACHINE = Instance(provider_id="sim://one", name="one", addresses=(HOSTNAME, ADDRESS))
+LEASE = Lease("cloud-controller-manager", "a", NOW, 15.0)
+WELL = Seen(
+    now=NOW,
+    nodes=(a_node(), a_node("two")),
+    services=(a_service(ENSURED), Service(spec=ServiceSpec())),
+    slices=(a_slice(),),
+    workloads=(a_workload(),),
+    pods=(a_pod(Condition("PodScheduled", "True")), a_pod(waiting="ContainerCreating")),
+    leases=(LEASE,),
+    rights=Rights("sa", (Right("", "nodes", "list", "", allowed=True),)),
+    cloud=a_cloud(MACHINE),
+)
+
+
+def seen(**different: Any) -> Seen:
+    return msgspec.structs.replace(WELL, **different)
+
+
+def nodes(*given: Node, cloud: Cloud | None = None, **more: Any) -> Seen:
+    return seen(nodes=(a_node("two"), *given), cloud=cloud, **more)
+
+
+def service(given: Service, **more: Any) -> Seen:
+    return seen(services=(given,), **more)
+
+
+def fresh(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+NODE = "node/one"
+WEB = "service/default/web"
+DEPLOYMENT = "deployment/kube-system/cloud-controller-manager"
+CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane", "NoSchedule")
+BOTH = (
+    Toleration(TAINT_UNINITIALIZED, "Equal", "true", "NoSchedule"),
+    Toleration("node.kubernetes.io/not-ready", "Exists"),
+)
+GOING = {"deletion_timestamp": fresh(120), "finalizers": (FINALIZER_LOAD_BALANCER,)}
+
+MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
+    # what is wrong: (what is seen, its name, the object, part of the remedy or evidence)
+    "kubelet without the flag": (
+        nodes(a_node(id_="", conditions=(READY,), annotations={ANNOTATION_PROVIDED_NODE_IP: "192.0.2.9"})),
+        "kubelet-not-external", NODE, "--cloud-provider=external"),
+    "node name unknown to the cloud": (
+        nodes(new(), cloud=a_cloud(NotFound())), "name-mismatch", NODE, "--hostname-override"),
+    "node name unknown, as the condition says": (
+        nodes(new(said("InstanceNotFound"))), "name-mismatch", NODE, "the cloud's words"),
+    "machine gone, node silent": (
+        nodes(a_node(conditions=(SILENT, FINE)), cloud=a_cloud(NotFound())),
+        "machine-gone", NODE, "--node-deletion-resume"),
+    "provider id of no machine, node alive": (
+        nodes(a_node(), cloud=a_cloud(NotFound())), "machine-gone", NODE, "correct --provider-id"),
+    "node IP not the cloud's": (
+        nodes(new(annotations={ANNOTATION_PROVIDED_NODE_IP: "192.0.2.9"}), cloud=a_cloud(MACHINE)),
+        "provided-node-ip", NODE, "192.0.2.9"),
+    "node IP unreadable": (
+        nodes(new(said("ProvidedNodeIPInvalid"))), "provided-node-ip-invalid", NODE, "--node-ip"),
+    "no provider id": (
+        nodes(new(), cloud=a_cloud(Instance(provider_id="", addresses=(ADDRESS,)))),
+        "provider-id-missing", NODE, "--provider-id"),
+    "provider id of another cloud": (
+        nodes(a_node(id_="aws:///x"), cloud=a_cloud(owns={"one": Ownership.NO})),
+        "provider-id-foreign", NODE, "aws:///x"),
+    "two nodes, one machine": (
+        nodes(a_node(id_="sim://two")), "provider-id-duplicate", "node/two", "two, one"),
+    "provider id of another machine": (
+        nodes(a_node(id_="sim://three"), cloud=a_cloud(MACHINE)), "identity-conflict", NODE, "sim://three"),
+    "cloud throttles": (nodes(new(said("Throttled"))), "cloud-throttled", NODE, "quota"),
+    "machine long in the making": (
+        nodes(new(), cloud=a_cloud(RetryAfter("not ready", after=5))), "machine-pending", NODE, "not ready"),
+    "topology differs": (nodes(a_node(conditions=(said("TopologyDiffers", "True"),))),
+                         "topology-differs", NODE, "volumes"),
+    "nobody looks at the node": (nodes(new()), "node-unattended", NODE, "24 h"),
+    "no route": (
+        nodes(a_node(conditions=(said("NoRouteCreated", "True", "NetworkUnavailable"), FINE))),
+        "route-missing", NODE, "--cluster-cidr"),
+    "no pod CIDR": (
+        nodes(a_node(conditions=(said("CIDRNotAvailable", "False", "PodCIDRsAllocated"), FINE))),
+        "pod-cidr-missing", NODE, "CIDRNotAvailable"),
+    "breaker tripped": (
+        nodes(a_node(conditions=(SILENT, FINE)), held=(Held("one", "3 nodes look gone", NOW),)),
+        "deletions-held", NODE, "--node-deletion-resume"),
+    "toleration for new nodes": (
+        seen(workloads=(a_workload(tolerations=(BOTH[1],)),)), "toleration-missing", DEPLOYMENT, TAINT.key),
+    "toleration of the wrong effect": (
+        seen(workloads=(a_workload(tolerations=(BOTH[0], Toleration(BOTH[1].key, "Exists", "", "NoExecute"))),)),
+        "toleration-missing", DEPLOYMENT, "not-ready"),
+    "toleration for control-plane nodes": (
+        seen(nodes=(a_node(taints=(CONTROL_PLANE,)),), workloads=(a_workload(tolerations=BOTH),)),
+        "toleration-missing", DEPLOYMENT, "control-plane"),
+    "pod network": (seen(workloads=(a_workload(host_network=False),)), "no-host-network", DEPLOYMENT, "hostNetwork"),
+    "cluster DNS": (
+        seen(workloads=(a_workload(dns_policy="ClusterFirstWithHostNet"),)), "cluster-dns", DEPLOYMENT, "dnsPolicy"),
+    "no replicas": (seen(workloads=(a_workload(0),)), "no-replicas", DEPLOYMENT, "--replicas=1"),
+    "pod without a node": (
+        seen(pods=(a_pod(Condition("PodScheduled", "False", "Unschedulable", "untolerated taint")),)),
+        "pod-unschedulable", "pod/kube-system/ccm-1", "untolerated"),
+    "pod that crashes": (
+        seen(pods=(a_pod(waiting="CrashLoopBackOff"),)), "pod-failing", "pod/kube-system/ccm-1", "3 restarts"),
+    "bare pod": (
+        seen(workloads=(), pods=(Pod(a_pod().metadata, PodSpec(tolerations=(Toleration(operator="Exists"),))),)),
+        "no-host-network", "pod/kube-system/ccm-1", "hostNetwork"),
+    "no lease": (seen(leases=()), "no-leader", "lease/kube-system", "no lease"),
+    "released lease": (seen(leases=(Lease("l", "", NOW, 15),)), "no-leader", "lease/kube-system", "holder"),
+    "stale lease": (
+        seen(leases=(Lease("l", "a", fresh(600), 15),)), "stale-lease", "lease/kube-system/l", "10 min"),
+    "rights": (
+        seen(rights=Rights("sa", (Right("", "nodes/status", "patch", "", allowed=False),))),
+        "rights-missing", "user/sa", 'resources: ["nodes/status"], verbs: [patch]'),
+    "rights in a namespace": (
+        seen(rights=Rights("sa", (Right("x.io", "leases", "get", "kube-system", allowed=False),))),
+        "rights-missing", "user/sa", "manager's Role"),
+    "credentials": (seen(cloud=a_cloud(error=Unauthenticated("401"))), "cloud-credentials", "cloud/sim", "401"),
+    "cloud-config": (seen(cloud=a_cloud(error=ConfigError(("region: x",)))), "cloud-config", "cloud/sim", "region"),
+    "cloud out of reach": (seen(cloud=a_cloud(error=CloudError("no route"))), "cloud-unavailable", "cloud/sim", "no route"),
+    "quota, as the cloud says now": (seen(cloud=a_cloud(Throttled("429"))), "cloud-throttled", "cloud/sim", "429"),
+    "no cluster id": (seen(cloud=a_cloud(has_cluster_id=False)), "no-cluster-id", "cloud/sim", "--allow-untagged-cloud"),
+    "class of nobody": (
+        service(a_service(address="", load_balancer_class="x.io/y")), "class-unowned", WEB, "--load-balancer-classes=x.io/y"),
+    "no class": (
+        service(a_service(address=""), classes=Classes(frozenset({"a.b/c"}), classless=False)), "class-missing", WEB, "a.b/c"),
+    "hosts without provider id": (
+        service(a_service(ENSURED), nodes=(a_node(id_=""),), cloud=None), "no-hosts", WEB, "no provider id"),
+    "hosts excluded": (
+        service(a_service(ENSURED), nodes=(a_node(labels={LABEL_EXCLUDE_LB: ""}),)), "no-hosts", WEB, "label"),
+    "hosts of the autoscaler": (
+        service(a_service(ENSURED), nodes=(a_node(taints=(Taint(TAINT_AUTOSCALER, "NoSchedule"),)),)),
+        "no-hosts", WEB, "autoscaler"),
+    "hosts being deleted": (
+        service(a_service(ENSURED), nodes=tuple(a_node(str(i), deletion_timestamp=NOW) for i in range(6))),
+        "no-hosts", WEB, "and 1 more"),
+    "no ready pod": (service(a_service(ENSURED), slices=(a_slice(ready=False),)), "no-endpoints", WEB, "kubectl"),
+    "local traffic without a target": (
+        service(a_service(ENSURED, external_traffic_policy="Local"), slices=(a_slice("three"),)),
+        "local-without-hosts", WEB, "three"),
+    "source range": (
+        service(a_service(ENSURED, load_balancer_source_ranges=("x",))), "unsupported-spec", WEB, "'x'"),
+    "refused by the provider": (
+        service(a_service(ENSURED), cloud=a_cloud(MACHINE, policies={"default/web": InvalidRequest("annotation a/b")})),
+        "unsupported-spec", WEB, "annotation a/b"),
+    "refused by the cloud": (
+        service(a_service(said("InvalidRequest", type_="LoadBalancerReady"))), "unsupported-spec", WEB, "the cloud's words"),
+    "hosts rejected": (
+        service(a_service(said("HostsRejected", type_="LoadBalancerReady"))), "hosts-rejected", WEB, LABEL_EXCLUDE_LB),
+    "address pool": (
+        service(a_service(Condition("LoadBalancerReady", "False", "CloudError", "409 LimitExceeded: the pool is full"))),
+        "cloud-limit", WEB, "pool"),
+    "cloud error": (
+        service(a_service(said("CloudError", type_="LoadBalancerReady"))), "cloud-refuses", WEB, "the cloud's words"),
+    "long in the making": (
+        service(a_service(said("Provisioning", "Unknown", "LoadBalancerReady"), address="")), "slow-cloud", WEB, "24 h"),
+    "nobody looks at the Service": (
+        service(a_service(address="")), "service-unattended", WEB, "--controllers"),
+    "finalizer after a change of type": (
+        service(a_service(type="ClusterIP")), "finalizer-stuck", WEB, "type is ClusterIP"),
+    "finalizer of a deleted Service": (
+        service(a_service(said("DeleteCloudError", type_="LoadBalancerReady"), meta=GOING)),
+        "finalizer-stuck", WEB, "DeleteCloudError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_with_evidence_and_remedy(mistake: str) -> None:
+    what, check, about, part = MISTAKES[mistake]
+
+    diagnosis = diagnose(what)
+
+    assert [(one.check, one.about) for one in diagnosis.findings] == [(check, about)], mistake
+    (finding,) = diagnosis.findings
+    assert part in f"{finding.problem} {finding.evidence} {finding.remedy}"
+    assert "{" not in finding.remedy.replace("- {", "")
+    assert diagnosis.exit_code == 1
+
+
+WELL_TOO: dict[str, Seen] = {
+    "all is well": WELL,
+    "nothing is there yet": Seen(now=NOW, elects=False),
+    "a node that has just come": nodes(new(made=fresh(5))),
+    "a machine in the making": nodes(
+        new(said("InstancePending"), made=fresh(5)), cloud=a_cloud(RetryAfter("", after=1))
+    ),
+    "a node that goes": nodes(a_node(id_="", deletion_timestamp=NOW, conditions=())),
+    "a node that is kept by hand": nodes(a_node(id_="")),
+    "another manager's finding on the machine": seen(cloud=a_cloud(IdentityConflict("other"))),
+    "a deletion held long ago of a node that is back": seen(held=(Held("one", "", NOW),)),
+    "static pods": seen(
+        workloads=(), pods=(a_pod(annotations={"kubernetes.io/config.mirror": ""}),)
+    ),
+    "no election": seen(leases=(), elects=False),
+    "untagged by intention": seen(cloud=a_cloud(has_cluster_id=False), allow_untagged=True),
+    "a class of another controller": service(a_service(load_balancer_class="x.io/y")),
+    "a new Service of another class": service(
+        a_service(address="", load_balancer_class="x.io/y", made=fresh(5))
+    ),
+    "a new Service": service(a_service(address="", made=fresh(5))),
+    "a Service in the making": service(
+        a_service(Condition("LoadBalancerReady", "Unknown", "Provisioning", "", fresh(5)))
+    ),
+    "a Service of another implementation": service(
+        a_service(said("ImplementedElsewhere", "Unknown", "LoadBalancerReady"))
+    ),
+    "a Service that goes": service(a_service(meta={**GOING, "deletion_timestamp": fresh(5)})),
+    "a Service that was balanced": service(a_service(type="ClusterIP", meta={"finalizers": ()})),
+    "EndpointSlices may not be read": service(a_service(ENSURED), slices=None),
+}
+
+
+@pytest.mark.parametrize("what", WELL_TOO)
+def test_what_is_no_mistake_is_not_named(what: str) -> None:
+    diagnosis = diagnose(WELL_TOO[what])
+
+    assert diagnosis.findings == ()
+    assert diagnosis.exit_code == 0
+    assert "no problem found" in report.as_text(diagnosis)
+
+
+def test_one_node_or_service_can_be_asked_about() -> None:
+    what = seen(
+        nodes=(new(), a_node("two", id_="", conditions=())),
+        services=(a_service(address=""),),
+        cloud=None,
+        leases=(),
+    )
+
+    def checks(**only: str) -> list[str]:
+        return [one.check for one in diagnose(what, **only).findings]
+
+    assert checks() == [
+        "no-leader", "node-unattended", "kubelet-not-external", "no-hosts", "service-unattended",
+    ]  # fmt: skip
+    assert checks(node="two") == ["no-leader", "kubelet-not-external"]
+    assert checks(service="web") == checks(service="default/web")
+    assert checks(service="web") == ["no-leader", "no-hosts", "service-unattended"]
+
+
+def test_what_could_not_be_read_is_no_clean_bill() -> None:
+    diagnosis = diagnose(seen(unread=("pods: forbidden",), notes=("the cloud was not asked",)))
+
+    assert diagnosis.exit_code == 2
+    assert "could not look at pods: forbidden" in report.as_text(diagnosis)
+    assert "no problem found in what could be looked at" in report.as_text(diagnosis)
+    assert msgspec.json.decode(report.as_json(diagnosis))["notes"] == ["the cloud was not asked"]
+
+
+def test_the_report_has_a_paragraph_for_each_finding() -> None:
+    text = report.as_text(diagnose(seen(leases=())))
+
+    assert "lease/kube-system: no manager leads, so nobody works [no-leader]" in text
+    assert "    seen:   " in text
+    assert "    remedy: " in text
+    assert text.endswith("1 problem found (2 nodes, 2 Services)")
+
+
+@pytest.mark.parametrize(
+    ("meta", "is_one"),
+    [
+        (ObjectMeta(name="cloud-controller-manager"), True),
+        (ObjectMeta(name="hcloud-cloud-controller-manager-abc"), True),
+        (ObjectMeta(name="x", labels={"app.kubernetes.io/name": "cloud-controller-manager"}), True),
+        (ObjectMeta(name="x", labels={"k8s-app": "openstack-cloud-controller-manager"}), True),
+        (ObjectMeta(name="vsphere-cpi-xyz"), True),
+        (ObjectMeta(name="ccm-linode"), True),
+        (ObjectMeta(name="kube-controller-manager-a"), False),
+        (ObjectMeta(name="coredns", labels={"k8s-app": "kube-dns"}), False),
+    ],
+)
+def test_managers_are_known_by_name_or_label(meta: ObjectMeta, *, is_one: bool) -> None:
+    assert manager.is_manager(meta) is is_one
+
+
+def test_flags_are_read_off_the_manager_where_none_are_given() -> None:
+    args = ("--load-balancer-classes=a.b/c", "--leader_elect=false", "--controllers=x", "-v=2")
+    spec = {"containers": (Container("c", ("ccm", "--classless-load-balancers=maybe"), args),)}
+    stated = manager.stated_flags(seen(workloads=(a_workload(**spec),)))
+
+    found = as_stated(DoctorOptions(controllers=("service",)), stated)
+
+    assert found.load_balancer_classes == ("a.b/c",)
+    assert found.leader_elect is False
+    assert found.controllers == ("service",), "what is given wins"
+    assert found.classless_load_balancers, "what cannot be read changes nothing"
+    assert manager.stated_flags(seen(workloads=(), pods=())) == {}
+
+
+@pytest.mark.parametrize(
+    ("different", "user"),
+    [
+        ({}, "system:serviceaccount:kube-system:ccm"),
+        ({"workloads": ()}, "system:serviceaccount:kube-system:default"),
+        ({"workloads": (), "pods": ()}, ""),
+    ],
+)
+def test_rights_are_asked_for_the_managers_account(different: dict[str, Any], user: str) -> None:
+    assert manager.service_account(seen(**different)) == user
+
+
+@pytest.mark.parametrize(
+    ("options", "has", "has_not"),
+    [
+        (DoctorOptions(), ("nodes", "services/status", "leases", "namespaces"), ("secrets",)),
+        (DoctorOptions(leader_elect=False), ("nodes",), ("leases",)),
+        (DoctorOptions(controllers=("cloud-node",)), ("nodes",), ("services",)),
+        (DoctorOptions(use_service_account_credentials=True), ("leases",), ("nodes",)),
+    ],
+)
+def test_the_rights_needed_are_those_of_what_runs(
+    options: DoctorOptions, has: tuple[str, ...], has_not: tuple[str, ...]
+) -> None:
+    found = {need.resource for need in needs(options)}
+
+    assert found >= set(has)
+    assert not found & set(has_not)
