@@ -165,7 +165,7 @@ class Leader:
                 inventory=_inventory(cloud, self._faults),
                 events=self._events,
                 now=_now,
-                settings=_settings(self._options),
+                settings=settings_of(self._options),
             )
             await self._start_controllers(self._environment)
 
@@ -341,7 +341,8 @@ def limiter(options: Options) -> AdaptiveBucket | None:
     return AdaptiveBucket.fixed(options.kube_api_qps, max(options.kube_api_burst, 1))
 
 
-def _settings(options: Options) -> Settings:
+def settings_of(options: Options) -> Settings:
+    """The settings of the controllers: each is the flag of its name."""
     return msgspec.convert(
         {name: getattr(options, name) for name in Settings.__struct_fields__}, Settings
     )
