@@ -136,6 +136,11 @@ class ControlPlane:
         await self.start_apiserver()
 
     @property
+    def etcd_socket(self) -> Path:
+        """The socket that etcd listens on."""
+        return self.directory / _SOCKET
+
+    @property
     def apiserver_pid(self) -> int:
         """Process id of the API server.
 
@@ -189,7 +194,7 @@ class ControlPlane:
 
     def _apiserver_arguments(self) -> list[str]:
         return [
-            f"--etcd-servers=unix://{self.directory / _SOCKET}",
+            f"--etcd-servers=unix://{self.etcd_socket}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none",  # loopback is no valid endpoint
