@@ -1,0 +1,97 @@
+"""Delegated authentication and authorization of our servers, made from the flags."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import msgspec
+from aiohttp.typedefs import Middleware
+
+from proreus.app.options import Options
+from proreus.kube import config
+from proreus.kube.client import Client
+from proreus.kube.config import ClientConfig
+from proreus.runtime import metrics
+from proreus.runtime.access import access
+from proreus.runtime.authentication import Authenticator, FrontProxy
+from proreus.runtime.authorities import ClientAuthorities, Sources
+from proreus.runtime.authorization import Authorizer
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.health import Health
+from proreus.runtime.tasks import supervise
+
+RESTART: Final = Backoff(first=1.0, cap=60.0)
+"""Before the authorities are followed again after a crash."""
+
+USER_AGENT: Final = "proreus/delegated-access"
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What a server needs: the gate for its requests, and the CAs to ask certificates of."""
+
+    middleware: Middleware
+    authorities: ClientAuthorities
+
+
+@asynccontextmanager
+async def delegated_access(
+    options: Options, own: ClientConfig, health: Health
+) -> AsyncIterator[Access]:
+    """Ask the API server about those who ask us, while the body runs.
+
+    `own` is how we reach it where no flag says otherwise. Health has a check `client-authorities`
+    afterwards.
+
+    Raises:
+        ConfigError: One of the two kubeconfig files cannot be used.
+        AuthoritiesError: The clients' CAs cannot be had.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def client(kubeconfig: str) -> Client:
+            where = config.load(kubeconfig) if kubeconfig else own
+            made = Client(where, observer=metrics.observe_request, user_agent=USER_AGENT)
+            return await stack.enter_async_context(made)
+
+        authenticating = await client(options.authentication_kubeconfig)
+        authorities = ClientAuthorities(sources(options), authenticating)
+        await authorities.load()
+        authenticator = Authenticator(
+            authorities, authenticating, token_ttl=options.authentication_token_webhook_cache_ttl
+        )
+        stack.push_async_callback(authenticator.close)
+        authorizer = Authorizer(
+            await client(options.authorization_kubeconfig),
+            always_allow_paths=options.authorization_always_allow_paths,
+            authorized_ttl=options.authorization_webhook_cache_authorized_ttl,
+            unauthorized_ttl=options.authorization_webhook_cache_unauthorized_ttl,
+        )
+        stack.push_async_callback(authorizer.close)
+        on_crash = health.flag("client-authorities")
+        follow = supervise(
+            "client-authorities", authorities.run, backoff=RESTART, on_crash=on_crash
+        )
+        following = asyncio.create_task(follow)
+        try:
+            yield Access(access(authenticator, authorizer), authorities)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def sources(options: Options) -> Sources:
+    """Where the authorities are read, as the flags say."""
+    return Sources(
+        client_file=options.client_ca_file,
+        proxy_file=options.requestheader_client_ca_file,
+        front_proxy=FrontProxy(
+            names=options.requestheader_allowed_names,
+            username_headers=options.requestheader_username_headers,
+            uid_headers=options.requestheader_uid_headers,
+            group_headers=options.requestheader_group_headers,
+            extra_prefixes=options.requestheader_extra_headers_prefix,
+        ),
+        lookup=not options.authentication_skip_lookup,
+        tolerate=options.authentication_tolerate_lookup_failure,
+    )

@@ -1,0 +1,188 @@
+"""Who asks our servers: by a front proxy's word, a client certificate or a token; else anonymous.
+
+The order and the outcomes are those of the Go framework's delegated authentication. The first
+credential that is good counts. Where there is one and none is good, the request is refused (401),
+whatever it asks for; where there is none, it is `system:anonymous`.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+import msgspec
+from cryptography import x509
+
+from proreus.kube.client import Client
+from proreus.kube.errors import KubeError
+from proreus.kube.reviews import TokenReview, TokenReviewStatus, User, token_review
+from proreus.runtime import klog
+from proreus.runtime.answers import Answers, tried
+from proreus.runtime.certificates import common_name, is_trusted, user_of
+
+log = klog.logger(__name__)
+
+ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
+"""Who shows nothing."""
+
+AUTHENTICATED: Final = "system:authenticated"
+"""A group of all others."""
+
+
+class Unauthenticated(Exception):
+    """None of the credentials is good; the message is for our log and tells nothing secret."""
+
+
+class FrontProxy(msgspec.Struct, frozen=True):
+    """Whose word about a user is taken, and where it stands: `--requestheader-*`.
+
+    `cas` empty means nobody's; `names` empty means any common name.
+    """
+
+    cas: tuple[x509.Certificate, ...] = ()
+    names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = ()
+    uid_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ()
+    extra_prefixes: tuple[str, ...] = ()
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """The authorities of clients' certificates, and the front proxies."""
+
+    clients: tuple[x509.Certificate, ...] = ()
+    front_proxy: FrontProxy = FrontProxy()
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What a request shows. `headers` are all of its headers; `chain` begins with its own."""
+
+    headers: tuple[tuple[str, str], ...] = ()
+    chain: tuple[x509.Certificate, ...] = ()
+
+    @property
+    def token(self) -> str:
+        """The bearer token, "" if there is none."""
+        for value in _values(self.headers, "authorization"):
+            scheme, _, token = value.strip().partition(" ")
+            if scheme.lower() == "bearer":
+                return token.strip()
+        return ""
+
+    def __repr__(self) -> str:
+        return "Credentials(...)"
+
+
+class TrustSource(Protocol):
+    """Where the authorities come from; they may change at any time."""
+
+    @property
+    def trust(self) -> Trust:
+        """Those of now."""
+
+
+def proxied_user(shown: Credentials, proxy: FrontProxy, now: datetime) -> User | None:
+    """The user that a front proxy speaks for; None if this is no front proxy."""
+    if not proxy.cas or not is_trusted(shown.chain, proxy.cas, now):
+        return None
+    if proxy.names and common_name(shown.chain[0]) not in proxy.names:
+        return None
+    name = _first(shown.headers, proxy.username_headers)
+    if not name:
+        return None
+    groups = [
+        value for header in proxy.group_headers for value in _values(shown.headers, header) if value
+    ]
+    return User(
+        name,
+        uid=_first(shown.headers, proxy.uid_headers),
+        groups=tuple(groups),
+        extra=_extra(shown.headers, proxy.extra_prefixes),
+    )
+
+
+def certified_user(shown: Credentials, trust: Trust, now: datetime) -> User | None:
+    """The user of a client certificate; None if there is none that is good and names one."""
+    if not is_trusted(shown.chain, trust.clients, now):
+        return None
+    user = user_of(shown.chain[0])
+    return user if user.name else None
+
+
+def with_authenticated(user: User) -> User:
+    """The user as a member of the group of all who are somebody."""
+    if AUTHENTICATED in user.groups or user.name == ANONYMOUS.name:
+        return user
+    return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+class Authenticator:
+    """Tells who asks. Tokens are reviewed by the API server and never kept, only their digests."""
+
+    def __init__(self, source: TrustSource, client: Client, *, token_ttl: float) -> None:
+        """`token_ttl` are the seconds that the review of a token holds."""
+        self._source = source
+        self._client = client
+        self._reviews: Answers[bytes, TokenReviewStatus] = Answers(lambda _: token_ttl)
+        self._key = secrets.token_bytes(32)
+
+    async def authenticate(self, shown: Credentials) -> User:
+        """Who shows this.
+
+        Raises:
+            Unauthenticated: There are credentials, and none is good.
+        """
+        trust, now = self._source.trust, datetime.now(UTC)
+        user = proxied_user(shown, trust.front_proxy, now) or certified_user(shown, trust, now)
+        if user is not None:
+            return with_authenticated(user)
+        if shown.token:
+            return with_authenticated(await self._owner(shown.token))
+        if shown.chain:
+            raise Unauthenticated("the client certificate is of no authority of users")
+        return ANONYMOUS
+
+    async def close(self) -> None:
+        """End the reviews that are under way."""
+        await self._reviews.close()
+
+    async def _owner(self, token: str) -> User:
+        async def review() -> TokenReviewStatus:
+            answer = await tried(lambda: self._client.send(token_review(token), TokenReview))
+            return answer.status
+
+        if not token.isascii():
+            raise Unauthenticated("the token is none: it is not ASCII")
+        digest = hmac.digest(self._key, token.encode(), hashlib.sha256)
+        try:
+            status = await self._reviews.get(digest, review)
+        except KubeError as exc:
+            raise Unauthenticated(f"the token cannot be reviewed: {exc}") from exc
+        if not status.authenticated or not status.user.name:
+            raise Unauthenticated(f"the token is not good: {status.error or 'nobody has it'}")
+        return status.user
+
+
+def _values(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
+    return [value for key, value in headers if key.lower() == name.lower()]
+
+
+def _first(headers: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
+    """The first value that is not empty, of the first header that has one."""
+    return next((value for name in names for value in _values(headers, name) if value), "")
+
+
+def _extra(
+    headers: Sequence[tuple[str, str]], prefixes: Sequence[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """What else is said of the user: the rest of a header's name is the key, percent-decoded."""
+    found: dict[str, tuple[str, ...]] = {}
+    for prefix in prefixes:
+        for name, value in headers:
+            if name.lower().startswith(prefix.lower()):
+                key = unquote(name[len(prefix) :].lower())
+                found[key] = (*found.get(key, ()), value)
+    return found

@@ -1,0 +1,83 @@
+"""Who may ask our servers for what: the API server decides, by its SubjectAccessReview.
+
+Without asking it, the members of `system:masters` may do everything, and everybody may ask for the
+paths of `--authorization-always-allow-paths`. Without its answer nobody else may do anything.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.kube.client import Client
+from proreus.kube.reviews import AccessReviewStatus, SubjectAccessReview, User, access_review
+from proreus.runtime.answers import Answers, tried
+
+MASTERS: Final = "system:masters"
+"""The group that may do everything."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Whether it is allowed, and what the API server says about that."""
+
+    allowed: bool
+    reason: str = ""
+
+
+def is_always_allowed(path: str, patterns: Sequence[str]) -> bool:
+    """Whether a path is for everybody: it is listed, or begins as one that ends in `*`."""
+    return any(
+        path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
+        for pattern in ("/" + each.lstrip("/") for each in patterns)
+    )
+
+
+def decided(user: User, path: str, patterns: Sequence[str]) -> Decision | None:
+    """What is decided without the API server; None if it must be asked."""
+    if MASTERS in user.groups or is_always_allowed(path, patterns):
+        return Decision(allowed=True)
+    return None
+
+
+class Authorizer:
+    """Tells who may do what."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        always_allow_paths: Sequence[str],
+        authorized_ttl: float,
+        unauthorized_ttl: float,
+    ) -> None:
+        """The times are the seconds that a yes and a no hold."""
+        self._client = client
+        self._paths = tuple(always_allow_paths)
+        self._reviews: Answers[bytes, Decision] = Answers(
+            lambda decision: authorized_ttl if decision.allowed else unauthorized_ttl
+        )
+
+    async def authorize(self, user: User, verb: str, path: str) -> Decision:
+        """Whether the user may do `verb`, the method in lower case, at the path.
+
+        Raises:
+            KubeError: The API server did not answer.
+        """
+        known = decided(user, path, self._paths)
+        if known is not None:
+            return known
+
+        async def review() -> Decision:
+            question = access_review(user, verb, path)
+            answer = await tried(lambda: self._client.send(question, SubjectAccessReview))
+            return _decision(answer.status)
+
+        return await self._reviews.get(msgspec.json.encode((user, verb, path)), review)
+
+    async def close(self) -> None:
+        """End the reviews that are under way."""
+        await self._reviews.close()
+
+
+def _decision(status: AccessReviewStatus) -> Decision:
+    return Decision(status.allowed and not status.denied, status.reason)
