@@ -17,12 +17,14 @@ from proreus.runtime.events import EventRecorder, ObjectReference, ref_of
 from proreus.runtime.informer import Informer
 from proreus.testing.controlplane import ControlPlane
 
+from .memory_plane import MemoryPlane
+
 HANG = 60.0
 
 
 @pytest.fixture
-async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
-    async with Client(config.load(str(control_plane.kubeconfig), env={})) as client:
+async def client(api_server: ControlPlane | MemoryPlane) -> AsyncIterator[Client]:
+    async with Client(config.load(str(api_server.kubeconfig), env={})) as client:
         yield client
 
 
@@ -142,14 +144,14 @@ async def test_what_happened_while_nobody_watched_is_told_afterwards(
 
 
 async def test_the_watch_goes_on_after_a_restart_of_the_api_server(
-    client: Client, name: str, control_plane: ControlPlane
+    client: Client, name: str, api_server: ControlPlane | MemoryPlane
 ) -> None:
     informer = Informer(client, NODES)
     async with running(informer):
         changes = Changes(informer, name)
         await client.create(NODES, {"metadata": {"name": name}})
         await changes.until(lambda kinds: "add" in kinds)
-        await control_plane.restart_apiserver()
+        await api_server.restart_apiserver()
         written = await client.patch(NODES, name, label(await client.get(NODES, name), "after"))
         await informer.wait_seen(name, written, HANG)
         node = informer.get(name)

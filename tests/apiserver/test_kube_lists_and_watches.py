@@ -21,6 +21,10 @@ from proreus.kube.requests import CONFIG_MAPS, Request
 from proreus.kube.watch import Applied, Deleted, Event, Restarted, watch
 from proreus.testing.controlplane import ControlPlane
 
+from .memory_plane import MemoryPlane
+
+Plane = ControlPlane | MemoryPlane
+
 PATIENCE = 60.0
 
 
@@ -42,19 +46,29 @@ def uncached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]
         run(plane.stop())
 
 
-@pytest.fixture(params=["control_plane", "uncached"])
-def plane(request: pytest.FixtureRequest) -> ControlPlane:
-    found: ControlPlane = request.getfixturevalue(request.param)
+@pytest.fixture(params=["control_plane", "uncached", "in_memory"])
+def plane(request: pytest.FixtureRequest) -> Plane:
+    found: Plane = request.getfixturevalue(request.param)
     return found
 
 
-def connect(plane: ControlPlane, **options: Any) -> Client:
+@pytest.fixture(params=["uncached", "in_memory"])
+def forgetful(request: pytest.FixtureRequest) -> Plane:
+    """One that does not hide from a watch that its version is forgotten."""
+    found: Plane = request.getfixturevalue(request.param)
+    return found
+
+
+def connect(plane: Plane, **options: Any) -> Client:
     return Client(config.load(str(plane.kubeconfig), env={}), **options)
 
 
-async def forget_history(plane: ControlPlane) -> None:
+async def forget_history(plane: Plane) -> None:
     """Let etcd forget all versions but the present one."""
-    connector = aiohttp.UnixConnector(path=str(plane.directory / "etcd.sock"))
+    if isinstance(plane, MemoryPlane):
+        plane.server.store.forget()
+        return
+    connector = aiohttp.UnixConnector(path=str(plane.etcd_socket))
     async with aiohttp.ClientSession(connector=connector) as session:
         async with session.post("http://etcd/v3/kv/range", json={"key": "AA=="}) as answer:
             revision = msgspec.json.decode(await answer.read())["header"]["revision"]
@@ -98,7 +112,7 @@ class Recorder:
         self.codes.append(code)
 
 
-async def test_a_list_comes_in_pages_of_one_version(plane: ControlPlane) -> None:
+async def test_a_list_comes_in_pages_of_one_version(plane: Plane) -> None:
     recorder = Recorder()
     wanted = [f"page-{i}" for i in range(7)]
     async with (
@@ -116,16 +130,16 @@ async def test_a_list_comes_in_pages_of_one_version(plane: ControlPlane) -> None
 
 
 async def test_a_list_whose_version_is_forgotten_on_the_way_begins_again(
-    uncached: ControlPlane,
+    forgetful: Plane,
 ) -> None:
     async def meanwhile() -> None:
         await writer.create(CONFIG_MAPS, {"metadata": {"name": "a-late"}}, "default")
-        await forget_history(uncached)
+        await forget_history(forgetful)
 
     recorder = Recorder(number=3, act=meanwhile)
     async with (
-        connect(uncached) as writer,
-        connect(uncached, limiter=recorder, observer=recorder.observe) as client,
+        connect(forgetful) as writer,
+        connect(forgetful, limiter=recorder, observer=recorder.observe) as client,
         config_maps(writer, "old-1", "old-2", "old-3", "old-4", "old-5"),
     ):
         listing = await client.list(CONFIG_MAPS, "default", limit=2)
@@ -161,7 +175,7 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(plane: ControlPlane) -> AsyncIterator[tuple[Client, Follower]]:
+async def following(plane: Plane) -> AsyncIterator[tuple[Client, Follower]]:
     """A follower that has listed, and a client to change things with."""
     async with connect(plane) as client, connect(plane) as watcher:
         follower = Follower(watcher)
@@ -172,7 +186,7 @@ async def following(plane: ControlPlane) -> AsyncIterator[tuple[Client, Follower
             await follower.stop()
 
 
-async def test_a_watch_tells_what_happens(plane: ControlPlane) -> None:
+async def test_a_watch_tells_what_happens(plane: Plane) -> None:
     async with following(plane) as (client, follower):
         async with config_maps(client, "told", a="b") as (made,):
             assert await follower.next() == Applied(made)
@@ -184,12 +198,12 @@ async def test_a_watch_tells_what_happens(plane: ControlPlane) -> None:
         assert follower.errors == []
 
 
-async def test_a_watch_goes_on_after_the_api_server_was_away(uncached: ControlPlane) -> None:
-    async with following(uncached) as (client, follower):
+async def test_a_watch_goes_on_after_the_api_server_was_away(forgetful: Plane) -> None:
+    async with following(forgetful) as (client, follower):
         async with config_maps(client, "before") as (before,):
             assert await follower.next() == Applied(before)
 
-            await uncached.restart_apiserver()
+            await forgetful.restart_apiserver()
             async with config_maps(client, "after") as (after,):
                 # No second list, and nothing twice.
                 assert await follower.next() == Applied(after)
@@ -199,16 +213,16 @@ async def test_a_watch_goes_on_after_the_api_server_was_away(uncached: ControlPl
         assert not any(isinstance(error, Gone) for error in follower.errors)
 
 
-async def test_a_watch_whose_version_is_forgotten_lists_again(uncached: ControlPlane) -> None:
-    async with following(uncached) as (client, follower), config_maps(client, "kept") as (kept,):
+async def test_a_watch_whose_version_is_forgotten_lists_again(forgetful: Plane) -> None:
+    async with following(forgetful) as (client, follower), config_maps(client, "kept") as (kept,):
         assert await follower.next() == Applied(kept)
         # Something else moves the version on, which the watch does not hear of.
         for number in range(3):
             elsewhere = {"metadata": {"name": f"elsewhere-{number}"}}
             await client.create(CONFIG_MAPS, elsewhere, "kube-public")
-        await uncached.stop_apiserver()
-        await forget_history(uncached)
-        await uncached.start_apiserver()
+        await forgetful.stop_apiserver()
+        await forget_history(forgetful)
+        await forgetful.start_apiserver()
 
         again = await follower.next()
 
@@ -218,7 +232,7 @@ async def test_a_watch_whose_version_is_forgotten_lists_again(uncached: ControlP
         assert any(isinstance(error, Unreachable) for error in follower.errors)
 
 
-async def test_an_object_over_a_megabyte_comes_whole(plane: ControlPlane) -> None:
+async def test_an_object_over_a_megabyte_comes_whole(plane: Plane) -> None:
     # A ConfigMap may hold 1 MiB, and annotations besides.
     data, more = os.urandom(510_000).hex(), os.urandom(120_000).hex()
     async with following(plane) as (client, follower), config_maps(client, "big", x=data) as (big,):

@@ -26,6 +26,8 @@ from proreus.kube.patch import Op, Patch, PatchType
 from proreus.kube.requests import LEASES, NODES, SERVICES, Resource
 from proreus.testing.controlplane import ControlPlane
 
+from .memory_plane import MemoryPlane
+
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 OURS = Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true")
 FOREIGN = Taint("example.com/foreign", "NoExecute", time_added="2026-01-01T00:00:00Z")
@@ -34,8 +36,8 @@ RAW_SERVICES = Resource("", "v1", "services", "Service", namespaced=True, type=d
 
 
 @pytest.fixture
-async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
-    async with Client(config.load(str(control_plane.kubeconfig), env={})) as client:
+async def client(api_server: ControlPlane | MemoryPlane) -> AsyncIterator[Client]:
+    async with Client(config.load(str(api_server.kubeconfig), env={})) as client:
         yield client
 
 

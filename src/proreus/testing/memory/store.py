@@ -1,0 +1,268 @@
+"""Objects, their versions and their history. No I/O: times and ids come from outside."""
+
+import bisect
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from proreus.kube.requests import NAMESPACES, Resource
+from proreus.testing.memory import rules
+from proreus.testing.memory.rules import Fault, Object
+
+Key = tuple[str, str]
+"""Namespace (or "") and name."""
+Matches = Callable[[Object], bool]
+
+HISTORY: Final = 200_000
+"""Changes of one resource that a watch can go back."""
+LISTS: Final = 64
+"""Lists that are read page by page at the same time."""
+
+
+class ApiError(Exception):
+    """An error answer: HTTP status, the API's reason, message and what is wrong with the object."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, causes: tuple[Fault, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message, self.causes = code, reason, message, causes
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """An object as it is kept, and as it is sent."""
+
+    body: Object
+    version: int
+    encoded: bytes
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One step of history; `new` is None for a deletion, `last` the object at its end."""
+
+    version: int
+    old: Stored | None
+    new: Stored | None
+    last: Stored
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a list; `token` leads to the next one, "" is the end."""
+
+    items: tuple[Stored, ...]
+    version: int
+    token: str
+    remaining: int
+
+
+class _Table:
+    """All objects of a resource in the order of their keys, and what happened to them."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Stored] = {}
+        self.keys: list[Key] = []
+        self.versions: list[int] = []
+        self.changes: list[Change] = []
+
+
+class Store:
+    """The one place of all objects, with one version that grows with every change."""
+
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """Hold the namespaces default and kube-system only."""
+        self.version = 1
+        self.oldest = 1
+        self._now = now
+        self._tables: dict[str, _Table] = {}
+        self._ports = rules.Ports()
+        self._lists: OrderedDict[str, tuple[int, list[Stored]]] = OrderedDict()
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        for name in ("default", "kube-system", "kube-public"):
+            self.create(NAMESPACES, "", {"metadata": {"name": name}})
+
+    def subscribe(self, plural: str, listener: Callable[[], None]) -> Callable[[], None]:
+        """Be called after every change of a resource; the value ends it."""
+        listeners = self._listeners.setdefault(plural, [])
+        listeners.append(listener)
+        return lambda: listeners.remove(listener)
+
+    def get(self, resource: Resource[Any], namespace: str, name: str) -> Stored:
+        """One object.
+
+        Raises:
+            ApiError: There is none (404).
+        """
+        found = self._table(resource).objects.get((namespace, name))
+        if found is None:
+            raise ApiError(404, "NotFound", f'{resource.plural} "{name}" not found')
+        return found
+
+    def count(self, resource: Resource[Any]) -> int:
+        """How many objects of a resource there are."""
+        return len(self._table(resource).objects)
+
+    def first_page(
+        self, resource: Resource[Any], namespace: str, matches: Matches, limit: int
+    ) -> Page:
+        """The first page of a list; limit 0 is all."""
+        table = self._table(resource)
+        found = [
+            stored
+            for key in table.keys
+            if (not namespace or key[0] == namespace)
+            and matches((stored := table.objects[key]).body)
+        ]
+        return self._page(self.version, found, limit)
+
+    def go_on(self, token: str, limit: int) -> Page:
+        """The next page of a list, of the same version.
+
+        Raises:
+            ApiError: That version is forgotten (410).
+        """
+        known = self._lists.pop(token, None)
+        if known is None:
+            raise ApiError(410, "Expired", "The provided continue parameter is too old")
+        return self._page(*known, limit)
+
+    def changes(self, resource: Resource[Any], after: int) -> list[Change]:
+        """What happened to a resource after a version, the oldest first.
+
+        Raises:
+            ApiError: That version is forgotten (410).
+        """
+        if after < self.oldest:
+            raise ApiError(410, "Expired", f"too old resource version: {after} ({self.oldest})")
+        table = self._table(resource)
+        return table.changes[bisect.bisect_right(table.versions, after) :]
+
+    def create(self, resource: Resource[Any], namespace: str, body: Object) -> Stored:
+        """Make an object.
+
+        Raises:
+            ApiError: There is one of that name (409), or something is wrong with it (422).
+        """
+        meta = dict(body.get("metadata") or {})
+        key = (namespace, meta.get("name", ""))
+        if key in self._table(resource).objects:
+            raise ApiError(409, "AlreadyExists", f'{resource.plural} "{key[1]}" already exists')
+        made = {"uid": str(uuid.uuid4()), "creationTimestamp": _seconds(self._now())}
+        meta = {**meta, **({"namespace": namespace} if namespace else {}), **made}
+        new = rules.on_create(resource, {**body, "metadata": meta}, self._ports)
+        self._check(resource, None, new)
+        return self._write(resource, key, None, new)
+
+    def update(
+        self, resource: Resource[Any], old: Stored, new: Object, *, status: bool = False
+    ) -> Stored:
+        """Write an object over the one that it was made from.
+
+        Raises:
+            ApiError: It names another version (409), or something is wrong with it (422).
+        """
+        meta = new.get("metadata") or {}
+        stated = meta.get("resourceVersion", "")
+        if stated and stated != str(old.version):
+            raise ApiError(409, "Conflict", "the object has been modified")
+        new = rules.on_update(resource, old.body, new, self._ports, status=status)
+        self._check(resource, old.body, new)
+        new["metadata"]["resourceVersion"] = str(old.version)
+        if new == old.body:
+            return old
+        key = _key(old.body)
+        if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
+            return self._remove(resource, key, new)
+        return self._write(resource, key, old, new)
+
+    def delete(
+        self, resource: Resource[Any], old: Stored, preconditions: Mapping[str, str]
+    ) -> Stored:
+        """Delete an object, or mark it as to be deleted while it has finalizers.
+
+        Raises:
+            ApiError: A precondition does not hold (409).
+        """
+        meta = old.body["metadata"]
+        for field in ("uid", "resourceVersion"):
+            wanted = preconditions.get(field)
+            if wanted and wanted != meta[field]:
+                raise ApiError(409, "Conflict", f"Precondition failed: {field} is {meta[field]}")
+        if not meta.get("finalizers"):
+            return self._remove(resource, _key(old.body), old.body)
+        if "deletionTimestamp" in meta:
+            return old
+        marked = {**meta, "deletionTimestamp": _seconds(self._now())}
+        return self._write(resource, _key(old.body), old, {**old.body, "metadata": marked})
+
+    def forget(self) -> None:
+        """Forget all history, as a compaction of etcd does."""
+        self.oldest = self.version
+        self._lists.clear()
+        for table in self._tables.values():
+            table.versions.clear()
+            table.changes.clear()
+
+    def _table(self, resource: Resource[Any]) -> _Table:
+        return self._tables.setdefault(resource.plural, _Table())
+
+    def _page(self, version: int, items: list[Stored], limit: int) -> Page:
+        if not limit or len(items) <= limit:
+            return Page(tuple(items), version, "", 0)
+        token = uuid.uuid4().hex
+        self._lists[token] = (version, items[limit:])
+        if len(self._lists) > LISTS:
+            self._lists.popitem(last=False)
+        return Page(tuple(items[:limit]), version, token, len(items) - limit)
+
+    def _check(self, resource: Resource[Any], old: Object | None, new: Object) -> None:
+        found = rules.faults(resource, old, new)
+        if found:
+            texts = "; ".join(f"{one.field}: {one.message}" for one in found)
+            raise ApiError(422, "Invalid", f"{resource.kind} is invalid: {texts}", tuple(found))
+
+    def _write(self, resource: Resource[Any], key: Key, old: Stored | None, new: Object) -> Stored:
+        stored = self._stored(new)
+        table = self._table(resource)
+        if old is None:
+            bisect.insort(table.keys, key)
+        table.objects[key] = stored
+        self._note(resource, Change(stored.version, old, stored, stored))
+        return stored
+
+    def _remove(self, resource: Resource[Any], key: Key, last: Object) -> Stored:
+        stored = self._stored(last)
+        table = self._table(resource)
+        old = table.objects.pop(key)
+        del table.keys[bisect.bisect_left(table.keys, key)]
+        self._note(resource, Change(stored.version, old, None, stored))
+        return stored
+
+    def _stored(self, body: Object) -> Stored:
+        self.version += 1
+        meta = {**body["metadata"], "resourceVersion": str(self.version)}
+        body = {**body, "metadata": meta}
+        return Stored(body, self.version, msgspec.json.encode(body))
+
+    def _note(self, resource: Resource[Any], change: Change) -> None:
+        table = self._table(resource)
+        table.versions.append(change.version)
+        table.changes.append(change)
+        if len(table.versions) > HISTORY:
+            half = HISTORY // 2
+            self.oldest = max(self.oldest, table.versions[half - 1])
+            del table.versions[:half], table.changes[:half]
+        for listener in self._listeners.get(resource.plural, ()):
+            listener()
+
+
+def _key(body: Object) -> Key:
+    meta = body["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+def _seconds(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
