@@ -34,6 +34,13 @@ def parsed(*argv: str) -> Options:
         (("--vmodule=context=4,cloud_*=2,",), "vmodule", (("context", 4), ("cloud_*", 2))),
         (("--vmodule=a=1", "--vmodule", "b=2"), "vmodule", (("a", 1), ("b", 2))),
         (("--vmodule=",), "vmodule", ()),
+        (("--bind-address=::",), "bind_address", "::"),
+        (("--bind-address=",), "bind_address", ""),
+        (("--tls-curve-preferences=4588,29",), "tls_curve_preferences", (4588, 29)),
+        (("--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d:*.x,y"), "tls_sni_cert_key", (("a", "b", ()), ("c", "d", ("*.x", "y")))),
+        (("--feature-gates=A=true", "--feature-gates=B=F"), "feature_gates", (("A", True), ("B", False))),
+        (("--kube-api-content-type=application/json",), "kube_api_content_type", "application/json"),
+        (("--cloud-config-secret=a/b/c.conf",), "cloud_config_secret", "a/b/c.conf"),
     ],
 )  # fmt: skip
 def test_every_form_that_kube_accepts_parses(
@@ -68,6 +75,40 @@ def test_all_problems_are_reported_together_with_their_flags() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [
+        ("--bind-address=localhost", "must be an IP address"),
+        ("--secure-port=65536", "must be a port, 0 to 65535"),
+        ("--secure-port=-1", "must be a port"),
+        ("--tls-min-version=TLS12", "must be one of VersionTLS10, VersionTLS11"),
+        ("--tls-curve-preferences=X25519", "must be a list of whole numbers"),
+        ("--tls-sni-cert-key=cert.pem", "must be certificate,key or certificate,key:domain"),
+        ("--feature-gates=A", "must be a list of Name=true or Name=false"),
+        ("--feature-gates=A=maybe", "must be a list of Name=true or Name=false"),
+        ("--kube-api-content-type=text/plain", "must be one of application/cbor"),
+        ("--cloud-config-secret=kube-system/cloud", "must be namespace/name/key"),
+        ("--authentication-token-webhook-cache-ttl=-1s", "must be a duration"),
+        ("--http2-max-streams-per-connection=-1", "must be at least 0"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_flag(flag: str, problem: str) -> None:
+    with pytest.raises(flags.FlagError) as caught:
+        parsed(flag)
+    (said,) = caught.value.problems
+    assert said.startswith(flag.partition("=")[0] + ": ")
+    assert problem in said
+
+
+def test_help_shows_durations_as_they_are_written_and_no_empty_defaults() -> None:
+    text = " ".join(flags.parser(Options, "ccm", "").format_help().split())
+    assert "(default 12h)" in text
+    assert "(default 5m)" in text
+    assert "(default 15s)" in text
+    assert "(default '')" not in text
+    assert "(default none)" not in text
+
+
 def test_removed_klog_flags_are_accepted_and_named() -> None:
     _, removed = flags.parse(
         Options, ["--logtostderr=true", "--log-dir=/x", "--skip-headers"], "c", ""
@@ -89,6 +130,12 @@ def test_what_is_no_go_duration_is_refused(text: str) -> None:
         (("--leader-elect=false", "--leader-elect-retry-period=9s"), []),
         (("--metrics-bind-address=nowhere",), ["--metrics-bind-address"]),
         (("--metrics-bind-address=0",), []),
+        (("--cloud-config=f", "--cloud-config-secret=a/b/c"), ["--cloud-config-secret"]),
+        (("--tls-cert-file=c", "--webhook-tls-private-key-file=k"), ["--tls-private-key-file", "--webhook-tls-cert-file"]),
+        (("--tls-cert-file=c", "--tls-private-key-file=k"), []),
+        (("--secure-port=10260",), []),
+        (("--secure-port=10260", "--webhooks=*"), ["--webhook-secure-port"]),
+        (("--secure-port=0", "--webhook-secure-port=0", "--webhooks=*"), []),
         (("--cloud-provider=", "--metrics-bind-address=x:99999"), ["--cloud-provider", "--metrics-bind-address"]),
     ],
 )  # fmt: skip
