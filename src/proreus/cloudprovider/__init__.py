@@ -78,12 +78,15 @@ from proreus.cloudprovider.provider import (
     Volumes,
 )
 from proreus.cloudprovider.routes import Route, Routes
+from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
 __all__ = [
     "MARK_CLUSTER",
     "MARK_CLUSTER_UID",
     "MARK_SERVICE",
     "MARK_SERVICE_UID",
+    "AdmissionRequest",
+    "AdmissionResponse",
     "CallHooks",
     "CallRecord",
     "CallTimeout",
@@ -132,6 +135,7 @@ __all__ = [
     "Throttled",
     "Unauthenticated",
     "Volumes",
+    "Webhook",
     "available",
     "config_text",
     "default_load_balancer_name",

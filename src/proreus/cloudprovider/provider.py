@@ -31,6 +31,7 @@ import msgspec
 from proreus.cloudprovider.instances import Instances
 from proreus.cloudprovider.load_balancers import LoadBalancers
 from proreus.cloudprovider.routes import Routes
+from proreus.kube.admission import Webhook
 from proreus.kube.objects import Node
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ class CloudProvider:
         watched_files: Files that `start` reads besides the cloud-config, such as one with
             credentials that the cloud-config names; set it in `__init__`. When one changes, a
             new provider is made and started as if the cloud-config had changed.
+        webhooks: Admission webhooks by the names that enable them in `--webhooks`; set it in the
+            class or in `__init__`. Every replica serves them, also before `start` and without it.
+            After a change of the cloud-config those of the first provider are still served.
     """
 
     name: ClassVar[str]
@@ -105,6 +109,7 @@ class CloudProvider:
     pod_cidrs: PodCIDRs | None = None
     has_cluster_id: bool = True
     watched_files: tuple[str, ...] = ()
+    webhooks: Mapping[str, Webhook] = MappingProxyType({})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Take the decoded cloud-config. No I/O here: a standby replica does this too."""

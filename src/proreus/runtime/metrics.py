@@ -305,3 +305,19 @@ NODES_DELETED: Final = Counter(
     "Nodes deleted because their machine is gone.",
     registry=REGISTRY,
 )
+
+# Admission webhooks
+_WEBHOOK_BUCKETS = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
+WEBHOOK_REQUESTS: Final = Counter(
+    "cloud_provider_webhook_request_total",
+    "Requests to admission webhooks, by the HTTP status of the answer.",
+    ["code", "webhook"],
+    registry=REGISTRY,
+)
+WEBHOOK_DURATION: Final = Histogram(
+    "cloud_provider_webhook_request_duration_seconds",
+    "Seconds that an admission webhook takes.",
+    ["code", "webhook"],
+    buckets=_WEBHOOK_BUCKETS,
+    registry=REGISTRY,
+)

@@ -1,0 +1,198 @@
+"""Admission webhooks: the question of the API server, our answer, and a webhook. Pure.
+
+The API is admission.k8s.io/v1. Values of other objects stay plain dicts and lists, as a webhook may
+be for any kind.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from proreus.kube.reviews import User
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+Object = dict[str, Any]
+
+
+class GroupVersionKind(msgspec.Struct, frozen=True):
+    """A kind of object."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class GroupVersionResource(msgspec.Struct, frozen=True):
+    """Where a kind of object is kept."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """What somebody asked of the API server. `namespace` is "" for what has none.
+
+    `object` is None at a DELETE, `old_object` at a CREATE and CONNECT. With `dry_run` nothing
+    outside of the cluster may be changed.
+    """
+
+    uid: str
+    kind: GroupVersionKind
+    resource: GroupVersionResource
+    operation: str
+    sub_resource: str = ""
+    request_kind: GroupVersionKind | None = None
+    request_resource: GroupVersionResource | None = None
+    request_sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    user_info: User = User()
+    object: Object | None = None
+    old_object: Object | None = None
+    dry_run: bool | None = None
+    options: Object | None = None
+
+    def __repr__(self) -> str:
+        """Without the objects and the user: they may hold secrets."""
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"AdmissionRequest({self.operation} {self.resource.resource} {where})"
+
+
+class AdmissionResponse(msgspec.Struct, frozen=True):
+    """Whether it is admitted.
+
+    Attributes:
+        allowed: Whether it is.
+        message: Why not, for the user.
+        code: The HTTP status that the user gets if it is not.
+        patch: Operations of a JSON Patch (RFC 6902) that change the object; only where it is
+            allowed, and asked by a MutatingWebhookConfiguration.
+        warnings: Sentences that the user is shown in any case.
+        audit_annotations: What is written to the audit log.
+    """
+
+    allowed: bool
+    message: str = ""
+    code: int = 403
+    patch: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    audit_annotations: Mapping[str, str] = {}
+
+
+class Webhook(msgspec.Struct, frozen=True):
+    """An admission webhook: the path where it is asked, and what answers.
+
+    The handler is called on every replica, the standbys too, and should end within seconds. It may
+    be called for several requests at once, and twice for one.
+
+    Raises:
+        ValueError: The path is none.
+    """
+
+    path: str
+    handler: Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
+
+    def __post_init__(self) -> None:
+        """Refuse a path that no URL has."""
+        if not self.path.startswith("/") or set(self.path) & set("{}?#% "):
+            raise ValueError(f"path {self.path!r} must begin with / and have none of {{}}?#% in it")
+
+
+class _Review(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    request: AdmissionRequest
+
+
+_REVIEW = msgspec.json.Decoder(_Review)
+
+
+class _Status(msgspec.Struct, frozen=True):
+    message: str
+    code: int
+    status: str = "Failure"
+
+
+class _Response(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    uid: str
+    allowed: bool
+    status: _Status | None = None
+    patch: bytes | None = None
+    patch_type: str | None = None
+    warnings: tuple[str, ...] = ()
+    audit_annotations: Mapping[str, str] = {}
+
+
+class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+    response: _Response
+    api_version: str = API_VERSION
+    kind: str = KIND
+
+
+def read(body: bytes) -> AdmissionRequest:
+    """What an AdmissionReview asks.
+
+    Raises:
+        ValueError: It is none; the message names the field and holds nothing of the objects.
+    """
+    try:
+        review = _REVIEW.decode(body)
+    except msgspec.ValidationError as exc:
+        raise ValueError(f"this is no {KIND}: {exc}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise ValueError(f"the body is not JSON: {_where(exc)}") from None
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
+    if (review.api_version, review.kind) != (API_VERSION, KIND):
+        raise ValueError(f"$.apiVersion and $.kind: must be {API_VERSION} and {KIND}")
+    if not review.request.uid:
+        raise ValueError("$.request.uid: must not be empty")
+    if review.request.operation not in OPERATIONS:
+        raise ValueError(f"$.request.operation: must be one of {', '.join(OPERATIONS)}")
+    return review.request
+
+
+def written(uid: str, answer: AdmissionResponse) -> bytes:
+    """The AdmissionReview that answers the request of this uid.
+
+    Raises:
+        TypeError: The answer is none, or has something in it that JSON has not.
+        ValueError: A patch is given for what is not allowed, or has an operation that is none.
+    """
+    _check(answer)
+    response = _Response(
+        uid=uid,
+        allowed=answer.allowed,
+        status=None if answer.allowed else _Status(answer.message, answer.code),
+        # Bytes become base64, as the API wants it.
+        patch=msgspec.json.encode(answer.patch) if answer.patch else None,
+        patch_type="JSONPatch" if answer.patch else None,
+        warnings=answer.warnings,
+        audit_annotations=answer.audit_annotations,
+    )
+    return msgspec.json.encode(_Answer(response))
+
+
+def _check(answer: AdmissionResponse) -> None:
+    """Check what a foreign handler gave: msgspec checks the types of what it decodes only."""
+    if not isinstance(answer, AdmissionResponse):
+        raise TypeError(f"the answer is {type(answer).__name__}, not an AdmissionResponse")
+    msgspec.convert(msgspec.to_builtins(answer), AdmissionResponse)
+    if answer.patch and not answer.allowed:
+        raise ValueError("patch: is given, though it is not allowed")
+    for index, operation in enumerate(answer.patch):
+        missing = {"op", "path"} - operation.keys()
+        if missing:
+            raise ValueError(f"patch[{index}]: lacks {', '.join(sorted(missing))}")
+
+
+def _where(exc: Exception) -> str:
+    """Where the fault is, without the byte or the text that is wrong."""
+    if isinstance(exc, UnicodeDecodeError):
+        return f"not UTF-8 (byte {exc.start})"
+    return str(exc)

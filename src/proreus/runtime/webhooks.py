@@ -1,0 +1,190 @@
+"""The host of admission webhooks: HTTP around handlers that know only the request and the answer.
+
+What is wrong with a request is answered in one sentence: 400 names the field, 404 is a path of no
+webhook, 413 and 415 a body that is too long or not JSON. What is wrong with a handler is 500, and
+504 if it takes too long; the API server then does as the `failurePolicy` says. Nothing of a body
+is ever logged.
+"""
+
+import asyncio
+import difflib
+import math
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from pathlib import PurePath
+from typing import Final
+
+from aiohttp import web
+
+from proreus.kube import admission
+from proreus.kube.admission import AdmissionRequest, Webhook
+from proreus.runtime import klog, metrics
+
+log = klog.logger(__name__)
+
+BODY_LIMIT: Final = 8 * 2**20
+"""Bytes: the API server takes objects of 3 MiB, and an update has two of them."""
+
+DEADLINE: Final = 10.0
+"""Seconds for a request that does not say how many: the API server's default."""
+
+LONGEST: Final = 30.0
+"""Seconds, whatever the request says: the longest that a configuration may ask for."""
+
+
+def select(
+    wanted: Sequence[str], known: Mapping[str, Webhook]
+) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
+    """The webhooks that `--webhooks` enables, by name, and the problems with it.
+
+    "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
+    """
+    problems = [
+        f"--webhooks: unknown webhook {item.removeprefix('-')!r}{_hint(item, known)}"
+        for item in wanted
+        if item != "*" and item.removeprefix("-") not in known
+    ]
+    chosen = {
+        name: webhook
+        for name, webhook in known.items()
+        if name in wanted or ("*" in wanted and f"-{name}" not in wanted)
+    }
+    for path, count in Counter(webhook.path for webhook in chosen.values()).items():
+        if count > 1:
+            names = ", ".join(name for name in chosen if chosen[name].path == path)
+            problems.append(f"--webhooks: {names} have the same path {path}: enable one of them")
+    return chosen, tuple(problems)
+
+
+def deadline(timeout: str) -> float:
+    """Seconds that the API server waits: `timeout` is what its URL says, such as "10s"."""
+    try:
+        seconds = float(timeout.removesuffix("s"))
+    except ValueError:
+        return DEADLINE
+    return min(seconds, LONGEST) if math.isfinite(seconds) and seconds > 0 else DEADLINE
+
+
+def app(webhooks: Mapping[str, Webhook]) -> web.Application:
+    """The web application that answers for these webhooks."""
+    result = web.Application(client_max_size=BODY_LIMIT)
+    for name, webhook in webhooks.items():
+        result.router.add_post(webhook.path, _Endpoint(name, webhook).answer)
+    return result
+
+
+class _Failure(Exception):
+    """The request is answered with an error."""
+
+    def __init__(self, code: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Endpoint:
+    """One webhook."""
+
+    def __init__(self, name: str, webhook: Webhook) -> None:
+        self._name = name
+        self._webhook = webhook
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer one AdmissionReview."""
+        began = time.monotonic()
+        code = HTTPStatus.OK
+        try:
+            body = await self._review(request)
+        except _Failure as exc:
+            code = exc.code
+            klog.warning(
+                log, "An admission request failed", webhook=self._name, code=code, err=str(exc)
+            )
+            return web.Response(status=code, text=f"{exc}\n")
+        else:
+            return web.Response(body=body, content_type="application/json")
+        finally:
+            labels = (str(int(code)), self._name)
+            metrics.WEBHOOK_REQUESTS.labels(*labels).inc()
+            metrics.WEBHOOK_DURATION.labels(*labels).observe(time.monotonic() - began)
+
+    async def _review(self, request: web.Request) -> bytes:
+        if request.content_type != "application/json":
+            raise _Failure(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the Content-Type must be application/json"
+            )
+        began, seconds = time.monotonic(), deadline(request.query.get("timeout", ""))
+        try:
+            async with asyncio.timeout(seconds):
+                asked = await _read(request)
+        except TimeoutError:
+            text = f"the body did not come within {seconds:g} s"
+            raise _Failure(HTTPStatus.REQUEST_TIMEOUT, text) from None
+        return await self._ask(asked, seconds - (time.monotonic() - began))
+
+    async def _ask(self, asked: AdmissionRequest, seconds: float) -> bytes:
+        """The handler's answer.
+
+        It runs in a task of its own, so that it may even call `sys.exit`, or not heed that its
+        time is over.
+        """
+
+        async def call() -> bytes:
+            return admission.written(asked.uid, await self._webhook.handler(asked))
+
+        task = asyncio.create_task(call())
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+            if not task.done():
+                text = f"webhook {self._name} did not answer in time"
+                raise _Failure(HTTPStatus.GATEWAY_TIMEOUT, text)
+        finally:
+            if not task.done():
+                task.cancel()
+                _left.add(task)
+                task.add_done_callback(_end)
+        if not task.cancelled() and task.exception() is None:
+            return task.result()
+        raise _Failure(HTTPStatus.INTERNAL_SERVER_ERROR, f"webhook {self._name} {_why(task)}")
+
+
+_left: Final[set["asyncio.Task[bytes]"]] = set()
+"""Handlers whose time is over; the event loop by itself would forget them."""
+
+
+def _end(task: "asyncio.Task[bytes]") -> None:
+    _left.discard(task)
+    if not task.cancelled():
+        task.exception()  # nobody waits for it
+
+
+def _why(task: "asyncio.Task[bytes]") -> str:
+    """What a handler raised, and where: not the message, which may hold something of the body."""
+    failure = None if task.cancelled() else task.exception()
+    if failure is None:
+        return "cancelled itself"
+    place = ""
+    for frame in traceback.extract_tb(failure.__traceback__)[-1:]:
+        place = f" at {PurePath(frame.filename).name}:{frame.lineno}"
+    return f"failed: {type(failure).__name__}{place}"
+
+
+async def _read(request: web.Request) -> AdmissionRequest:
+    try:
+        return admission.read(await request.read())
+    except web.HTTPRequestEntityTooLarge:
+        text = f"the body is longer than {BODY_LIMIT} bytes"
+        raise _Failure(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text) from None
+    except ValueError as exc:
+        raise _Failure(HTTPStatus.BAD_REQUEST, str(exc)) from None
+
+
+def _hint(item: str, known: Mapping[str, Webhook]) -> str:
+    if not known:
+        return "; there are none"
+    close = difflib.get_close_matches(item.removeprefix("-"), known, n=1)
+    return f"; there are {', '.join(sorted(known))}" + (
+        f": did you mean {close[0]}?" if close else ""
+    )
