@@ -92,7 +92,6 @@ def test_all_problems_are_told_together_with_line_and_remedy(tmp_path: Path) -> 
         "- {name: [], component: '*'}\n"
     )
     known = "apiVersion, kind, leaderName, resourceLock, controllerLeaders"
-    empty = 'must be a text and not empty: name a component, or "*"'
     group = "controllermanager.config.k8s.io"
     assert problems(tmp_path, text) == [
         f"5: leader is unknown; there are {known}",

@@ -15,6 +15,7 @@ import msgspec
 
 from proreus import __version__
 from proreus.app.cloud import Cloud
+from proreus.app.election import Election, Lock
 from proreus.app.options import Options
 from proreus.app.reload import Reloader, origin_of
 from proreus.cloudprovider import (
@@ -34,13 +35,14 @@ from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.kube.errors import KubeError
 from proreus.kube.objects import EndpointSlice, KubeObject
-from proreus.kube.requests import ENDPOINT_SLICES, NAMESPACES, NODES, SERVICES
+from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.bucket import AdaptiveBucket
-from proreus.runtime.events import EventRecorder
+from proreus.runtime.events import EventRecorder, ObjectReference
 from proreus.runtime.health import Health
 from proreus.runtime.informer import Informer
+from proreus.runtime.leaderelection import LeaderElector
 from proreus.runtime.tasks import Exited, contain_exits, supervise
 
 log = klog.logger(__name__)
@@ -53,7 +55,7 @@ USER_AGENT = f"proreus/{__version__}"
 
 
 class Leader:
-    """The work of the one replica that leads."""
+    """The work of a replica: all of it, or that of the controllers whose lease it holds."""
 
     def __init__(
         self,
@@ -62,16 +64,18 @@ class Leader:
         config: ClientConfig,
         health: Health,
         *,
-        gate: Callable[[], None] = lambda: None,
+        chosen: Sequence[Descriptor],
+        election: Election,
     ) -> None:
         self._options = options
+        self._chosen = chosen
+        self._election = election
         self._provider = provider
         self._health = health
-        self._gate = gate
         self._client = Client(
             config,
             limiter=limiter(options),
-            gate=gate,
+            gate=election.check,
             observer=metrics.observe_request,
             user_agent=USER_AGENT,
         )
@@ -84,6 +88,7 @@ class Leader:
         self._flags: dict[str, Callable[[Exception | None], None]] = {}
         self._running: dict[str, Runnable] = {}
         self._controllers: list[asyncio.Task[None]] = []
+        self._started: set[str] = set()
         self._changing = asyncio.Lock()
         self._environment: Environment | None = None
         self._cloud = Cloud(
@@ -118,6 +123,8 @@ class Leader:
                 # What is queued there will not be written any more: events need not wait for it.
                 self._running.clear()
                 await self._cloud.close()
+                for lock, elector in self._election.held:
+                    self.tell(lock, elector, "stopped leading")
                 await self._events.flush(FLUSH_SECONDS)
                 await _cancel(self._tasks)
         klog.info(log, "Ended in order")
@@ -150,7 +157,7 @@ class Leader:
             now=_now,
             events=self._events.source(NAME),
             listers=self._listers(),
-            gate=self._gate,
+            gate=self._election.check,
         )
         async with self._changing:
             cloud = await self._cloud.start(context)
@@ -168,13 +175,21 @@ class Leader:
                 settings=settings_of(self._options),
             )
             await self._start_controllers(self._environment)
+        while True:  # other leases may be won later
+            await self._election.news()
+            async with self._changing:
+                await self._start_controllers(self._environment)
 
     async def _start_controllers(self, env: Environment) -> None:
-        chosen, _ = select(self._options.controllers)
+        """Start those that may run here and do not yet."""
         interval = self._options.controller_start_interval
-        for number, descriptor in enumerate(chosen):
-            if interval and number:
+        for descriptor in self._chosen:
+            name = descriptor.name
+            if name in self._started or not self._election.runs(name):
+                continue
+            if interval and self._started:
                 await asyncio.sleep(interval * (1 + random.random()))  # noqa: S311 - Go's jitter
+            self._started.add(name)
             self._start_controller(descriptor, env)
 
     async def replace_cloud(self, provider: CloudProvider) -> None:
@@ -197,6 +212,7 @@ class Leader:
                 metrics.MANAGED_CONTROLLERS.labels(name, NAME).set(0)
             self._tasks = [task for task in self._tasks if task not in self._controllers]
             self._controllers.clear()
+            self._started.clear()
             self._running.clear()
             self._environment = msgspec.structs.replace(
                 self._environment, provider=cloud, inventory=_inventory(cloud, self._faults)
@@ -264,9 +280,6 @@ class Leader:
                 capability=descriptor.capability,
             )
             return
-        if reason := descriptor.why_not(env.settings):
-            klog.info(log, "Not started", controller=descriptor.name, reason=reason)
-            return
 
         async def run() -> None:
             informers = [it for it in (env.nodes, env.services, env.endpoint_slices) if it]
@@ -282,6 +295,18 @@ class Leader:
         self._controllers.append(self._start(descriptor.name, run))
         metrics.MANAGED_CONTROLLERS.labels(descriptor.name, NAME).set(1)
         klog.info(log, "Started", controller=descriptor.name)
+
+    def tell(self, lock: Lock, elector: LeaderElector, what: str) -> None:
+        """Record client-go's event about the lease."""
+        lease = ObjectReference(
+            LEASES.api_version,
+            LEASES.kind,
+            lock.name,
+            self._options.leader_elect_resource_namespace,
+            elector.uid,
+        )
+        message = f"{elector.identity} {what}"
+        self._events.source(NAME).event(lease, "Normal", "LeaderElection", message)
 
     async def _drain(self) -> None:
         """Take no more work, and give what is under way some time."""
@@ -339,6 +364,18 @@ def limiter(options: Options) -> AdaptiveBucket | None:
     if options.kube_api_qps <= 0:
         return None
     return AdaptiveBucket.fixed(options.kube_api_qps, max(options.kube_api_burst, 1))
+
+
+def controllers_of(options: Options) -> tuple[Descriptor, ...]:
+    """The controllers that the flags want; the log says why another one is not started."""
+    chosen, _ = select(options.controllers)
+    found = []
+    for descriptor in chosen:
+        if reason := descriptor.why_not(settings_of(options)):
+            klog.info(log, "Not started", controller=descriptor.name, reason=reason)
+        else:
+            found.append(descriptor)
+    return tuple(found)
 
 
 def settings_of(options: Options) -> Settings:

@@ -11,18 +11,40 @@ import os
 import signal
 import socket
 import uuid
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Final
+
+import msgspec
 
 from proreus import __version__
-from proreus.app.leader import USER_AGENT, Leader, unless_stopped
+from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock, locks
+from proreus.app.leader import USER_AGENT, Leader, controllers_of, unless_stopped
+from proreus.app.migration import load
 from proreus.app.options import Options
 from proreus.cloudprovider import CloudProvider
+from proreus.controllers.table import Descriptor
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
+from proreus.kube.objects import ObjectMeta
+from proreus.kube.requests import LEASES, Resource
+from proreus.kube.watch import watch
 from proreus.runtime import klog, serving, watchdog
 from proreus.runtime.health import Health
-from proreus.runtime.leaderelection import LeaderElector
+from proreus.runtime.leaderelection import LeaderElector, LeadershipLost
 
 log = klog.logger(__name__)
+
+
+class _Changed(msgspec.Struct, frozen=True):
+    """A Lease of which only the metadata is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+LEASE_CHANGES: Final = Resource(
+    LEASES.group, LEASES.version, LEASES.plural, LEASES.kind, namespaced=True, type=_Changed
+)
 
 
 async def run(options: Options, provider: CloudProvider, config: ClientConfig) -> int:
@@ -35,38 +57,96 @@ async def run(options: Options, provider: CloudProvider, config: ClientConfig) -
     klog.info(log, "Starting", version=__version__, cloud_provider=provider.name)
     served = serving.serve(serving.app(health), host or "127.0.0.1", int(port))
     async with watchdog.watched(), served:
+        chosen = controllers_of(options)
         if not options.leader_elect:
-            return await Leader(options, provider, config, health).run(stop)
+            election = Election()
+            leader = Leader(options, provider, config, health, chosen=chosen, election=election)
+            return await leader.run(stop)
         async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
-            elector = _elector(options, client)
-            health.add("leaderElection", elector.health, live=True)
-            leader = Leader(options, provider, config, health, gate=elector.check)
-            return await _elected(leader, elector, stop)
+            election = _election(options, client, chosen)
+            health.add("leaderElection", election.health, live=True)
+            leader = Leader(options, provider, config, health, chosen=chosen, election=election)
+            return await _elected(leader, election, stop)
 
 
-async def _elected(leader: Leader, elector: LeaderElector, stop: asyncio.Event) -> int:
-    """Work while holding the lease."""
-    if not await unless_stopped(elector.acquire(), stop):
-        return 0
-    hold = asyncio.create_task(elector.hold())
-    work = asyncio.create_task(leader.run(stop))
-    await asyncio.wait({hold, work}, return_when=asyncio.FIRST_COMPLETED)
-    if hold.done():
-        klog.error(log, "The lease is lost; ending at once", err=hold.exception())
-        logging.shutdown()
-        os._exit(1)
-    hold.cancel()
-    await asyncio.gather(hold, return_exceptions=True)
-    return await work
+async def _elected(leader: Leader, election: Election, stop: asyncio.Event) -> int:
+    """Work while holding leases."""
+
+    def won(lock: Lock, elector: LeaderElector) -> None:
+        if not lock.shared:
+            leader.tell(lock, elector, "became leader")
+
+    def thawed(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's
+        if problem := election.overdue():
+            _end(LeadershipLost(problem))
+
+    # Python runs this before anything else that was under way when the process was frozen.
+    signal.signal(signal.SIGCONT, thawed)
+    campaign = asyncio.create_task(election.run(stop, won=won, lost=_end))
+    try:
+        if not await unless_stopped(election.entered(), stop):
+            return 0
+        return await leader.run(stop)
+    finally:
+        campaign.cancel()
+        await asyncio.gather(campaign, return_exceptions=True)
 
 
-def _elector(options: Options, client: Client) -> LeaderElector:
-    return LeaderElector(
-        client,
-        namespace=options.leader_elect_resource_namespace,
-        name=options.leader_elect_resource_name,
-        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-        lease_duration=options.leader_elect_lease_duration,
-        renew_deadline=options.leader_elect_renew_deadline,
+def _end(reason: Exception) -> None:
+    """End at once: another replica may be at work already."""
+    klog.error(log, "The lease is lost; ending at once", err=reason)
+    logging.shutdown()
+    os._exit(1)
+
+
+def _election(options: Options, client: Client, chosen: Sequence[Descriptor]) -> Election:
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    namespace = options.leader_elect_resource_namespace
+    migration = None
+    if options.enable_leader_migration:
+        migration = load(options.leader_migration_config)
+        for one in chosen:
+            if component := migration.elsewhere(one.name):
+                reason = f"leader migration gives it to {component}"
+                klog.info(log, "Not started", controller=one.name, reason=reason)
+
+    def elector(lock: Lock, deference: Callable[[], float]) -> LeaderElector:
+        return LeaderElector(
+            client,
+            namespace=namespace,
+            name=lock.name,
+            identity=SHARED_IDENTITY if lock.shared else identity,
+            lease_duration=options.leader_elect_lease_duration,
+            renew_deadline=options.leader_elect_renew_deadline,
+            retry_period=options.leader_elect_retry_period,
+            release_on_cancel=not lock.shared,
+            deference=deference,
+        )
+
+    async def follow(lock: Lock, look: Callable[[], None]) -> None:
+        """Any change will do: what is in the lease is read by the elector."""
+
+        def failed(error: Exception) -> None:
+            klog.warning(log, "The lease cannot be watched", err=error, lease=lock.name)
+
+        async for _ in watch(
+            client,
+            LEASE_CHANGES,
+            namespace,
+            field_selector=f"metadata.name={lock.name}",
+            backoff=WATCH_BACKOFF.delay,
+            on_error=failed,
+        ):
+            look()
+
+    return Election(
+        locks(
+            options.leader_elect_resource_name,
+            chosen,
+            migration,
+            per_controller=options.leader_elect_per_controller,
+        ),
+        elector=elector,
+        follow=follow,
         retry_period=options.leader_elect_retry_period,
     )

@@ -123,6 +123,11 @@ class LeaderElector:
         """The UID of the lease as it was last seen; "" before."""
         return str((self._observed or {}).get("metadata", {}).get("uid", ""))
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether another holds the lease, as far as is known."""
+        return self._until_free() > 0
+
     def look(self) -> None:
         """Try at once, if the lease is not held: it was seen to change."""
         self._changed.set()

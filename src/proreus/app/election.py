@@ -1,0 +1,242 @@
+"""Which leases this process campaigns for, and what each of them lets it do.
+
+There is one lease for all controllers; or a second one for those that migrate from
+kube-controller-manager; or one for each controller, so that replicas share the work. A process
+that loses any lease ends at once, so one gate is enough for all its writes and cloud calls,
+whichever task or thread they come from: every lease that it holds must surely be its own.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from proreus.app.migration import Migration
+from proreus.controllers.table import Descriptor
+from proreus.kube.errors import RefusedByGate
+from proreus.runtime import klog
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.leaderelection import LeaderElector
+
+log = klog.logger(__name__)
+
+SHARED_IDENTITY: Final = "replicas-with-a-lease-per-controller"
+"""The holder of the main lease while each controller has its own: all such replicas together.
+
+It keeps out replicas that want the main lease for themselves, such as those of an upgrade."""
+
+DEFERENCE: Final = 0.25
+"""For how many retry periods a free lease is left to others, by each lease that is held or
+preferred: so that replicas share the controllers, and no controller waits for long."""
+
+WATCH_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """A lease and what it is for.
+
+    Attributes:
+        name: The lease's.
+        controllers: Run under it, by canonical names.
+        after: The lease that must be held before it is tried for, or "".
+        shared: Whether all replicas of this kind hold it together.
+        modest: Whether it is left to replicas that hold less.
+    """
+
+    name: str
+    controllers: frozenset[str]
+    after: str = ""
+    shared: bool = False
+    modest: bool = False
+
+
+def locks(
+    main: str, chosen: Sequence[Descriptor], migration: Migration | None, *, per_controller: bool
+) -> tuple[Lock, ...]:
+    """The leases to campaign for.
+
+    Args:
+        main: The name of the main lease.
+        chosen: The controllers to run.
+        migration: Which of them run under the shared lease of two managers, or elsewhere.
+        per_controller: Whether each other one has a lease of its own.
+    """
+    here = [one for one in chosen if not (migration and migration.elsewhere(one.name))]
+    migrated = {one.name for one in here if migration and migration.is_ours(one.name)}
+    others = [one for one in here if one.name not in migrated]
+    under_main = frozenset() if per_controller else frozenset(one.name for one in others)
+    found = [Lock(main, under_main, shared=per_controller)]
+    if migration and migrated:
+        found.append(Lock(migration.lease, frozenset(migrated), after=main))
+    if per_controller:
+        found.extend(
+            Lock(f"{main}-{one.alias}", frozenset({one.name}), after=main, modest=True)
+            for one in others
+        )
+    return tuple(found)
+
+
+class Elector(Protocol):
+    """Makes the candidate for a lease; `deference` is the `LeaderElector`'s."""
+
+    def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
+        """The candidate."""
+
+
+class Election:
+    """This process's candidates for its leases. Without leases it may do everything."""
+
+    def __init__(
+        self,
+        found: Sequence[Lock] = (),
+        *,
+        elector: Elector | None = None,
+        follow: Callable[[Lock, Callable[[], None]], Awaitable[None]] | None = None,
+        retry_period: float = 2.0,
+        shuffle: Callable[[list[str]], None] = random.shuffle,
+    ) -> None:
+        """Campaign for nothing yet.
+
+        Args:
+            found: The leases.
+            elector: Makes the candidate for one.
+            follow: Calls the function whenever a lease has changed, until cancelled.
+            retry_period: The candidates', in seconds.
+            shuffle: Makes replicas prefer different leases.
+        """
+        self.locks = tuple(found)
+        self._follow = follow
+        self._unit = retry_period * DEFERENCE
+        self._electors: dict[str, LeaderElector] = {}
+        if elector is not None:
+            for lock in self.locks:
+                defer = partial(self._deference, lock.name) if lock.modest else _none
+                self._electors[lock.name] = elector(lock, defer)
+        self._order = [lock.name for lock in self.locks if lock.modest]
+        shuffle(self._order)
+        self._won = {lock.name: asyncio.Event() for lock in self.locks}
+        self._held: list[Lock] = []
+        self._entered = asyncio.Event()
+        self._news = asyncio.Event()
+
+    def check(self) -> None:
+        """The gate of all writes and cloud calls.
+
+        Raises:
+            RefusedByGate: No lease is held, or not surely any more.
+        """
+        if self.locks and not self._held:
+            raise RefusedByGate("this replica holds no lease")
+        for lock in self._held:
+            self._electors[lock.name].check()
+
+    def overdue(self) -> str | None:
+        """What is wrong if a lease that was won may be another's by now."""
+        try:
+            if self._held:
+                self.check()
+        except RefusedByGate as exc:
+            return str(exc)
+        return None
+
+    def health(self) -> str | None:
+        """What is wrong if a lease ran out long ago and this process has not noticed."""
+        found = (elector.health() for elector in self._electors.values())
+        return next((problem for problem in found if problem), None)
+
+    def runs(self, controller: str) -> bool:
+        """Whether the controller may run here now."""
+        return not self.locks or any(controller in lock.controllers for lock in self._held)
+
+    @property
+    def held(self) -> tuple[tuple[Lock, LeaderElector], ...]:
+        """The leases that were won; those of this process alone."""
+        return tuple((it, self._electors[it.name]) for it in self._held if not it.shared)
+
+    async def entered(self) -> None:
+        """Return when the first lease is held that lets a controller run."""
+        await self._entered.wait()
+
+    async def news(self) -> None:
+        """Return when a lease was won since the last call."""
+        await self._news.wait()
+        self._news.clear()
+
+    async def run(
+        self,
+        stop: asyncio.Event,
+        *,
+        won: Callable[[Lock, LeaderElector], None],
+        lost: Callable[[Exception], None],
+    ) -> None:
+        """Win leases until the stop, and hold them until cancelled, which gives them back.
+
+        Args:
+            stop: From then on no more leases are taken.
+            won: Told of each lease that is won.
+            lost: Told why a lease is held no more: it ends the process at once.
+        """
+        tasks = {
+            lock.name: asyncio.create_task(self._led(lock, won, lost), name=f"lease {lock.name}")
+            for lock in self.locks
+        }
+        try:
+            await stop.wait()
+            for name, task in tasks.items():
+                if not self._won[name].is_set():
+                    task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    async def _led(
+        self,
+        lock: Lock,
+        won: Callable[[Lock, LeaderElector], None],
+        lost: Callable[[Exception], None],
+    ) -> None:
+        try:
+            await self._campaign(lock, won)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the lease is not renewed
+            lost(exc)
+
+    async def _campaign(self, lock: Lock, won: Callable[[Lock, LeaderElector], None]) -> None:
+        if lock.after:
+            await self._won[lock.after].wait()
+        elector = self._electors[lock.name]
+        following = asyncio.create_task(self._followed(lock, elector.look))
+        try:
+            await elector.acquire()
+        finally:
+            following.cancel()  # not awaited: from here to `hold` nobody would give the lease back
+        self._held.append(lock)
+        self._won[lock.name].set()
+        if lock.controllers:
+            self._entered.set()
+        self._news.set()
+        won(lock, elector)
+        await elector.hold()
+
+    async def _followed(self, lock: Lock, look: Callable[[], None]) -> None:
+        if self._follow is None:
+            return
+        try:
+            await self._follow(lock, look)
+        except Exception as exc:  # noqa: BLE001 - polling goes on, and is enough
+            klog.exception(log, "The lease is not followed any more", err=exc, lease=lock.name)
+
+    def _deference(self, name: str) -> float:
+        """Longer the more is held, and the more free leases this replica would rather have."""
+        held = sum(lock.modest for lock in self._held)
+        free = (it for it in self._order[: self._order.index(name)] if not self._won[it].is_set())
+        preferred = sum(not self._electors[it].is_taken for it in free)
+        return self._unit * (held + preferred)
+
+
+def _none() -> float:
+    return 0.0
