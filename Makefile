@@ -5,10 +5,14 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # Each pytest worker has a control plane of its own, of about 400 MB.
 WORKERS ?= 4
+# The image: what builds it, what it stands on, what it is called.
+BUILDER ?= docker
+BASE ?= python:3.13-slim
+TAG ?= proreus
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs pytest mutation clean
+.PHONY: help venv assets demo test lint types contracts docs pytest mutation clean gotools manifests image
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +33,18 @@ assets: $(STAMP) ## Get etcd and kube-apiserver, for tests and the demo
 	@echo '== assets'
 	@$(BIN)/python -m proreus.testing.controlplane --download-only
 
+gotools: $(STAMP)
+	@echo '== gotools'
+	@if command -v go >/dev/null; then $(BIN)/python tools/manifests.py programs >/dev/null; \
+		else echo 'no Go on the PATH: the tests of charts and rules are skipped'; fi
+
+manifests: $(STAMP) ## Make the chart's roles, its README and deploy/*.yaml anew
+	@echo '== manifests'
+	@$(BIN)/python tools/manifests.py write
+
+image: ## Build the container image (BUILDER=docker, BASE=…, TAG=…, ARGS=…)
+	$(BUILDER) build --build-arg BASE=$(BASE) --tag $(TAG) $(ARGS) .
+
 demo: assets ## Show Proreus at work on a real API server and a simulated cloud (ARGS=…)
 	@$(BIN)/python -m proreus.testing.demo $(ARGS)
 
@@ -47,7 +63,7 @@ contracts: $(STAMP) ## Check which package may import which
 	@echo '== contracts'
 	@$(BIN)/lint-imports
 
-pytest: assets ## Run the tests; every branch of every plan.py must be covered
+pytest: assets gotools ## Run the tests; every branch of every plan.py must be covered
 	@echo '== pytest'
 	@$(BIN)/pytest --numprocesses auto --maxprocesses $(WORKERS) --dist loadfile --cov --cov-report=
 	@echo '== coverage of decisions (plan.py)'

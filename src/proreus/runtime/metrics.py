@@ -5,11 +5,13 @@ Go's label `host` is left out: there is one API server.
 """
 
 import itertools
+import platform
 from typing import Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from proreus import __version__
 from proreus.kube.requests import Request
 from proreus.runtime import threads
 
@@ -115,6 +117,17 @@ HEALTH_CHECKS: Final = Counter(
 )
 
 # Process
+BUILD_INFO: Final = Gauge(
+    "kubernetes_build_info",
+    "Always 1; the labels say what this is. The interpreter stands where Go's compiler does.",
+    ["git_version", "compiler", "platform"],
+    registry=REGISTRY,
+)
+BUILD_INFO.labels(
+    f"v{__version__}",
+    f"{platform.python_implementation()} {platform.python_version()}",
+    f"{platform.system().lower()}/{platform.machine()}",
+).set(1)
 MANAGED_CONTROLLERS: Final = Gauge(
     "running_managed_controllers",
     "1 for each controller that runs.",
@@ -183,6 +196,16 @@ NODE_INITIAL_SYNC_DELAY: Final = Histogram(
     buckets=_exponential(1, 4, 6),
     registry=REGISTRY,
 )
+NODES_UNINITIALIZED: Final = Gauge(
+    "proreus_nodes_uninitialized",
+    "Nodes of this cloud that wait for their initialisation.",
+    registry=REGISTRY,
+)
+OLDEST_UNINITIALIZED: Final = Gauge(
+    "proreus_oldest_uninitialized_node_seconds",
+    "Age of the oldest node that waits for its initialisation; 0 if none does.",
+    registry=REGISTRY,
+)
 ROUTE_SYNCS: Final = Counter(
     "route_controller_route_sync_total",
     "Passes over the routes of all nodes.",
@@ -233,6 +256,12 @@ SERVICE_NODE_SYNC_LATENCY: Final = Histogram(
     "service_controller_nodesync_latency_seconds",
     "Seconds an update of the hosts of all load balancers takes.",
     buckets=_exponential(1, 2, 15),
+    registry=REGISTRY,
+)
+LEAKED_OBJECTS: Final = Gauge(
+    "proreus_leaked_cloud_objects",
+    "Cloud objects that carry this cluster's marks and whose Service is gone.",
+    ["kind"],
     registry=REGISTRY,
 )
 SERVICE_UPDATE_HOST_LATENCY: Final = Histogram(

@@ -64,6 +64,8 @@ class CloudNodeController:
             slots=env.settings.concurrent_node_syncs,
         )
         env.nodes.subscribe(self._on_node)
+        metrics.NODES_UNINITIALIZED.set_function(lambda: len(self._waiting_since()))
+        metrics.OLDEST_UNINITIALIZED.set_function(lambda: max(self._waiting_since(), default=0))
 
     async def run(self) -> None:
         """Run the loop and the refresh pass."""
@@ -172,6 +174,15 @@ class CloudNodeController:
         if failure is None or not failure.retry:
             return Outcome(written=written)
         return Outcome(written=written, after=failure.after, error=NotAsWished(failure.message))
+
+    def _waiting_since(self) -> list[float]:
+        """The age in seconds of each node of this cloud that is not initialised yet."""
+        now = self._env.now()
+        return [
+            (now - (node.metadata.creation_timestamp or now)).total_seconds()
+            for node in self._env.nodes.all()
+            if plans.needs_instance(node) and self._instances.owns(node) is not Ownership.NO
+        ]
 
     def _count_initialised(self, node: Node) -> None:
         created = node.metadata.creation_timestamp

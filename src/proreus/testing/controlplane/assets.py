@@ -98,10 +98,10 @@ async def ensure_assets(
             )
         return assets
     machine = f"{platform.system().lower()}-{_go_architecture()}"
-    assets = Assets(_cache(environ) / f"{version}-{machine}")
+    assets = Assets(cache(environ, "controlplane") / f"{version}-{machine}")
     if assets.missing():
         assets.directory.parent.mkdir(parents=True, exist_ok=True)
-        async with _lock(assets.directory.with_name(f".{assets.directory.name}.lock"), report):
+        async with lock(assets.directory.with_name(f".{assets.directory.name}.lock"), report):
             if assets.missing():  # another process may have filled it meanwhile
                 await _fill(assets, version, machine, environ, report)
     return assets
@@ -112,13 +112,14 @@ def _go_architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
+def cache(environ: Mapping[str, str], kind: str) -> Path:
+    """Where programs of a kind are kept, whether the directory exists or not."""
     home = environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "proreus" / "controlplane"
+    return (Path(home) if home else Path.home() / ".cache") / "proreus" / kind
 
 
 @asynccontextmanager
-async def _lock(path: Path, report: Report) -> AsyncIterator[None]:
+async def lock(path: Path, report: Report) -> AsyncIterator[None]:
     """Hold the lock file; it is never removed, since another process may wait on it."""
     with path.open("w") as file:
         waiting = False

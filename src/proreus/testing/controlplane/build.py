@@ -50,7 +50,7 @@ async def build(
             *("-o", str(directory / program), package),
         )
         async with announced(report, f"building {program}"):
-            await _run(command, source, environ)
+            await run(command, source, environ)
     shutil.rmtree(source)
 
 
@@ -63,7 +63,12 @@ def _stamp(version: str) -> str:
     )
 
 
-async def _run(command: tuple[str, ...], source: Path, environ: Mapping[str, str]) -> None:
+async def run(command: tuple[str, ...], source: Path, environ: Mapping[str, str]) -> None:
+    """Run Go in a directory; it and its compilers end with this task.
+
+    Raises:
+        ControlPlaneError: It failed; holds the end of what it said.
+    """
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=source,

@@ -1,0 +1,179 @@
+"""The chart and what is made from it: roles, the README's table, `deploy/*.yaml`.
+
+`write` makes the files, `check` says which of them are out of date, and `programs` prints the
+directory of the Go programs that render charts and read Prometheus rules (`tools/gotools`). Those
+are built with Go into the cache, once for each state of their source.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from proreus.testing.controlplane import ControlPlaneError
+from proreus.testing.controlplane.assets import cache, lock
+from proreus.testing.controlplane.build import run
+from proreus.testing.controlplane.progress import announced
+
+ROOT: Final = Path(__file__).parents[1]
+CHART: Final = ROOT / "charts" / "cloud-controller-manager"
+SOURCE: Final = ROOT / "tools" / "gotools"
+PROGRAMS: Final = ("chart", "queries", "rules")
+NAMESPACE: Final = "kube-system"
+GENERATED: Final = "# Made by `make manifests`: change the source named here, not this file.\n"
+
+_KEY = re.compile(r"( *)([A-Za-z]\w*):(.*)")
+
+
+def report(line: str) -> None:
+    """Tell the person who waits."""
+    print(f"manifests: {line}", file=sys.stderr, flush=True)
+
+
+async def programs() -> Path:
+    """The directory of the Go programs, built if need be; about two minutes the first time.
+
+    Raises:
+        ControlPlaneError: There is no Go, or the build failed.
+    """
+    state = hashlib.sha256()
+    for file in sorted(SOURCE.rglob("*.*")):
+        state.update(file.relative_to(SOURCE).as_posix().encode() + b"\0" + file.read_bytes())
+    machine = f"{platform.system()}-{platform.machine()}".lower()
+    place = cache(os.environ, "tools") / f"{state.hexdigest()[:16]}-{machine}"
+    if all((place / name).exists() for name in PROGRAMS):
+        return place
+    go = shutil.which("go")
+    if go is None:
+        raise ControlPlaneError("no `go` on the PATH: install Go 1.26 or newer")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    async with lock(place.with_name(f".{place.name}.lock"), report):
+        if not place.exists():
+            fresh = place.with_name(f".{place.name}.new")
+            shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed
+            fresh.mkdir()
+            flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
+            async with announced(report, "building the programs for charts and rules"):
+                await run((go, "build", *flags, "-o", f"{fresh}/", "./..."), SOURCE, os.environ)
+            fresh.rename(place)
+    return place
+
+
+def roles() -> str:
+    """The file from which the chart makes its roles: what `proreus roles` prints, as one list."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "proreus", "roles"], check=True, capture_output=True, text=True
+    ).stdout
+    objects = [one for one in yaml.safe_load_all(printed) if one is not None]
+    return GENERATED.replace("source named here", "roles that `proreus roles` prints") + yaml.dump(
+        {"objects": objects}, sort_keys=False
+    )
+
+
+def rendered(program: Path, values: Path) -> str:
+    """The manifests of the chart with a file of values.
+
+    Raises:
+        subprocess.CalledProcessError: The chart refuses the values.
+    """
+    with values.open("rb") as file:
+        done = subprocess.run(
+            [program, "render", CHART, NAMESPACE],
+            check=True,
+            stdin=file,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    source = f"chart, or {values.relative_to(ROOT)}"
+    return GENERATED.replace("source named here", source) + done.stdout
+
+
+def documented(text: str) -> Iterator[tuple[str, str]]:
+    """The keys of a values file that have a comment just above them, and the comment."""
+    path = list[str]()
+    comment = list[str]()
+    for line in text.splitlines():
+        if line.lstrip().startswith("#"):
+            comment.append(line.lstrip(" #"))
+        elif found := _KEY.match(line):
+            indent, key, _ = found.groups()
+            path[len(indent) // 2 :] = [key]
+            if comment:
+                yield ".".join(path), " ".join(comment)
+            comment = []
+        else:
+            comment = []
+
+
+def value_at(values: Any, path: str) -> Any:
+    """The value at a path of keys."""
+    for key in path.split("."):
+        values = values[key]
+    return values
+
+
+def readme() -> str:
+    """The README of the chart, with the table of its values."""
+    text = (CHART / "values.yaml").read_text()
+    values = yaml.safe_load(text)
+    rows = ["| value | default | what it is |", "|---|---|---|"]
+    for path, meaning in documented(text):
+        default = json.dumps(value_at(values, path), ensure_ascii=False)
+        if len(default) > 60:  # noqa: PLR2004  # what a table can bear
+            default = "see values.yaml"
+        rows.append(f"| `{path}` | `{default}` | {meaning} |")
+    return (CHART / "README.md.in").read_text().replace("@VALUES@", "\n".join(rows))
+
+
+async def everything() -> dict[Path, str]:
+    """What is generated: files and their contents; the roles are written on the way.
+
+    The renderer reads the roles from their file, so they must be there first.
+    """
+    program = await programs() / "chart"
+    files = {CHART / "README.md": readme()}
+    for values in sorted((ROOT / "deploy" / "values").glob("*.yaml")):
+        files[ROOT / "deploy" / values.name] = rendered(program, values)
+    return files
+
+
+async def main() -> int:
+    """Do what the command line says; answers the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("what", choices=["write", "check", "programs"])
+    what: str = parser.parse_args().what
+    try:
+        if what == "programs":
+            print(await programs())
+            return 0
+        current, path = roles(), CHART / "files" / "roles.yaml"
+        stale = [] if path.read_text() == current else [path]
+        if what == "write":
+            path.write_text(current)
+        for file, content in (await everything()).items():
+            if not file.exists() or file.read_text() != content:
+                stale.append(file)
+                if what == "write":
+                    file.write_text(content)
+    except ControlPlaneError as error:
+        report(f"error: {error}")
+        return 1
+    for file in stale:
+        state = "written" if what == "write" else "out of date: run `make manifests`"
+        report(f"{file.relative_to(ROOT)}: {state}")
+    return 1 if stale and what == "check" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
