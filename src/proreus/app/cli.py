@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from proreus import __version__
-from proreus.app import config_file, ending, flags, new_provider
+from proreus.app import config_file, ending, flags, migration, new_provider
 from proreus.app.doctor import command as doctor
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
@@ -111,6 +111,11 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
                 load(options.cloud_provider)
             else:
                 provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
+        except ConfigError as exc:
+            found.extend(exc.problems)
+    if options.enable_leader_migration:
+        try:
+            migration.load(options.leader_migration_config)
         except ConfigError as exc:
             found.extend(exc.problems)
     try:

@@ -134,6 +134,15 @@ def problems(options: Options) -> tuple[str, ...]:
                 f"--leader-elect-renew-deadline: {renew:g}s must be longer than {RETRY_JITTER:g} x "
                 f"--leader-elect-retry-period ({retry:g}s)"
             )
+    else:
+        found.extend(
+            f"--{flag}: needs --leader-elect; add it, or drop this"
+            for flag, is_on in (
+                ("enable-leader-migration", options.enable_leader_migration),
+                ("leader-elect-per-controller", options.leader_elect_per_controller),
+            )
+            if is_on
+        )
     if options.allocate_node_cidrs:
         found.extend(_node_cidrs(options))
     found.extend(_servers(options))
