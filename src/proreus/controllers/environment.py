@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_deletion_resume: bool = False
     delete_nodes_by_name: bool = False
     load_balancer_resync_period: float = 3600.0
+    delete_leaks_after: float = 0.0
     load_balancer_classes: tuple[str, ...] = ()
     classless_load_balancers: bool = True
     configure_cloud_routes: bool = True

@@ -81,6 +81,18 @@ class Options(ServingOptions, frozen=True, kw_only=True):
             PROREUS, "How often load balancers are compared with the cloud.", duration, at_least(1)
         ),
     ] = 3600.0
+    delete_leaks_after: Annotated[
+        float,
+        Flag(
+            PROREUS,
+            "Delete load balancers whose Service has been gone for so long; 0: only report them.",
+            duration,
+            at_least(0),
+        ),
+    ] = 0.0
+    status_page: Annotated[
+        bool, Flag(PROREUS, "Serve a page that shows the state at /status.", boolean)
+    ] = False
     load_balancer_classes: Annotated[
         tuple[str, ...],
         Flag(PROREUS, "Values of spec.loadBalancerClass that this manager owns.", names),

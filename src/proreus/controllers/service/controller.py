@@ -6,7 +6,7 @@ differ cost a call.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from proreus.cloudprovider import (
@@ -16,11 +16,12 @@ from proreus.cloudprovider import (
     LoadBalancer,
     LoadBalancerRef,
     NotSupported,
+    OwnedObject,
     scope,
 )
 from proreus.cloudprovider.wanted import ref, wanted
 from proreus.controllers.environment import Environment
-from proreus.controllers.service import answers, drift, intake, plan
+from proreus.controllers.service import answers, drift, intake, leaks, plan
 from proreus.controllers.service.answers import Change
 from proreus.controllers.service.hosts import HostSets
 from proreus.controllers.service.nodesync import NodeSyncs
@@ -45,7 +46,11 @@ Verb = Ensure | UpdateHosts | Refuse | Delete
 
 
 class ServiceController:
-    """The controller `service-lb-controller`."""
+    """The controller `service-lb-controller`.
+
+    Attributes:
+        leaks: What the cloud listed last that carries our marks and has no Service any more.
+    """
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to Services and nodes; the provider must have load balancers."""
@@ -63,6 +68,7 @@ class ServiceController:
         self._nodes_changed = asyncio.Event()
         self._host_sets = HostSets()
         self._node_syncs = NodeSyncs()
+        self.leaks: tuple[leaks.Leak, ...] = ()
         self._loop: Controller[Service, None, Verb] = Controller(
             CONTROLLER,
             self,
@@ -156,7 +162,7 @@ class ServiceController:
     async def _adopt(self) -> None:
         """After a restart, do not ensure what the cloud and the Services show to be as wished."""
         wishes = self._wishes()
-        cloud = await self._survey() if wishes else None
+        cloud = await self._survey()
         if cloud is None:
             return
         for key, wish in wishes.items():
@@ -187,13 +193,37 @@ class ServiceController:
 
     async def _survey(self) -> drift.Shown | None:
         """What the cloud shows to be ours; None if it cannot list it, or says nothing useful."""
+        present = self._known_uids()
         owned = await contained(self._cloud.list_owned(self._env.cluster))
         if isinstance(owned, NotSupported):
             return None
         if isinstance(owned, Exception):
             klog.warning(log, "The load balancers could not be listed", err=owned)
             raise owned
+        self._report_leaks(owned, present | self._known_uids())
         return drift.shown(owned)
+
+    def _known_uids(self) -> set[str]:
+        services = {service.metadata.uid for service in self._env.services.all()}
+        return services | {memory.ref.uid for memory in self._memory.values()}
+
+    def _report_leaks(self, owned: Sequence[OwnedObject], present: Collection[str]) -> None:
+        """Tell what has no Service any more, and delete it if that is wanted."""
+        now = self._env.now()
+        known = {leak.object for leak in self.leaks}
+        self.leaks = leaks.leaks(owned, present, self.leaks, now)
+        metrics.LEAKED_OBJECTS.clear()
+        for leak in self.leaks:
+            metrics.LEAKED_OBJECTS.labels(leak.object.kind).inc()
+            if leak.object not in known:
+                klog.warning(
+                    log, "A cloud object is left over: its Service is gone",
+                    kind=leak.object.kind, id=leak.object.id, service=leak.object.service,
+                )  # fmt: skip
+        grace = self._env.settings.delete_leaks_after
+        for key, gone in leaks.due(self.leaks, self._env.cluster, now, grace).items():
+            self._memory[key] = Memory(gone)
+            self._queue.add(key, Priority.RESYNC)
 
     def _wishes(self) -> Mapping[str, LoadBalancer]:
         """The wishes of all Services that want a load balancer and can have one."""
