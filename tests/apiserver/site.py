@@ -116,7 +116,7 @@ class Site:
             f"--cloud-config={file}",
             f"--kubeconfig={self.plane.kubeconfig_for(user, ['system:masters'])}",
             *([f"--master={api_server}"] if api_server else []),
-            "--metrics-bind-address=0",
+            "--secure-port=0",
             "-v=2",
             *flags,
             log=self._directory / f"{user}.log",

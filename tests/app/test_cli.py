@@ -85,7 +85,7 @@ def test_the_log_is_json_if_that_is_asked_for(tmp_path: Path) -> None:
     cloud.write_text(CLOUD)
     args = (
         "run", "--cloud-provider=simulated", f"--cloud-config={cloud}", "--logging-format=json",
-        "--master=http://127.0.0.1:1", "--metrics-bind-address=0", "--logtostderr", "--vmodule=x=4",
+        "--master=http://127.0.0.1:1", "--secure-port=0", "--logtostderr", "--vmodule=x=4",
     )  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "proreus", *args], stderr=subprocess.PIPE, text=True

@@ -88,7 +88,7 @@ async def test_the_manager_runs_with_it_and_says_what_is_not_written(
         "--cloud-config=cloud.yaml",
         f"--kubeconfig={control_plane.kubeconfig}",
         "--leader-elect=false",
-        "--metrics-bind-address=0",
+        "--secure-port=0",
         cwd=package,
         env=scratch.env,
         stderr=asyncio.subprocess.PIPE,

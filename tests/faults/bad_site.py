@@ -125,6 +125,7 @@ async def bad_site(
             f"--cloud-config={file}",
             f"--kubeconfig={plane.kubeconfig_for('manager', ['system:masters'])}",
             "--leader-elect=false",
+            "--secure-port=0",
             f"--metrics-bind-address=127.0.0.1:{port}",
             "-v=2",
             *flags,

@@ -36,7 +36,7 @@ class Manager(ManagerProcess):
             "--cloud-provider=simulated",
             f"--cloud-config={config}",
             f"--kubeconfig={kubeconfig_file}",
-            "--metrics-bind-address=0",
+            "--secure-port=0",
             "--allocate-node-cidrs",
             f"--cluster-cidr={CLUSTER_CIDR}",
             "--node-cidr-mask-size=24",
