@@ -437,6 +437,21 @@ async def test_when_every_thread_hangs_a_call_says_so_and_is_not_sent() -> None:
     assert await ctx.call("lb", "Get", lambda: 1, read=True, blocking=True) == 1
 
 
+async def test_a_thread_that_begins_after_the_gate_closed_sends_nothing() -> None:
+    answers = iter((None, Closed()))
+    sent: list[str] = []
+
+    def gate() -> None:
+        if error := next(answers):
+            raise error
+
+    with pytest.raises(Closed):
+        await context(gate=gate).call(
+            "s", "o", lambda: sent.append("sent"), read=False, blocking=True
+        )
+    assert sent == []
+
+
 async def test_a_call_that_the_gate_refuses_gives_its_thread_back() -> None:
     def gate() -> None:
         raise Refused

@@ -330,7 +330,27 @@ async def test_the_gate_is_asked_at_each_try_after_the_limiter(connect: Connect)
     await client.patch(NODES, "a", CHANGE)
     await client.get(NODES, "a")
 
-    assert asked == ["limiter", "gate", "limiter", "gate", "limiter"]
+    assert asked == ["limiter", "gate", "gate", "limiter", "gate", "gate", "limiter"]
+
+
+async def test_a_write_whose_connection_came_after_the_gate_closed_is_not_sent(
+    connect: Connect,
+) -> None:
+    answers = iter((None, RefusedByGate("too late"), None, None))
+
+    def gate() -> None:
+        if error := next(answers):
+            raise error
+
+    script = Script(good())
+    client = await connect(script, gate=gate)
+
+    with pytest.raises(RefusedByGate, match="too late"):
+        await client.patch(NODES, "a", CHANGE)
+    assert script.seen == []
+
+    await client.patch(NODES, "a", CHANGE)
+    assert len(script.seen) == 1
 
 
 async def test_the_observer_is_told_of_each_try(connect: Connect) -> None:

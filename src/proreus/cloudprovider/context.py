@@ -129,7 +129,8 @@ class Context:
             now: The wall-clock time in UTC.
             events: Where events about objects go.
             listers: The caches that the provider may read.
-            gate: Called when a call is sent; raises if this replica may not act any more.
+            gate: Called when a call is sent, in its thread too; raises if this replica may not
+                act any more.
             hooks: See every call.
             bucket: Makes the bucket of each credential, one for reads and one for writes.
             threads: Run blocking calls.
@@ -310,7 +311,12 @@ class Context:
             return await answer if inspect.isawaitable(answer) else answer
         key = scope.get()
         blocking = cast("Callable[[], T]", fn)
-        future, ended = place.start(blocking, f"proreus {call.name}")
+
+        def gated() -> T:
+            self._gate()  # again, since the thread may have begun late
+            return blocking()
+
+        future, ended = place.start(gated, f"proreus {call.name}")
         self._running.setdefault(key, set()).add(ended)
         ended.add_done_callback(lambda _: _forget(self._running, key, ended))
         _counted("called", ended)

@@ -50,7 +50,8 @@ _LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3,
 """Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
 
 Gate = Callable[[], None]
-"""Called right before each try of a write; raises `RefusedByGate` to hold it back."""
+"""Called before each try of a write and again when its connection is there, which may be seconds
+later; raises `RefusedByGate` to hold it back."""
 
 Observer = Callable[[Request, int, float], None]
 """Told of each try: the request, the HTTP status (0: no answer) and the seconds to its head."""
@@ -85,7 +86,8 @@ class Transport:
         self._server_name = config.tls_server_name or None
         self._proxy = URL(config.proxy) if config.proxy else None
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=_Connector(
+                gate,
                 socket_factory=_socket,
                 limit=0,
                 keepalive_timeout=KEEP_ALIVE,
@@ -214,6 +216,26 @@ class Transport:
         finally:
             if self._observer is not None:
                 self._observer(request, code, self._time() - started)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Asks the gate once more when all that a write waits for is there."""
+
+    def __init__(self, gate: Gate | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._gate = gate
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout
+    ) -> Any:
+        connection = await super().connect(req, traces, timeout)
+        if self._gate is not None and req.method != "GET":
+            try:
+                self._gate()
+            except BaseException:
+                connection.release()
+                raise
+        return connection
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
