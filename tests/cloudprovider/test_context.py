@@ -438,14 +438,14 @@ async def test_when_every_thread_hangs_a_call_says_so_and_is_not_sent() -> None:
 
 
 async def test_a_thread_that_begins_after_the_gate_closed_sends_nothing() -> None:
-    answers = iter((None, Closed()))
+    answers = iter((None, Refused()))
     sent: list[str] = []
 
     def gate() -> None:
         if error := next(answers):
             raise error
 
-    with pytest.raises(Closed):
+    with pytest.raises(Refused):
         await context(gate=gate).call(
             "s", "o", lambda: sent.append("sent"), read=False, blocking=True
         )

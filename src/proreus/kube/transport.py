@@ -226,7 +226,10 @@ class _Connector(aiohttp.TCPConnector):
         self._gate = gate
 
     async def connect(
-        self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout
+        self,
+        req: aiohttp.ClientRequest,
+        traces: Any,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
     ) -> Any:
         connection = await super().connect(req, traces, timeout)
         if self._gate is not None and req.method != "GET":
