@@ -110,6 +110,8 @@ Admin API (own token)
     DELETE /admin/faults                 forgets all faults
     GET    /admin/calls                  {"calls": [Call...], "counters": {OPERATION: {STATUS: n}}}
     DELETE /admin/calls                  forgets calls and counters
+    GET    /admin/counters               {"counters": {OPERATION: {STATUS: n}},
+                                         "last": {OPERATION: when the last call ended}}
 
 Admin calls are neither logged nor delayed. Settings, faults, calls and quotas live in memory: a
 restart forgets them; instances and parts are on disk before a call is answered. Operations are
@@ -119,7 +121,7 @@ listeners.create, listeners.get, listeners.update, listeners.delete,
 load_balancers.list_targets, load_balancers.add_targets, load_balancers.remove_targets, ...
 """
 
-from proreus.testing.simulated.admin import Admin, AdminError
+from proreus.testing.simulated.admin import Admin, AdminError, Counters
 from proreus.testing.simulated.model import Address, Call, Fault, FaultMode, Instance, Settings
 from proreus.testing.simulated.process import SimulatedCloudProcess
 
@@ -128,6 +130,7 @@ __all__ = [
     "Admin",
     "AdminError",
     "Call",
+    "Counters",
     "Fault",
     "FaultMode",
     "Instance",

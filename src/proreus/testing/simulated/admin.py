@@ -1,7 +1,7 @@
 """A client of the simulated cloud's admin API, for tests and benchmarks."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,6 +9,18 @@ import aiohttp
 import msgspec
 
 from proreus.testing.simulated.model import Call, Fault, Instance, Settings
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """What was called since the log was cleared, without the log itself.
+
+    Attributes:
+        counters: How many calls of each operation ended with each status ("0": no answer).
+        last: When the last call of each operation ended, in seconds since 1970.
+    """
+
+    counters: Mapping[str, Mapping[str, int]]
+    last: Mapping[str, float]
 
 
 class AdminError(Exception):
@@ -97,8 +109,12 @@ class Admin:
 
     async def counts(self) -> Counter[str]:
         """How many calls each operation saw, whatever became of them."""
-        counters = (await self._call("GET", "calls"))["counters"]
+        counters = (await self.counters()).counters
         return Counter({operation: sum(by.values()) for operation, by in counters.items()})
+
+    async def counters(self) -> Counters:
+        """The counters of calls, by operation and status."""
+        return msgspec.convert(await self._call("GET", "counters"), Counters)
 
     async def clear_calls(self) -> None:
         """Forget the call log and its counters."""

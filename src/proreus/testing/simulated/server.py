@@ -35,6 +35,7 @@ class Server:
         self._faults = Faults()
         self._calls: deque[Call] = deque(maxlen=_MAX_CALLS)
         self._counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._last: dict[str, float] = {}
 
     def app(self) -> web.Application:
         """The aiohttp application of both APIs."""
@@ -53,6 +54,7 @@ class Server:
             ("DELETE", "/admin/faults", self._clear_faults),
             ("GET", "/admin/calls", self._get_calls),
             ("DELETE", "/admin/calls", self._clear_calls),
+            ("GET", "/admin/counters", self._get_counters),
         ):
             app.router.add_route(method, path, self._admin_call(run))
         return app
@@ -109,6 +111,7 @@ class Server:
         call = Call(operation.name, caller, started, status, operation.read, id_)
         self._calls.append(call)
         self._counters[operation.name][str(status)] += 1
+        self._last[operation.name] = time.time()
 
     def _admin_call(self, run: Callable[[Asked], Awaitable[dict[str, Any]]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -173,10 +176,15 @@ class Server:
         calls = [msgspec.to_builtins(call) for call in self._calls]
         return {"calls": calls, "counters": {op: dict(c) for op, c in self._counters.items()}}
 
+    async def _get_counters(self, asked: Asked) -> dict[str, Any]:
+        del asked
+        return {"counters": {op: dict(c) for op, c in self._counters.items()}, "last": self._last}
+
     async def _clear_calls(self, asked: Asked) -> dict[str, Any]:
         del asked
         self._calls.clear()
         self._counters.clear()
+        self._last.clear()
         return {}
 
 
