@@ -9,13 +9,15 @@ WORKERS ?= 4
 BUILDER ?= docker
 BASE ?= python:3.13-slim
 TAG ?= proreus
+OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testing/controlplane/assets.py)
+ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs pytest mutation clean gotools manifests image
+.PHONY: help venv assets demo test lint types contracts docs pytest mutation clean gotools manifests image bench test-oldest
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Make .venv with Proreus and the tools of its development
 
@@ -72,6 +74,15 @@ pytest: assets gotools ## Run the tests; every branch of every plan.py must be c
 docs: $(STAMP) ## Build the documentation into docs/_build; warnings are errors
 	@echo '== docs'
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder dirhtml docs docs/_build
+
+test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kubernetes
+	@echo '== test-oldest: Kubernetes $(OLDEST)'
+	@$(ON_OLDEST) $(BIN)/python -m proreus.testing.controlplane --download-only
+	@$(ON_OLDEST) $(BIN)/pytest tests/apiserver --numprocesses auto --maxprocesses $(WORKERS) --dist loadfile
+
+bench: assets ## Compare with a manager of the Go framework; needs Go (ARGS=--quick)
+	@echo '== bench'
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 mutation: $(STAMP) ## Check that the tests notice changed decisions (slow)
 	@echo '== mutation'

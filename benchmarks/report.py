@@ -1,0 +1,180 @@
+"""The results as a table of ratios, as JSON, and as a drawing."""
+
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measure import Figures
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One piece of work, done by one contestant; `key` and `title` are the contestant's."""
+
+    work: str
+    key: str
+    title: str
+    figures: Figures
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A run: `when` in ISO 8601, the machine, the versions, and what came out."""
+
+    when: str
+    machine: str
+    versions: Mapping[str, str]
+    rows: Sequence[Row]
+
+
+_Value = Callable[[Figures], float]
+
+COLUMNS: Mapping[str, tuple[_Value, str]] = {
+    "seconds": (lambda f: f.seconds, "{:.1f}"),
+    "cloud calls": (lambda f: f.calls, "{:,.0f}"),
+    "throttled": (lambda f: f.throttled, "{:,.0f}"),
+    "API requests": (lambda f: f.requests, "{:,.0f}"),
+    "API MiB": (lambda f: f.sent + f.received, "{:.1f}"),
+    "CPU s": (lambda f: f.cpu, "{:.1f}"),
+    "API server CPU s": (lambda f: f.apiserver_cpu, "{:.1f}"),
+    "MiB": (lambda f: f.rss, "{:.0f}"),
+}
+"""Columns of the table: what they show and how."""
+
+_DRAWN = {"time": "seconds", "cloud calls": "cloud calls", "CPU": "CPU s", "memory": "MiB"}
+_COLOURS = {"go-default": "#9aa5b1", "go-tuned": "#4c6ef5", "proreus": "#e8590c"}
+_LEFT, _PANEL, _GAP, _LINE, _TOP = 330, 150, 24, 26, 64
+_TIMES = "\N{MULTIPLICATION SIGN}"
+_FONT = 'font-family="sans-serif" font-size="12"'
+_DECADES = 2.0  # to each side of the reference; what is farther out is drawn at the edge
+
+
+def machine() -> str:
+    """What runs this, for people."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return f"{model}, {len(_processors())} processors, {platform.system()} {platform.release()}"
+
+
+def _processors() -> list[str]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return [line for line in lines if line.startswith("processor")]
+
+
+def ratio(value: float, reference: float) -> float | None:
+    """How many times the reference a value is; None where that says nothing."""
+    return value / reference if value > 0 and reference > 0 else None
+
+
+def works(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each piece of work, in their order."""
+    by_work: dict[str, list[Row]] = {}
+    for row in rows:
+        by_work.setdefault(row.work, []).append(row)
+    return by_work
+
+
+def markdown(report: Report, reference: str) -> str:
+    """One table for each piece of work; in brackets, how many times the reference it is."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    lines = [f"{report.when}; {report.machine}; {versions}.", ""]
+    for work, rows in works(report.rows).items():
+        base = next((row.figures for row in rows if row.key == reference), None)
+        lines += [f"**{work}**", "", f"| | {' | '.join(COLUMNS)} |", "|---" * 9 + "|"]
+        for row in rows:
+            cells = (_cell(column, row.figures, base) for column in COLUMNS)
+            lines.append(f"| {row.title} | {' | '.join(cells)} |")
+        lines.append("")
+        lines += [line for row in rows for line in _further(row)]
+    return "\n".join(lines)
+
+
+def _cell(column: str, figures: Figures, base: Figures | None) -> str:
+    value, form = COLUMNS[column]
+    shown = form.format(value(figures))
+    times = None if base is None or base is figures else ratio(value(figures), value(base))
+    return shown if times is None else f"{shown} ({times:.2g}{_TIMES})"
+
+
+def _further(row: Row) -> list[str]:
+    more = ", ".join(
+        f"{name.replace('_', ' ')} {value:.2f} s" for name, value in row.figures.more.items()
+    )
+    return [f"{row.title}: {more}.", ""] if more else []
+
+
+def drawing(report: Report, reference: str) -> str:
+    """An SVG: for each piece of work the contestants beside the reference, on a log scale."""
+    drawn = {work: rows for work, rows in works(report.rows).items() if _has(rows, reference)}
+    width = _LEFT + len(_DRAWN) * (_PANEL + _GAP)
+    height = _TOP + len(drawn) * _LINE + 20
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {_FONT}>',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        *_legend(report.rows),
+    ]
+    for number, (title, column) in enumerate(_DRAWN.items()):
+        left = _LEFT + number * (_PANEL + _GAP)
+        parts += _axis(left, height, title)
+        for line, rows in enumerate(drawn.values()):
+            parts += _dots(rows, reference, column, left, _TOP + line * _LINE + _LINE / 2)
+    for line, work in enumerate(drawn):
+        y = _TOP + line * _LINE + _LINE / 2 + 4
+        parts.append(f'<text x="8" y="{y}" fill="#212529">{escape(work)}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _has(rows: Sequence[Row], reference: str) -> bool:
+    return any(row.key == reference for row in rows)
+
+
+def _legend(rows: Sequence[Row]) -> list[str]:
+    titles = {row.key: row.title for row in rows if row.key in _COLOURS}
+    parts = []
+    for number, (key, title) in enumerate(titles.items()):
+        x = 14 + number * 150
+        parts.append(f'<circle cx="{x}" cy="18" r="5" fill="{_COLOURS[key]}"/>')
+        parts.append(f'<text x="{x + 10}" y="22" fill="#212529">{escape(title)}</text>')
+    return parts
+
+
+def _axis(left: float, height: float, title: str) -> list[str]:
+    parts = [f'<text x="{left}" y="{_TOP - 22}" font-weight="bold">{escape(title)}</text>']
+    for decade in (-2, -1, 0, 1, 2):
+        x = left + _PANEL * (decade / _DECADES + 1) / 2
+        colour = "#495057" if decade == 0 else "#dee2e6"
+        label = f"{10.0**decade:g}"
+        parts.append(
+            f'<line x1="{x}" y1="{_TOP - 4}" x2="{x}" y2="{height - 16}" stroke="{colour}"/>'
+        )
+        parts.append(
+            f'<text x="{x}" y="{_TOP - 8}" text-anchor="middle" font-size="9" '
+            f'fill="#868e96">{label}{_TIMES}</text>'
+        )
+    return parts
+
+
+def _dots(rows: Sequence[Row], reference: str, column: str, left: float, y: float) -> list[str]:
+    value, form = COLUMNS[column]
+    base = next(value(row.figures) for row in rows if row.key == reference)
+    parts = []
+    for row in rows:
+        times = ratio(value(row.figures), base)
+        if times is None or row.key not in _COLOURS:
+            continue
+        place = max(-_DECADES, min(_DECADES, math.log10(times)))
+        x = left + _PANEL * (place / _DECADES + 1) / 2
+        shown = f"{row.title}: {form.format(value(row.figures))}"
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="{_COLOURS[row.key]}" fill-opacity="0.85">'
+            f"<title>{escape(shown)}</title></circle>"
+        )
+    return parts

@@ -1,0 +1,312 @@
+"""The work that contestants are given: each scenario is done by one contestant at a time."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from benchmarks.contestants import (
+    BARE,
+    CONTESTANTS,
+    PROREUS,
+    PROREUS_SINGLE,
+    Contestant,
+)
+from benchmarks.measure import Figures, memory
+from benchmarks.stage import Meter, Stage, is_initialised, started
+from proreus.kube.requests import LEASES, NODES, Request
+
+Results: TypeAlias = AsyncIterator[tuple[str, Figures]]
+Play: TypeAlias = Callable[[Stage], Results]
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """Some pieces of work one after another, on one control plane.
+
+    Attributes:
+        name: Names it on the command line.
+        play: Does the work; gives the name and figures of each piece.
+        contestants: Who does it.
+        settings: How the cloud differs from its usual ways.
+    """
+
+    name: str
+    play: Play
+    contestants: Sequence[Contestant] = CONTESTANTS
+    settings: Mapping[str, Any] = {}
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """How much work there is, and how long steady states are watched, in seconds."""
+
+    nodes: Sequence[int]
+    throttled_nodes: int
+    steady_seconds: float
+    services: Sequence[int]
+    hosts: int
+    joining: Sequence[int]
+    join_services: int
+    routes: int
+    limit_nodes: int
+
+
+FULL = Scale(
+    nodes=(1000, 5000),
+    throttled_nodes=1000,
+    steady_seconds=300.0,
+    services=(200, 1000),
+    hosts=100,
+    joining=(50, 500),
+    join_services=200,
+    routes=1000,
+    limit_nodes=5000,
+)
+QUICK = Scale(
+    nodes=(150,),
+    throttled_nodes=60,
+    steady_seconds=10.0,
+    services=(20,),
+    hosts=20,
+    joining=(10,),
+    join_services=20,
+    routes=50,
+    limit_nodes=500,
+)
+
+
+def scenarios(scale: Scale) -> list[Scenario]:
+    """All scenarios at a scale."""
+    biggest = max(scale.nodes)
+    return [
+        Scenario(name="process", play=_process),
+        *(
+            Scenario(
+                name=f"nodes-{count}",
+                play=_nodes(count, steady=scale.steady_seconds if count == biggest else 0.0),
+            )
+            for count in scale.nodes
+        ),
+        Scenario(
+            name="limit",
+            play=_nodes(scale.limit_nodes, title="the same requests"),
+            contestants=(BARE, PROREUS),
+        ),
+        Scenario(
+            name="quota",
+            play=_nodes(scale.throttled_nodes, title="a cloud that admits 20 calls/s"),
+            contestants=(*CONTESTANTS, PROREUS_SINGLE),
+            settings={"read_rate": 20.0, "read_burst": 20.0},
+        ),
+        *(
+            Scenario(name=f"services-{count}", play=_services(count, scale.hosts))
+            for count in scale.services
+        ),
+        *(
+            Scenario(name=f"join-{count}", play=_join(count, scale.join_services, scale.hosts))
+            for count in scale.joining
+        ),
+        Scenario(
+            name="routes",
+            play=_routes(scale.routes),
+            settings={"route_limit": 2 * scale.routes},
+        ),
+        Scenario(name="failover", play=_failover),
+    ]
+
+
+async def _process(stage: Stage) -> Results:
+    """From exec to the first node, and the memory of a manager with nothing to do."""
+    await stage.register(await stage.machines(1))
+    async with started(stage) as (process, meter):
+        await meter.until("the node is initialised", lambda: stage.all_initialised(1))
+        figures = await meter.end(meter.audit.last_write("nodes"))
+        yield "start-up: exec to the first node initialised", figures
+        await meter.begin()
+        await meter.settled("it is idle", _yes, quiet=5.0)
+        idle = await meter.end()
+        yield "idle, 5 s", msgspec.structs.replace(idle, rss=memory(process.pid, "VmRSS"))
+
+
+def _nodes(count: int, *, steady: float = 0.0, title: str = "") -> Play:
+    """Nodes that wait for a manager; then heartbeats, then a restart."""
+
+    async def play(stage: Stage) -> Results:
+        machines = await stage.machines(count)
+        await stage.register(machines)
+        async with started(stage) as (_, meter):
+            await _all_written(stage, meter, count)
+            work = f"initialise {count:,} nodes"
+            yield f"{work}: {title}" if title else work, await meter.end(_done(meter))
+        if not steady:
+            return
+        refresh = f"--node-status-update-frequency={steady / 2:.0f}s"
+        async with started(stage, refresh) as (_, meter):
+            await meter.settled("it rests", _yes, quiet=4.0)
+            finished = max(await meter.last_call(), meter.audit.last_write("nodes"))
+            yield f"restart, {count:,} nodes in place", await meter.end(finished)
+            await meter.begin()
+            beating = asyncio.create_task(stage.heartbeats(machines, steady))
+            try:
+                await asyncio.wait([beating], timeout=steady)
+            finally:
+                beating.cancel()
+            yield f"steady, {count:,} nodes, {steady:.0f} s with two refreshes", await meter.end()
+
+    return play
+
+
+async def _all_written(stage: Stage, meter: Meter, count: int) -> None:
+    async def written() -> bool:
+        both = meter.audit.writes("nodes").keys() & meter.audit.writes("nodes", "status").keys()
+        return len(both) >= count and await stage.all_initialised(count)
+
+    await meter.until(f"{count} nodes are initialised", written)
+
+
+def _done(meter: Meter) -> float:
+    return meter.audit.last_write("nodes")
+
+
+def _services(count: int, hosts: int) -> Play:
+    """Services made, edited, found again after a restart, and deleted."""
+
+    async def play(stage: Stage) -> Results:
+        await stage.register(await stage.machines(hosts), initialised=True)
+        what = f"{count:,} Services on {hosts} nodes"
+        async with started(stage) as (_, meter):
+            await meter.settled("it rests", _yes)
+            await meter.begin()
+            await stage.create_services(count)
+            await meter.until("all have addresses", _equal(stage.addresses, count))
+            yield f"ensure {what}", await meter.end(meter.audit.last_write("services"))
+            await meter.settled("it rests", _yes)
+            await meter.begin()
+            await stage.edit_services(count)
+            await meter.settled("all listen on the new port", lambda: _listen(stage, count))
+            yield f"edit {what}", await meter.end(await meter.last_call())
+        async with started(stage) as (_, meter):
+            await meter.settled("it rests", _yes, quiet=4.0)
+            finished = max(await meter.last_call(), meter.audit.last_write("services"))
+            yield f"restart, {what} in place", await meter.end(finished)
+            await meter.begin()
+            await stage.delete_services(count)
+            await meter.until("all are gone", _equal(stage.services, 0))
+            finished = max(await meter.last_call(), meter.audit.last_write("services"))
+            yield f"delete {what}", await meter.end(finished)
+
+    return play
+
+
+def _join(count: int, services: int, hosts: int) -> Play:
+    """Nodes that join one after another, where there are load balancers, and leave again."""
+
+    async def play(stage: Stage) -> Results:
+        await stage.register(await stage.machines(hosts), initialised=True)
+        what = f"{count} nodes, {services} load balancers"
+        async with started(stage) as (_, meter):
+            await stage.create_services(services)
+            await meter.until("all have addresses", _equal(stage.addresses, services))
+            await meter.settled("it rests", _yes, quiet=3.0)
+            machines = await stage.machines(count, "late")
+            await meter.begin()
+            for machine in machines:
+                await stage.register([machine])
+                await asyncio.sleep(5.0 / 50)
+            joined = time.time()
+            everyone = hosts + count
+            await meter.settled("all have all hosts", lambda: _targets(stage, services, everyone))
+            finished = await meter.last_call("load_balancers.add_targets")
+            yield (
+                f"join: {what}",
+                await meter.end(finished, after_the_last_join=finished - joined),
+            )
+            await meter.begin()
+            for machine in machines:
+                await stage.client.delete(NODES, machine.name)
+                await stage.cloud.admin.delete(machine.id)
+                await asyncio.sleep(5.0 / 50)
+            left = time.time()
+            await meter.settled("all lost the hosts", lambda: _targets(stage, services, hosts))
+            finished = await meter.last_call("load_balancers.remove_targets")
+            yield (
+                f"leave: {what}",
+                await meter.end(finished, after_the_last_left=finished - left),
+            )
+
+    return play
+
+
+def _routes(count: int) -> Play:
+    """A route to every node."""
+
+    async def play(stage: Stage) -> Results:
+        await stage.register(await stage.machines(count), initialised=True, pod_cidrs=True)
+
+        async def there() -> bool:
+            if len(meter.audit.writes("nodes", "status")) < count:
+                return False
+            return len(await stage.cloud.admin.parts("route")) == count
+
+        async with started(stage, routes=True) as (_, meter):
+            await meter.until("all have routes", there)
+            yield f"make {count:,} routes", await meter.end(_done(meter))
+
+    return play
+
+
+async def _failover(stage: Stage) -> Results:
+    """Two replicas; how long a new node waits when the leader ends, or is killed."""
+    number = 0
+    for how in ("SIGTERM", "SIGKILL"):
+        async with stage.manager(elect=True, user="leader") as leader:
+            number += 1
+            await _initialised(stage, number)
+            async with stage.manager(elect=True) as standby:
+                await asyncio.sleep(3.0)  # it has seen the lease
+                meter = Meter(stage, standby)
+                await meter.begin()
+                await (leader.kill() if how == "SIGKILL" else leader.terminate())
+                number += 1
+                try:
+                    await _initialised(stage, number)
+                    yield f"failover after {how}", await meter.end()
+                finally:
+                    await meter.close()
+        await _release(stage)
+
+
+async def _initialised(stage: Stage, number: int) -> None:
+    """Register one more node and wait for it."""
+    (machine,) = await stage.machines(1, f"failover-{number}")
+    await stage.register([machine])
+    while not is_initialised(await stage.client.get(NODES, machine.name)):
+        await asyncio.sleep(0.05)
+
+
+async def _release(stage: Stage) -> None:
+    """Forget the lease, so that the next replica need not wait for its end."""
+    lease = LEASES.path("kube-system", "cloud-controller-manager")
+    await stage.client.send(Request("DELETE", lease), dict[str, Any])
+
+
+async def _yes() -> bool:
+    return True
+
+
+def _equal(count: Callable[[], Awaitable[int]], wanted: int) -> Callable[[], Awaitable[bool]]:
+    async def equal() -> bool:
+        return await count() == wanted
+
+    return equal
+
+
+async def _listen(stage: Stage, count: int) -> bool:
+    ports = [part["port"] for part in await stage.cloud.admin.parts("listener")]
+    return ports == [8080] * count
+
+
+async def _targets(stage: Stage, services: int, hosts: int) -> bool:
+    balancers = await stage.cloud.admin.parts("load_balancer")
+    return [len(one["targets"]) for one in balancers] == [hosts] * services
