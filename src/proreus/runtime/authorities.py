@@ -26,8 +26,8 @@ log = klog.logger(__name__)
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
-PAUSE_SECONDS: Final = 5.0
-"""Between two looks at files."""
+PAUSE_SECONDS: Final = 2.0
+"""Between two looks at files. Kubernetes itself takes up to a minute to update mounted ones."""
 
 CLIENT_CA: Final = "client-ca-file"
 PROXY_CA: Final = "requestheader-client-ca-file"
