@@ -4,11 +4,12 @@ import sys
 from collections.abc import Sequence
 
 from proreus import __version__
-from proreus.app import config_file, ending, flags, migration, new_provider
+from proreus.app import config_file, ending, flags, migration, new_provider, servers, webhooks
 from proreus.app.doctor import command as doctor
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.app.reload import provider_from_secret
+from proreus.app.servers import ServersError
 from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider, load
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
@@ -93,7 +94,12 @@ async def _run(options: Options, provider: CloudProvider | None, cluster: Client
         provider = await provider_from_secret(
             options.cloud_provider, options.cloud_config_secret, cluster
         )
-    return await run(options, provider, cluster)
+    try:
+        return await run(options, provider, cluster)
+    except ServersError as exc:
+        for problem in exc.problems:
+            klog.error(log, "Cannot serve", problem=problem)
+        return 1
 
 
 def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
@@ -102,7 +108,7 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
     Raises:
         FlagError: With every problem of the flags and of both configurations.
     """
-    found = [*problems(options), *select(options.controllers)[1]]
+    found = [*problems(options), *select(options.controllers)[1], *servers.problems(options)]
     provider: CloudProvider | None = None
     cluster: ClientConfig | None = None
     if options.cloud_provider:
@@ -111,6 +117,7 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
                 load(options.cloud_provider)
             else:
                 provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
+                found.extend(webhooks.enabled(options, provider)[1])
         except ConfigError as exc:
             found.extend(exc.problems)
     if options.enable_leader_migration:

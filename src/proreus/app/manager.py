@@ -22,6 +22,7 @@ from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock,
 from proreus.app.leader import USER_AGENT, Leader, controllers_of, unless_stopped
 from proreus.app.migration import load
 from proreus.app.options import Options
+from proreus.app.servers import servers
 from proreus.cloudprovider import CloudProvider
 from proreus.controllers.table import Descriptor
 from proreus.kube.client import Client
@@ -29,7 +30,7 @@ from proreus.kube.config import ClientConfig
 from proreus.kube.objects import ObjectMeta
 from proreus.kube.requests import LEASES, Resource
 from proreus.kube.watch import watch
-from proreus.runtime import klog, serving, watchdog
+from proreus.runtime import klog, watchdog
 from proreus.runtime.health import Health
 from proreus.runtime.leaderelection import LeaderElector, LeadershipLost
 
@@ -53,10 +54,9 @@ async def run(options: Options, provider: CloudProvider, config: ClientConfig) -
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     health = Health()
-    host, _, port = options.metrics_bind_address.rpartition(":")
+    health.add("shutdown", lambda: "the process is ending" if stop.is_set() else None)
     klog.info(log, "Starting", version=__version__, cloud_provider=provider.name)
-    served = serving.serve(serving.app(health), host or "127.0.0.1", int(port))
-    async with watchdog.watched(), served:
+    async with watchdog.watched(), servers(options, provider, health, config):
         chosen = controllers_of(options)
         if not options.leader_elect:
             election = Election()

@@ -10,7 +10,8 @@ from proreus.app.options import Options
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.admission import Webhook
 from proreus.runtime import serving, webhooks
-from proreus.runtime.tls import ServerTLS, Settings
+from proreus.runtime.tls import ServerTLS
+from proreus.runtime.tls_settings import Settings
 
 WEBHOOKS: Final[Mapping[str, Webhook]] = MappingProxyType({})
 """Ours, for every cloud, by name; a provider's of the same name takes its place."""

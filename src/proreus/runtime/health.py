@@ -20,6 +20,7 @@ class Health:
     def __init__(self) -> None:
         """Start with `ping` alone, which is always well."""
         self._checks: dict[str, tuple[Check, bool]] = {"ping": (lambda: None, True)}
+        self._told: dict[str, str] = {}
 
     def add(self, name: str, check: Check, *, live: bool = False) -> None:
         """Add a check.
@@ -53,6 +54,20 @@ class Health:
         return [(name, self._run(name)) for name in self.names(live=live) if name not in exclude]
 
     def _run(self, name: str) -> str | None:
+        problem = self._ask(name)
+        self._tell(name, problem or "")
+        return problem
+
+    def _tell(self, name: str, problem: str) -> None:
+        """Log what changed: those who ask get the names of what is red, and not always why."""
+        before = self._told.get(name, "")
+        self._told[name] = problem
+        if problem and not before:
+            klog.warning(log, "A health check fails", check=name, reason=problem)
+        elif before and not problem:
+            klog.info(log, "A health check passes again", check=name)
+
+    def _ask(self, name: str) -> str | None:
         check, _ = self._checks[name]
         try:
             return check()

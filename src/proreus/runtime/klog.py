@@ -111,6 +111,16 @@ def setup(
     logging.getLogger(_PACKAGE).setLevel(_level(most))
 
 
+def set_verbosity(verbosity: int) -> None:
+    """Change `-v` while the process runs; what `--vmodule` says of single files stays."""
+    most = verbosity
+    for handler in logging.getLogger().handlers:
+        for one in handler.filters:
+            if isinstance(one, _VModule):
+                most = max(most, one.set_verbosity(verbosity))
+    logging.getLogger(_PACKAGE).setLevel(_level(most))
+
+
 def _level(verbosity: int) -> int:
     return logging.INFO - min(max(verbosity, 0), MAX_VERBOSITY)
 
@@ -123,6 +133,12 @@ class _VModule(logging.Filter):
         self._verbosity = verbosity
         self._vmodule = vmodule
         self._levels: dict[str, int] = {}
+
+    def set_verbosity(self, verbosity: int) -> int:
+        """Change it for files that no pattern fits; returns the most that a pattern has."""
+        self._verbosity = verbosity
+        self._levels.clear()
+        return max((level for _, level in self._vmodule), default=0)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is written."""

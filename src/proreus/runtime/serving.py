@@ -1,104 +1,119 @@
-"""The process's HTTP endpoints: /healthz, /livez, /readyz and /metrics.
+"""Servers of the process: by HTTPS for those who may, by plain HTTP where it is asked for.
 
-`/healthz` and `/livez` run the checks of liveness (charts use the first as liveness probe),
-`/readyz` runs all. Each takes `?verbose` and `?exclude=NAME`, and answers for one check at
-`/healthz/NAME`, as Kubernetes components do.
+HTTP/1.1 only. An address that is taken is one clear error, which names the flag to change.
 """
 
+import asyncio
+import errno
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, exposition
 
-from proreus.runtime import klog, metrics
-from proreus.runtime.health import Health
+from proreus.runtime import klog
+from proreus.runtime.tls import ServerTLS
 
 log = klog.logger(__name__)
 
-_SHUTDOWN_SECONDS = 2.0
+SHUTDOWN_SECONDS: Final = 2.0
+"""What requests under way get at the end."""
+
+BACKLOG: Final = 128
+
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - to recognise it
+
+_REMEDIES: Final = {
+    errno.EADDRINUSE: "another program has it: stop that one, or choose another",
+    errno.EACCES: "choose a port above 1023",
+}
 
 
-def app(health: Health, registry: CollectorRegistry = metrics.REGISTRY) -> web.Application:
-    """The web application that shows this health and these metrics."""
-    result = web.Application()
-    for kind, live in (("healthz", True), ("livez", True), ("readyz", False)):
-        handler = _HealthHandler(health, kind, live=live)
-        result.router.add_get(f"/{kind}", handler.all)
-        result.router.add_get(f"/{kind}/{{name}}", handler.one)
-
-    async def show_metrics(request: web.Request) -> web.Response:
-        encode, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
-
-    result.router.add_get("/metrics", show_metrics)
-    return result
+class CannotListen(Exception):
+    """An address cannot be had; the message names the flag and the address."""
 
 
 @asynccontextmanager
 async def serve(
-    application: web.Application, host: str, port: int, *, any_port: bool = False
+    application: web.Application,
+    host: str,
+    port: int,
+    *,
+    flag: str,
+    tls: ServerTLS | None = None,
+    any_port: bool = False,
+    share_port: bool = False,
 ) -> AsyncIterator[int]:
     """Serve while the body runs; the value is the port.
 
-    Port 0 binds nothing, unless `any_port` asks for a free one.
+    Args:
+        application: What is served.
+        host: An IP address or name; empty, 0.0.0.0 and :: are all addresses of both families,
+            as in Go.
+        port: 0 binds nothing.
+        flag: Where the port comes from, for errors.
+        tls: For HTTPS; its certificates are followed on disk. None is plain HTTP.
+        any_port: Port 0 is any free port.
+        share_port: Other processes may listen on the port too.
 
     Raises:
-        OSError: The address cannot be bound; the message names it.
+        CannotListen: The address is taken, or is none of this machine's.
     """
     if port == 0 and not any_port:
         yield 0
         return
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-    await runner.setup()
+    listener = _listener(host, port, flag, share_port=share_port)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    follow: asyncio.Task[None] | None = None
     try:
-        await web.TCPSite(runner, host, port).start()
-        bound: int = runner.addresses[0][1]
-        klog.info(log, "Serving health and metrics", address=f"{host}:{bound}")
+        await runner.setup()
+        context = None if tls is None else tls.context
+        await web.SockSite(runner, listener, ssl_context=context, backlog=BACKLOG).start()
+        if tls is not None:
+            follow = asyncio.create_task(tls.follow(), name="certificates")
+        bound: int = listener.getsockname()[1]
+        klog.info(log, "Serving", flag=flag, address=f"{host}:{bound}", tls=tls is not None)
         yield bound
     finally:
+        if follow is not None:
+            follow.cancel()
+            await asyncio.gather(follow, return_exceptions=True)
         await runner.cleanup()
+        listener.close()
 
 
-class _HealthHandler:
-    def __init__(self, health: Health, kind: str, *, live: bool) -> None:
-        self._health = health
-        self._kind = kind
-        self._live = live
+def _listener(host: str, port: int, flag: str, *, share_port: bool) -> socket.socket:
+    """Bind; SO_REUSEADDR is always set, as by Go: a restart need not wait."""
+    try:
+        if host in _EVERYWHERE:
+            return _everywhere(port, share_port=share_port)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server(
+            (host, port), family=family, reuse_port=share_port, backlog=BACKLOG
+        )
+    except OSError as exc:
+        number = exc.errno or 0
+        why = os.strerror(number) if number > 0 else exc.strerror  # below zero: an unknown name
+        remedy = _REMEDIES.get(number, "choose an address of this machine")
+        raise CannotListen(
+            f"{flag}: cannot listen on {host or '*'}:{port} ({why}); {remedy}"
+        ) from exc
 
-    async def all(self, request: web.Request) -> web.Response:
-        """Run the checks; 500 and the list of them if one fails."""
-        exclude = set(request.query.getall("exclude", []))
-        results = self._run(exclude)
-        failed = any(problem is not None for _, problem in results)
-        if not failed and "verbose" not in request.query:
-            return web.Response(text="ok")
-        lines = [
-            f"[+]{name} ok" if problem is None else f"[-]{name} failed: {problem}"
-            for name, problem in results
-        ]
-        lines += [
-            f'warn: no check named "{name}" to exclude'
-            for name in sorted(exclude.difference(self._health.names(live=self._live)))
-        ]
-        lines.append(f"{self._kind} check {'failed' if failed else 'passed'}")
-        return web.Response(text="\n".join(lines) + "\n", status=500 if failed else 200)
 
-    async def one(self, request: web.Request) -> web.Response:
-        """Run one check; 404 if there is none of that name."""
-        name = request.match_info["name"]
-        names = self._health.names(live=self._live)
-        if name not in names:
-            raise web.HTTPNotFound(text=f"no check {name!r}; there are: {', '.join(names)}")
-        ((_, problem),) = self._run(set(names) - {name})
-        if problem is None:
-            return web.Response(text="ok")
-        return web.Response(text=f"{name} failed: {problem}\n", status=500)
-
-    def _run(self, exclude: set[str]) -> list[tuple[str, str | None]]:
-        results = self._health.run(exclude, live=self._live)
-        for name, problem in results:
-            status = "success" if problem is None else "error"
-            metrics.HEALTH_CHECK.labels(name, self._kind).set(problem is None)
-            metrics.HEALTH_CHECKS.labels(name, self._kind, status).inc()
-        return results
+def _everywhere(port: int, *, share_port: bool) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("::", port),
+                family=socket.AF_INET6,
+                dualstack_ipv6=True,
+                reuse_port=share_port,
+                backlog=BACKLOG,
+            )
+        except OSError as exc:
+            # Without IPv6 in the kernel or on any interface.
+            if exc.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
+                raise
+    return socket.create_server(("", port), reuse_port=share_port, backlog=BACKLOG)
