@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/url"
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -152,7 +153,10 @@ func (c *cloud) retarget(ctx context.Context, balancer part, nodes []*v1.Node) e
 	}
 	var add []target
 	for _, node := range nodes {
-		id := node.Spec.ProviderID[len(prefix+c.Region+"/"):]
+		id, known := strings.CutPrefix(node.Spec.ProviderID, prefix+c.Region+"/")
+		if !known {
+			continue // it is not initialised yet; another update comes when it is
+		}
 		if have[id] {
 			delete(have, id)
 			continue
