@@ -1,15 +1,17 @@
 """The command line: `cloud-controller-manager FLAGS` and its twin `proreus run FLAGS`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from proreus import __version__
 from proreus.app import config_file, ending, flags, migration, new_provider, servers, webhooks
 from proreus.app.doctor import command as doctor
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
+from proreus.app.preview import command as preview
 from proreus.app.reload import provider_from_secret
 from proreus.app.servers import ServersError
+from proreus.app.status import command as status
 from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider, load
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
@@ -30,23 +32,40 @@ usage: proreus COMMAND [flags]
 
 commands:
   run            run the manager; takes the flags of cloud-controller-manager
+  plan           show what the manager would do now, and do none of it
   doctor         say why nodes stay tainted and Services stay pending
+  status         show the state of nodes, Services and routes
   new-provider   write the skeleton of a cloud provider's package
   version        print the version ({__version__})
 
 "proreus run --help" lists the flags."""
 
 
+def _run_command(args: Sequence[str]) -> int:
+    return cloud_controller_manager(args, program="proreus run")
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "run": _run_command,
+    "doctor": doctor.main,
+    "plan": preview.main,
+    "status": status.main,
+    "new-provider": new_provider.main,
+}
+
+_COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "doctor": doctor.main,
+    "new-provider": new_provider.main,
+    "plan": preview.main,
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `proreus`."""
     args = list(sys.argv[1:] if argv is None else argv)
     command = args[0] if args else "--help"
-    if command == "run":
-        return cloud_controller_manager(args[1:], program="proreus run")
-    if command == "doctor":
-        return doctor.main(args[1:])
-    if command == "new-provider":
-        return new_provider.main(args[1:])
+    if command in COMMANDS:
+        return COMMANDS[command](args[1:])
     if command in {"version", "--version"}:
         print(f"proreus {__version__}")
         return 0

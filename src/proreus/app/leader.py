@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import random
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from proreus.app.cloud import Cloud
 from proreus.app.election import Election, Lock
 from proreus.app.options import Options
 from proreus.app.reload import Reloader, origin_of
+from proreus.app.status.source import Source
 from proreus.cloudprovider import (
     CloudError,
     CloudProvider,
@@ -29,7 +30,9 @@ from proreus.cloudprovider import (
 from proreus.controllers.environment import Environment, Runnable, Settings
 from proreus.controllers.faults import Faults, Kind
 from proreus.controllers.inventory import Inventory
+from proreus.controllers.service.controller import ServiceController
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
+from proreus.controllers.service.leaks import Leak
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
@@ -97,10 +100,13 @@ class Leader:
             allow_untagged=options.allow_untagged_cloud,
             on_crash=self._flag("cloud-provider"),
         )
+        self._leads = False
+        health.add("leader-started", self._waits)
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run the chosen controllers until the stop; returns the exit code."""
         contain_exits(asyncio.get_running_loop(), self._exited)
+        self._leads = True
         async with self._client:
             self._start("nodes", self._nodes.run)
             self._start("services", self._services.run)
@@ -129,6 +135,26 @@ class Leader:
                 await _cancel(self._tasks)
         klog.info(log, "Ended in order")
         return 0
+
+    def show(self, state: Source) -> None:
+        """Let the status page show what is known here."""
+
+        def leaks() -> Iterable[Leak]:
+            for controller in self._running.values():
+                if isinstance(controller, ServiceController):
+                    yield from controller.leaks
+
+        state.nodes, state.services, state.leaks = self._nodes, self._services, leaks
+
+    def _waits(self) -> str | None:
+        """The readiness check: what a leader still waits for. A standby waits for nothing."""
+        if not self._leads:
+            return None
+        caches = {"nodes": self._nodes, "services": self._services, "endpointslices": self._slices}
+        missing = [name for name, it in caches.items() if it is not None and not it.synced]
+        if self._environment is None:
+            missing.append("the cloud")
+        return f"waits for {', '.join(missing)}" if missing else None
 
     def _is_busy(self) -> bool:
         """Whether writes are queued that go before events."""

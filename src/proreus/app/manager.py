@@ -23,6 +23,7 @@ from proreus.app.leader import USER_AGENT, Leader, controllers_of, unless_stoppe
 from proreus.app.migration import load
 from proreus.app.options import Options
 from proreus.app.servers import servers
+from proreus.app.status.source import Source
 from proreus.cloudprovider import CloudProvider
 from proreus.controllers.table import Descriptor
 from proreus.kube.client import Client
@@ -56,20 +57,22 @@ async def run(options: Options, provider: CloudProvider, config: ClientConfig) -
     health = Health()
     health.add("shutdown", lambda: "the process is ending" if stop.is_set() else None)
     klog.info(log, "Starting", version=__version__, cloud_provider=provider.name)
-    async with watchdog.watched(), servers(options, provider, health, config):
+    state = Source(options.cluster_name)
+    async with watchdog.watched(), servers(options, provider, health, config, state):
         chosen = controllers_of(options)
         if not options.leader_elect:
             election = Election()
             leader = Leader(options, provider, config, health, chosen=chosen, election=election)
+            leader.show(state)
             return await leader.run(stop)
         async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
             election = _election(options, client, chosen)
             health.add("leaderElection", election.health, live=True)
             leader = Leader(options, provider, config, health, chosen=chosen, election=election)
-            return await _elected(leader, election, stop)
+            return await _elected(leader, election, state, stop)
 
 
-async def _elected(leader: Leader, election: Election, stop: asyncio.Event) -> int:
+async def _elected(leader: Leader, election: Election, state: Source, stop: asyncio.Event) -> int:
     """Work while holding leases."""
 
     def won(lock: Lock, elector: LeaderElector) -> None:
@@ -86,6 +89,7 @@ async def _elected(leader: Leader, election: Election, stop: asyncio.Event) -> i
     try:
         if not await unless_stopped(election.entered(), stop):
             return 0
+        leader.show(state)
         return await leader.run(stop)
     finally:
         campaign.cancel()

@@ -10,6 +10,8 @@ from proreus.app.access import delegated_access
 from proreus.app.configz import configz
 from proreus.app.flags import FlagError
 from proreus.app.options import Options
+from proreus.app.status import routes
+from proreus.app.status.source import Source
 from proreus.app.webhooks import tls_settings as webhook_tls
 from proreus.app.webhooks import webhook_server
 from proreus.cloudprovider import CloudProvider
@@ -33,19 +35,19 @@ class ServersError(Exception):
 
 @asynccontextmanager
 async def servers(
-    options: Options, provider: CloudProvider, health: Health, config: ClientConfig
+    options: Options, provider: CloudProvider, health: Health, config: ClientConfig, state: Source
 ) -> AsyncIterator[None]:
     """Serve while the body runs; nothing is bound that the flags do not ask for.
 
     `provider` may have admission webhooks; `config` is the way to the API server, which is asked
-    about those who ask us.
+    about those who ask us; `state` is what the status page shows.
 
     Raises:
         ServersError: An address, a certificate or the clients' authorities cannot be had.
     """
     async with AsyncExitStack() as stack:
         try:
-            await _start(stack, options, health, config)
+            await _start(stack, options, health, config, state)
             await stack.enter_async_context(webhook_server(options, provider))
         except (TLSError, ConfigError, FlagError) as exc:
             raise ServersError(tuple(exc.problems)) from exc
@@ -55,7 +57,11 @@ async def servers(
 
 
 async def _start(
-    stack: AsyncExitStack, options: Options, health: Health, config: ClientConfig
+    stack: AsyncExitStack,
+    options: Options,
+    health: Health,
+    config: ClientConfig,
+    state: Source,
 ) -> None:
     host, _, port = options.metrics_bind_address.rpartition(":")
     await stack.enter_async_context(
@@ -71,14 +77,17 @@ async def _start(
     own = ServerTLS(settings(options))
     access = await stack.enter_async_context(delegated_access(options, config, health))
     _trust(own, access.authorities)
+    app = endpoints.application(
+        health,
+        lambda: configz(options),
+        profiling=options.profiling,
+        middlewares=(access.middleware,),
+    )
+    if options.status_page:
+        routes.add(app, state)
     await stack.enter_async_context(
         serve(
-            endpoints.application(
-                health,
-                lambda: configz(options),
-                profiling=options.profiling,
-                middlewares=(access.middleware,),
-            ),
+            app,
             options.bind_address,
             options.secure_port,
             flag="--secure-port",

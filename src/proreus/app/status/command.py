@@ -1,0 +1,142 @@
+"""The command `proreus status`."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import msgspec
+
+from proreus.app import ending, flags, readonly
+from proreus.app.flag_values import above, boolean, duration
+from proreus.app.flags import Flag
+from proreus.app.status import source, text
+from proreus.app.status.summary import Summary, summarise
+from proreus.kube import config as kubeconfig
+from proreus.kube.client import Client
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.errors import ConfigError, KubeError
+from proreus.kube.requests import NODES, SERVICES, Request
+from proreus.runtime.informer import Informer
+
+PROGRAM: Final = "proreus status"
+DESCRIPTION: Final = """\
+Shows the state of nodes, Services and routes, again and again in a terminal. With --url it asks a
+manager that runs with --status-page, which also knows of deletions, cloud calls and leaks."""
+CLEAR: Final = "\x1b[H\x1b[2J"
+USER_AGENT: Final = "proreus-status"
+ENDED: Final = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+Look = Callable[[], Awaitable[Summary]]
+
+
+class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags of `proreus status`."""
+
+    kubeconfig: Annotated[
+        str, Flag("status", "File that says how to reach the API server; else in-cluster.")
+    ] = ""
+    master: Annotated[
+        str, Flag("status", "URL of the API server, instead of the kubeconfig's.")
+    ] = ""
+    url: Annotated[
+        str,
+        Flag(
+            "status",
+            "URL of a manager, such as https://10.0.0.5:10258; it is sent the kubeconfig's user.",
+        ),
+    ] = ""
+    insecure_skip_tls_verify: Annotated[
+        bool, Flag("status", "Do not check the manager's certificate.", boolean)
+    ] = False
+    lease_namespace: Annotated[str, Flag("status", "Namespace of the manager's leases.")] = (
+        "kube-system"
+    )
+    lease_name: Annotated[str, Flag("status", "How the names of these leases begin.")] = (
+        "cloud-controller-manager"
+    )
+    interval: Annotated[float, Flag("status", "Time between two looks.", duration, above(0))] = 2.0
+    once: Annotated[bool, Flag("status", "Show the state once.", boolean)] = False
+    all: Annotated[bool, Flag("status", "Show what is well too.", boolean)] = False
+    json: Annotated[bool, Flag("status", "Show the state once, as JSON.", boolean)] = False
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run it; returns the exit code: 0, or 1 if nothing could be read, 2 for wrong flags."""
+    try:
+        options, _ = flags.parse(StatusOptions, argv, PROGRAM, DESCRIPTION)
+        config = kubeconfig.load(options.kubeconfig, options.url or options.master)
+    except (flags.FlagError, ConfigError) as exc:
+        for problem in exc.problems:
+            print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        return 2
+    if options.url and options.insecure_skip_tls_verify:
+        config = msgspec.structs.replace(config, insecure_skip_tls_verify=True, ca=None)
+    try:
+        return ending.run(_show(options, config))
+    except KeyboardInterrupt:
+        return ENDED
+
+
+async def _show(options: StatusOptions, config: ClientConfig) -> int:
+    once = options.once or options.json or not sys.stdout.isatty()
+    async with AsyncExitStack() as stack:
+        try:
+            look = await _looking(options, config, stack, once=once)
+            while True:
+                _print(await look(), options, once=once)
+                if once:
+                    return 0
+                await asyncio.sleep(options.interval)
+        except KubeError as exc:
+            print(f"{PROGRAM}: {config.server} cannot be asked: {exc}", file=sys.stderr)
+            return 1
+
+
+async def _looking(
+    options: StatusOptions, config: ClientConfig, stack: AsyncExitStack, *, once: bool
+) -> Look:
+    client = await stack.enter_async_context(readonly.client(config, USER_AGENT))
+    if options.url:
+        return lambda: client.send(Request("GET", "/status.json"), Summary)
+    if once:
+        return lambda: _listed(client, options)
+    nodes, services = Informer(client, NODES), Informer(client, SERVICES)
+    for informer in (nodes, services):
+        task = asyncio.create_task(informer.run())
+        stack.callback(task.cancel)
+    await nodes.wait_synced()
+    await services.wait_synced()
+
+    async def look() -> Summary:
+        leases = await source.leases(client, options.lease_namespace, options.lease_name)
+        now = datetime.now(UTC)
+        return summarise(nodes.all(), services.all(), now, cluster=config.server, leases=leases)
+
+    return look
+
+
+async def _listed(client: Client, options: StatusOptions) -> Summary:
+    nodes = (await client.list(NODES)).items
+    services = (await client.list(SERVICES)).items
+    leases = await source.leases(client, options.lease_namespace, options.lease_name)
+    return summarise(nodes, services, datetime.now(UTC), leases=leases)
+
+
+def _print(summary: Summary, options: StatusOptions, *, once: bool) -> None:
+    if options.json:
+        print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+        return
+    size = shutil.get_terminal_size((160, 40))
+    rows = sys.maxsize if once else max(5, size.lines // 3)
+    shown = text.render(
+        summary,
+        width=sys.maxsize if once else size.columns,
+        rows=min(rows, 50),
+        everything=options.all,
+    )
+    print(shown if once else CLEAR + shown, end="", flush=True)

@@ -1,0 +1,104 @@
+"""Where the state comes from: the manager's caches and figures, or the API server."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from proreus.app.status.summary import (
+    Cloud,
+    Deletions,
+    Inside,
+    LeaseRow,
+    Summary,
+    leak_rows,
+    summarise,
+)
+from proreus.controllers.service.leaks import Leak
+from proreus.kube.client import Client
+from proreus.kube.errors import KubeError
+from proreus.kube.objects import Node, Service
+from proreus.kube.requests import LEASES
+from proreus.runtime import metrics
+
+
+class _Cache(Protocol):
+    """What is read of an informer."""
+
+    def all(self) -> Iterable[Any]:
+        """Every object."""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: datetime | None = None
+
+
+class Source:
+    """What this process knows; a standby knows nothing of nodes and Services.
+
+    Attributes:
+        nodes: The cache of nodes; None while the process does not lead.
+        services: That of Services.
+        leaks: Lists the cloud objects that are left over.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        """Know nothing yet of the cluster named so."""
+        self._cluster = cluster
+        self.nodes: _Cache | None = None
+        self.services: _Cache | None = None
+        self.leaks: Callable[[], Iterable[Leak]] = lambda: ()
+
+    def summary(self) -> Summary:
+        """The state now."""
+        now = datetime.now(UTC)
+        if self.nodes is None or self.services is None:
+            return summarise((), (), now, cluster=self._cluster)
+        nodes: Iterable[Node] = self.nodes.all()
+        services: Iterable[Service] = self.services.all()
+        inside = figures(metrics.REGISTRY, self.leaks())
+        return summarise(nodes, services, now, cluster=self._cluster, inside=inside)
+
+
+def figures(registry: CollectorRegistry, leaks: Iterable[Leak]) -> Inside:
+    """What the process's metrics say of deletions and of the cloud."""
+    calls: dict[str, int] = {}
+    rates: dict[str, float] = {}
+    waiting = 0
+    gauges: dict[str, float] = {}
+    for metric in registry.collect():
+        for sample in metric.samples:
+            if sample.name == "cloudprovider_requests_total":
+                code = sample.labels["code"]
+                calls[code] = calls.get(code, 0) + int(sample.value)
+            elif sample.name == "proreus_cloud_calls_waiting":
+                waiting += int(sample.value)
+            elif sample.name == "proreus_cloud_call_rate" and sample.value != float("inf"):
+                rates[" ".join(filter(None, sample.labels.values()))] = sample.value
+            elif not sample.labels:
+                gauges[sample.name] = sample.value
+    deletions = Deletions(
+        waiting=int(gauges.get("proreus_nodes_waiting_for_deletion", 0)),
+        held=int(gauges.get("proreus_nodes_held_by_breaker", 0)),
+    )
+    return Inside(Cloud(calls, waiting, rates), deletions, leak_rows(leaks))
+
+
+async def leases(client: Client, namespace: str, prefix: str) -> tuple[LeaseRow, ...]:
+    """The leases whose name begins so; none where they may not be read."""
+    try:
+        found = (await client.list(LEASES, namespace)).items
+    except KubeError:
+        return ()
+    now = datetime.now(UTC)
+    rows = []
+    for one in found:
+        if not one["metadata"]["name"].startswith(prefix):
+            continue
+        spec = msgspec.convert(one.get("spec") or {}, _Spec, strict=False)
+        renewed = (now - spec.renew_time).total_seconds() if spec.renew_time else 0.0
+        rows.append(LeaseRow(one["metadata"]["name"], spec.holder_identity or "", renewed))
+    return tuple(rows)

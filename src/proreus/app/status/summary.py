@@ -1,0 +1,228 @@
+"""What is to be said about the state of a cluster. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from proreus.controllers.cloud_node.plan import CONDITION as NODE_CONDITION
+from proreus.controllers.route.conditions import CONDITION as ROUTE_CONDITION
+from proreus.controllers.route.conditions import CREATED, NOT_CREATED
+from proreus.controllers.service.conditions import CONDITION as SERVICE_CONDITION
+from proreus.controllers.service.leaks import Leak
+from proreus.kube.objects import (
+    LABEL_INSTANCE_TYPE,
+    LABEL_ZONE,
+    TAINT_SHUTDOWN,
+    TAINT_UNINITIALIZED,
+    Condition,
+    Node,
+    Service,
+    condition,
+    has_taint,
+    key,
+)
+
+TYPE_LOAD_BALANCER = "LoadBalancer"
+
+
+class State(StrEnum):
+    """How a node or a Service is; the order is that of the tables, the worst first."""
+
+    WAITING = "waiting"
+    """A node that is not initialised, or a Service without a load balancer that is ready."""
+    DELETING = "deleting"
+    """It is being deleted."""
+    SHUT_DOWN = "shut down"
+    """A node whose machine is stopped."""
+    NOT_READY = "not ready"
+    """A node whose kubelet does not report."""
+    WARNING = "warning"
+    """It works, but something about it is not right."""
+    READY = "ready"
+    """All is well."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One node or Service; `age` in seconds, `detail` is its machine's type, or its addresses."""
+
+    name: str
+    state: State
+    zone: str = ""
+    detail: str = ""
+    routes: str = ""
+    reason: str = ""
+    message: str = ""
+    age: float = 0.0
+
+
+class LeaseRow(msgspec.Struct, frozen=True):
+    """Who holds a lease, and how long ago it was renewed, in seconds."""
+
+    name: str
+    holder: str
+    renewed: float
+
+
+class Cloud(msgspec.Struct, frozen=True):
+    """What the manager's calls to the cloud came to since it started.
+
+    `calls` is by outcome, `rates` by credential and kind of call: those a second that the learned
+    quota admits; a credential whose calls were never refused is not in it.
+    """
+
+    calls: Mapping[str, int] = {}
+    waiting: int = 0
+    rates: Mapping[str, float] = {}
+
+
+class Deletions(msgspec.Struct, frozen=True):
+    """Nodes that look gone: `waiting` for more answers, `held` by the breaker."""
+
+    waiting: int
+    held: int
+
+
+class LeakRow(msgspec.Struct, frozen=True):
+    """A cloud object whose Service is gone."""
+
+    kind: str
+    id: str
+    service: str
+    since: datetime
+
+
+class Inside(msgspec.Struct, frozen=True):
+    """What only the manager itself knows."""
+
+    cloud: Cloud
+    deletions: Deletions
+    leaks: tuple[LeakRow, ...] = ()
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """Everything, the worst first. `inside` is None where the manager was not asked."""
+
+    at: datetime
+    cluster: str
+    nodes: tuple[Row, ...]
+    services: tuple[Row, ...]
+    leases: tuple[LeaseRow, ...] = ()
+    inside: Inside | None = None
+
+
+def summarise(
+    nodes: Iterable[Node],
+    services: Iterable[Service],
+    now: datetime,
+    *,
+    cluster: str = "",
+    leases: Iterable[LeaseRow] = (),
+    inside: Inside | None = None,
+) -> Summary:
+    """Sum up a cluster."""
+    return Summary(
+        at=now,
+        cluster=cluster,
+        nodes=_sorted(node_row(node, now) for node in nodes),
+        services=_sorted(
+            service_row(service, now)
+            for service in services
+            if service.spec.type == TYPE_LOAD_BALANCER or _said(service) is not None
+        ),
+        leases=tuple(leases),
+        inside=inside,
+    )
+
+
+def counts(rows: Iterable[Row]) -> Mapping[State, int]:
+    """How many there are in each state."""
+    found = Counter(row.state for row in rows)
+    return {state: found[state] for state in State if found[state]}
+
+
+def leak_rows(leaks: Iterable[Leak]) -> tuple[LeakRow, ...]:
+    """The rows of objects that are left over."""
+    return tuple(
+        LeakRow(one.object.kind, one.object.id, one.object.service, one.since) for one in leaks
+    )
+
+
+def node_row(node: Node, now: datetime) -> Row:
+    """The row of a node."""
+    told = condition(node.status.conditions, NODE_CONDITION)
+    ready = condition(node.status.conditions, "Ready")
+    routes = _routes(node)
+    state = _node_state(node, ready, told, routes)
+    shown = told if told is not None and told.status == "False" else None
+    if shown is None and state is State.NOT_READY:
+        shown = ready
+    return Row(
+        name=node.metadata.name,
+        state=state,
+        zone=node.metadata.labels.get(LABEL_ZONE, ""),
+        detail=node.metadata.labels.get(LABEL_INSTANCE_TYPE, ""),
+        routes=routes,
+        reason=shown.reason if shown else "",
+        message=shown.message if shown else "",
+        age=_age(node.metadata.creation_timestamp, now),
+    )
+
+
+def _node_state(node: Node, ready: Condition | None, told: Condition | None, routes: str) -> State:
+    if node.metadata.deletion_timestamp is not None:
+        return State.DELETING
+    if has_taint(node, TAINT_UNINITIALIZED):
+        return State.WAITING
+    if has_taint(node, TAINT_SHUTDOWN):
+        return State.SHUT_DOWN
+    if ready is None or ready.status != "True":
+        return State.NOT_READY
+    if (told is not None and told.status == "False") or routes == "missing":
+        return State.WARNING
+    return State.READY
+
+
+def _routes(node: Node) -> str:
+    """What our route controller said of the node last; "" if nothing."""
+    found = condition(node.status.conditions, ROUTE_CONDITION)
+    words = {CREATED: "made", NOT_CREATED: "missing"}
+    return words.get(found.reason, "") if found is not None else ""
+
+
+def service_row(service: Service, now: datetime) -> Row:
+    """The row of a Service."""
+    told = _said(service)
+    points = service.status.load_balancer.ingress
+    if service.metadata.deletion_timestamp is not None:
+        state = State.DELETING
+    elif told is None:
+        # Another manager's, whose status is all there is to see.
+        state = State.READY if points else State.WAITING
+    elif told.status == "True":
+        state = State.READY if told.reason == "Ensured" else State.WARNING
+    else:
+        state = State.WAITING
+    return Row(
+        name=key(service),
+        state=state,
+        detail=", ".join(point.ip or point.hostname for point in points),
+        reason=told.reason if told else "",
+        message=told.message if told and state is not State.READY else "",
+        age=_age(service.metadata.creation_timestamp, now),
+    )
+
+
+def _said(service: Service) -> Condition | None:
+    return condition(service.status.conditions, SERVICE_CONDITION)
+
+
+def _age(since: datetime | None, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds()) if since is not None else 0.0
+
+
+def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
+    order = list(State)
+    return tuple(sorted(rows, key=lambda row: (order.index(row.state), row.name)))

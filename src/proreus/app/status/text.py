@@ -1,0 +1,82 @@
+"""The state as a table for a terminal. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from proreus.app.status.summary import Inside, Row, State, Summary, counts
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+NOT_ASKED = "not known here: give --url of a manager that runs with --status-page"
+
+
+def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bool = False) -> str:
+    """The table: figures, then what is not well, at most `rows` of a kind; or everything."""
+    lines = [f"{summary.cluster or 'cluster'}  {summary.at:%Y-%m-%d %H:%M:%S} UTC", ""]
+    for lease in summary.leases:
+        holder = lease.holder or "nobody"
+        lines.append(f"LEASE      {lease.name}: {holder}, renewed {age(lease.renewed)} ago")
+    lines += _section("NODES", summary.nodes, rows, everything=everything)
+    lines += _section("SERVICES", summary.services, rows, everything=everything)
+    lines.append(f"ROUTES     {_routes(summary.nodes)}")
+    lines += _inside(summary.inside, rows)
+    return "\n".join(line[:width].rstrip() for line in lines) + "\n"
+
+
+def _section(title: str, found: Sequence[Row], rows: int, *, everything: bool) -> list[str]:
+    lines = [f"{title:10} {len(found)}  {figures(counts(found))}".rstrip()]
+    shown = list(found) if everything else [row for row in found if row.state is not State.READY]
+    if not shown:
+        return lines
+    limit = len(shown) if everything else rows
+    table = [("NAME", "STATE", "AGE", "ZONE", "DETAIL", "REASON", "MESSAGE")]
+    table += [
+        (row.name, row.state, age(row.age), row.zone, row.detail, row.reason, row.message)
+        for row in shown[:limit]
+    ]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]) - 1)]
+    for line in table:
+        cells = [cell.ljust(size) for cell, size in zip(line, widths, strict=False) if size]
+        lines.append("  " + "  ".join([*cells, line[-1]]))
+    if len(shown) > limit:
+        lines.append(f"  and {len(shown) - limit} more: --all shows them")
+    return lines
+
+
+def figures(found: Mapping[State, int]) -> str:
+    """Counts by state in words."""
+    return ", ".join(f"{count} {state}" for state, count in found.items())
+
+
+def _routes(nodes: Iterable[Row]) -> str:
+    said = [row.routes for row in nodes if row.routes]
+    if not said:
+        return "no node has a word of them"
+    return f"{said.count('made')} nodes have theirs, {said.count('missing')} lack them"
+
+
+def _inside(inside: Inside | None, rows: int) -> list[str]:
+    if inside is None:
+        return [f"{title:10} {NOT_ASKED}" for title in ("DELETIONS", "CLOUD", "LEAKS")]
+    cloud, deletions = inside.cloud, inside.deletions
+    calls = ", ".join(f"{count} {code}" for code, count in sorted(cloud.calls.items()))
+    rates = ", ".join(f"{name} {rate:.1f}/s" for name, rate in sorted(cloud.rates.items()))
+    waiting, held = deletions.waiting, deletions.held
+    learned = rates or "none"
+    lines = [
+        f"DELETIONS  {waiting} wait for more answers, {held} held by the breaker",
+        f"CLOUD      calls: {calls or 'none'}; {cloud.waiting} wait; learned quota: {learned}",
+        f"LEAKS      {len(inside.leaks)}",
+    ]
+    lines += [f"  {one.kind} {one.id} of {one.service}" for one in inside.leaks[:rows]]
+    return lines
+
+
+def age(seconds: float) -> str:
+    """A time span as kubectl shows ages: the two largest units at most."""
+    whole = int(seconds)
+    if whole < 2 * MINUTE:
+        return f"{whole}s"
+    if whole < 2 * HOUR:
+        return f"{whole // MINUTE}m"
+    if whole < 2 * DAY:
+        return f"{whole // HOUR}h"
+    return f"{whole // DAY}d"
