@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import random
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,7 +46,7 @@ from proreus.runtime.events import EventRecorder, ObjectReference
 from proreus.runtime.health import Health
 from proreus.runtime.informer import Informer
 from proreus.runtime.leaderelection import LeaderElector
-from proreus.runtime.tasks import Exited, contain_exits, supervise
+from proreus.runtime.tasks import Exited, contain_exits, supervise, unless_stopped
 
 log = klog.logger(__name__)
 
@@ -150,8 +150,8 @@ class Leader:
         """The readiness check: what a leader still waits for. A standby waits for nothing."""
         if not self._leads:
             return None
-        caches = {"nodes": self._nodes, "services": self._services, "endpointslices": self._slices}
-        missing = [name for name, it in caches.items() if it is not None and not it.synced]
+        caches: tuple[Informer[Any] | None, ...] = (self._nodes, self._services, self._slices)
+        missing = [it.resource.plural for it in caches if it is not None and not it.synced]
         if self._environment is None:
             missing.append("the cloud")
         return f"waits for {', '.join(missing)}" if missing else None
@@ -340,22 +340,6 @@ class Leader:
             controller.stop()
         if self._controllers:
             await asyncio.wait(self._controllers, timeout=DRAIN_SECONDS)
-
-
-async def unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
-    """Await `work` and say True, or cancel it at the stop and say False."""
-    task = asyncio.create_task(work)
-    stopped = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            await task
-            return True
-        return False
-    finally:
-        for each in (task, stopped):
-            each.cancel()
-        await asyncio.gather(task, stopped, return_exceptions=True)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

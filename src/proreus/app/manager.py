@@ -19,7 +19,7 @@ import msgspec
 
 from proreus import __version__
 from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock, locks
-from proreus.app.leader import USER_AGENT, Leader, controllers_of, unless_stopped
+from proreus.app.leader import USER_AGENT, Leader, controllers_of
 from proreus.app.migration import load
 from proreus.app.options import Options
 from proreus.app.servers import servers
@@ -34,6 +34,7 @@ from proreus.kube.watch import watch
 from proreus.runtime import klog, watchdog
 from proreus.runtime.health import Health
 from proreus.runtime.leaderelection import LeaderElector, LeadershipLost
+from proreus.runtime.tasks import unless_stopped
 
 log = klog.logger(__name__)
 

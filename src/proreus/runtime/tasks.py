@@ -109,3 +109,19 @@ class _Contained(Coroutine[Any, Any, Any]):
         error.__cause__ = exc
         self._on_exit(self.__qualname__, error)
         return error
+
+
+async def unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
+    """Await `work` and say True, or cancel it at the stop and say False."""
+    task = asyncio.create_task(work)
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+            return True
+        return False
+    finally:
+        for each in (task, stopped):
+            each.cancel()
+        await asyncio.gather(task, stopped, return_exceptions=True)
