@@ -429,7 +429,7 @@ def test_managers_are_known_by_name_or_label(meta: ObjectMeta, *, is_one: bool) 
 
 def test_flags_are_read_off_the_manager_where_none_are_given() -> None:
     args = ("--load-balancer-classes=a.b/c", "--leader_elect=false", "--controllers=x", "-v=2")
-    spec = {"containers": (Container("c", ("ccm", "--classless-load-balancers=maybe"), args),)}
+    spec: dict[str, Any] = {"containers": (Container("c", ("ccm", "--classless-load-balancers=maybe"), args),)}
     stated = manager.stated_flags(seen(workloads=(a_workload(**spec),)))
 
     found = as_stated(DoctorOptions(controllers=("service",)), stated)

@@ -53,12 +53,6 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "new-provider": new_provider.main,
 }
 
-_COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "doctor": doctor.main,
-    "new-provider": new_provider.main,
-    "plan": preview.main,
-}
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `proreus`."""

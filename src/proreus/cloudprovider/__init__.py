@@ -60,7 +60,9 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
+    PartChange,
     Pending,
+    Previews,
 )
 from proreus.cloudprovider.plugins import (
     InitCloudProvider,
@@ -125,8 +127,10 @@ __all__ = [
     "Outcome",
     "OwnedObject",
     "Ownership",
+    "PartChange",
     "Pending",
     "PodCIDRs",
+    "Previews",
     "RegisterCloudProvider",
     "RetryAfter",
     "Route",

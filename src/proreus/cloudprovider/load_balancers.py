@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -140,6 +140,33 @@ class Done(msgspec.Struct, frozen=True):
 
 EnsureAnswer = Ensured | Pending | CloudError
 DeleteAnswer = Done | Pending | CloudError
+
+
+class PartChange(msgspec.Struct, frozen=True):
+    """What `ensure` would do to one part of a load balancer: a line of `proreus plan`.
+
+    `part` names it as the cloud does ("listener TCP/80", "target i-0a1b"), `detail` says what it
+    will be or what differs.
+    """
+
+    action: Literal["create", "change", "delete"]
+    part: str
+    detail: str = ""
+
+
+class Previews(Protocol):
+    """What `LoadBalancers` may offer besides, for `proreus plan`.
+
+    A provider that observes, plans purely and then applies has it for nothing.
+    """
+
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        """What `ensure` would change, by the ref's `uid`; nothing for what is as wished.
+
+        Reads only. An error is what `ensure` would answer.
+        """
 
 
 class LoadBalancers(Protocol):

@@ -19,8 +19,10 @@ from proreus.cloudprovider import (
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
+    NotSupported,
     OwnedObject,
     Ownership,
+    PartChange,
     Pending,
     PodCIDRs,
     Route,
@@ -182,6 +184,27 @@ class GuardedLoadBalancers:
         given = await self._guard.call(verb, lambda: function(wanted))
         uids = [one.ref.uid for one in wanted]
         return answers(self._guard.faults, verb, given, uids, Ensured)
+
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        """Ask the provider what `ensure` would change.
+
+        Raises:
+            NotSupported: It does not offer that.
+            CloudError: It failed, or what it answers is no change.
+        """
+        function = getattr(self._cloud, "preview", None)
+        if function is None:
+            raise NotSupported("the provider cannot say what it would change")
+        given: object = await self._guard.call("preview", lambda: function(wanted))
+        found = given if isinstance(given, Mapping) else {}
+        return {
+            one.ref.uid: said
+            if isinstance(said := found.get(one.ref.uid), CloudError)
+            else _listed(self._guard.faults, "preview", said, PartChange)
+            for one in wanted
+        }
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Ask the provider; each answer is sound."""

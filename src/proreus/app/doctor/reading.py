@@ -35,6 +35,7 @@ from proreus.cloudprovider import (
     HostPolicy,
     InstanceAnswer,
     LoadBalancers,
+    NotSupported,
 )
 from proreus.controllers.inventory import Inventory
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
@@ -273,14 +274,16 @@ async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
         )
         listers = readonly.listers(seen.nodes, seen.services, seen.slices or ())
         async with readonly.started(provider, identity, listers) as cloud:
-            return await _asked(cloud, seen, options)
+            return await _asked(cloud, identity, seen, options)
     except CloudError as exc:
         return Cloud(name, error=exc)
     except KubeError as exc:
         return Cloud(name, error=ConfigError((f"--cloud-config-secret: {exc}",)))
 
 
-async def _asked(cloud: CloudProvider, seen: Seen, options: DoctorOptions) -> Cloud:
+async def _asked(
+    cloud: CloudProvider, identity: ClusterIdentity, seen: Seen, options: DoctorOptions
+) -> Cloud:
     asked = [node for node in seen.nodes if options.node in ("", node.metadata.name)]
     balanced = [one for one in seen.services if one.spec.type == TYPE_LOAD_BALANCER]
     instances, balancers = cloud.instances, cloud.load_balancers
@@ -292,6 +295,7 @@ async def _asked(cloud: CloudProvider, seen: Seen, options: DoctorOptions) -> Cl
         answers = {name: one.answer for name, one in found.items()}
     return Cloud(
         cloud.name,
+        error=None if balancers is None else await _refusal(balancers, identity),
         has_cluster_id=cloud.has_cluster_id,
         answers=answers,
         owns={} if instances is None else {one.metadata.name: instances.owns(one) for one in asked},
@@ -299,6 +303,17 @@ async def _asked(cloud: CloudProvider, seen: Seen, options: DoctorOptions) -> Cl
         if balancers is None
         else {key(one): _policy(balancers, one) for one in balanced},
     )
+
+
+async def _refusal(balancers: LoadBalancers, identity: ClusterIdentity) -> CloudError | None:
+    """Why the load balancers cannot be read: rights for machines are no rights for these."""
+    try:
+        await balancers.list_owned(identity)
+    except NotSupported:
+        return None
+    except CloudError as exc:
+        return exc
+    return None
 
 
 def _policy(balancers: LoadBalancers, service: Service) -> HostPolicy | CloudError:

@@ -10,7 +10,7 @@ from proreus.cloudprovider import Instances
 from proreus.controllers.cloud_node_lifecycle import plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Look, Question, questions
-from proreus.controllers.environment import Environment
+from proreus.controllers.environment import Environment, Settings
 from proreus.controllers.inventory import Inventory
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Node
@@ -37,7 +37,7 @@ class CloudNodeLifecycleController:
         self._env = env
         self._instances: Instances = env.provider.instances
         self._inventory: Inventory = env.inventory
-        self._policy = _policy(env)
+        self._policy = policy_of(env.settings)
         self._memory = plan.Memory()
         self._turn = 0
         self._stopped = asyncio.Event()
@@ -151,8 +151,8 @@ class CloudNodeLifecycleController:
         self._events.event(ref, event.type, event.reason, event.message)
 
 
-def _policy(env: Environment) -> Policy:
-    settings = env.settings
+def policy_of(settings: Settings) -> Policy:
+    """The numbers that the flags give."""
     return Policy(
         confirmations=settings.node_deletion_confirmations,
         confirmation_interval=settings.node_deletion_interval,

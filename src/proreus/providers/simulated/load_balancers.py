@@ -22,9 +22,11 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
+    PartChange,
     Pending,
 )
 from proreus.kube.objects import LoadBalancerIngress, PortStatus, Service
+from proreus.providers.simulated import preview
 from proreus.providers.simulated.api import Api, Refused
 from proreus.providers.simulated.parts import Address, Balancer, Part, RoutePart, Target
 from proreus.providers.simulated.plan import (
@@ -78,6 +80,21 @@ class SimulatedLoadBalancers:
         """One read, then the writes that are needed: none if all is as wished."""
         said = await asyncio.gather(*(_caught(self._ensure, one) for one in wanted))
         return {one.ref.uid: answer for one, answer in zip(wanted, said, strict=True)}
+
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        """One read, and what `ensure` would write then."""
+        said = await asyncio.gather(*(self._preview(one) for one in wanted))
+        return {one.ref.uid: answer for one, answer in zip(wanted, said, strict=True)}
+
+    async def _preview(self, wanted: LoadBalancer) -> Sequence[PartChange] | CloudError:
+        try:
+            check(wanted)
+            actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
+        except CloudError as error:
+            return error
+        return preview.changes(wanted, actual, self._region)
 
     async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """The same as `ensure`, which writes only what differs."""

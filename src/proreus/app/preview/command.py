@@ -1,0 +1,62 @@
+"""The command `proreus plan`."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from proreus.app import config_file, ending, flags
+from proreus.app.flag_values import boolean
+from proreus.app.flags import Flag
+from proreus.app.options import Options, problems
+from proreus.app.preview import report
+from proreus.app.preview.reading import look
+from proreus.cloudprovider import CloudError
+from proreus.controllers.table import select
+from proreus.kube import config as kubeconfig
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.errors import ConfigError, KubeError
+from proreus.runtime import klog
+
+PROGRAM: Final = "proreus plan"
+DESCRIPTION: Final = """\
+Shows what the manager would do now to nodes, routes and load balancers, and does none of it. It
+takes the manager's flags; the credentials for the API server and the cloud need only read.
+
+Exit code: 0 there is nothing to do, 2 there are changes, 1 it could not find out."""
+
+FAILED: Final = 1
+
+
+class PlanOptions(Options, frozen=True, kw_only=True):
+    """The manager's flags, and how to print."""
+
+    json: Annotated[bool, Flag("plan", "Print JSON.", boolean)] = False
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run it; returns the exit code."""
+    try:
+        options, _ = flags.parse(PlanOptions, argv, PROGRAM, DESCRIPTION, file=config_file.read)
+        wrong = (*problems(options), *select(options.controllers)[1])
+        if wrong:
+            raise flags.FlagError(wrong)
+        config = kubeconfig.load(options.kubeconfig, options.master)
+    except (flags.FlagError, ConfigError) as exc:
+        for problem in exc.problems:
+            print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        return FAILED
+    klog.setup(options.v, vmodule=options.vmodule)
+    return ending.run(_plan(options, config))
+
+
+async def _plan(options: PlanOptions, config: ClientConfig) -> int:
+    try:
+        preview = await look(options, config)
+    except CloudError as exc:
+        print(f"{PROGRAM}: the cloud cannot be asked: {exc}", file=sys.stderr)
+        return FAILED
+    except KubeError as exc:
+        print(f"{PROGRAM}: the API server cannot be asked: {exc}", file=sys.stderr)
+        return FAILED
+    print(report.as_json(preview) if options.json else report.as_text(preview))
+    return preview.exit_code

@@ -1,0 +1,147 @@
+"""What would be done to nodes: initialise, refresh, taint, delete, give pod CIDRs. Pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from proreus.app.preview.applied import applied, lines
+from proreus.app.preview.changes import Change
+from proreus.cloudprovider.instances import InstanceAnswer, Ownership
+from proreus.controllers.cloud_node import plan as node_plan
+from proreus.controllers.cloud_node_lifecycle.plan import Memory, Pass, Wait
+from proreus.controllers.cloud_node_lifecycle.plan import plan as lifecycle_plan
+from proreus.controllers.cloud_node_lifecycle.policy import Policy
+from proreus.controllers.cloud_node_lifecycle.questions import Look, Owns
+from proreus.controllers.networks import pod_cidrs
+from proreus.controllers.node_ipam import plan as ipam
+from proreus.controllers.node_ipam.cidrset import Blocks
+from proreus.controllers.node_ipam.plan import Mode
+from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
+from proreus.kube.patch import Patch
+
+_NOW: Final = 0.0
+"""On the clock of the observations, which all are of one moment."""
+
+
+class Drafts:
+    """The nodes as they will be, and what that takes.
+
+    Attributes:
+        nodes: By name; those that will be deleted are not among them.
+        held: What will not be done, and why.
+    """
+
+    def __init__(self, nodes: Sequence[Node], now: datetime) -> None:
+        """Nothing is to be done yet."""
+        self.nodes = {node.metadata.name: node for node in nodes}
+        self.held: list[str] = []
+        self._now = now
+        self._lines: dict[str, list[str]] = {}
+        self._gone: list[Change] = []
+        self._cloud: list[Change] = []
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What would be done, node by node; deletions last."""
+        written = (
+            Change(f"node/{name}", "change", tuple(found))
+            for name, found in sorted(self._lines.items())
+        )
+        return (*written, *self._cloud, *self._gone)
+
+    def patch(self, name: str, *patches: Patch | None) -> None:
+        """Note what the patches of a node change, and apply them."""
+        node = self.nodes[name]
+        found = lines(node, *patches)
+        if found:
+            self._lines.setdefault(name, []).extend(found)
+            self.nodes[name] = applied(node, *patches)
+
+    def initialise(self, answers: Mapping[str, InstanceAnswer], owns: Owns) -> None:
+        """What the cloud-node controller does after asking about all nodes."""
+        for name, node in list(self.nodes.items()):
+            change = node_plan.plan(
+                node,
+                answers.get(name),
+                self._now,
+                refresh=not has_taint(node, TAINT_UNINITIALIZED),
+                ownership=owns(node),
+            )
+            if change is not None:
+                self.patch(name, change.status, change.main)
+
+    def remove(self, looks: Sequence[Look], policy: Policy, owns: Owns) -> None:
+        """What the lifecycle controller does, if the cloud goes on saying what it says now."""
+        decided = lifecycle_plan(
+            tuple(self.nodes.values()), looks, Memory(), policy, owns, now=self._now, at=_NOW
+        )
+        for node, patch in decided.taints:
+            self.patch(node.metadata.name, patch)
+        for deletion in decided.delete:
+            self._remove(deletion.node.metadata.name, deletion.reason, "")
+        self._wait(decided, policy)
+
+    def _wait(self, decided: Pass, policy: Policy) -> None:
+        for name, wait in sorted(decided.waiting.items()):
+            self._remove(name, "it does not exist in the cloud provider", _until(wait, policy))
+        if decided.held:
+            names = ", ".join(sorted(decided.held))
+            text = f"{decided.alarm.message}: {names}" if decided.alarm else names
+            self.held.append(f"not deleted: {text}")
+
+    def _remove(self, name: str, reason: str, waits_for: str) -> None:
+        del self.nodes[name]
+        self._lines.pop(name, None)
+        self._gone.append(Change(f"node/{name}", "delete", (f"- because {reason}",), waits_for))
+
+    def allocate(
+        self,
+        mode: Mode,
+        blocks: Blocks,
+        in_cloud: Mapping[str, tuple[str, ...]] | None,
+        owns: Owns,
+    ) -> None:
+        """What the IPAM controller does; `in_cloud` are the cloud's blocks, where it is asked."""
+        for node in self.nodes.values():
+            if pod_cidrs(node) and mode is not Mode.FROM_CLOUD:
+                blocks.hold(node.metadata.uid, pod_cidrs(node))
+        for name in sorted(self.nodes):
+            if mode.asks_cloud and owns(self.nodes[name]) is Ownership.NO:
+                continue
+            given = None if in_cloud is None else in_cloud.get(name)
+            if self._allocate(mode, name, blocks, given):
+                self._allocate(mode, name, blocks, given)
+
+    def _allocate(
+        self, mode: Mode, name: str, blocks: Blocks, in_cloud: tuple[str, ...] | None
+    ) -> bool:
+        """Decide once; whether what was given may need a second decision."""
+        node = self.nodes[name]
+        match ipam.decide(mode, node, in_cloud):
+            case ipam.Allocate():
+                reserved = blocks.reserve(node.metadata.uid)
+                if isinstance(reserved, tuple):
+                    self.patch(name, ipam.write(node, tuple(map(str, reserved))))
+                    return True
+                self.patch(name, ipam.say(node, ipam.exhausted(reserved), self._now))
+            case ipam.Write(cidrs):
+                self.patch(name, ipam.write(node, cidrs))
+            case ipam.Assign(cidrs):
+                parts = tuple(f"+ {cidr}" for cidr in cidrs)
+                self._cloud.append(Change(f"pod-cidrs/{name}", "create", parts))
+            case ipam.Trouble() as trouble:
+                self.patch(name, ipam.say(node, trouble, self._now))
+            case ipam.Settled():
+                self.patch(name, ipam.say(node, None, self._now))
+        return False
+
+
+def _until(wait: Wait, policy: Policy) -> str:
+    """What must come before the node goes."""
+    if wait.until is None:
+        return wait.reason
+    return (
+        f"{wait.reason}; at the earliest in {max(0.0, wait.until):.0f} s "
+        f"(--node-deletion-confirmations={policy.confirmations}, "
+        f"--node-deletion-interval={policy.confirmation_interval:g}s)"
+    )

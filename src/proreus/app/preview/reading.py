@@ -1,0 +1,231 @@
+"""Looks at the cluster and the cloud, and lets the controllers' plans decide; writes nothing."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from proreus.app import readonly
+from proreus.app.options import Options
+from proreus.app.preview import routes, services
+from proreus.app.preview.changes import Change, Preview
+from proreus.app.preview.nodes import Drafts
+from proreus.app.preview.services import Due, Said
+from proreus.cloudprovider import (
+    CloudProvider,
+    ClusterIdentity,
+    ConfigError,
+    Instances,
+    LoadBalancers,
+    NotSupported,
+    OwnedObject,
+    Ownership,
+)
+from proreus.controllers.batches import Observation, outage
+from proreus.controllers.cloud_node_lifecycle.controller import policy_of
+from proreus.controllers.cloud_node_lifecycle.questions import Look, questions
+from proreus.controllers.environment import Settings
+from proreus.controllers.guarded import GuardedLoadBalancers
+from proreus.controllers.inventory import Inventory
+from proreus.controllers.networks import cluster_cidrs
+from proreus.controllers.node_ipam.cidrset import Blocks
+from proreus.controllers.node_ipam.plan import Mode, ranges
+from proreus.controllers.service.intake import Classes
+from proreus.controllers.table import Descriptor, select
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.objects import EndpointSlice, Node, Service
+from proreus.kube.requests import ENDPOINT_SLICES, NAMESPACES, NODES, SERVICES
+
+USER_AGENT: Final = "proreus-plan"
+
+
+class _World(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read, and the cloud to ask."""
+
+    cloud: CloudProvider
+    cluster: ClusterIdentity
+    settings: Settings
+    controllers: frozenset[str]
+    nodes: tuple[Node, ...]
+    services: tuple[Service, ...]
+    slices: tuple[EndpointSlice, ...]
+    now: datetime
+
+    def owns(self, node: Node) -> Ownership:
+        """As the controllers ask."""
+        instances = self.cloud.instances
+        return Ownership.UNKNOWN if instances is None else instances.owns(node)
+
+
+async def look(options: Options, config: ClientConfig) -> Preview:
+    """Look at everything and say what the manager would do.
+
+    Raises:
+        KubeError: The API server cannot be asked.
+        CloudError: The cloud cannot be asked.
+    """
+    async with readonly.client(config, USER_AGENT) as client:
+        provider = await readonly.configured(options, client)
+        system = await client.get(NAMESPACES, "kube-system")
+        cluster = ClusterIdentity(options.cluster_name, system.metadata.uid)
+        nodes = (await client.list(NODES)).items
+        all_services = (await client.list(SERVICES)).items
+        is_needed = "endpoint_slices" in provider.needs
+        slices = (await client.list(ENDPOINT_SLICES)).items if is_needed else ()
+        listers = readonly.listers(nodes, all_services, slices)
+        async with readonly.started(provider, cluster, listers) as cloud:
+            if not cloud.has_cluster_id and not options.allow_untagged_cloud:
+                raise ConfigError(
+                    ("the cloud has no cluster id; set one, or use --allow-untagged-cloud",)
+                )
+            settings = _settings(options)
+            chosen, notes = _chosen(options, settings, cloud)
+            world = _World(
+                cloud=cloud,
+                cluster=cluster,
+                settings=settings,
+                controllers=chosen,
+                nodes=nodes,
+                services=all_services,
+                slices=slices,
+                now=datetime.now(UTC),
+            )
+            found = await _preview(world)
+            return msgspec.structs.replace(found, notes=(*notes, *found.notes))
+
+
+def _settings(options: Options) -> Settings:
+    return msgspec.convert(
+        {name: getattr(options, name) for name in Settings.__struct_fields__}, Settings
+    )
+
+
+def _chosen(
+    options: Options, settings: Settings, cloud: CloudProvider
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The aliases of the controllers that would run, and why others would not."""
+    chosen, notes = set(), []
+    for one in select(options.controllers)[0]:
+        if reason := _why_not(one, settings, cloud):
+            notes.append(f"{one.name} would not run: {reason}")
+        else:
+            chosen.add(one.alias)
+    return frozenset(chosen), tuple(notes)
+
+
+def _why_not(one: Descriptor, settings: Settings, cloud: CloudProvider) -> str:
+    if one.needed(settings) and getattr(cloud, one.capability) is None:
+        return f"the cloud has no {one.capability}"
+    return one.why_not(settings)
+
+
+async def _preview(world: _World) -> Preview:
+    drafts = Drafts(world.nodes, world.now)
+    instances = world.cloud.instances
+    if instances is not None and world.controllers & {"cloud-node", "cloud-node-lifecycle"}:
+        await _machines(world, drafts, instances)
+    if "nodeipam" in world.controllers:
+        await _pod_cidrs(world, drafts)
+    found: list[Change] = []
+    if "route" in world.controllers:
+        found += await _routes(world, drafts)
+    notes: list[str] = []
+    balancers = world.cloud.load_balancers
+    if balancers is not None and "service" in world.controllers:
+        changes, notes = await _services(world, drafts, balancers)
+        found += changes
+    return Preview((*drafts.changes, *found), tuple(drafts.held), tuple(notes))
+
+
+async def _machines(world: _World, drafts: Drafts, instances: Instances) -> None:
+    """Ask about every node once; both controllers of nodes decide from that."""
+    began = asyncio.get_running_loop().time()
+    inventory = Inventory(instances, on_error=lambda _error, _kind: None)
+    asked = [node for node in world.nodes if instances.owns(node) is not Ownership.NO]
+    seen = await inventory.get(asked, not_before=began)
+    error = outage(seen)
+    if error is not None:
+        raise error
+    policy = policy_of(world.settings)
+    looks = [
+        Look(one, {name: _at_once(seen[name]) for name in _names(one.candidates, one.witnesses)})
+        for one in questions(
+            world.nodes, world.now, instances.owns, policy, batch_size=inventory.batch_size, turn=0
+        )
+    ]
+    if "cloud-node" in world.controllers:
+        drafts.initialise({name: one.answer for name, one in seen.items()}, instances.owns)
+    if "cloud-node-lifecycle" in world.controllers:
+        drafts.remove(looks, policy, instances.owns)
+
+
+def _names(*groups: Sequence[Node]) -> list[str]:
+    return [node.metadata.name for group in groups for node in group]
+
+
+def _at_once(seen: Observation) -> Observation:
+    """The observation on a clock whose time is now 0."""
+    return Observation(seen.answer, 0.0, 0.0)
+
+
+async def _pod_cidrs(world: _World, drafts: Drafts) -> None:
+    settings = world.settings
+    mode = Mode(settings.cidr_allocator_type)
+    found, _ = ranges(
+        mode,
+        settings.cluster_cidr,
+        size=settings.node_cidr_mask_size,
+        size_v4=settings.node_cidr_mask_size_ipv4,
+        size_v6=settings.node_cidr_mask_size_ipv6,
+    )
+    in_cloud: Mapping[str, tuple[str, ...]] | None = None
+    if mode.asks_cloud and world.cloud.pod_cidrs is not None:
+        asked = [node for node in drafts.nodes.values() if node.spec.provider_id]
+        in_cloud = await world.cloud.pod_cidrs.describe(asked) if asked else {}
+    taken, _ = cluster_cidrs(settings.service_cluster_ip_range)
+    drafts.allocate(mode, Blocks(found, taken), in_cloud, world.owns)
+
+
+async def _routes(world: _World, drafts: Drafts) -> Sequence[Change]:
+    if world.cloud.routes is None:
+        return ()
+    clusters, _ = cluster_cidrs(world.settings.cluster_cidr)
+    listed = await world.cloud.routes.list(world.cluster, world.nodes)
+    return routes.changes(drafts, listed, clusters, world.owns, world.now)
+
+
+async def _services(
+    world: _World, drafts: Drafts, balancers: LoadBalancers
+) -> tuple[list[Change], list[str]]:
+    owned: Sequence[OwnedObject] | None
+    try:
+        owned = await balancers.list_owned(world.cluster)
+    except NotSupported:
+        owned = None
+    settings = world.settings
+    classes = Classes(frozenset(settings.load_balancer_classes), settings.classless_load_balancers)
+    due = services.due(
+        world.services,
+        tuple(drafts.nodes.values()),
+        world.slices,
+        cloud=balancers,
+        owned=owned,
+        cluster=world.cluster,
+        classes=classes,
+    )
+    said = await _asked(balancers, due)
+    changes = list(services.changes(due, said, owned, world.now))
+    return changes, list(services.unforeseen(due, said))
+
+
+async def _asked(balancers: LoadBalancers, due: Sequence[Due]) -> Mapping[str, Said]:
+    """What the provider would change, if it can say."""
+    wishes = [one.wish for one in due if one.wish is not None]
+    if not wishes or not isinstance(balancers, GuardedLoadBalancers):
+        return {}
+    try:
+        return await balancers.preview(wishes)
+    except NotSupported:
+        return {}

@@ -1,0 +1,33 @@
+"""Prints a preview: as a diff for people, or as JSON. Pure."""
+
+from collections import Counter
+
+import msgspec
+
+from proreus.app.preview.changes import Preview
+
+_SIGNS = {"create": "+", "change": "~", "delete": "-"}
+
+
+def as_json(preview: Preview) -> str:
+    """One JSON document."""
+    return msgspec.json.format(msgspec.json.encode(preview)).decode()
+
+
+def as_text(preview: Preview) -> str:
+    """Each object with its parts, and how much it is in all."""
+    parts = []
+    for change in preview.changes:
+        parts.append(f"{_SIGNS[change.action]} {change.about}")
+        parts += [f"    {line}" for line in change.lines]
+        if change.waits_for:
+            parts.append(f"    only if {change.waits_for}")
+    parts += [f"! {text}" for text in preview.held]
+    parts += [f"note: {text}" for text in preview.notes]
+    counts = Counter(change.action for change in preview.changes)
+    parts.append(
+        f"{counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete"
+        if preview.changes
+        else "no changes: everything is as it should be"
+    )
+    return "\n".join(parts)
