@@ -8,6 +8,8 @@ from typing import Final
 
 ROWS: Final = 200
 """So many rows of a table are shown at once."""
+WELL: Final = 20
+"""So many of them are of what is well, unless somebody looks for it."""
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; connect-src 'self'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'"
@@ -16,7 +18,7 @@ CONTENT_SECURITY_POLICY: Final = (
 
 def html(nonce: str) -> str:
     """The page; `nonce` is that of its Content-Security-Policy."""
-    return _PAGE.replace("@NONCE@", nonce).replace("@ROWS@", str(ROWS))
+    return _PAGE.replace("@NONCE@", nonce).replace("@ROWS@", str(ROWS)).replace("@WELL@", str(WELL))
 
 
 _PAGE: Final = """\
@@ -54,7 +56,7 @@ input { font: inherit; padding: .2rem .5rem; width: 20rem; }
 <table id="leaks"></table>
 <script nonce="@NONCE@">
 "use strict";
-const ROWS = @ROWS@;
+const ROWS = @ROWS@, WELL = @WELL@;
 const COLUMNS = ["name", "state", "age", "zone", "detail", "routes", "reason", "message"];
 let state = null;
 const at = (id) => document.getElementById(id);
@@ -84,18 +86,20 @@ function fill(id, title, rows) {
   const table = at(id);
   table.replaceChildren();
   at(id + "-title").textContent = title + ": " + rows.length + " (" + figures(rows) + ")";
+  const ill = fits.filter((row) => row.state !== "ready").length;
+  const limit = wanted ? ROWS : Math.min(ROWS, ill + WELL);
   const head = table.insertRow();
   for (const name of used) cell(head, name, "th");
-  for (const row of fits.slice(0, ROWS)) {
+  for (const row of fits.slice(0, limit)) {
     const line = table.insertRow();
     for (const name of used) {
       const text = name === "age" ? span(row.age) : row[name];
       cell(line, text, "td", name === "state" ? row.state.split(" ")[0] : name);
     }
   }
-  if (fits.length > ROWS) {
+  if (fits.length > limit) {
     const line = table.insertRow();
-    cell(line, "and " + (fits.length - ROWS) + " more: find them by name", "td", "quiet");
+    cell(line, "and " + (fits.length - limit) + " more: find them by name", "td", "quiet");
   }
 }
 function show() {
