@@ -23,11 +23,13 @@ from proreus.runtime import endpoints
 from proreus.runtime.authorities import NAME, NAMESPACE, AuthoritiesError
 from proreus.runtime.health import Health
 from proreus.runtime.serving import serve
-from proreus.runtime.tls import ServerTLS, Settings
+from proreus.runtime.tls import ServerTLS
+from proreus.runtime.tls_settings import Settings
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.controlplane.certificates import Authority
 
-from .site import Audited, until
+from .site import Audited, Site, until
+from .test_serving import held_port, secure
 
 RBAC: Final = "rbac.authorization.k8s.io"
 ROLES = Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False, type=dict)
@@ -228,6 +230,7 @@ async def test_who_shows_nothing_or_nonsense_sees_health_alone(world: World) -> 
 
         await until("anonymous is refused", denied)
         assert (await door.get("/healthz"))[0] == 200
+        assert (await door.get("/nonsense"))[0] == 403
         message = (await door.get("/metrics"))[1]
         assert message.startswith('forbidden: User "system:anonymous" cannot get path "/metrics"')
         good = await world.token()
@@ -294,6 +297,33 @@ async def test_without_the_right_to_read_the_authorities_it_does_not_start(world
         assert (await door.get("/healthz"))[0] == 200
         # It may not ask about rights either: whoever asks is refused.
         assert (await door.get("/metrics"))[0] == 500
+
+
+async def test_a_manager_shows_its_metrics_to_who_has_the_right(site: Site, world: World) -> None:
+    flags = (
+        "--authentication-token-webhook-cache-ttl=100ms",
+        "--authorization-webhook-cache-unauthorized-ttl=100ms",
+        "--authorization-webhook-cache-authorized-ttl=100ms",
+    )
+    token = await world.token()
+    with held_port() as port:
+        async with site.lone_manager(*secure(port), *flags) as manager:
+            door = Door(port, world.directory)
+
+            async def refused() -> bool:
+                assert manager.is_running, manager.output()
+                try:
+                    return (await door.get("/metrics", token=token))[0] == 403
+                except aiohttp.ClientConnectionError:  # it does not listen yet
+                    return False
+
+            await until("the scraper is refused", refused)
+            binding = await world.may_scrape()
+            assert "running_managed_controllers" in await door.turns(200, "/metrics", token)
+            assert (await door.get("/metrics", token="wrong"))[0] == 401
+            await world.client.delete(BINDINGS, binding)
+            await door.turns(403, "/metrics", token)
+    assert token not in manager.output()
 
 
 def client(plane: ControlPlane, user: str, *groups: str) -> tuple[bytes, bytes]:

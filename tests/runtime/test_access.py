@@ -18,7 +18,8 @@ from proreus.kube.config import ClientConfig
 from proreus.runtime.authorities import AuthoritiesError, ClientAuthorities, Sources
 from proreus.runtime.health import Health
 from proreus.runtime.serving import serve
-from proreus.runtime.tls import ServerTLS, Settings
+from proreus.runtime.tls import ServerTLS
+from proreus.runtime.tls_settings import Settings
 from proreus.testing.controlplane.certificates import Authority
 
 PATIENCE = 60.0
