@@ -1,7 +1,7 @@
 """`proreus doctor` on a real API server: a clean bill for what is well, a name for what is not."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,24 +10,33 @@ import pytest
 from proreus.app.doctor.options import DoctorOptions
 from proreus.app.doctor.rights import needs
 from proreus.app.doctor.seen import DEPLOYMENTS, PODS
+from proreus.kube.errors import AlreadyExists
 from proreus.kube.objects import (
     ANNOTATION_PROVIDED_NODE_IP,
     FINALIZER_LOAD_BALANCER,
     TAINT_UNINITIALIZED,
 )
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import ENDPOINT_SLICES, NODES, SERVICES
+from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
 
 from .read_only import Ran, Reader, existing, granted, reader
 from .site import Site, until
 
 SYSTEM: Final = "kube-system"
+OWN: Final = "doctor"
+"""The namespace of the manager's pods: no other test leaves anything there."""
 TOLERATIONS: Final = [{"operator": "Exists"}]
 PORTS: Final = [{"name": "http", "port": 80}]
 
 
 @pytest.fixture
 async def doctor(site: Site, tmp_path: Path) -> AsyncIterator[Reader]:
+    with suppress(AlreadyExists):  # nobody empties namespaces here, so it is never deleted
+        await site.client.create(NAMESPACES, {"metadata": {"name": OWN}})
+    for lease in (await site.client.list(LEASES, SYSTEM)).items:
+        name = lease["metadata"]["name"]
+        if name.startswith("cloud-controller-manager"):
+            await site.client.delete(LEASES, name, SYSTEM)
     async with reader(site, "doctor", tmp_path) as one:
         yield one
 
@@ -36,7 +45,7 @@ async def test_a_cluster_that_is_well_gets_a_clean_bill_from_an_account_that_can
     site: Site, doctor: Reader
 ) -> None:
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(existing(site.client, DEPLOYMENTS, deployment(), SYSTEM))
+        await stack.enter_async_context(existing(site.client, DEPLOYMENTS, deployment(), OWN))
         await stack.enter_async_context(account(site))
         await stack.enter_async_context(site.manager("--load-balancer-classes=example.com/ours"))
         await site.join("one", "two")
@@ -50,7 +59,7 @@ async def test_a_cluster_that_is_well_gets_a_clean_bill_from_an_account_that_can
         said: list[Ran] = []
 
         async def well() -> bool:
-            said.append(await doctor.run("doctor"))
+            said.append(await doctor.run("doctor", f"--namespace={OWN}"))
             return said[-1].code == 0
 
         try:
@@ -66,16 +75,16 @@ async def test_a_cluster_that_is_well_gets_a_clean_bill_from_an_account_that_can
 async def test_mistakes_are_named_on_their_objects(site: Site, doctor: Reader) -> None:
     async with AsyncExitStack() as stack:
         wrong = deployment(hostNetwork=False, tolerations=[])
-        await stack.enter_async_context(existing(site.client, DEPLOYMENTS, wrong, SYSTEM))
-        await stack.enter_async_context(existing(site.client, PODS, pod(), SYSTEM))
+        await stack.enter_async_context(existing(site.client, DEPLOYMENTS, wrong, OWN))
+        await stack.enter_async_context(existing(site.client, PODS, pod(), OWN))
         await fail_pod(site)
         await break_nodes(site)
         await break_services(site)
 
-        ran = await doctor.run("doctor", "--json", "--patience=0s")
+        ran = await doctor.run("doctor", f"--namespace={OWN}", "--json", "--patience=0s")
 
     found = {(one["check"], one["about"]) for one in ran.json["findings"]}
-    manager = f"deployment/{SYSTEM}/cloud-controller-manager"
+    manager = f"deployment/{OWN}/cloud-controller-manager"
     assert ran.code == 1
     assert found >= {
         ("kubelet-not-external", "node/internal"),
@@ -86,9 +95,9 @@ async def test_mistakes_are_named_on_their_objects(site: Site, doctor: Reader) -
         ("machine-gone", "node/twin-a"),
         ("toleration-missing", manager),
         ("no-host-network", manager),
-        ("pod-failing", f"pod/{SYSTEM}/cloud-controller-manager-x"),
+        ("pod-failing", f"pod/{OWN}/cloud-controller-manager-x"),
         ("no-leader", f"lease/{SYSTEM}"),
-        ("rights-missing", f"user/system:serviceaccount:{SYSTEM}:ccm"),
+        ("rights-missing", f"user/system:serviceaccount:{OWN}:ccm"),
         ("class-unowned", "service/default/classed"),
         ("unsupported-spec", "service/default/six"),
         ("finalizer-stuck", "service/default/former"),
@@ -161,7 +170,7 @@ async def fail_pod(site: Site) -> None:
         "state": {"waiting": waiting},
     }  # fmt: skip
     patch = Patch(PatchType.MERGE, {"status": {"containerStatuses": [status]}})
-    await site.client.patch(PODS, "cloud-controller-manager-x", patch, SYSTEM, subresource="status")
+    await site.client.patch(PODS, "cloud-controller-manager-x", patch, OWN, subresource="status")
 
 
 def account(site: Site) -> Any:
@@ -171,7 +180,7 @@ def account(site: Site) -> Any:
         {"apiGroups": [need.group], "resources": [need.resource], "verbs": [need.verb]}
         for need in needs(options)
     ]
-    subject = {"kind": "ServiceAccount", "name": "ccm", "namespace": SYSTEM}
+    subject = {"kind": "ServiceAccount", "name": "ccm", "namespace": OWN}
     return granted(site.client, "test-ccm", rules, subject)
 
 

@@ -169,9 +169,9 @@ def _leases(seen: Seen) -> Iterator[Finding]:
     if not leases:
         yield Finding(
             "no-leader",
-            f"lease/{seen.namespace}",
+            f"lease/{seen.lease_namespace}",
             "no manager leads, so nobody works",
-            f"no lease of a manager in {seen.namespace} has a holder",
+            f"no lease of a manager in {seen.lease_namespace} has a holder",
             f"see whether the manager runs: `kubectl -n {seen.namespace} get pods`; whether it "
             "uses another lease: --leader-elect-resource-name, --leader-elect-resource-namespace",
         )
@@ -180,7 +180,7 @@ def _leases(seen: Seen) -> Iterator[Finding]:
         if age > lease.seconds + CLOCKS_DIFFER:
             yield Finding(
                 "stale-lease",
-                f"lease/{seen.namespace}/{lease.name}",
+                f"lease/{seen.lease_namespace}/{lease.name}",
                 "the leader has stopped, and no other manager has taken its place",
                 f"{lease.holder} renewed it {span(age)} ago; it holds for {lease.seconds:g} s",
                 f"start the manager, or look at its log: `kubectl -n {seen.namespace} get pods`",

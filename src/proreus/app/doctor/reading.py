@@ -132,6 +132,7 @@ async def look(options: DoctorOptions, config: ClientConfig) -> Seen:
         seen = msgspec.structs.replace(
             seen,
             leases=await _leases(reader, options),
+            lease_namespace=options.leader_elect_resource_namespace,
             elects=options.leader_elect,
             classes=Classes(
                 frozenset(options.load_balancer_classes), options.classless_load_balancers

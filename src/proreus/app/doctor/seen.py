@@ -174,6 +174,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     namespace: str = "kube-system"
+    lease_namespace: str = "kube-system"
     elects: bool = True
     classes: Classes = AS_GO
     allow_untagged: bool = False
