@@ -77,7 +77,7 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
         bool, Flag(SERVING, "Bind with SO_REUSEPORT: several processes, one port.", boolean)
     ] = False
     permit_address_sharing: Annotated[
-        bool, Flag(SERVING, "Bind with SO_REUSEADDR, beside other addresses.", boolean)
+        bool, Flag(SERVING, "Without effect: SO_REUSEADDR is always set.", boolean)
     ] = False
     metrics_bind_address: Annotated[
         str,
