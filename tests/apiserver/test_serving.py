@@ -11,8 +11,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from cryptography import x509
 
 from proreus.kube import config
+from proreus.runtime.selfsigned import self_signed
 from proreus.testing.manager import ManagerProcess
 
 from .site import Site, until
@@ -46,6 +48,21 @@ def pair(site: Site, user: str, *groups: str) -> tuple[bytes, bytes]:
 
 def secure(port: int) -> tuple[str, ...]:
     return ("--bind-address=127.0.0.1", f"--secure-port={port}", "--permit-port-sharing")
+
+
+def replace(files: tuple[Path, Path], name: str) -> None:
+    """Another certificate and key in the same files."""
+    made = self_signed([name])
+    for path, content in zip(files, (made.certificate, made.key), strict=True):
+        path.write_bytes(content)
+
+
+async def shown(port: int) -> list[str]:
+    """The names in the certificate that a client is shown."""
+    pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port), timeout=60)
+    names = x509.load_pem_x509_certificate(pem.encode()).extensions
+    found = names.get_extension_for_class(x509.SubjectAlternativeName).value
+    return list(found.get_values_for_type(x509.DNSName))
 
 
 class Visitor:
@@ -84,8 +101,11 @@ class Visitor:
 async def test_the_secure_port_shows_health_to_all_and_the_rest_to_those_who_may(
     site: Site, tmp_path: Path
 ) -> None:
+    files = tmp_path / "tls.crt", tmp_path / "tls.key"
+    replace(files, "first.test")
     with held_port() as port:
-        async with site.lone_manager(*secure(port)) as manager:
+        flags = (f"--tls-cert-file={files[0]}", f"--tls-private-key-file={files[1]}")
+        async with site.lone_manager(*secure(port), *flags) as manager:
             anyone = Visitor(port, None, tmp_path)
             admin = Visitor(port, pair(site, "root", "system:masters"), tmp_path)
             assert await anyone.gets("/readyz", 200, manager) == "ok"
@@ -103,6 +123,14 @@ async def test_the_secure_port_shows_health_to_all_and_the_rest_to_those_who_may
             assert found["proreus.flags"]["secure-port"] == port
             assert (await admin("/debug/flags/v", "PUT", "5"))[0] == 200
             assert "MainThread" in (await admin("/debug/pprof/goroutine"))[1]
+
+            assert await shown(port) == ["first.test"]
+            replace(files, "second.test")
+
+            async def is_replaced() -> bool:
+                return await shown(port) == ["second.test"]
+
+            await until("the new certificate is in use", is_replaced)
     assert "BEGIN" not in manager.output()
 
 

@@ -10,7 +10,7 @@ from proreus.app.options import Options
     ("seconds", "text"),
     [
         (0, "0s"), (15, "15s"), (60, "1m0s"), (90.5, "1m30.5s"), (3600, "1h0m0s"),
-        (43200, "12h0m0s"), (0.25, "250ms"), (0.0005, "0.5ms"), (3725, "1h2m5s"),
+        (43200, "12h0m0s"), (0.25, "250ms"), (3725, "1h2m5s"),
     ],
 )  # fmt: skip
 def test_durations_are_written_as_in_go(seconds: float, text: str) -> None:
@@ -18,10 +18,10 @@ def test_durations_are_written_as_in_go(seconds: float, text: str) -> None:
 
 
 def test_the_configuration_has_gos_shape_and_every_flag() -> None:
-    found = configz(Options(cloud_provider="simulated", cluster_cidr="10.0.0.0/16"))
+    found = configz(Options(cloud_provider="simulated", cluster_cidr=("10.0.0.0/16", "fd00::/48")))
     shared = found[NAME]["KubeCloudShared"]
     assert shared["CloudProvider"] == {"Name": "simulated", "CloudConfigFile": ""}
-    assert shared["ClusterCIDR"] == "10.0.0.0/16"
+    assert shared["ClusterCIDR"] == "10.0.0.0/16,fd00::/48"
     assert found[NAME]["Generic"]["LeaderElection"]["RenewDeadline"] == "10s"
     assert found[NAME]["NodeStatusUpdateFrequency"] == "5m0s"
     assert set(found[FLAGS]) == {named(field) for field in flags_of(Options)}

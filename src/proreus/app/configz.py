@@ -72,8 +72,9 @@ _SHAPE: Final[Mapping[str, Any]] = {
 def configz(options: Options) -> Mapping[str, Any]:
     """Everything that the options say."""
     values = _values(options)
+    in_go = {**values, "cluster_cidr": ",".join(options.cluster_cidr)}
     return {
-        NAME: _shaped(_SHAPE, values),
+        NAME: _shaped(_SHAPE, in_go),
         FLAGS: {named(field): value for field, value in values.items()},
     }
 
