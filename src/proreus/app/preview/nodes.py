@@ -82,12 +82,17 @@ class Drafts:
         self._wait(decided, policy)
 
     def _wait(self, decided: Pass, policy: Policy) -> None:
+        """Let go what more answers will prove gone, but for what the breaker holds by then."""
+        held = set(decided.held)
+        if decided.memory.breaker.since is not None:
+            held |= {node.metadata.name for node in decided.suspects}
         for name, wait in sorted(decided.waiting.items()):
-            self._remove(name, "it does not exist in the cloud provider", _until(wait, policy))
-        if decided.held:
-            names = ", ".join(sorted(decided.held))
-            text = f"{decided.alarm.message}: {names}" if decided.alarm else names
-            self.held.append(f"not deleted: {text}")
+            if name not in held:
+                reason = "it does not exist in the cloud provider"
+                self._remove(name, reason, _until(wait, policy))
+        if held:
+            why = decided.alarm.message if decided.alarm else "too many nodes look gone at once"
+            self.held.append(f"not deleted: {why}: {', '.join(sorted(held))}")
 
     def _remove(self, name: str, reason: str, waits_for: str) -> None:
         del self.nodes[name]
