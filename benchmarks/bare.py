@@ -1,8 +1,8 @@
-"""The least that initialising nodes can cost: the same requests, and no manager around them.
+"""The least that initialising nodes can cost: the same patches, and no manager around them.
 
-`python -m benchmarks.bare KUBECONFIG` lists the nodes once and then sends, for each of them, what
-the manager sends: two patches and one Event, with the same client and as many at once. Then it
-waits to be ended.
+`python -m benchmarks.bare KUBECONFIG` lists the nodes once and then sends, for each of them, the
+two patches that the manager sends, with the same client and as many at once. It writes no Events:
+the manager's wait until the nodes are done. Then it waits to be ended.
 """
 
 import asyncio
@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 
 from proreus.cloudprovider.instances import Instance, InstanceState
 from proreus.controllers.cloud_node.plan import plan
-from proreus.controllers.events import PlannedEvent
 from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.objects import Node, NodeAddress
-from proreus.kube.requests import EVENTS, NODES
-from proreus.testing.kubelet import timestamp
+from proreus.kube.requests import NODES
 
 _CONCURRENCY = 32
 
@@ -42,8 +40,6 @@ async def _initialise(client: Client, number: int, node: Node) -> None:
         return
     await client.patch(NODES, name, change.status, subresource="status")
     await client.patch(NODES, name, change.main)
-    for event in change.events:
-        await client.create(EVENTS, _event(node, event), "default")
 
 
 def _instance(number: int, name: str) -> Instance:
@@ -62,22 +58,6 @@ def _instance(number: int, name: str) -> Instance:
         additional_labels={},
         state=InstanceState.RUNNING,
     )
-
-
-def _event(node: Node, event: PlannedEvent) -> dict[str, object]:
-    now = timestamp(datetime.now(UTC))
-    about = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name}
-    return {
-        "metadata": {"generateName": f"{node.metadata.name}."},
-        "involvedObject": {**about, "uid": node.metadata.uid},
-        "type": str(event.type),
-        "reason": event.reason,
-        "message": event.message,
-        "source": {"component": "bare"},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
 
 
 if __name__ == "__main__":

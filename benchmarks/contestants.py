@@ -50,8 +50,8 @@ GO_TUNED = Contestant(
 )
 PROREUS = Contestant("proreus", "Proreus")
 PROREUS_SINGLE = Contestant("proreus-single", "Proreus, cloud without bulk calls", batch_size=1)
-BARE = Contestant("bare", "bare loop of the same requests")
-"""Not a manager: the two patches and the Event of each node, and nothing else."""
+BARE = Contestant("bare", "bare loop of the same patches")
+"""Not a manager: the two patches of each node, and nothing else."""
 
 CONTESTANTS = (GO_DEFAULT, GO_TUNED, PROREUS)
 REFERENCE = GO_TUNED

@@ -90,7 +90,7 @@ def scenarios(scale: Scale) -> list[Scenario]:
         ),
         Scenario(
             name="limit",
-            play=_nodes(scale.limit_nodes, title="the same requests"),
+            play=_nodes(scale.limit_nodes, title="the same patches"),
             contestants=(BARE, PROREUS),
         ),
         Scenario(

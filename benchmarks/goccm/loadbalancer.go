@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -66,8 +67,16 @@ func (c *cloud) GetLoadBalancer(
 	return status(kinds["address"][0].Address), true, nil
 }
 
+// marks are the tags of everything that is made for a Service.
+func marks(cluster string, service *v1.Service) object {
+	return object{
+		"kubernetes.io/cluster/" + cluster: "owned",
+		"kubernetes.io/service-name":       service.Namespace + "/" + service.Name,
+	}
+}
+
 func (c *cloud) EnsureLoadBalancer(
-	ctx context.Context, _ string, service *v1.Service, nodes []*v1.Node,
+	ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node,
 ) (*v1.LoadBalancerStatus, error) {
 	kinds, err := c.owned(ctx, service)
 	if err != nil {
@@ -79,7 +88,7 @@ func (c *cloud) EnsureLoadBalancer(
 			return has[0], nil
 		}
 		made := part{}
-		fields["name"] = name
+		fields["name"], fields["tags"] = name, marks(cluster, service)
 		return made, c.call(ctx, "POST", collections[kind], fields, &made)
 	}
 	address, err := one("address", object{})
@@ -92,7 +101,8 @@ func (c *cloud) EnsureLoadBalancer(
 	if err != nil {
 		return nil, err
 	}
-	steps := append(c.listenerSteps(ctx, name, service, balancer, kinds["listener"]),
+	tags := marks(cluster, service)
+	steps := append(c.listenerSteps(ctx, name, tags, service, balancer, kinds["listener"]),
 		func() error {
 			open := []string{"0.0.0.0/0"}
 			_, err := one("firewall", object{"load_balancer_id": balancer.ID, "source_ranges": open})
@@ -104,7 +114,7 @@ func (c *cloud) EnsureLoadBalancer(
 
 // listenerSteps makes the listeners of a Service as its ports are, one call for each difference.
 func (c *cloud) listenerSteps(
-	ctx context.Context, name string, service *v1.Service, balancer part, has []part,
+	ctx context.Context, name string, tags object, service *v1.Service, balancer part, has []part,
 ) []func() error {
 	type end struct {
 		protocol string
@@ -123,7 +133,7 @@ func (c *cloud) listenerSteps(
 		}
 		made = append(made, func() error {
 			return c.call(ctx, "POST", "listeners", object{
-				"name": name + "-" + port.Name, "load_balancer_id": balancer.ID,
+				"name": name + "-" + port.Name, "load_balancer_id": balancer.ID, "tags": tags,
 				"protocol": wanted.protocol, "port": wanted.port, "target_port": wanted.to,
 			}, nil)
 		})
@@ -145,6 +155,26 @@ func (c *cloud) listenerSteps(
 	}}
 }
 
+// internal is the node's internal address. The framework takes the taint off before it writes the
+// addresses, and does not update load balancers when they come, so the cloud may have to be asked.
+func (c *cloud) internal(ctx context.Context, node *v1.Node) (string, error) {
+	for _, address := range node.Status.Addresses {
+		if address.Type == v1.NodeInternalIP {
+			return address.Address, nil
+		}
+	}
+	found, err := c.find(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	for _, address := range found.Addresses {
+		if address.Type == string(v1.NodeInternalIP) {
+			return address.Address, nil
+		}
+	}
+	return "", fmt.Errorf("instance %s has no internal address", found.ID)
+}
+
 // retarget makes the targets those that the nodes are.
 func (c *cloud) retarget(ctx context.Context, balancer part, nodes []*v1.Node) error {
 	have := map[string]bool{}
@@ -161,12 +191,11 @@ func (c *cloud) retarget(ctx context.Context, balancer part, nodes []*v1.Node) e
 			delete(have, id)
 			continue
 		}
-		for _, address := range node.Status.Addresses {
-			if address.Type == v1.NodeInternalIP {
-				add = append(add, target{id, address.Address})
-				break
-			}
+		address, err := c.internal(ctx, node)
+		if err != nil {
+			return err
 		}
+		add = append(add, target{id, address})
 	}
 	path := "load_balancers/" + balancer.ID + "/targets:"
 	var steps []func() error
