@@ -3,12 +3,18 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from proreus.controllers.table import CONTROLLERS
 from proreus.kube import config
 from proreus.kube.errors import NotFound
-from proreus.kube.requests import LEASES
+from proreus.kube.requests import EVENTS, LEASES
+from proreus.runtime.leaderelection import LeaderElector
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Address, Fault, FaultMode, Instance
@@ -27,6 +33,8 @@ LONG_LEASE = (
     "--leader-elect-renew-deadline=50m",
     "--leader-elect-retry-period=500ms",
 )
+MAIN = "cloud-controller-manager"
+MIGRATION = "cloud-provider-extraction-migration"
 TWO_PATCHES = Counter({"status": 1, "": 1})
 LATE = Instance(
     name="late",
@@ -41,27 +49,53 @@ def replica(site: Site, name: str, lease: tuple[str, ...] = LEASE, **more: Any) 
     return site.manager(*lease, user=name, token=TOKENS[name], **more)
 
 
-async def holder(site: Site) -> str:
+async def holder(site: Site, name: str = MAIN) -> str:
     """Who holds the lease; "" if nobody does."""
     try:
-        lease = await site.client.get_lease("kube-system", "cloud-controller-manager")
+        lease = await site.client.get_lease("kube-system", name)
     except NotFound:
         return ""
     return str(lease["spec"].get("holderIdentity") or "")
 
 
-async def leads(manager: ManagerProcess) -> None:
-    """Wait until this manager has become leader."""
+async def leads(manager: ManagerProcess, lease: str = MAIN) -> None:
+    """Wait until this manager has won the lease."""
 
     async def told() -> bool:
-        return '"Became leader"' in manager.output()
+        return f'"Became leader" lease="kube-system/{lease}"' in manager.output()
 
-    await until("it becomes leader", told)
+    await until(f"it wins {lease}", told)
+
+
+async def lease_events(site: Site, identity: str) -> set[str]:
+    """What was told about leases of this holder, without its name."""
+    found = (await site.client.list(EVENTS, "kube-system")).items
+    return {
+        event["message"].removeprefix(f"{identity} ")
+        for event in found
+        if event["involvedObject"]["kind"] == "Lease"
+        and event["reason"] == "LeaderElection"
+        and event["message"].startswith(f"{identity} ")
+    }
+
+
+@pytest.fixture
+async def leases(site: Site) -> AsyncIterator[None]:
+    """Remove the leases beside the main one at the end."""
+    yield
+    for name in (MIGRATION, *(f"{MAIN}-{one.alias}" for one in CONTROLLERS)):
+        with suppress(NotFound):
+            await site.client.delete(LEASES, name, "kube-system")
 
 
 async def callers(site: Site) -> set[str]:
     """Whose tokens the cloud has seen."""
     return {call.caller for call in await site.cloud.admin.calls()}
+
+
+async def calls_by(site: Site, name: str) -> int:
+    """How many calls the cloud has had from a manager."""
+    return sum(call.caller == name for call in await site.cloud.admin.calls())
 
 
 def effects(site: Site, user: str, *, since: datetime | None = None) -> list[str]:
@@ -146,6 +180,7 @@ async def test_sigterm_hands_the_lease_over_at_once(site: Site) -> None:
             await site.initialised("before")
             before = await holder(site)
             assert await first.stop() == 0
+            assert await lease_events(site, before) == {"became leader", "stopped leading"}
             await leads(second)
             assert await holder(site) not in {"", before}
             await site.join("after")
@@ -183,10 +218,12 @@ async def test_a_leader_that_was_frozen_writes_nothing_more_and_ends(
             await site.quiet(lambda: len(site.writes(user="second")))
 
             resumed = datetime.fromtimestamp(time.time(), UTC)
+            called = await calls_by(site, "first")
             first.resume()
             async with asyncio.timeout(PATIENCE):
                 assert await first.wait() == 1
 
+            assert await calls_by(site, "first") == called
             assert effects(site, "first", since=resumed) == []
             assert second.is_running
             await site.join("later")
@@ -231,6 +268,86 @@ async def test_a_deleted_lease_never_lets_two_act(site: Site) -> None:
 
     assert site.patches("first") == {}
     assert site.patches("second") == {"node": TWO_PATCHES}
+
+
+async def test_a_restart_of_the_api_server_changes_no_leader(
+    site: Site, control_plane: ControlPlane
+) -> None:
+    async with replica(site, "first", LONG_LEASE) as first:
+        await leads(first)
+        async with replica(site, "second", LONG_LEASE) as second:
+            await standing_by(site, "second")
+            before = await holder(site)
+            await control_plane.restart_apiserver()
+            await site.join("node")
+            await site.initialised("node")
+            assert await holder(site) == before
+            assert first.is_running
+            assert second.is_running
+    assert set(site.patches("first")) == {"node"}
+    assert effects(site, "second") == []
+
+
+@pytest.mark.usefixtures("leases")
+async def test_migrated_controllers_start_when_kube_controller_manager_lets_them_go(
+    site: Site,
+) -> None:
+    kcm = LeaderElector(
+        site.client, namespace="kube-system", name=MIGRATION, identity="kube-controller-manager"
+    )
+    await kcm.acquire()
+    theirs = asyncio.create_task(kcm.hold())
+    async with replica(site, "first", (*LEASE, "--enable-leader-migration")) as first:
+        await leads(first)
+        await site.create_service("web")
+        await site.join("node")
+        await site.initialised("node")
+        assert '"Started" controller="service-lb-controller"' not in first.output()
+        assert not (await site.service("web")).metadata.finalizers
+        theirs.cancel()
+        await asyncio.gather(theirs, return_exceptions=True)
+        await served(site, "web")
+        assert await holder(site, MIGRATION) == await holder(site)
+    assert await holder(site, MIGRATION) == await holder(site) == ""
+
+
+@pytest.mark.usefixtures("leases")
+async def test_of_replicas_that_share_the_work_one_dies_and_its_work_is_done_once(
+    site: Site,
+) -> None:
+    shared = "--leader-elect-per-controller"
+    nodes, services = f"{MAIN}-cloud-node", f"{MAIN}-service"
+    before, after = names("before", 20), names("after", 20)
+    async with replica(site, "first", (*LEASE, shared, "--controllers=cloud-node")) as first:
+        await leads(first, nodes)
+        async with (
+            replica(site, "second", (*LONG_LEASE, shared)) as second,
+            site.manager(*LONG_LEASE, shared, user="third", token=TOKENS["second"]) as third,
+        ):
+            await site.join(*before)
+            await site.create_service("web")
+            await served(site, "web")
+            await site.initialised(*before)
+            killed, works = await holder(site, nodes), await holder(site, services)
+            assert killed != works
+            await first.kill()
+            await site.join(*after)
+            await site.create_service("later")
+            await served(site, "later")
+            await site.initialised(*after)
+            assert await holder(site, nodes) != killed
+            assert await holder(site, services) == works
+            assert second.is_running
+            assert third.is_running
+
+    users = ("first", "second", "third")
+    counts = [site.patches(user) for user in users]
+    assert {
+        name: sum((one.get(name, Counter()) for one in counts), Counter())
+        for name in (*before, *after)
+    } == dict.fromkeys((*before, *after), TWO_PATCHES)
+    kinds = Counter(part["kind"] for part in await site.cloud.admin.parts())
+    assert kinds == dict.fromkeys(("address", "load_balancer", "listener", "firewall"), 2)
 
 
 async def standing_by(site: Site, user: str) -> None:
