@@ -222,6 +222,9 @@ async def test_what_is_open_to_all_is_health_and_metrics(health: Health) -> None
         get = Probe(session, port)
         paths = ("/healthz", "/metrics", "/configz", "/debug/pprof/")
         assert [(await get(path))[0] for path in paths] == [200, 200, 404, 404]
+        health.add("cloud", lambda: "secret")
+        for path in ("/readyz", "/readyz/cloud"):
+            assert "secret" not in (await get(path))[1]
 
 
 async def test_port_zero_binds_nothing(health: Health) -> None:

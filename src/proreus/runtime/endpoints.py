@@ -3,7 +3,7 @@
 `/healthz` and `/livez` run the checks of liveness (charts use the first as liveness probe),
 `/readyz` runs all. Each takes `?verbose` and `?exclude=NAME`, and answers for one check at
 `/healthz/NAME`, as Kubernetes components do. Everybody may ask for the first three, so they name
-what fails and not why: that is in the log, and at `/readyz/NAME`.
+what fails and not why: that is in the log, and for those who may at `/readyz/NAME`.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,6 +27,9 @@ PROFILE_SECONDS: Final = 30.0
 
 PROFILE_LIMIT: Final = 300.0
 
+WITHHELD: Final = "reason withheld"
+"""What Kubernetes components say to everybody."""
+
 Configz = Callable[[], Mapping[str, Any]]
 """The configuration in use, by component."""
 
@@ -36,7 +39,7 @@ def open_application(
 ) -> web.Application:
     """Health and metrics: what may be served to all."""
     result = web.Application()
-    _add_health(result, health)
+    _add_health(result, health, reasons=False)
     _add_metrics(result, registry)
     return result
 
@@ -51,7 +54,7 @@ def application(
 ) -> web.Application:
     """All endpoints; who may use which is the middlewares' business."""
     result = web.Application(middlewares=middlewares)
-    _add_health(result, health)
+    _add_health(result, health, reasons=True)
     _add_metrics(result, registry)
 
     async def show_configz(_: web.Request) -> web.Response:
@@ -64,9 +67,9 @@ def application(
     return result
 
 
-def _add_health(app: web.Application, health: Health) -> None:
+def _add_health(app: web.Application, health: Health, *, reasons: bool) -> None:
     for kind, live in (("healthz", True), ("livez", True), ("readyz", False)):
-        handler = _HealthHandler(health, kind, live=live)
+        handler = _HealthHandler(health, kind, live=live, reasons=reasons)
         app.router.add_get(f"/{kind}", handler.all)
         app.router.add_get(f"/{kind}/{{name}}", handler.one)
 
@@ -86,8 +89,9 @@ def _add_metrics(app: web.Application, registry: CollectorRegistry) -> None:
 
 
 class _HealthHandler:
-    def __init__(self, health: Health, kind: str, *, live: bool) -> None:
+    def __init__(self, health: Health, kind: str, *, live: bool, reasons: bool) -> None:
         self._health = health
+        self._reasons = reasons
         self._kind = kind
         self._live = live
 
@@ -116,7 +120,8 @@ class _HealthHandler:
         ((_, problem),) = self._run(set(names) - {name})
         if problem is None:
             return web.Response(text="ok")
-        return web.Response(text=f"{name} failed: {problem}\n", status=500)
+        why = problem if self._reasons else WITHHELD
+        return web.Response(text=f"{name} failed: {why}\n", status=500)
 
     def _run(self, exclude: set[str]) -> list[tuple[str, str | None]]:
         results = self._health.run(exclude, live=self._live)
@@ -130,7 +135,7 @@ class _HealthHandler:
 def _line(name: str, results: Mapping[str, str | None]) -> str:
     if name not in results:
         return f"[+]{name} excluded: ok"
-    return f"[+]{name} ok" if results[name] is None else f"[-]{name} failed: reason withheld"
+    return f"[+]{name} ok" if results[name] is None else f"[-]{name} failed: {WITHHELD}"
 
 
 def _add_debugging(app: web.Application) -> None:

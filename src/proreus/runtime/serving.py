@@ -14,6 +14,8 @@ from typing import Final
 from aiohttp import web
 
 from proreus.runtime import klog
+from proreus.runtime.backoff import Backoff
+from proreus.runtime.tasks import supervise
 from proreus.runtime.tls import ServerTLS
 
 log = klog.logger(__name__)
@@ -22,6 +24,9 @@ SHUTDOWN_SECONDS: Final = 2.0
 """What requests under way get at the end."""
 
 BACKLOG: Final = 128
+
+RESTART: Final = Backoff(first=1.0, cap=60.0)
+"""Before certificates are followed again after a crash."""
 
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - to recognise it
 
@@ -72,7 +77,10 @@ async def serve(
         context = None if tls is None else tls.context
         await web.SockSite(runner, listener, ssl_context=context, backlog=BACKLOG).start()
         if tls is not None:
-            follow = asyncio.create_task(tls.follow(), name="certificates")
+            name = f"certificates of {flag}"
+            follow = asyncio.create_task(
+                supervise(name, tls.follow, backoff=RESTART, on_crash=lambda _: None), name=name
+            )
         bound: int = listener.getsockname()[1]
         klog.info(log, "Serving", flag=flag, address=f"{host}:{bound}", tls=tls is not None)
         yield bound

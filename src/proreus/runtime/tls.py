@@ -41,6 +41,13 @@ PAUSE_SECONDS: Final = 2.0
 VERBOSE: Final = 2
 """The verbosity that tells why handshakes fail."""
 
+_UNREADABLE: Final = (
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What a certificate may be that OpenSSL serves all the same; it is then for no name."""
+
 OWN_NAMES: Final = ("localhost",)
 """In certificates that we make, beside loopback's addresses; as Go's."""
 
@@ -148,7 +155,7 @@ class ServerTLS:
             own = (settings.cert_file, settings.private_key_file, ())
             named += _from_files(own, flags, files, wrong)
         else:
-            named.append(_Named.of(self._own(files), ()))
+            named.append(self._own(files))
         sni = f"--{settings.prefix}-sni-cert-key"
         for each in settings.sni:
             named += _from_files(each, (sni, sni), files, wrong)
@@ -156,21 +163,22 @@ class ServerTLS:
             raise TLSError(wrong)
         self._named = tuple(named)
 
-    def _own(self, files: "_Files") -> Pair:
+    def _own(self, files: "_Files") -> "_Named":
         """The pair in the folder, made there if there is none; one in memory without a folder."""
         settings = self._settings
         if not settings.cert_dir:
             self._made = self._made or self_signed(OWN_NAMES)
-            return self._made
+            return _Named.of(self._made, ())
         flag = "--" + settings.prefix.removesuffix("tls") + "cert-dir"
         try:
             pair = ensured(Path(settings.cert_dir), settings.pair_name, OWN_NAMES)
             _check(pair)
+            found = _Named.of(pair, ())
         except (OSError, ValueError) as exc:
             raise TLSError((f"{flag}: {settings.cert_dir}: {exc}",)) from exc
         if not all(isinstance(files[path], bytes) for path in _own_paths(settings)):
-            self._seen = self._read()
-        return pair
+            self._seen = self._read()  # what was just made is nothing new
+        return found
 
     def _build(self) -> ssl.SSLContext:
         contexts = [self._context_of(one.pair) for one in self._named]
@@ -258,6 +266,8 @@ def chosen(name: str, table: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext | N
 def names_of(certificate: bytes) -> tuple[str, ...]:
     """The DNS names in a certificate (PEM, the first one of a chain), else its common name.
 
+    Names that cannot be read are none.
+
     Raises:
         ValueError: It is none.
     """
@@ -265,7 +275,7 @@ def names_of(certificate: bytes) -> tuple[str, ...]:
     try:
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         dns = names.get_values_for_type(x509.DNSName)
-    except x509.ExtensionNotFound:
+    except (*_UNREADABLE, ValueError):
         dns = []
     common = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     return tuple(dns) or tuple(str(each.value) for each in common[:1])
