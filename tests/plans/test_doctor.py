@@ -1,7 +1,9 @@
 """Each mistake is named: a cluster that is well, with one thing made wrong."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -67,6 +69,7 @@ from proreus.kube.objects import (
     Taint,
 )
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "find-out-what-is-wrong.md"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=1)
 READY = Condition("Ready", "True")
@@ -299,6 +302,10 @@ MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
         "unsupported-spec", WEB, "annotation a/b"),
     "refused by the cloud": (
         service(a_service(said("InvalidRequest", type_="LoadBalancerReady"))), "unsupported-spec", WEB, "the cloud's words"),
+    "name taken in the cloud": (
+        service(a_service(said("IdentityConflict", type_="LoadBalancerReady"))),
+        "not-ours", WEB, "rename",
+    ),
     "hosts rejected": (
         service(a_service(said("HostsRejected", type_="LoadBalancerReady"))), "hosts-rejected", WEB, LABEL_EXCLUDE_LB),
     "address pool": (
@@ -329,6 +336,13 @@ def test_a_mistake_is_named_with_evidence_and_remedy(mistake: str) -> None:
     assert part in f"{finding.problem} {finding.evidence} {finding.remedy}"
     assert "{" not in finding.remedy.replace("- {", "")
     assert diagnosis.exit_code == 1
+
+
+def test_the_guide_lists_every_mistake_that_is_known() -> None:
+    rows = [line for line in GUIDE.read_text().splitlines() if line.startswith("| ")]
+    listed = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}
+
+    assert listed == {check for _, check, _, _ in MISTAKES.values()}
 
 
 WELL_TOO: dict[str, Seen] = {
@@ -429,7 +443,9 @@ def test_managers_are_known_by_name_or_label(meta: ObjectMeta, *, is_one: bool) 
 
 def test_flags_are_read_off_the_manager_where_none_are_given() -> None:
     args = ("--load-balancer-classes=a.b/c", "--leader_elect=false", "--controllers=x", "-v=2")
-    spec: dict[str, Any] = {"containers": (Container("c", ("ccm", "--classless-load-balancers=maybe"), args),)}
+    spec: dict[str, Any] = {
+        "containers": (Container("c", ("ccm", "--classless-load-balancers=maybe"), args),)
+    }
     stated = manager.stated_flags(seen(workloads=(a_workload(**spec),)))
 
     found = as_stated(DoctorOptions(controllers=("service",)), stated)

@@ -5,7 +5,7 @@ declared to change something is not sent either.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
@@ -157,4 +157,5 @@ async def started(
         await guard.call("start", lambda: provider.start(context), seconds=START_SECONDS)
         yield guarded(provider, guard)
     finally:
-        await guard.call("close", provider.close, seconds=CLOSE_SECONDS)
+        with suppress(CloudError):  # what was read is good
+            await guard.call("close", provider.close, seconds=CLOSE_SECONDS)
