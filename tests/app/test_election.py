@@ -11,6 +11,7 @@ from proreus.app.election import SHARED_IDENTITY, Election, Lock, locks
 from proreus.app.migration import DEFAULT, Migration
 from proreus.controllers.table import CONTROLLERS
 from proreus.kube.errors import RefusedByGate
+from proreus.runtime import metrics
 from proreus.runtime.leaderelection import LeaderElector
 from proreus.testing.clock import virtual_time
 
@@ -77,7 +78,7 @@ class Cluster:
                 Network(store), namespace="kube-system", name=lock.name,
                 identity=SHARED_IDENTITY if lock.shared else identity,
                 clock=asyncio.get_running_loop().time, deference=deference,
-                release_on_cancel=not lock.shared,
+                exclusive=not lock.shared,
             )  # fmt: skip
 
         async def follow(lock: Lock, look: Callable[[], None]) -> None:
@@ -163,6 +164,9 @@ async def test_replicas_that_start_together_share_the_controllers_and_one_takes_
             assert counts == [2, 3]
             assert not held(first) & held(second)
             assert cluster.holder(MAIN) == SHARED_IDENTITY
+        assert metrics.REGISTRY.get_sample_value(
+            "leader_election_master_status", {"name": MAIN}
+        ) in {0, None}
         await asyncio.sleep(2 * RETRY + len(CONTROLLERS) * RETRY / 4)
         assert all(first.runs(name) for name in ALL)
         first.check()

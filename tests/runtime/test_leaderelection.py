@@ -358,7 +358,14 @@ async def test_a_candidate_leaves_a_free_lease_to_others_for_a_while() -> None:
 @virtual_time
 async def test_candidates_of_one_identity_hold_the_lease_together_and_against_others() -> None:
     store = LeaseStore()
-    mates = [elector(Network(store), "all") for _ in range(3)]
+    clock = asyncio.get_running_loop().time
+    mates = [
+        LeaderElector(
+            Network(store), namespace="kube-system", name="lock", identity="all",
+            clock=clock, exclusive=False,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
     stranger = elector(Network(store), "stranger")
     holds = []
     for mate in mates:
@@ -374,6 +381,7 @@ async def test_candidates_of_one_identity_hold_the_lease_together_and_against_ot
     for task in (*holds, waiting):
         task.cancel()
     await asyncio.gather(*holds, waiting, return_exceptions=True)
+    assert store.spec["holderIdentity"] == "all"
 
 
 @pytest.mark.parametrize("written", ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"])

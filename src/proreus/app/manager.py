@@ -124,7 +124,7 @@ def _election(options: Options, client: Client, chosen: Sequence[Descriptor]) ->
             lease_duration=options.leader_elect_lease_duration,
             renew_deadline=options.leader_elect_renew_deadline,
             retry_period=options.leader_elect_retry_period,
-            release_on_cancel=not lock.shared,
+            exclusive=not lock.shared,
             deference=deference,
         )
 

@@ -70,7 +70,7 @@ class LeaderElector:
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
         clock: Callable[[], float] = boot_time,
-        release_on_cancel: bool = True,
+        exclusive: bool = True,
         deference: Callable[[], float] = lambda: 0.0,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -85,7 +85,8 @@ class LeaderElector:
             renew_deadline: For how long it may go without a good renewal.
             retry_period: Between two renewals, or two looks at another's lease.
             clock: Seconds that never stand still.
-            release_on_cancel: Whether the lease is given back.
+            exclusive: Whether no other process has the identity. If one may, the lease is not
+                given back, and the metric of who holds it is not set.
             deference: For how long a free lease is left to other candidates.
             chance: A number from 0 to 1, for jitter.
 
@@ -105,7 +106,7 @@ class LeaderElector:
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
         self._clock = clock
-        self._release_on_cancel = release_on_cancel
+        self._exclusive = exclusive
         self._deference = deference
         self._chance = chance
         self._request_timeout = max(1.0, renew_deadline / 2)
@@ -115,8 +116,7 @@ class LeaderElector:
         self._free_since: float | None = None
         self._changed = asyncio.Event()
         self._unsure = False
-        self._status = metrics.LEADER.labels(name)
-        self._status.set(0)
+        self._set_status(0)
 
     @property
     def uid(self) -> str:
@@ -166,10 +166,10 @@ class LeaderElector:
                     async with asyncio.timeout(self._pause()):
                         await self._changed.wait()
         except asyncio.CancelledError:
-            if self._unsure and self._release_on_cancel:
+            if self._unsure and self._exclusive:
                 await self._release()
             raise
-        self._status.set(1)
+        self._set_status(1)
         klog.info(log, "Became leader", lease=self._where, identity=self.identity)
 
     async def hold(self) -> None:
@@ -185,7 +185,7 @@ class LeaderElector:
                     self._check_holder()
         except asyncio.CancelledError:
             self._give_up()
-            if self._release_on_cancel:
+            if self._exclusive:
                 await self._release()
             raise
         except LeadershipLost:
@@ -226,7 +226,11 @@ class LeaderElector:
     def _give_up(self) -> None:
         """Close the gate; this comes before anything that lets another candidate in."""
         self._renewed_at = None
-        self._status.set(0)
+        self._set_status(0)
+
+    def _set_status(self, value: int) -> None:
+        if self._exclusive:
+            metrics.LEADER.labels(self._name).set(value)
 
     async def _try(self, seconds: float) -> bool:
         """Try once to get or renew the lease within that time."""
