@@ -1,4 +1,4 @@
-"""The chart and what is made from it: roles, the README's table, `deploy/*.yaml`.
+"""What is made from the chart: the table of its README, `deploy/*.yaml`.
 
 `write` makes the files, `check` says which of them are out of date, and `programs` prints the
 directory of the Go programs that render charts and read Prometheus rules (`tools/gotools`). Those
@@ -70,17 +70,6 @@ async def programs() -> Path:
     return place
 
 
-def roles() -> str:
-    """The file from which the chart makes its roles: what `proreus roles` prints, as one list."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "proreus", "roles"], check=True, capture_output=True, text=True
-    ).stdout
-    objects = [one for one in yaml.safe_load_all(printed) if one is not None]
-    return GENERATED.replace("source named here", "roles that `proreus roles` prints") + yaml.dump(
-        {"objects": objects}, sort_keys=False
-    )
-
-
 def rendered(program: Path, values: Path) -> str:
     """The manifests of the chart with a file of values.
 
@@ -137,10 +126,7 @@ def readme() -> str:
 
 
 async def everything() -> dict[Path, str]:
-    """What is generated: files and their contents; the roles are written on the way.
-
-    The renderer reads the roles from their file, so they must be there first.
-    """
+    """What is generated: files and their contents."""
     program = await programs() / "chart"
     files = {CHART / "README.md": readme()}
     for values in sorted((ROOT / "deploy" / "values").glob("*.yaml")):
@@ -157,10 +143,7 @@ async def main() -> int:
         if what == "programs":
             print(await programs())
             return 0
-        current, path = roles(), CHART / "files" / "roles.yaml"
-        stale = [] if path.read_text() == current else [path]
-        if what == "write":
-            path.write_text(current)
+        stale = list[Path]()
         for file, content in (await everything()).items():
             if not file.exists() or file.read_text() != content:
                 stale.append(file)
