@@ -198,6 +198,8 @@ BOTH = (
 )
 GOING = {"deletion_timestamp": fresh(120), "finalizers": (FINALIZER_LOAD_BALANCER,)}
 
+UNREADY = (a_node(conditions=(SILENT, FINE)), a_node("two"))
+
 MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
     # what is wrong: (what is seen, its name, the object, part of the remedy or evidence)
     "kubelet without the flag": (
@@ -250,7 +252,7 @@ MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
     "toleration for control-plane nodes": (
         seen(nodes=(a_node(taints=(CONTROL_PLANE,)),), workloads=(a_workload(tolerations=BOTH),)),
         "toleration-missing", DEPLOYMENT, "control-plane"),
-    "pod network": (seen(workloads=(a_workload(host_network=False),)), "no-host-network", DEPLOYMENT, "hostNetwork"),
+    "pod network": (seen(nodes=UNREADY, workloads=(a_workload(host_network=False),)), "no-host-network", DEPLOYMENT, "hostNetwork"),
     "cluster DNS": (
         seen(workloads=(a_workload(dns_policy="ClusterFirstWithHostNet"),)), "cluster-dns", DEPLOYMENT, "dnsPolicy"),
     "no replicas": (seen(workloads=(a_workload(0),)), "no-replicas", DEPLOYMENT, "--replicas=1"),
@@ -260,7 +262,7 @@ MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
     "pod that crashes": (
         seen(pods=(a_pod(waiting="CrashLoopBackOff"),)), "pod-failing", "pod/kube-system/ccm-1", "3 restarts"),
     "bare pod": (
-        seen(workloads=(), pods=(Pod(a_pod().metadata, PodSpec(tolerations=(Toleration(operator="Exists"),))),)),
+        seen(nodes=UNREADY, workloads=(), pods=(Pod(a_pod().metadata, PodSpec(tolerations=(Toleration(operator="Exists"),))),)),
         "no-host-network", "pod/kube-system/ccm-1", "hostNetwork"),
     "no lease": (seen(leases=()), "no-leader", "lease/kube-system", "no lease"),
     "released lease": (seen(leases=(Lease("l", "", NOW, 15),)), "no-leader", "lease/kube-system", "holder"),
@@ -356,6 +358,9 @@ WELL_TOO: dict[str, Seen] = {
     "a node that is kept by hand": nodes(a_node(id_="")),
     "another manager's finding on the machine": seen(cloud=a_cloud(IdentityConflict("other"))),
     "a deletion held long ago of a node that is back": seen(held=(Held("one", "", NOW),)),
+    "a manager on the pod network, while all nodes are well": seen(
+        workloads=(a_workload(host_network=False),)
+    ),
     "static pods": seen(
         workloads=(), pods=(a_pod(annotations={"kubernetes.io/config.mirror": ""}),)
     ),

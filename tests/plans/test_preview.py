@@ -186,6 +186,7 @@ def test_a_stopped_machine_is_tainted() -> None:
 
     drafts.remove(looks(nodes, {"one": stopped}), Policy(), owns)
 
+    assert [text.rpartition(": ")[2] for text in drafts.held] == ["one"]
     assert drafts.changes == (
         Change("node/one", "change", (f"+ taint {TAINT_SHUTDOWN}:NoSchedule",)),
     )

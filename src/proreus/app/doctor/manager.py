@@ -15,7 +15,8 @@ from proreus.app.doctor.seen import (
     ago,
     span,
 )
-from proreus.kube.objects import TAINT_UNINITIALIZED, ObjectMeta, Taint, condition
+from proreus.controllers.cloud_node_lifecycle.questions import is_ready
+from proreus.kube.objects import TAINT_UNINITIALIZED, ObjectMeta, Taint, condition, has_taint
 
 NAME: Final = "cloud-controller-manager"
 CLOCKS_DIFFER: Final = 30.0
@@ -75,13 +76,15 @@ def _user(namespace: str, spec: PodSpec) -> str:
 def findings(seen: Seen) -> Iterator[Finding]:
     """Everything that is wrong with the manager."""
     taints = _taints_to_bear(seen)
+    # A manager that reaches the API over the pod network is no mistake while all nodes are well.
+    needs_host = any(has_taint(one, TAINT_UNINITIALIZED) or not is_ready(one) for one in seen.nodes)
     for workload in seen.workloads or ():
         about = f"{workload.kind.lower()}/{workload.metadata.namespace}/{workload.metadata.name}"
-        yield from _spec(about, workload.spec.template.spec, taints)
+        yield from _spec(about, workload.spec.template.spec, taints, needs_host=needs_host)
         yield from _replicas(about, workload)
     for pod in seen.pods or ():
         if not seen.workloads and _STATIC not in pod.metadata.annotations:
-            yield from _spec(_about(pod), pod.spec, taints)
+            yield from _spec(_about(pod), pod.spec, taints, needs_host=needs_host)
         yield from _pod(pod, seen)
     if seen.elects and seen.leases is not None:
         yield from _leases(seen)
@@ -93,7 +96,9 @@ def _taints_to_bear(seen: Seen) -> tuple[Taint, ...]:
     return (*_FIRST_TAINTS, *(present[key] for key in _TAINTS_BY_CLUSTER if key in present))
 
 
-def _spec(about: str, spec: PodSpec, taints: Iterable[Taint]) -> Iterator[Finding]:
+def _spec(
+    about: str, spec: PodSpec, taints: Iterable[Taint], *, needs_host: bool
+) -> Iterator[Finding]:
     for taint in taints:
         if not any(_tolerates(one, taint) for one in spec.tolerations):
             line = f"- {{key: {taint.key}, operator: Exists, effect: {taint.effect}}}"
@@ -104,7 +109,7 @@ def _spec(about: str, spec: PodSpec, taints: Iterable[Taint]) -> Iterator[Findin
                 f"its pods do not tolerate {taint.key}:{taint.effect}",
                 f"add to spec.template.spec.tolerations: {line}",
             )
-    if not spec.host_network:
+    if needs_host and not spec.host_network:
         yield Finding(
             "no-host-network",
             about,
@@ -112,7 +117,7 @@ def _spec(about: str, spec: PodSpec, taints: Iterable[Taint]) -> Iterator[Findin
             "hostNetwork is not true",
             "set spec.template.spec.hostNetwork: true and dnsPolicy: Default",
         )
-    elif spec.dns_policy == "ClusterFirstWithHostNet":
+    if spec.host_network and spec.dns_policy == "ClusterFirstWithHostNet":
         yield Finding(
             "cluster-dns",
             about,

@@ -75,6 +75,14 @@ class Drafts:
         decided = lifecycle_plan(
             tuple(self.nodes.values()), looks, Memory(), policy, owns, now=self._now, at=_NOW
         )
+        suspected = decided.waiting.keys() | decided.held.keys()
+        suspected |= {deletion.node.metadata.name for deletion in decided.delete}
+        asked = {node.metadata.name for one in looks for node in one.question.candidates}
+        if alive := sorted(asked - suspected):
+            self.held.append(
+                "not Ready, so the cloud is asked about them again and again, but their machines "
+                f"are there or not known to be gone: {', '.join(alive)}"
+            )
         for node, patch in decided.taints:
             self.patch(node.metadata.name, patch)
         for deletion in decided.delete:
