@@ -93,6 +93,7 @@ async def _elected(leader: Leader, election: Election, state: Source, stop: asyn
         leader.show(state)
         return await leader.run(stop)
     finally:
+        signal.signal(signal.SIGCONT, signal.SIG_DFL)  # from here on leases are given back
         campaign.cancel()
         await asyncio.gather(campaign, return_exceptions=True)
 
