@@ -189,7 +189,7 @@ class ServerTLS:
                 if name and (other := chosen(name, by_name)) is not None:
                     connection.context = other
 
-            # typeshed's callback may return an alert; ours never refuses a name, as Go's.
+            # No name is refused: one that nothing is for gets the default, as in Go.
             default.sni_callback = choose
         return default
 

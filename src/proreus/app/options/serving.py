@@ -52,11 +52,11 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
     ] = ()
     tls_min_version: Annotated[
         str,
-        Flag(SERVING, "Lowest version of TLS, such as VersionTLS12.", check=_tls_version),
+        Flag(SERVING, "Lowest version of TLS: VersionTLS12 or VersionTLS13.", check=_tls_version),
     ] = ""
     tls_curve_preferences: Annotated[
         tuple[int, ...],
-        Flag(SERVING, "Curves by their IANA numbers, such as 29,23 (X25519, P-256).", integers),
+        Flag(SERVING, "Curve by its IANA number, such as 29 (X25519); several: any.", integers),
     ] = ()
     tls_sni_cert_key: Annotated[
         tuple[NamedCertificate, ...],
