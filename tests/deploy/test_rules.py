@@ -107,10 +107,15 @@ CASES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     ),
     "CloudControllerManagerTwoLeaders": (
         {
-            one("leader_election_master_status", name="x"): "1x60",
-            one("leader_election_master_status", name="x", instance="b:10258"): "1x60",
+            one("leader_election_master_status", name=JOB): "1x60",
+            one("leader_election_master_status", name=JOB, instance="b:10258"): "1x60",
         },
-        {one("leader_election_master_status", name="x"): "1x60"},
+        {  # a lease for each controller, and the main one held together
+            one("leader_election_master_status", name=JOB): "1x60",
+            one("leader_election_master_status", name=JOB, instance="b:10258"): "1x60",
+            one("leader_election_master_status", name=JOB + "-service"): "1x60",
+            one("leader_election_master_status", name=JOB + "-route", instance="b:10258"): "1x60",
+        },
     ),
     "CloudControllerManagerUnhealthy": (
         {one("kubernetes_healthcheck", name="leaderElection", type="livez"): "0x60"},
