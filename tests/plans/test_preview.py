@@ -345,7 +345,7 @@ def test_a_report_is_a_diff_or_json() -> None:
     preview = Preview(
         (
             Change("node/a", "change", ("+ label x=y",)),
-            Change("node/b", "delete", (), "another answer says so"),
+            Change("node/b", "delete", (), "another answer must say so"),
             Change("route/c", "create"),
         ),
         held=("not deleted: d",),
@@ -356,7 +356,7 @@ def test_a_report_is_a_diff_or_json() -> None:
         "~ node/a",
         "    + label x=y",
         "- node/b",
-        "    only if another answer says so",
+        "    waits: another answer must say so",
         "+ route/c",
         "! not deleted: d",
         "note: no routes",

@@ -21,7 +21,7 @@ def as_text(preview: Preview) -> str:
         parts.append(f"{_SIGNS[change.action]} {change.about}")
         parts += [f"    {line}" for line in change.lines]
         if change.waits_for:
-            parts.append(f"    only if {change.waits_for}")
+            parts.append(f"    waits: {change.waits_for}")
     parts += [f"! {text}" for text in preview.held]
     parts += [f"note: {text}" for text in preview.notes]
     counts = Counter(change.action for change in preview.changes)

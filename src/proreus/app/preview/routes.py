@@ -57,5 +57,5 @@ def _of(unit: Unit) -> Iterator[Change]:
         new = f"+ to {unit.wish.target} (node {unit.wish.node})"
         yield Change(about, "change" if gone else "create", (*gone, new))
     else:
-        confirm = f"a second listing, {Policy().confirm:g} s later, says so too"
+        confirm = f"a second listing, {Policy().confirm:g} s later, must say so too"
         yield Change(about, "delete", gone, confirm)
