@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	listers "k8s.io/client-go/listers/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -19,11 +21,19 @@ const (
 )
 
 // cloud is the provider: machines, load balancers and routes.
-type cloud struct{ *api }
+type cloud struct {
+	*api
+	nodes listers.NodeLister
+}
 
 func newCloud(configuration io.Reader) (cloudprovider.Interface, error) {
 	made, err := newAPI(configuration)
-	return &cloud{made}, err
+	return &cloud{api: made}, err
+}
+
+// SetInformers gives the provider the framework's cache of nodes.
+func (c *cloud) SetInformers(factory informers.SharedInformerFactory) {
+	c.nodes = factory.Core().V1().Nodes().Lister()
 }
 
 func (c *cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
@@ -114,16 +124,14 @@ func (c *cloud) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovide
 func (c *cloud) CreateRoute(
 	ctx context.Context, cluster, hint string, route *cloudprovider.Route,
 ) error {
-	node := &v1.Node{}
-	node.Name = string(route.TargetNode)
-	found, err := c.find(ctx, node)
+	node, err := c.nodes.Get(string(route.TargetNode))
 	if err != nil {
 		return err
 	}
 	return c.call(ctx, "POST", "routes", object{
 		"name":        fmt.Sprintf("%s-%s", cluster, hint),
 		"destination": route.DestinationCIDR,
-		"instance_id": found.ID,
+		"instance_id": strings.TrimPrefix(node.Spec.ProviderID, prefix+c.Region+"/"),
 		"tags":        object{ownerTag: cluster, "node": node.Name},
 	}, nil)
 }
