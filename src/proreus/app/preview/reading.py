@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from proreus.app import readonly
+from proreus.app.leader import settings_of
 from proreus.app.options import Options
 from proreus.app.preview import routes, services
 from proreus.app.preview.changes import Change, Preview
@@ -80,7 +81,7 @@ async def look(options: Options, config: ClientConfig) -> Preview:
                 raise ConfigError(
                     ("the cloud has no cluster id; set one, or use --allow-untagged-cloud",)
                 )
-            settings = _settings(options)
+            settings = settings_of(options)
             chosen, notes = _chosen(options, settings, cloud)
             world = _World(
                 cloud=cloud,
@@ -94,12 +95,6 @@ async def look(options: Options, config: ClientConfig) -> Preview:
             )
             found = await _preview(world)
             return msgspec.structs.replace(found, notes=(*notes, *found.notes))
-
-
-def _settings(options: Options) -> Settings:
-    return msgspec.convert(
-        {name: getattr(options, name) for name in Settings.__struct_fields__}, Settings
-    )
 
 
 def _chosen(
