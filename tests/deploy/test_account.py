@@ -38,7 +38,7 @@ def port() -> Iterator[int]:
         yield holder.getsockname()[1]
 
 
-def values(port: int, *, own_accounts: bool) -> dict[str, Any]:
+def values(port: int, more: dict[str, Any]) -> dict[str, Any]:
     """What makes every controller run, on this machine."""
     return {
         "cloudConfig": {"content": "stands in for the Secret"},
@@ -51,8 +51,8 @@ def values(port: int, *, own_accounts: bool) -> dict[str, Any]:
             "node-deletion-confirmations": 1,
             "node-monitor-period": "500ms",
             "permit-port-sharing": True,
-            "use-service-account-credentials": own_accounts,
             "v": 2,
+            **more,
         },
         "metrics": {"readers": [{"name": SCRAPER, "namespace": NAMESPACE}]},
     }
@@ -178,11 +178,20 @@ def audited(site: Site) -> list[tuple[str, str, int]]:
     ]
 
 
-@pytest.mark.parametrize("own_accounts", [False, True], ids=["one account", "own accounts"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="all in one"),
+        pytest.param(
+            {"leader-elect-per-controller": True, "use-service-account-credentials": True},
+            id="each controller its own",
+        ),
+    ],
+)
 async def test_the_chart_s_account_suffices_for_every_controller(
-    site: Site, programs: Programs, tmp_path: Path, port: int, *, own_accounts: bool
+    site: Site, programs: Programs, tmp_path: Path, port: int, more: dict[str, Any]
 ) -> None:
-    objects = programs.render(**values(port, own_accounts=own_accounts))
+    objects = programs.render(**values(port, more))
     account = only(objects, "ServiceAccount")["metadata"]["name"]
     scraper = {
         "apiVersion": "v1",
