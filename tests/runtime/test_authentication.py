@@ -82,6 +82,7 @@ def issue(
     signer: ec.EllipticCurvePrivateKey,
     *,
     ca: bool,
+    until: datetime = NOW + DAY,
 ) -> x509.Certificate:
     builder = (
         x509.CertificateBuilder()
@@ -90,7 +91,7 @@ def issue(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(NOW - DAY)
-        .not_valid_after(NOW + DAY)
+        .not_valid_after(until)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
     if not ca:
@@ -109,6 +110,18 @@ def test_a_certificate_without_a_name_is_nobodys() -> None:
     for name, expected in (("ann", User("ann")), ("", None)):
         shown = Credentials(chain=(issue(name, "root", leaf_key, root_key, ca=False),))
         assert certified_user(shown, trust, NOW) == expected
+
+
+def test_a_certificate_or_an_authority_that_has_expired_is_trusted_no_more() -> None:
+    root_key, leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    for root_until, leaf_until, expected in (
+        (NOW + DAY, NOW + DAY, True),
+        (NOW + DAY, NOW - DAY / 2, False),
+        (NOW - DAY / 2, NOW + DAY, False),
+    ):
+        root = issue("root", "root", root_key, root_key, ca=True, until=root_until)
+        leaf = issue("ann", "root", leaf_key, root_key, ca=False, until=leaf_until)
+        assert certificates.is_trusted((leaf,), (root,), NOW) is expected
 
 
 def test_an_intermediate_authority_leads_to_the_root_and_a_client_does_not() -> None:
