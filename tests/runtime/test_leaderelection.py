@@ -116,6 +116,19 @@ async def test_the_gate_closes_before_the_lease_is_released() -> None:
     assert store.spec["leaseDurationSeconds"] == 1
 
 
+@pytest.mark.parametrize("seed", range(20))
+@virtual_time
+async def test_a_renewal_that_is_still_on_its_way_does_not_keep_the_lease(seed: int) -> None:
+    store = LeaseStore()
+    candidate = elector(Network(store, delay=0.5, seed=seed), "a")
+    await candidate.acquire()
+    hold = asyncio.create_task(candidate.hold())
+    await asyncio.sleep(RETRY - 0.4 + seed / 20)
+    hold.cancel()
+    await asyncio.gather(hold, return_exceptions=True)
+    assert store.spec["holderIdentity"] == ""
+
+
 @virtual_time
 async def test_a_dead_leader_is_replaced_once_its_lease_has_not_changed_for_its_duration() -> None:
     store = LeaseStore()

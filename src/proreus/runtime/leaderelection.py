@@ -346,24 +346,33 @@ class LeaderElector:
         """Write a record without holder, if the lease is ours, so that nobody has to wait."""
         try:
             async with asyncio.timeout(self._request_timeout):
-                lease = await self._client.get_lease(self._namespace, self._name)
-                if _holder(lease) != self.identity:
-                    return
-                now = _timestamp()
-                free = {
-                    "holderIdentity": "",
-                    "leaseDurationSeconds": 1,
-                    "acquireTime": now,
-                    "renewTime": now,
-                }
-                released = {**lease, "spec": {**_spec(lease), **free}}
-                await self._client.replace_lease(self._namespace, self._name, released)
+                while not await self._is_released():
+                    continue
         except (KubeError, TimeoutError) as exc:
             klog.warning(
                 log, "Releasing the lease failed; it runs out by itself", err=exc, lease=self._where
             )
         else:
             klog.info(log, "Released the lease", lease=self._where, identity=self.identity)
+
+    async def _is_released(self) -> bool:
+        """Try once; False if a write came between, such as a renewal that was on its way."""
+        lease = await self._client.get_lease(self._namespace, self._name)
+        if _holder(lease) != self.identity:
+            return True
+        now = _timestamp()
+        free = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "acquireTime": now,
+            "renewTime": now,
+        }
+        released = {**lease, "spec": {**_spec(lease), **free}}
+        try:
+            await self._client.replace_lease(self._namespace, self._name, released)
+        except Conflict:
+            return False
+        return True
 
 
 def _spec(lease: Lease | None) -> dict[str, Any]:
