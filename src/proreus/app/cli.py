@@ -4,7 +4,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from proreus import __version__
-from proreus.app import config_file, ending, flags, migration, new_provider, servers, webhooks
+from proreus.app import (
+    config_file,
+    ending,
+    flags,
+    migration,
+    new_provider,
+    roles,
+    servers,
+    webhooks,
+)
 from proreus.app.doctor import command as doctor
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
@@ -35,6 +44,7 @@ commands:
   plan           show what the manager would do now, and do none of it
   doctor         say why nodes stay tainted and Services stay pending
   status         show the state of nodes, Services and routes
+  roles          print the roles that the manager needs with the flags given
   new-provider   write the skeleton of a cloud provider's package
   version        print the version ({__version__})
 
@@ -50,6 +60,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "doctor": doctor.main,
     "plan": preview.main,
     "status": status.main,
+    "roles": roles.main,
     "new-provider": new_provider.main,
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from proreus import __version__
+from proreus.app.clients import Clients
 from proreus.app.cloud import Cloud
 from proreus.app.election import Election, Lock
 from proreus.app.options import Options
@@ -54,7 +54,6 @@ DRAIN_SECONDS = 20.0
 FLUSH_SECONDS = 2.0
 RESTART = Backoff(first=1.0, cap=30.0)
 NAME = "cloud-controller-manager"
-USER_AGENT = f"proreus/{__version__}"
 
 
 class Leader:
@@ -75,13 +74,13 @@ class Leader:
         self._election = election
         self._provider = provider
         self._health = health
-        self._client = Client(
+        self._clients = Clients(
             config,
+            apart=options.use_service_account_credentials,
             limiter=limiter(options),
             gate=election.check,
-            observer=metrics.observe_request,
-            user_agent=USER_AGENT,
         )
+        self._client = self._clients.main
         self._nodes = Informer(self._client, NODES)
         self._services = Informer(self._client, SERVICES)
         self._slices = _slices(provider, self._client)
@@ -107,7 +106,7 @@ class Leader:
         """Run the chosen controllers until the stop; returns the exit code."""
         contain_exits(asyncio.get_running_loop(), self._exited)
         self._leads = True
-        async with self._client:
+        async with self._clients:
             self._start("nodes", self._nodes.run)
             self._start("services", self._services.run)
             self._start("events", self._events.run)
@@ -306,6 +305,8 @@ class Leader:
                 capability=descriptor.capability,
             )
             return
+
+        env = msgspec.structs.replace(env, client=self._clients.of(descriptor))
 
         async def run() -> None:
             informers = [it for it in (env.nodes, env.services, env.endpoint_slices) if it]

@@ -18,8 +18,9 @@ from typing import Final
 import msgspec
 
 from proreus import __version__
+from proreus.app.clients import USER_AGENT
 from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock, locks
-from proreus.app.leader import USER_AGENT, Leader, controllers_of
+from proreus.app.leader import Leader, controllers_of
 from proreus.app.migration import load
 from proreus.app.options import Options
 from proreus.app.servers import servers

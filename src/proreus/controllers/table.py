@@ -18,11 +18,12 @@ from proreus.controllers.service.controller import ServiceController
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One RBAC rule: what may be done to a resource of an API group."""
+    """One RBAC rule: what may be done to a resource of an API group; to those `names` if any."""
 
     group: str
     resource: str
     verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
 
 def _in_every_case(settings: Settings) -> bool:  # noqa: ARG001 - the settings have no say
@@ -36,6 +37,7 @@ def _always(settings: Settings) -> str:  # noqa: ARG001 - the settings have no s
 class Descriptor(msgspec.Struct, frozen=True):
     """One controller: it runs only if the provider has the `capability`, where it is `needed`.
 
+    `account` is its service account under `--use-service-account-credentials`, as in Go's CCM.
     `why_not` says why the settings keep it from running, or "".
     """
 
@@ -44,6 +46,7 @@ class Descriptor(msgspec.Struct, frozen=True):
     capability: str
     create: Callable[[Environment], Runnable]
     rules: tuple[Rule, ...]
+    account: str
     why_not: Callable[[Settings], str] = _always
     needed: Callable[[Settings], bool] = _in_every_case
 
@@ -72,6 +75,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         alias="cloud-node",
         capability="instances",
         create=CloudNodeController,
+        account="node-controller",
         rules=(
             Rule("", "nodes", ("get", *_WATCH, "patch")),
             Rule("", "nodes/status", ("patch",)),
@@ -83,6 +87,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         alias="cloud-node-lifecycle",
         capability="instances",
         create=CloudNodeLifecycleController,
+        account="node-controller",
         rules=(Rule("", "nodes", ("get", *_WATCH, "patch", "delete")), _EVENTS),
     ),
     Descriptor(
@@ -90,6 +95,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         alias="service",
         capability="load_balancers",
         create=ServiceController,
+        account="service-controller",
         rules=(
             Rule("", "services", ("get", *_WATCH, "patch")),
             Rule("", "services/status", ("patch",)),
@@ -102,6 +108,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         alias="route",
         capability="routes",
         create=RouteController,
+        account="route-controller",
         rules=(
             Rule("", "nodes", ("get", *_WATCH)),
             Rule("", "nodes/status", ("patch",)),
@@ -114,6 +121,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
         alias="nodeipam",
         capability="pod_cidrs",
         create=NodeIpamController,
+        account="node-controller",
         rules=(
             Rule("", "nodes", ("get", *_WATCH, "patch")),
             Rule("", "nodes/status", ("patch",)),

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proreus.kube.errors import ConfigError
-from proreus.kube.execplugin import ExecPlugin
+from proreus.kube.execplugin import CredentialSource
 
 Pem = bytes | Path
 """Certificates or a key: in memory, or in a file that may be replaced while we run."""
@@ -64,7 +64,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     client_certificate: Pem | None = None
     client_key: Pem | None = None
     token: str | FileToken = ""
-    exec_plugin: ExecPlugin | None = None
+    exec_plugin: CredentialSource | None = None
     impersonation: Impersonation | None = None
     namespace: str = ""
     insecure_skip_tls_verify: bool = False

@@ -10,7 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -39,6 +39,17 @@ class Credential(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Credential(expires={self.expires!r})"
+
+
+class CredentialSource(Protocol):
+    """Gives credentials that run out; asked again then, and when one is refused."""
+
+    @property
+    def command(self) -> str:
+        """What it is, for messages."""
+
+    async def run(self) -> Credential:
+        """A credential; raises PluginFailed if there is none."""
 
 
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):

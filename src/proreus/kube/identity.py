@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 
 from proreus.kube.clientconfig import ClientConfig, FileToken, Pem, load_pair
 from proreus.kube.errors import ConfigError, Unreachable
-from proreus.kube.execplugin import Credential, ExecPlugin, PluginFailed
+from proreus.kube.execplugin import Credential, CredentialSource, PluginFailed
 
 FILE_AGE = 60.0
 """Seconds after which files are read again: tokens and certificates are replaced in place."""
@@ -133,7 +133,7 @@ class _Runner:
         valid_until: When it must run again, by the clock.
     """
 
-    def __init__(self, plugin: ExecPlugin, clock: Callable[[], float]) -> None:
+    def __init__(self, plugin: CredentialSource, clock: Callable[[], float]) -> None:
         self._plugin = plugin
         self._clock = clock
         self._result: Credential | PluginFailed | None = None
@@ -182,7 +182,7 @@ class _Runner:
         self.valid_until = now + max(lasts, PLUGIN_PAUSE)
 
 
-def _check_pair(plugin: ExecPlugin, credential: Credential) -> None:
+def _check_pair(plugin: CredentialSource, credential: Credential) -> None:
     if credential.certificate is None or credential.key is None:
         return
     try:

@@ -209,7 +209,7 @@ def _with_cluster(
         proxy=proxy,
     )
     plugin = config.exec_plugin
-    if plugin is None or plugin.cluster is None:
+    if not isinstance(plugin, ExecPlugin) or plugin.cluster is None:
         return config
     told = msgspec.structs.replace(plugin, cluster=_told(config, cluster))
     return msgspec.structs.replace(config, exec_plugin=told)

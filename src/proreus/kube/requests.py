@@ -88,6 +88,9 @@ ENDPOINT_SLICES = Resource(
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True, type=Secret)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=ConfigMap)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace)
+SERVICE_ACCOUNTS = Resource(
+    "", "v1", "serviceaccounts", "ServiceAccount", namespaced=True, type=dict[str, Any]
+)
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True, type=dict[str, Any])
 LEASES = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=dict[str, Any]
@@ -173,6 +176,21 @@ def create(
         body=_whole(resource, body),
         content_type=JSON,
         accept=PARTIAL if partial_answer else JSON,
+    )
+
+
+def token_request(account: str, namespace: str, seconds: int) -> Request:
+    """Ask for a token of a service account that lasts so long, for the API server's audience."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds},
+    }
+    return Request(
+        "POST",
+        SERVICE_ACCOUNTS.named_path(namespace, account, "token"),
+        body=msgspec.json.encode(body),
+        content_type=JSON,
     )
 
 

@@ -1,0 +1,171 @@
+"""The roles that the manager needs, generated from what controllers and the process declare. Pure.
+
+Roles are bound to the manager's own account or, with `--use-service-account-credentials`, each
+controller's to that controller's. Caches and events are the process's own in both cases: all
+controllers share them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proreus.app.options import Options
+from proreus.controllers.table import CONTROLLERS, Descriptor, Rule
+
+ACCOUNT: Final = "cloud-controller-manager"
+"""The manager's service account, in kube-system."""
+
+ROLE: Final = f"system:{ACCOUNT}"
+"""The name of the manager's roles; those of other accounts have theirs behind it."""
+
+SYSTEM: Final = "kube-system"
+"""The namespace of all accounts."""
+
+READS: Final = frozenset({"get", "list", "watch"})
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+class Role(msgspec.Struct, frozen=True):
+    """Rules for an account of kube-system; `namespace` "" is a ClusterRole."""
+
+    name: str
+    account: str
+    rules: tuple[Rule, ...]
+    namespace: str = ""
+
+
+def own(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """What a controller does by itself: not what the shared caches and the recorder do for it."""
+    found = []
+    for rule in rules:
+        verbs = tuple(verb for verb in rule.verbs if verb not in READS)
+        if verbs and rule.resource != "events":
+            found.append(msgspec.structs.replace(rule, verbs=verbs))
+    return tuple(found)
+
+
+def roles(
+    options: Options,
+    *,
+    chosen: Sequence[Descriptor] = CONTROLLERS,
+    leases: Sequence[str] = (),
+    needs: frozenset[str] = frozenset({"endpoint_slices"}),
+) -> tuple[Role, ...]:
+    """The roles of a manager with these flags.
+
+    Args:
+        options: The flags.
+        chosen: The controllers that it runs.
+        leases: The names of the leases that it campaigns for.
+        needs: The caches that the provider asks for, as in `CloudProvider.needs`.
+    """
+    accounts: dict[str, list[Rule]] = defaultdict(list)
+    for one in chosen:
+        accounts[one.account].extend(own(one.rules))
+    apart = options.use_service_account_credentials
+    main = [*_shared(needs)]
+    if not apart:
+        main.extend(rule for rules in accounts.values() for rule in rules)
+    if options.secure_port:
+        main.append(Rule("authentication.k8s.io", "tokenreviews", ("create",)))
+        main.append(Rule("authorization.k8s.io", "subjectaccessreviews", ("create",)))
+    found = [Role(ROLE, ACCOUNT, merged(main))]
+    for namespace, rules in _namespaced(options, leases).items():
+        found.append(Role(ROLE, ACCOUNT, merged(rules), namespace))
+    if apart:
+        names = tuple(sorted(accounts))
+        create = (
+            Rule("", "serviceaccounts", ("create",)),
+            Rule("", "serviceaccounts/token", ("create",), names),
+        )
+        found.append(Role(f"{ROLE}:accounts", ACCOUNT, create, SYSTEM))
+        found.extend(Role(f"{ROLE}:{name}", name, merged(accounts[name])) for name in names)
+    return tuple(found)
+
+
+def _shared(needs: frozenset[str]) -> tuple[Rule, ...]:
+    cached = ("get", "list", "watch")
+    slices = (Rule("discovery.k8s.io", "endpointslices", ("list", "watch")),)
+    return (
+        Rule("", "namespaces", ("get",), (SYSTEM,)),
+        Rule("", "nodes", cached),
+        Rule("", "services", cached),
+        Rule("", "events", ("create", "patch")),
+        *(slices if "endpoint_slices" in needs else ()),
+    )
+
+
+def _namespaced(options: Options, leases: Sequence[str]) -> Mapping[str, list[Rule]]:
+    found: dict[str, list[Rule]] = defaultdict(list)
+    if options.leader_elect:
+        group = "coordination.k8s.io"
+        place = found[options.leader_elect_resource_namespace]
+        names = tuple(leases) or (options.leader_elect_resource_name,)
+        place.append(Rule(group, "leases", ("create",)))
+        place.append(Rule(group, "leases", ("get", "list", "watch", "update"), names))
+    if options.secure_port and not options.authentication_skip_lookup:
+        name = "extension-apiserver-authentication"
+        found[SYSTEM].append(Rule("", "configmaps", ("get", "list", "watch"), (name,)))
+    if options.cloud_config_secret:
+        namespace, name, *_ = options.cloud_config_secret.split("/")
+        found[namespace].append(Rule("", "secrets", ("get", "list", "watch"), (name,)))
+    return found
+
+
+def merged(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The same rights with one rule for each resource and set of names, in a fixed order."""
+    verbs: dict[tuple[str, str, tuple[str, ...]], dict[str, None]] = {}
+    for rule in rules:
+        place = verbs.setdefault((rule.group, rule.resource, rule.names), {})
+        place.update(dict.fromkeys(rule.verbs))
+    return tuple(
+        Rule(group, resource, tuple(found), names)
+        for (group, resource, names), found in sorted(verbs.items())
+    )
+
+
+def manifests(
+    found: Sequence[Role], subjects: Mapping[str, Mapping[str, str]] | None = None
+) -> list[dict[str, Any]]:
+    """ServiceAccounts, roles and bindings, as objects of the API.
+
+    Args:
+        found: The roles.
+        subjects: Who stands for an account, as a subject of a binding; such accounts are not made.
+    """
+    known = subjects or {}
+    accounts = dict.fromkeys(role.account for role in found if role.account not in known)
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(name, SYSTEM)}
+        for name in accounts
+    ]
+    for role in found:
+        kind = "Role" if role.namespace else "ClusterRole"
+        default = {"kind": "ServiceAccount", "name": role.account, "namespace": SYSTEM}
+        subject = dict(known.get(role.account, default))
+        ref = {"apiGroup": _RBAC, "kind": kind, "name": role.name}
+        objects.append(_object(role, kind, rules=[_rule(rule) for rule in role.rules]))
+        objects.append(_object(role, f"{kind}Binding", roleRef=ref, subjects=[subject]))
+    return objects
+
+
+def _object(role: Role, kind: str, **more: Any) -> dict[str, Any]:
+    meta = _meta(role.name, role.namespace)
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, **more}
+
+
+def _meta(name: str, namespace: str) -> dict[str, str]:
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "apiGroups": [rule.group],
+        "resources": [rule.resource],
+        "verbs": list(rule.verbs),
+    }
+    if rule.names:
+        found["resourceNames"] = list(rule.names)
+    return found
