@@ -8,12 +8,14 @@ that shows: one version for all objects, lists in pages of one version, watches 
     store    objects, versions, history               no I/O
     patches  JSON Patch, merge patch, strategic merge   pure
     rules    defaults and validation by kind            pure
+    faults   failures to inject
     server   HTTP
 
 There is no authentication, no authorization and no admission beyond the default.
 """
 
-from proreus.testing.memory.server import Asked, Fault, FaultMode, MemoryApiServer
+from proreus.testing.memory.faults import Fault, FaultMode
+from proreus.testing.memory.server import Asked, MemoryApiServer
 from proreus.testing.memory.store import Store
 
 __all__ = ["Asked", "Fault", "FaultMode", "MemoryApiServer", "Store"]

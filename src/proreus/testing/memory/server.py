@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -13,6 +12,7 @@ from aiohttp import web
 
 from proreus.kube.requests import Resource
 from proreus.testing.memory import patches, selectors
+from proreus.testing.memory.faults import Fault, refuse
 from proreus.testing.memory.rules import RESOURCES, WITH_STATUS, Object
 from proreus.testing.memory.store import ApiError, Change, Store, Stored
 
@@ -27,34 +27,6 @@ _PATH = re.compile(
 _NAMESPACE = re.compile(
     r"/api/(?P<version>v1)/(?P<plural>namespaces)(?:/(?P<name>[^/]+))?(?P<subresource>/status)?"
 )
-
-
-class FaultMode(StrEnum):
-    """How a request fails; the last three have had their effect, if any, when they do."""
-
-    ERROR = "error"
-    """Status 500."""
-    THROTTLE = "throttle"
-    """Status 429 with Retry-After: 1."""
-    CONFLICT = "conflict"
-    """Status 409 with the reason Conflict."""
-    FORBIDDEN = "forbidden"
-    """Status 403."""
-    GONE = "gone"
-    """Status 410; for a watch, an ERROR event."""
-    LOST = "lost"
-    """The connection is cut instead of an answer."""
-    CUT = "cut"
-    """A watch breaks off in the middle of the first event."""
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """A failure to inject into the next `count` requests (0: all) that fit."""
-
-    mode: FaultMode
-    verb: str = "*"
-    resource: str = "*"
-    count: int = 1
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -149,7 +121,7 @@ class MemoryApiServer:
             target = _target(request.path)
             fault = self._fault(verb, target.resource.plural)
             if fault is not None:
-                _refuse(fault)
+                refuse(fault)
             if verb == "watch":
                 return await self._watch(request, target, fault)
             body, code = await self._answered(request, verb, target)
@@ -364,20 +336,6 @@ def _partial(request: web.Request, stored: Stored) -> bytes:
         return stored.encoded
     kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
     return msgspec.json.encode({**kind, "metadata": stored.body["metadata"]})
-
-
-def _refuse(fault: Fault) -> None:
-    """Raise what the request gets instead of being carried out, if anything."""
-    refusals = {
-        FaultMode.ERROR: (500, "InternalError"),
-        FaultMode.THROTTLE: (429, "TooManyRequests"),
-        FaultMode.CONFLICT: (409, "Conflict"),
-        FaultMode.FORBIDDEN: (403, "Forbidden"),
-        FaultMode.GONE: (410, "Expired"),
-    }
-    if fault.mode in refusals:
-        code, reason = refusals[fault.mode]
-        raise ApiError(code, reason, "injected failure")
 
 
 def _status(error: ApiError) -> dict[str, Any]:
