@@ -177,7 +177,12 @@ def account(site: Site) -> Any:
     """All rights that the manager's service account needs."""
     options = DoctorOptions(load_balancer_classes=("example.com/ours",))
     rules = [
-        {"apiGroups": [need.group], "resources": [need.resource], "verbs": [need.verb]}
+        {
+            "apiGroups": [need.group],
+            "resources": [need.resource],
+            "resourceNames": [need.name] if need.name else [],
+            "verbs": [need.verb],
+        }
         for need in needs(options)
     ]
     subject = {"kind": "ServiceAccount", "name": "ccm", "namespace": OWN}

@@ -25,7 +25,6 @@ from proreus.app.doctor.seen import (
     PodStatus,
     PodTemplate,
     Right,
-    Rights,
     Seen,
     Toleration,
     Waiting,
@@ -167,7 +166,7 @@ WELL = Seen(
     workloads=(a_workload(),),
     pods=(a_pod(Condition("PodScheduled", "True")), a_pod(waiting="ContainerCreating")),
     leases=(LEASE,),
-    rights=Rights("sa", (Right("", "nodes", "list", "", allowed=True),)),
+    rights=(Right("sa", "", "nodes", "list", allowed=True),),
     cloud=a_cloud(MACHINE),
 )
 
@@ -269,11 +268,11 @@ MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
     "stale lease": (
         seen(leases=(Lease("l", "a", fresh(600), 15),)), "stale-lease", "lease/kube-system/l", "10 min"),
     "rights": (
-        seen(rights=Rights("sa", (Right("", "nodes/status", "patch", "", allowed=False),))),
+        seen(rights=(Right("sa", "", "nodes/status", "patch"),)),
         "rights-missing", "user/sa", 'resources: ["nodes/status"], verbs: [patch]'),
     "rights in a namespace": (
-        seen(rights=Rights("sa", (Right("x.io", "leases", "get", "kube-system", allowed=False),))),
-        "rights-missing", "user/sa", "manager's Role"),
+        seen(rights=(Right("sa", "x.io", "leases", "get", "kube-system", "one"),)),
+        "rights-missing", "user/sa", 'Role in kube-system: - {apiGroups: ["x.io"], resources: ["leases"], resourceNames: ["one"]'),
     "credentials": (seen(cloud=a_cloud(error=Unauthenticated("401"))), "cloud-credentials", "cloud/sim", "401"),
     "cloud-config": (seen(cloud=a_cloud(error=ConfigError(("region: x",)))), "cloud-config", "cloud/sim", "region"),
     "cloud out of reach": (seen(cloud=a_cloud(error=CloudError("no route"))), "cloud-unavailable", "cloud/sim", "no route"),
@@ -477,10 +476,15 @@ def test_rights_are_asked_for_the_managers_account(different: dict[str, Any], us
 @pytest.mark.parametrize(
     ("options", "has", "has_not"),
     [
-        (DoctorOptions(), ("nodes", "services/status", "leases", "namespaces"), ("secrets",)),
+        (
+            DoctorOptions(),
+            ("nodes", "services/status", "leases", "namespaces"),
+            ("endpointslices",),
+        ),
         (DoctorOptions(leader_elect=False), ("nodes",), ("leases",)),
-        (DoctorOptions(controllers=("cloud-node",)), ("nodes",), ("services",)),
-        (DoctorOptions(use_service_account_credentials=True), ("leases",), ("nodes",)),
+        (DoctorOptions(controllers=("cloud-node",)), ("nodes",), ("services/status",)),
+        (DoctorOptions(cloud_provider="simulated"), ("nodes",), ("endpointslices",)),
+        (DoctorOptions(cloud_provider="no-such"), ("nodes",), ("endpointslices",)),
     ],
 )
 def test_the_rights_needed_are_those_of_what_runs(
@@ -490,3 +494,14 @@ def test_the_rights_needed_are_those_of_what_runs(
 
     assert found >= set(has)
     assert not found & set(has_not)
+    assert {need.account for need in needs(options)} == {"cloud-controller-manager"}
+
+
+def test_controllers_with_accounts_of_their_own_need_rights_of_their_own() -> None:
+    found = needs(DoctorOptions(use_service_account_credentials=True))
+
+    of_nodes = {(need.resource, need.verb) for need in found if need.account == "node-controller"}
+    assert ("nodes/status", "patch") in of_nodes
+    main = {need.resource for need in found if need.account == "cloud-controller-manager"}
+    assert "nodes/status" not in main
+    assert "serviceaccounts/token" in main

@@ -8,7 +8,6 @@ from proreus.app.doctor.seen import (
     Finding,
     Pod,
     PodSpec,
-    Right,
     Seen,
     Toleration,
     Workload,
@@ -193,29 +192,24 @@ def _leases(seen: Seen) -> Iterator[Finding]:
 
 
 def _rights(seen: Seen) -> Iterator[Finding]:
-    if seen.rights is None:
-        return
-    missing: dict[tuple[str, str, str], list[str]] = {}
-    for right in seen.rights.asked:
+    missing: dict[tuple[str, ...], list[str]] = {}
+    for right in seen.rights or ():
         if not right.allowed:
-            missing.setdefault(_place(right), []).append(right.verb)
-    for (group, resource, namespace), verbs in missing.items():
-        where = f" in {namespace}" if namespace else ""
-        rule = (
-            f'- {{apiGroups: ["{group}"], resources: ["{resource}"], verbs: [{", ".join(verbs)}]}}'
-        )
-        kind = "Role" if namespace else "ClusterRole"
+            place = (right.user, right.group, right.resource, right.namespace, right.name)
+            missing.setdefault(place, []).append(right.verb)
+    for (user, group, resource, namespace, name), verbs in missing.items():
+        what = f"{resource} {name}".rstrip() + (f" in {namespace}" if namespace else "")
+        names = f', resourceNames: ["{name}"]' if name else ""
+        rule = f'apiGroups: ["{group}"], resources: ["{resource}"]{names}'
+        kind = f"Role in {namespace}" if namespace else "ClusterRole"
         yield Finding(
             "rights-missing",
-            f"user/{seen.rights.user}",
-            f"the manager may not {', '.join(verbs)} {resource}{where}",
+            f"user/{user}",
+            f"the manager may not {', '.join(verbs)} {what}",
             "the API server's answer to a SubjectAccessReview is no",
-            f"add to the manager's {kind}: {rule}",
+            f"apply what `proreus roles` prints, or add to its {kind}: "
+            f"- {{{rule}, verbs: [{', '.join(verbs)}]}}",
         )
-
-
-def _place(right: Right) -> tuple[str, str, str]:
-    return right.group, right.resource, right.namespace
 
 
 def _about(pod: Pod) -> str:

@@ -19,6 +19,10 @@ _READ_OFF_THE_MANAGER: Final = (
     "classless_load_balancers",
     "controllers",
     "use_service_account_credentials",
+    "leader_elect_per_controller",
+    "secure_port",
+    "authentication_skip_lookup",
+    "cloud_config_secret",
     "allow_untagged_cloud",
 )
 

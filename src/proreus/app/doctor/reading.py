@@ -23,10 +23,10 @@ from proreus.app.doctor.seen import (
     Held,
     Lease,
     Right,
-    Rights,
     Seen,
     Workload,
 )
+from proreus.app.rights import ACCOUNT
 from proreus.cloudprovider import (
     CloudError,
     CloudProvider,
@@ -62,6 +62,7 @@ EVENTS_OF_NODES: Final = "default"
 HELD: Final = "NodeDeletionHeld"
 RECENT: Final = 3600.0
 """Seconds that an event counts."""
+_OF_SYSTEM: Final = "system:serviceaccount:kube-system:"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -219,13 +220,20 @@ async def _rights(
     if not user:
         note = "the manager's rights were not looked at: its service account is not known"
         return msgspec.structs.replace(seen, notes=(*seen.notes, note))
+    accounts = {ACCOUNT: user}
     async with Client(config, user_agent=USER_AGENT) as reviewer:
         answers = await reader.optional(
             "the manager's rights",
-            _gathered([_review(reviewer, user, need) for need in needs(options)]),
+            _gathered(
+                [
+                    _review(
+                        reviewer, accounts.get(need.account, f"{_OF_SYSTEM}{need.account}"), need
+                    )
+                    for need in needs(options)
+                ]
+            ),
         )
-    rights = None if answers is None else Rights(user, tuple(answers))
-    return msgspec.structs.replace(seen, rights=rights)
+    return msgspec.structs.replace(seen, rights=None if answers is None else tuple(answers))
 
 
 async def _gathered(work: Sequence[Coroutine[Any, Any, Right]]) -> list[Right]:
@@ -262,7 +270,15 @@ async def _review(client: Client, user: str, need: Need) -> Right:
     }
     request = Request("POST", _REVIEWS, body=msgspec.json.encode(body), content_type=JSON)
     answer = await client.send(request, _Review)
-    return Right(need.group, need.resource, need.verb, need.namespace, answer.status.allowed)
+    return Right(
+        user,
+        need.group,
+        need.resource,
+        need.verb,
+        need.namespace,
+        need.name,
+        answer.status.allowed,
+    )
 
 
 async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:

@@ -1,16 +1,23 @@
-"""The rights that the manager's own service account needs. Pure."""
+"""The rights that the manager's service accounts need, one by one. Pure but for the provider."""
 
 from collections.abc import Iterator
 
 import msgspec
 
 from proreus.app.doctor.options import DoctorOptions
+from proreus.app.election import locks
+from proreus.app.rights import roles
+from proreus.cloudprovider import ConfigError, load
 from proreus.controllers.table import select
 
 
 class Need(msgspec.Struct, frozen=True, order=True):
-    """One verb on a resource (with its subresource); `namespace` "" is all of them."""
+    """One verb on a resource (with its subresource), for an account of kube-system.
 
+    `namespace` "" is all of them, `name` "" is every object.
+    """
+
+    account: str
     group: str
     resource: str
     verb: str
@@ -19,22 +26,36 @@ class Need(msgspec.Struct, frozen=True, order=True):
 
 
 def needs(options: DoctorOptions) -> tuple[Need, ...]:
-    """What the manager must be allowed, each once."""
+    """What the manager and, with accounts of their own, its controllers must be allowed."""
     return tuple(sorted(set(_needs(options))))
 
 
 def _needs(options: DoctorOptions) -> Iterator[Need]:
-    yield Need("", "namespaces", "get", name="kube-system")
-    if options.leader_elect:
-        place = options.leader_elect_resource_namespace
-        name = options.leader_elect_resource_name
-        group = "coordination.k8s.io"
-        yield Need(group, "leases", "create", place)
-        for verb in ("get", "update"):
-            yield Need(group, "leases", verb, place, name)
-    if options.use_service_account_credentials:
-        return  # the controllers have accounts of their own
-    for controller in select(options.controllers)[0]:
-        for rule in controller.rules:
+    chosen, _ = select(options.controllers)
+    leases = locks(
+        options.leader_elect_resource_name,
+        chosen,
+        None,
+        per_controller=options.leader_elect_per_controller,
+    )
+    found = roles(
+        options,
+        chosen=chosen,
+        leases=[lease.name for lease in leases],
+        needs=_caches(options),
+    )
+    for role in found:
+        for rule in role.rules:
             for verb in rule.verbs:
-                yield Need(rule.group, rule.resource, verb)
+                for name in rule.names or ("",):
+                    yield Need(role.account, rule.group, rule.resource, verb, role.namespace, name)
+
+
+def _caches(options: DoctorOptions) -> frozenset[str]:
+    """What the provider asks for; of an unknown one nothing, so that nothing false is said."""
+    if not options.cloud_provider:
+        return frozenset()
+    try:
+        return load(options.cloud_provider).needs
+    except ConfigError:  # it is told of the cloud
+        return frozenset()

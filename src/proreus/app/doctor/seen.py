@@ -113,20 +113,18 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Right(msgspec.Struct, frozen=True):
-    """What the manager may or may not do; `namespace` "" is all of them."""
+    """What a user may or may not do.
 
+    `namespace` "" is all of them, `name` "" every object.
+    """
+
+    user: str
     group: str
     resource: str
     verb: str
-    namespace: str
-    allowed: bool
-
-
-class Rights(msgspec.Struct, frozen=True):
-    """The rights that were asked about, and whose."""
-
-    user: str
-    asked: tuple[Right, ...]
+    namespace: str = ""
+    name: str = ""
+    allowed: bool = False
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -167,7 +165,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[Workload, ...] | None = None
     pods: tuple[Pod, ...] | None = None
     leases: tuple[Lease, ...] | None = None
-    rights: Rights | None = None
+    rights: tuple[Right, ...] | None = None
     held: tuple[Held, ...] = ()
     cloud: Cloud | None = None
     patience: float = 60.0
