@@ -40,7 +40,7 @@ gotools: $(STAMP)
 	@if command -v go >/dev/null; then $(BIN)/python tools/manifests.py programs >/dev/null; \
 		else echo 'no Go on the PATH: the tests of charts and rules are skipped'; fi
 
-manifests: $(STAMP) ## Make the chart's README and deploy/*.yaml anew
+manifests: $(STAMP) ## Make the chart's roles, its README and deploy/*.yaml anew
 	@echo '== manifests'
 	@$(BIN)/python tools/manifests.py write
 

@@ -1,4 +1,4 @@
-"""What is made from the chart: the table of its README, `deploy/*.yaml`.
+"""The chart's roles, and what is made from it: the table of its README, `deploy/*.yaml`.
 
 `write` makes the files, `check` says which of them are out of date, and `programs` prints the
 directory of the Go programs that render charts and read Prometheus rules (`tools/gotools`). Those
@@ -68,6 +68,45 @@ async def programs() -> Path:
                 await run((go, "build", *flags, "-o", f"{fresh}/", "./..."), SOURCE, os.environ)
             fresh.rename(place)
     return place
+
+
+def printed_roles(*given: str) -> list[dict[str, Any]]:
+    """What `proreus roles` prints with these flags."""
+    done = subprocess.run(
+        [sys.executable, "-m", "proreus", "roles", *given],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def with_leases_of(objects: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    """Let the roles hold the leases, too, that the same roles hold in another list."""
+    rules = {
+        one["metadata"]["name"]: rule
+        for one in others
+        for rule in one.get("rules", ())
+        if "leases" in rule["resources"] and "resourceNames" in rule
+    }
+    for one in objects:
+        for rule in one.get("rules", ()):
+            if "leases" in rule["resources"] and "resourceNames" in rule:
+                more = rules[one["metadata"]["name"]]["resourceNames"]
+                rule["resourceNames"] = sorted({*rule["resourceNames"], *more})
+
+
+def roles() -> str:
+    """The file from which the chart makes its roles: for one account, and one for each controller.
+
+    They suffice for every way of election, since a chart does not know which will be asked for.
+    """
+    found = {}
+    for name, flags in {"together": (), "apart": ("--use-service-account-credentials",)}.items():
+        found[name] = printed_roles("--leader-elect-per-controller", *flags)
+        with_leases_of(found[name], printed_roles("--enable-leader-migration", *flags))
+    source = "roles that `proreus roles` prints"
+    return GENERATED.replace("source named here", source) + yaml.safe_dump(found, sort_keys=False)
 
 
 def rendered(program: Path, values: Path) -> str:
@@ -143,7 +182,10 @@ async def main() -> int:
         if what == "programs":
             print(await programs())
             return 0
-        stale = list[Path]()
+        current, path = roles(), CHART / "files" / "roles.yaml"
+        stale = [] if path.read_text() == current else [path]
+        if what == "write":
+            path.write_text(current)  # first of all: the chart is rendered with it
         for file, content in (await everything()).items():
             if not file.exists() or file.read_text() != content:
                 stale.append(file)

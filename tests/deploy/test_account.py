@@ -179,17 +179,23 @@ def audited(site: Site) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("more", "others"),
     [
-        pytest.param({}, id="all in one"),
+        pytest.param({}, set(), id="all in one"),
         pytest.param(
             {"leader-elect-per-controller": True, "use-service-account-credentials": True},
+            {"node-controller", "route-controller", "service-controller"},
             id="each controller its own",
         ),
     ],
 )
 async def test_the_chart_s_account_suffices_for_every_controller(
-    site: Site, programs: Programs, tmp_path: Path, port: int, more: dict[str, Any]
+    site: Site,
+    programs: Programs,
+    tmp_path: Path,
+    port: int,
+    more: dict[str, Any],
+    others: set[str],
 ) -> None:
     objects = programs.render(**values(port, more))
     account = only(objects, "ServiceAccount")["metadata"]["name"]
@@ -212,5 +218,5 @@ async def test_the_chart_s_account_suffices_for_every_controller(
             await until("the node without a machine is counted", is_counted)
             assert process.is_running, process.output()
         asked = audited(site)
-    assert account in {who for who, _, _ in asked}
+    assert {who for who, _, _ in asked} == {account, *others}
     assert [one for one in asked if one[2] in {401, 403}] == []

@@ -36,6 +36,7 @@ def test_helm_finds_no_fault_with_the_chart(programs: Programs, values: dict[str
         ({"image": {"digest": "sha256:12"}}, "digest"),
         ({"args": {"cloud-provider": "aws"}}, "use cloudProvider"),
         ({"cloudConfig": {"content": "x", "existingSecret": "other"}}, "give one"),
+        ({"args": {"leader-elect-resource-name": "mine"}}, "set rbac.create to false"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
         (
             {"metrics": {"service": False, "serviceMonitor": {"enabled": True}}},

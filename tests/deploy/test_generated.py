@@ -1,4 +1,4 @@
-"""What is made from the chart and its values is what they make today."""
+"""What is made from the roles, the chart and its values is what they make today."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 from .charts import ROOT, Programs
 
 
-def test_readme_and_manifests_are_current(programs: Programs) -> None:
+def test_roles_readme_and_manifests_are_current(programs: Programs) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "manifests.py", "check"],
         check=False,
