@@ -193,6 +193,7 @@ async def test_the_chart_s_account_suffices_for_every_controller(
     site: Site,
     programs: Programs,
     tmp_path: Path,
+    *,
     port: int,
     more: dict[str, Any],
     others: set[str],
