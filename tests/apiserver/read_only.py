@@ -14,7 +14,7 @@ from proreus.kube.errors import AlreadyExists, NotFound
 from proreus.kube.requests import Request, Resource
 from proreus.testing.manager import cloud_config
 
-from .site import PATIENCE, Site
+from .site import PATIENCE, Site, until
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = Resource(
@@ -99,7 +99,22 @@ async def reader(site: Site, user: str, directory: Path) -> AsyncIterator[Reader
     subject = {"apiGroup": _RBAC, "kind": "User", "name": user}
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(granted(site.client, f"test-{user}", rules, subject))
+        await until(f"{user} may read", lambda: _may_read(site.client, user))
         yield Reader(site, user, directory)
+
+
+async def _may_read(client: Client, user: str) -> bool:
+    """Whether the API server knows the role already; the user is not seen to ask."""
+    attributes = {"resource": "nodes", "verb": "list"}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": attributes},
+    }
+    path = f"/apis/authorization.k8s.io/v1/{REVIEWS}"
+    request = Request("POST", path, body=msgspec.json.encode(body), content_type="application/json")
+    answer = await client.send(request, dict[str, Any])
+    return bool(answer["status"]["allowed"])
 
 
 @asynccontextmanager
