@@ -3,13 +3,15 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
+    LoadBalancerIngress,
     Node,
     NodeAddress,
     NodeSpec,
@@ -191,3 +193,100 @@ def test_parts_of_other_services_and_clusters_are_never_touched(wanted: LoadBala
         for mark in ("proreus/cluster-uid", "proreus/service-uid")
     ]
     assert owned(wanted.ref, foreign) == Actual()
+
+
+OFFICIAL = {"kubernetes.io/cluster/test": "owned", "kubernetes.io/service-name": "default/web"}
+
+
+def by_official_manager(wanted: LoadBalancer) -> tuple[ModelCloud, LoadBalancer]:
+    """A cloud where the official manager made what is wished, and the wish after that."""
+    cloud = ModelCloud()
+    converge(cloud, wanted)
+    for id_, part in cloud.parts.items():
+        cloud.parts[id_] = msgspec.structs.replace(part, tags=OFFICIAL)
+    (stated,) = (part.address for part in cloud.parts.values() if isinstance(part, Address))
+    ref = msgspec.structs.replace(wanted.ref, last_ingress=(LoadBalancerIngress(ip=stated),))
+    return cloud, msgspec.structs.replace(wanted, ref=ref)
+
+
+@given(WISHES)
+def test_what_the_official_manager_made_is_adopted_by_tags_alone(first: LoadBalancer) -> None:
+    cloud, wanted = by_official_manager(first)
+    before = dict(cloud.parts)
+
+    assert owned(wanted.ref, before.values()).parts == before
+    converge(cloud, wanted)
+
+    assert cloud.parts == {
+        id_: msgspec.structs.replace(part, tags={**OFFICIAL, **wanted.marks})
+        for id_, part in before.items()
+    }
+    # Also when the status is lost: from now on the marks are proof enough.
+    assert owned(first.ref, cloud.parts.values()).parts == cloud.parts
+
+
+@given(WISHES)
+def test_what_the_official_manager_made_goes_with_its_service(first: LoadBalancer) -> None:
+    cloud, wanted = by_official_manager(first)
+    while steps := delete_steps(owned(wanted.ref, cloud.parts.values())):
+        for step in steps:
+            cloud.take(step)
+    assert cloud.parts == {}
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pytest.param(
+            {**OFFICIAL, "kubernetes.io/service-name": "default/other"}, id="another Service"
+        ),
+        pytest.param({**OFFICIAL, "kubernetes.io/cluster/test": "shared"}, id="not owned"),
+        pytest.param(
+            {
+                "kubernetes.io/cluster/other": "owned",
+                "kubernetes.io/service-name": "default/web",
+            },
+            id="another cluster",
+        ),
+        pytest.param(
+            {**OFFICIAL, MARK_CLUSTER_UID: "other-uid"}, id="taken by a cluster of the same name"
+        ),
+        pytest.param({}, id="no tags"),
+    ],
+)
+def test_without_all_proofs_nothing_of_the_official_manager_is_adopted(
+    tags: dict[str, str],
+) -> None:
+    cloud, wanted = by_official_manager(wish({80: 30000}, {1}, set(), ""))
+    parts = [msgspec.structs.replace(part, tags=tags) for part in cloud.parts.values()]
+
+    assert owned(wanted.ref, parts) == Actual()
+
+
+@pytest.mark.parametrize("stated", [(), ("127.0.9.9",)])
+def test_nothing_is_adopted_at_another_address_than_the_status_shows(
+    stated: tuple[str, ...],
+) -> None:
+    cloud, wanted = by_official_manager(wish({80: 30000}, {1}, set(), ""))
+    ingress = tuple(LoadBalancerIngress(ip=ip) for ip in stated)
+    ref = msgspec.structs.replace(wanted.ref, last_ingress=ingress)
+
+    assert owned(ref, cloud.parts.values()) == Actual()
+
+
+def test_of_two_balancers_with_the_same_tags_the_one_at_the_address_is_adopted() -> None:
+    cloud, wanted = by_official_manager(wish({80: 30000}, {1}, set(), ""))
+    other, _ = by_official_manager(wish({80: 30000}, {1}, set(), "127.0.9.9"))
+    moved = [
+        msgspec.convert({**msgspec.to_builtins(part), "id": f"other-{part.id}"}, type(part))
+        for part in other.parts.values()
+    ]
+    for part in moved:
+        for field in ("address_id", "load_balancer_id"):
+            if hasattr(part, field):
+                part = msgspec.structs.replace(part, **{field: f"other-{getattr(part, field)}"})
+        cloud.parts[part.id] = part
+
+    found = owned(wanted.ref, cloud.parts.values()).parts
+
+    assert sorted(found) == sorted(id_ for id_ in cloud.parts if not id_.startswith("other-"))

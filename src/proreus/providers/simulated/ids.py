@@ -1,5 +1,9 @@
 """Provider ids of the simulated cloud: `simulated://<region>/<instance id>`."""
 
+OFFICIAL_CLUSTER = "kubernetes.io/cluster/"
+"""Prefix of the official manager's tag on what it makes; the name of the cluster follows."""
+OFFICIAL_SERVICE = "kubernetes.io/service-name"
+"""The official manager's tag that names the Service, as namespace/name."""
 PREFIX = "simulated://"
 
 

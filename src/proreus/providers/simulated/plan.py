@@ -18,7 +18,7 @@ import msgspec
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
-from proreus.providers.simulated.ids import instance_id
+from proreus.providers.simulated.ids import OFFICIAL_CLUSTER, OFFICIAL_SERVICE, instance_id
 from proreus.providers.simulated.parts import (
     Address,
     Balancer,
@@ -103,9 +103,33 @@ Step = Create | Change | Delete | AddTargets | RemoveTargets
 
 
 def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Actual:
-    """Of all `parts` those whose marks prove that they were made for this Service."""
+    """Of all `parts` those that are proven to be this Service's.
+
+    Proof are our marks; or those of the cloud's official manager, together with the address in
+    the Service's status, so that a cluster can move from that manager to this one.
+    """
+    parts = tuple(parts)
     proof = {MARK_CLUSTER_UID: ref.cluster.uid, MARK_SERVICE_UID: ref.uid}
-    return Actual({p.id: p for p in parts if all(p.tags.get(k) == v for k, v in proof.items())})
+    ours = {p.id: p for p in parts if proof.items() <= p.tags.items()}
+    return Actual({**_official(ref, parts), **ours})
+
+
+def _official(ref: LoadBalancerRef, parts: tuple[Part, ...]) -> dict[str, Part]:
+    """The parts of the official manager's load balancer at the address that the status shows."""
+    marks = {f"{OFFICIAL_CLUSTER}{ref.cluster.name}": "owned", OFFICIAL_SERVICE: ref.key}
+    theirs = [
+        p for p in parts if marks.items() <= p.tags.items() and MARK_CLUSTER_UID not in p.tags
+    ]
+    stated = {point.ip for point in ref.last_ingress}
+    found: dict[str, Part] = {
+        p.id: p for p in theirs if isinstance(p, Address) and p.address in stated
+    }
+    found |= {p.id: p for p in theirs if isinstance(p, Balancer) and p.address_id in found}
+    return found | {
+        p.id: p
+        for p in theirs
+        if isinstance(p, Listener | Firewall) and p.load_balancer_id in found
+    }
 
 
 def check(wanted: LoadBalancer) -> None:
