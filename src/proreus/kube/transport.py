@@ -49,6 +49,10 @@ _REPEATED_WRITES = ("PUT", "DELETE")
 _LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3, 13, 0)
 """Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
 
+_ABORT_FAILS = sys.version_info < (3, 11, 7)
+"""Whether aborting such a connection may raise AttributeError, as in the Python of Debian 12. There
+it is better to keep them: they are few, and the error would break an ordered end."""
+
 Gate = Callable[[], None]
 """Called before each try of a write and again when its connection is there, which may be seconds
 later; raises `RefusedByGate` to hold it back."""
@@ -91,7 +95,7 @@ class Transport:
                 socket_factory=_socket,
                 limit=0,
                 keepalive_timeout=KEEP_ALIVE,
-                enable_cleanup_closed=_LOSES_CLOSED_TLS,
+                enable_cleanup_closed=_LOSES_CLOSED_TLS and not _ABORT_FAILS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Compressing costs the API server more than the network costs us; as client-go here.
