@@ -17,6 +17,7 @@ from typing import Final, Generic, TypeVar
 from proreus.kube.client import Client, Written
 from proreus.kube.errors import KubeError, NotFound
 from proreus.kube.requests import Resource
+from proreus.kube.sharing import Texts
 from proreus.kube.watch import Applied, Deleted, Event, HasMetadata, Restarted, watch
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
@@ -53,6 +54,7 @@ class Informer(Generic[T]):
         self._field_selector = field_selector
         self._backoff = backoff
         self._objects: dict[str, T] = {}
+        self._texts = Texts()
         self._index_functions = dict(indexes)
         # Index name, value, key: object.
         self._indexes: dict[str, dict[str, dict[str, T]]] = {name: {} for name in indexes}
@@ -200,6 +202,7 @@ class Informer(Generic[T]):
 
     def _put(self, key: str, new: T | None) -> None:
         """Store or remove an object and tell the handlers."""
+        new = None if new is None else self._texts.shared(new)
         old = self._objects.get(key)
         if old is None and new is None:
             return

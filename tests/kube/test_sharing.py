@@ -1,0 +1,72 @@
+"""Equal texts of many nodes are kept once."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from proreus.kube.objects import Node, Service
+from proreus.kube.sharing import Texts
+
+
+def decoded(name: str) -> Node:
+    """A node with a value in every field, decoded anew."""
+    condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "is well"}
+    body = {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "a zone"},
+            "annotations": {"an annotation": f"of {name}"},
+            "finalizers": ["a finalizer"],
+        },
+        "spec": {"providerID": f"cloud://{name}", "taints": [{"key": "k", "effect": "NoSchedule"}]},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": name}],
+            "conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "nodeInfo": {"systemUUID": f"uuid-{name}"},
+        },
+    }
+    return msgspec.json.decode(msgspec.json.encode(body), type=Node)
+
+
+def test_a_shared_node_is_equal_to_the_node_in_every_field() -> None:
+    node = decoded("a")
+    assert node.metadata.deletion_timestamp == datetime(2026, 1, 2, tzinfo=UTC)
+    fields = msgspec.structs.asdict(node.metadata) | msgspec.structs.asdict(node.status)
+    assert all(fields[name] for name in fields if name != "namespace")
+
+    assert Texts().shared(node) == node
+
+
+def test_two_nodes_have_the_same_texts_for_what_is_alike() -> None:
+    texts = Texts()
+    one, other = texts.shared(decoded("a")), texts.shared(decoded("b"))
+
+    for first, second in zip(one.status.conditions, other.status.conditions, strict=True):
+        for field in ("type", "status", "reason", "message"):
+            assert getattr(first, field) is getattr(second, field)
+    assert one.status.addresses[0].type is other.status.addresses[0].type
+    zones = [node.metadata.labels["topology.kubernetes.io/zone"] for node in (one, other)]
+    assert zones[0] is zones[1]
+    assert list(map(id, one.metadata.labels)) == list(map(id, other.metadata.labels))
+
+
+def test_texts_do_not_pile_up() -> None:
+    texts = Texts(limit=10)
+    first, again = (b"some text".decode() for _ in range(2))
+    assert texts.one(first) is first
+    for number in range(100):
+        texts.one(f"rare {number}")
+
+    assert again is not first
+    assert texts.one(again) is again
+    assert len(texts._known) <= 10
+
+
+def test_other_objects_stay_as_they_are() -> None:
+    service = Service()
+
+    assert Texts().shared(service) is service
