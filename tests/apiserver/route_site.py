@@ -26,6 +26,7 @@ from proreus.runtime.events import EventRecorder
 from proreus.runtime.informer import Informer
 from proreus.testing.simulated import Instance
 
+from .rights import MANAGERS
 from .site import TOKENS, Site, until
 
 CLUSTERS = ("10.0.0.0/16", "fd00::/48")
@@ -72,7 +73,7 @@ class RouteSite:
     ) -> AsyncIterator[RouteController]:
         """Run the controller; `routes` may stand between it and the provider."""
         async with AsyncExitStack() as stack:
-            file = self.site.plane.kubeconfig_for(USER, ["system:masters"])
+            file = self.site.plane.kubeconfig_for(USER, [MANAGERS])
             client = await stack.enter_async_context(Client(config.load(str(file), env={})))
             nodes = Informer(client, NODES)
             events = EventRecorder(client, host="test")

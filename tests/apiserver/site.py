@@ -30,6 +30,8 @@ from proreus.testing.manager import ManagerProcess, cloud_config
 from proreus.testing.nodemonitor import unknown
 from proreus.testing.simulated import Call, Instance, Settings, SimulatedCloudProcess
 
+from .rights import APART, MANAGERS, count, grant, refused
+
 T = TypeVar("T")
 
 PATIENCE: Final = 60.0
@@ -108,13 +110,17 @@ class Site:
         batch_size: int = 0,
         api_server: str = "",
     ) -> ManagerProcess:
-        """A manager that is `user` for the API server and has its own token for the cloud."""
+        """A manager that is `user` for the API server and has its own token for the cloud.
+
+        It has the rights of the generated roles.
+        """
+        apart = "--use-service-account-credentials" in flags
         file = self._directory / f"{user}-cloud.conf"
         file.write_text(cloud_config(self.cloud, token=token, batch_size=batch_size))
         return ManagerProcess(
             "--cloud-provider=simulated",
             f"--cloud-config={file}",
-            f"--kubeconfig={self.plane.kubeconfig_for(user, ['system:masters'])}",
+            f"--kubeconfig={self.plane.kubeconfig_for(user, [APART if apart else MANAGERS])}",
             *([f"--master={api_server}"] if api_server else []),
             "--secure-port=0",
             "-v=2",
@@ -330,10 +336,14 @@ async def set_up(
         )
         await _empty(client)
         stack.push_async_callback(_empty, client)
+        if made := await grant(plane, client):
+            await until("the roles count", lambda: count(client, made))
         cloud = await stack.enter_async_context(
             SimulatedCloudProcess(settings=settings or Settings(), tokens=TOKENS)
         )
-        yield Site(plane, cloud, client, directory)
+        site = Site(plane, cloud, client, directory)
+        yield site
+        assert refused(plane.audit_log, site._audit_start) == []
 
 
 async def _empty(client: Client) -> None:

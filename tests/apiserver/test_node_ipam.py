@@ -16,6 +16,7 @@ from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Fault, FaultMode, Instance
 
 from .api_proxy import api_proxy
+from .rights import MANAGERS
 from .site import Site, names, until
 
 ONLY = "--controllers=nodeipam"
@@ -146,7 +147,7 @@ async def test_no_block_is_given_twice_by_managers_that_are_killed_in_the_middle
 
 
 async def test_a_write_without_an_answer_keeps_its_block_for_the_node(site: Site) -> None:
-    user = config.load(str(site.plane.kubeconfig_for("manager", ["system:masters"])), env={})
+    user = config.load(str(site.plane.kubeconfig_for("manager", [MANAGERS])), env={})
     async with (
         api_proxy(user, cut={"PATCH"}) as proxy,
         manager(site, SMALL, api_server=proxy.url),
@@ -162,7 +163,7 @@ async def test_a_write_without_an_answer_keeps_its_block_for_the_node(site: Site
 
 
 async def test_a_node_that_somebody_else_was_quicker_with_gives_its_block_back(site: Site) -> None:
-    user = config.load(str(site.plane.kubeconfig_for("manager", ["system:masters"])), env={})
+    user = config.load(str(site.plane.kubeconfig_for("manager", [MANAGERS])), env={})
     async with (
         api_proxy(user, requests={"PATCH"}) as proxy,
         manager(site, "--cluster-cidr=10.0.0.0/24", api_server=proxy.url),

@@ -12,6 +12,7 @@ from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Fault, FaultMode, Instance
 
 from .api_proxy import api_proxy
+from .rights import MANAGERS
 from .site import Site, names, until
 
 PASSES = 6
@@ -266,7 +267,7 @@ async def test_a_node_registered_anew_while_the_old_one_is_deleted_survives(
     machines = await fleet(site, 5)
     await lose(site, machines[0])
     old = await site.existing("node-0")
-    user = control_plane.kubeconfig_for("manager", ["system:masters"])
+    user = control_plane.kubeconfig_for("manager", [MANAGERS])
     async with (
         api_proxy(config.load(str(user), env={}), requests={"DELETE"}) as proxy,
         site.lone_manager(*QUICK, api_server=proxy.url),
@@ -298,7 +299,7 @@ async def test_a_kubelet_that_comes_back_at_the_last_moment_keeps_its_node(
 ) -> None:
     machines = await fleet(site, 5)
     await lose(site, machines[0])
-    user = control_plane.kubeconfig_for("manager", ["system:masters"])
+    user = control_plane.kubeconfig_for("manager", [MANAGERS])
     async with (
         api_proxy(config.load(str(user), env={}), requests={"DELETE"}) as proxy,
         site.lone_manager(*QUICK, api_server=proxy.url),

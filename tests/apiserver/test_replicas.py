@@ -20,6 +20,7 @@ from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Address, Fault, FaultMode, Instance
 
 from .api_proxy import api_proxy
+from .rights import MANAGERS
 from .site import PATIENCE, TOKENS, Site, is_initialised, names, until
 
 # Not shorter: a leader on a slow machine must be able to renew in time.
@@ -196,7 +197,7 @@ async def test_a_leader_that_was_frozen_writes_nothing_more_and_ends(
     site: Site, control_plane: ControlPlane
 ) -> None:
     fleet = names("node", 40)
-    user = control_plane.kubeconfig_for("first", ["system:masters"])
+    user = control_plane.kubeconfig_for("first", [MANAGERS])
     async with (
         api_proxy(config.load(str(user), env={}), answers={"PATCH"}) as proxy,
         replica(site, "first", api_server=proxy.url) as first,

@@ -16,6 +16,7 @@ from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
 
+from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
 
 LOG_TAIL = 8000
@@ -123,7 +124,7 @@ async def bad_site(
         manager = ManagerProcess(
             "--cloud-provider=bad",
             f"--cloud-config={file}",
-            f"--kubeconfig={plane.kubeconfig_for('manager', ['system:masters'])}",
+            f"--kubeconfig={plane.kubeconfig_for('manager', [MANAGERS])}",
             "--leader-elect=false",
             "--secure-port=0",
             f"--metrics-bind-address=127.0.0.1:{port}",

@@ -26,6 +26,7 @@ from proreus.testing.kubelet import KubeletPlayer
 from proreus.testing.nodemonitor import NodeMonitor
 from proreus.testing.simulated import Instance, Settings
 
+from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
 
 LATENCY = 0.03
@@ -132,9 +133,7 @@ async def stage(plane: ControlPlane, directory: Path) -> AsyncIterator[Play]:
     async with set_up(plane, directory, Settings(latency=LATENCY)) as site:
         made = await site.cloud.admin.create(machines(site.cloud.endpoint))
         stage = Stage(plane, site.cloud, site.client)
-        stage.manager = Manager(
-            plane.kubeconfig_for("manager", ["system:masters"]), site.cloud, directory
-        )
+        stage.manager = Manager(plane.kubeconfig_for("manager", [MANAGERS]), site.cloud, directory)
         stage.manager.flags = (*stage.manager.flags, *FLAGS)
         kubelets = KubeletPlayer(
             site.client,
