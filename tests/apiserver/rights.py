@@ -127,7 +127,9 @@ def refused(log: Path, start: int) -> list[str]:
     """What the audit log has, from there on, of requests of managers that were forbidden."""
     with log.open("rb") as file:
         file.seek(start)
-        lines = [json.loads(line) for line in file if b'"code":403' in line]
+        lines = [
+            json.loads(line) for line in file if b'"code":403' in line and line.endswith(b"\n")
+        ]
     return [
         f"{line['user']['username']} may not {line['verb']} {line['requestURI']}"
         for line in lines

@@ -4,13 +4,17 @@ import json
 from collections import defaultdict
 from typing import Final
 
+import pytest
+
 from proreus.app.options import Options
 from proreus.app.rights import ACCOUNT, Role, roles
-from proreus.kube.errors import NotFound
+from proreus.kube import config
+from proreus.kube.client import Client
+from proreus.kube.errors import NotFound, StatusError
 from proreus.kube.objects import condition
-from proreus.kube.requests import SERVICE_ACCOUNTS, SERVICES
+from proreus.kube.requests import NODES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 
-from .rights import ACCOUNTS
+from .rights import ACCOUNTS, MANAGERS
 from .site import Site, names, until
 
 CLASSIC: Final = (
@@ -121,6 +125,22 @@ async def test_the_classic_command_line_does_all_under_accounts_and_needs_every_
     for agent, found in asked.items():
         own = [one for one in CONTROLLERS if agent.endswith(f"/{one}")] or [ACCOUNT]
         assert {account for account, _, _ in found} == set(own), agent
+
+
+async def test_what_no_role_allows_is_forbidden_and_seen(site: Site) -> None:
+    site.may_be_refused = True
+    user = site.plane.kubeconfig_for("curious", [MANAGERS])
+    async with Client(config.load(str(user), env={})) as client:
+        await client.list(NODES)
+        assert site.refused() == []
+        with pytest.raises(StatusError) as caught:
+            await client.list(SECRETS)
+        assert caught.value.code == 403
+
+    async def is_seen() -> bool:
+        return any("curious may not list /api/v1/secrets" in one for one in site.refused())
+
+    await until("the audit log tells", is_seen)
 
 
 async def test_a_deleted_account_is_made_anew_and_its_controllers_go_on(site: Site) -> None:
