@@ -138,5 +138,5 @@ def test_the_drawing_is_svg_with_a_mark_for_every_ratio() -> None:
     places = {
         one.get("cx") for one in root.iter(f"{svg}circle") if one.find(f"{svg}title") is not None
     }
-    assert all(330 <= float(place or 0) <= 330 + 4 * 174 for place in places)
+    assert all(380 <= float(place or 0) <= 380 + 4 * 174 for place in places)
     assert "a <job>" in {one.text for one in root.iter(f"{svg}text")}
