@@ -4,10 +4,13 @@
   limit grows with every answer, so that a crowd that meets a small quota is refused a few times
   and not once per worker.
 * *Measured*: at a refusal the server's own bucket is empty. When it is empty again, the calls it
-  admitted in between, divided by the time, are exactly its rate. Where the refusals are too close
-  together to measure, or where a pause lies between them, a constant factor cuts instead.
+  admitted in between, divided by the time, are exactly its rate, unless its bucket was full in
+  between; then they prove only a part of it. Where the refusals are too close together to
+  measure, or where a pause lies between them, a constant factor cuts instead.
 * *Probing*: from just below what was measured the rate grows, slowly at first and then faster,
   but only by calls that had to wait.
+
+What was under way when the first burst of the server ended is refused, and nothing helps that.
 
 Calls go in the order of their priority, and in the order of arrival within one. A waiting call
 counts one priority higher for every `AGEING` seconds, so that nothing starves.
@@ -33,21 +36,23 @@ _FIRST_WINDOW = 5.0
 _WINDOW_GROWTH = 0.25
 _STALL = 0.1
 # The rate after the first refusal: half of what went in the last second, but at least this.
-_FIRST_RATE = 5.0
+_FIRST_RATE = 10.0
 _CUT = 0.5
-# Nothing measured yet: the rate doubles every second, but by no more than 7 % a call.
+# Nothing measured yet: the rate doubles every second, but grows by no more than 9 % a call.
 _REGROW = math.log(2)
-_REGROW_STEP = 0.07
-# Measured: start 3 % below, +5 % after 10 seconds, +20 % after 19, twice as fast after 37. A
+_REGROW_STEP = 0.09
+# Measured: start 3 % below, +5 % after 13 seconds, +20 % after 25, twice as fast after 48. A
 # refusal takes at most 15 % back: what overflowed the server's bucket was not measured.
 _BELOW_MEASURED = 0.97
-_PROBE = 0.0005
+_PROBE = 0.0003
 _PROBE_CUT = 0.85
 # So many refusals too quick to measure, one after the other, and nothing counts as measured.
 _TRUST = 3
 _MOST_GROWTH = 30.0
 _MEASURE_SECONDS = 0.25
 _MEASURE_CALLS = 5
+# The first measurement that took so long is believed, however low it is.
+_SURE_SECONDS = 1.0
 # After so many seconds without calls up to half a second's calls go at once.
 _PAUSE = 0.5
 # A hold that keeps back more calls than these ends in a burst, as a pause does.
@@ -97,14 +102,15 @@ class AdaptiveBucket:
         self._granted_at = -math.inf
         self._unanswered = 0
         self._window = _FIRST_WINDOW
-        self._recent: deque[float] = deque(maxlen=_REMEMBERED)
         self._cut_at = -math.inf
         self._granted_at_cut = 0
         self._admitted = 0
+        self._admissions: deque[float] = deque(maxlen=_REMEMBERED)
+        # At most so many calls fit into the server's bucket.
+        self._server_burst = math.inf
         self._granted_at_pause = 0
         self._paused = False
         self._trust = 0 if math.isinf(initial_rate) else _TRUST
-        self._climbed = self._trust > 0
         self._probing = 0.0
 
     @classmethod
@@ -156,9 +162,9 @@ class AdaptiveBucket:
     def succeeded(self) -> None:
         """The server admitted a call, whatever else it answered."""
         self._admitted += 1
+        self._admissions.append(self._clock())
         if math.isinf(self._rate):
             self._window += _WINDOW_GROWTH
-            self._recent.append(self._clock())
         self._answered()
 
     def refused(self, grant: int, after: float | None = None) -> None:
@@ -169,10 +175,12 @@ class AdaptiveBucket:
             self._cut(grant, now)
         if after is not None:
             self._hold_until = max(self._hold_until, now + after)
-            if after * self._rate > _LONG_HOLD:
+            if not self._trust:
+                # No burst at the end of the hold: nobody knows what may be in it.
+                self._tokens = 0.0
+                self._filled_at = max(now, self._hold_until - 1 / self._rate)
+            elif after * self._rate > _LONG_HOLD:
                 self._granted_at_pause = self._granted
-                # Where each refusal costs a pause, there is no second climb.
-                self._climbed = True
         self._answered()
 
     def abandoned(self) -> None:
@@ -243,30 +251,55 @@ class AdaptiveBucket:
         elapsed = now - self._cut_at
         factor = _PROBE_CUT if self._trust else _CUT
         if math.isinf(self._rate):
-            self._base = _CUT * sum(now - then <= 1.0 for then in self._recent)
+            self._base = _CUT * sum(now - then <= 1.0 for then in self._admissions)
             self._base = max(_FIRST_RATE, self._base)
+            self._server_burst = max(1, self._admitted)
+            self._burst = min(self._most_burst, self._server_burst)
         elif self._capacity() > 1 and grant - self._granted_at_pause <= 2 * self._capacity():
             # Refused right after a pause: the burst was too large, a measured rate may be right.
             self._burst = self._capacity() / 2
             self._base = self._rate if self._trust else self._rate * _CUT
         elif not self._paused and elapsed >= _MEASURE_SECONDS and self._admitted >= _MEASURE_CALLS:
-            least, measured = self._rate * factor, self._admitted / elapsed
-            self._base = max(least, min(self._rate, measured)) * _BELOW_MEASURED
-            # During the first climb the server's bucket was full for some time, perhaps. Then the
-            # rate lies somewhere above what was measured, and the climb goes on from the middle.
-            if measured >= least or self._climbed:
-                self._trust = _TRUST
-            self._climbed = True
+            self._measure(now, elapsed, self._rate * factor)
         else:
             self._base = self._rate * factor
             self._trust = max(0, self._trust - 1)
         self._rate = self._base = max(MINIMUM_RATE, self._base)
         self._probing = 0.0
         self._admitted = 0
+        self._admissions.clear()
         self._cut_at = self._filled_at = now
         self._granted_at_cut = self._granted
         self._paused = False
         self._tokens = 0.0
+
+    def _measure(self, now: float, elapsed: float, least: float) -> None:
+        """Set the rate to what was measured since the last cut, but not below `least`."""
+        measured = self._proven(now, elapsed)
+        if not self._trust:
+            if measured > self._base:
+                # While we were slower, the server's bucket may have been full: its rate lies
+                # between what is proven and what it has just refused.
+                measured = math.sqrt(measured * self._rate)
+            if elapsed >= _SURE_SECONDS:
+                least = 0.0
+        if measured >= least:
+            self._trust = _TRUST
+        self._base = max(least, min(self._rate, measured)) * _BELOW_MEASURED
+
+    def _proven(self, now: float, elapsed: float) -> float:
+        """The rate that the server has at least, by what it admitted since the last cut.
+
+        Its bucket was empty then, so every call counts. At any time since it held at most one
+        burst, so of the calls after that time all but a burst count.
+        """
+        number = len(self._admissions)
+        later = (
+            (number - index - self._server_burst) / (now - then)
+            for index, then in enumerate(self._admissions, 1)
+            if now - then >= _MEASURE_SECONDS
+        )
+        return max(self._admitted / elapsed, max(later, default=0.0))
 
 
 def _loop_time() -> float:
