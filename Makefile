@@ -14,7 +14,7 @@ ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs pytest mutation clean gotools manifests image bench test-oldest
+.PHONY: help venv assets demo test lint types contracts docs pytest mutation clean gotools manifests image bench test-oldest test-faults
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,7 +67,7 @@ contracts: $(STAMP) ## Check which package may import which
 
 pytest: assets gotools ## Run the tests; every branch of every plan.py must be covered
 	@echo '== pytest'
-	@$(BIN)/pytest --numprocesses auto --maxprocesses $(WORKERS) --dist loadfile --cov --cov-report=
+	@$(BIN)/pytest --numprocesses auto --maxprocesses $(WORKERS) --dist loadfile -m 'not long' --cov --cov-report=
 	@echo '== coverage of decisions (plan.py)'
 	@$(BIN)/coverage report --include='*/plan.py' --show-missing --fail-under=100
 
@@ -78,7 +78,11 @@ docs: $(STAMP) ## Build the documentation into docs/_build; warnings are errors
 test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kubernetes
 	@echo '== test-oldest: Kubernetes $(OLDEST)'
 	@$(ON_OLDEST) $(BIN)/python -m proreus.testing.controlplane --download-only
-	@$(ON_OLDEST) $(BIN)/pytest tests/apiserver --numprocesses auto --maxprocesses $(WORKERS) --dist loadfile
+	@$(ON_OLDEST) $(BIN)/pytest tests/apiserver -m 'not long' --numprocesses auto --maxprocesses $(WORKERS) --dist loadfile
+
+test-faults: assets ## Try every fault at every boundary (long: up to half an hour)
+	@echo '== test-faults'
+	@$(BIN)/pytest tests/faults
 
 bench: assets ## Compare with a manager of the Go framework; needs Go (ARGS=--quick)
 	@echo '== bench'

@@ -8,6 +8,23 @@ import pytest
 
 from proreus.testing.controlplane import ControlPlane
 
+from .faults.table import lines, table
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what faults were tried, and survived."""
+    reports = [
+        one
+        for kind in ("passed", "failed")
+        for one in terminalreporter.stats.get(kind, ())
+        if one.when == "call"
+    ]
+    shown = table(lines(reports))
+    if shown:
+        terminalreporter.section("faults")
+        for line in shown:
+            terminalreporter.write_line(line)
+
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
