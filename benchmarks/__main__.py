@@ -5,6 +5,7 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from benchmarks import report
 from benchmarks.contestants import REFERENCE, Contestant, build_go
 from benchmarks.scenarios import FULL, QUICK, Scenario, scenarios
 from benchmarks.stage import staged
-from proreus.testing.controlplane import kubernetes_version
+from proreus.kube.errors import KubeError
+from proreus.testing.controlplane import ControlPlaneError, kubernetes_version
 
 GO_FRAMEWORK = "0.36.3"
 
@@ -68,7 +70,7 @@ async def _run(chosen: list[Scenario], without: list[str], output: Path) -> bool
                 _say(f"[{number}/{len(chosen)}] {scenario.name}: {contestant.title}")
                 try:
                     rows += await _perform(scenario, contestant, goccm)
-                except (TimeoutError, RuntimeError, OSError) as error:
+                except (TimeoutError, RuntimeError, OSError, KubeError, ExceptionGroup) as error:
                     _say(f"    failed: {error}")
                     failed = True
                 _write(rows, output)
@@ -92,6 +94,11 @@ def _write(rows: list[report.Row], output: Path) -> None:
     (output / "results.svg").write_text(report.drawing(made, REFERENCE.key))
 
 
+def _unknown(flag: str, given: Sequence[str] | None, known: Collection[str]) -> list[str]:
+    wrong = sorted(set(given or ()) - set(known))
+    return [f"error: {flag} {one}: choose from {', '.join(sorted(known))}" for one in wrong]
+
+
 def main() -> int:
     """Read the command line and run what it says; answers the exit status."""
     options = _options()
@@ -99,18 +106,21 @@ def main() -> int:
     if options.list:
         print("\n".join(one.name for one in known))
         return 0
-    names = {one.name for one in known}
-    if unknown := set(options.only or ()) - names:
-        print(
-            f"error: --only {', '.join(sorted(unknown))}: choose from {', '.join(sorted(names))}",
-            file=sys.stderr,
-        )
+    problems = [
+        *_unknown("--only", options.only, {one.name for one in known}),
+        *_unknown("--without", options.without, {c.key for one in known for c in one.contestants}),
+    ]
+    if problems:
+        print("\n".join(problems), file=sys.stderr)
         return 2
     chosen = [one for one in known if not options.only or one.name in options.only]
     try:
         good = asyncio.run(_run(chosen, options.without or [], options.output))
     except KeyboardInterrupt:
         return 130
+    except (RuntimeError, ControlPlaneError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0 if good else 1
 
 

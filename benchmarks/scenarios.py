@@ -143,7 +143,8 @@ def _nodes(count: int, *, steady: float = 0.0, title: str = "") -> Play:
             return
         refresh = f"--node-status-update-frequency={steady / 2:.0f}s"
         async with started(stage, refresh) as (_, meter):
-            await meter.settled("it rests", _yes, quiet=4.0)
+            # Less than the time between two refreshes, or it never rests.
+            await meter.settled("it rests", _yes, quiet=min(4.0, steady / 5))
             finished = max(await meter.last_call(), meter.audit.last_write("nodes"))
             yield f"restart, {count:,} nodes in place", await meter.end(finished)
             await meter.begin()

@@ -1,0 +1,54 @@
+"""A contestant does the work of a scenario, on a real API server."""
+
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.contestants import BARE, PROREUS, Contestant
+from benchmarks.measure import Figures
+from benchmarks.scenarios import QUICK, scenarios
+from benchmarks.stage import staged
+
+FEW = msgspec.structs.replace(
+    QUICK, nodes=(3,), steady_seconds=6.0, limit_nodes=3, joining=(2,), join_services=2, hosts=2
+)
+
+
+async def played(name: str, contestant: Contestant) -> dict[str, Figures]:
+    """What each piece of a scenario's work took."""
+    (scenario,) = [one for one in scenarios(FEW) if one.name == name]
+    async with staged(contestant, Path("unused"), scenario.settings) as stage:
+        return {work: figures async for work, figures in scenario.play(stage)}
+
+
+async def test_nodes_are_initialised_refreshed_and_found_again_after_a_restart() -> None:
+    figures = await played("nodes-3", PROREUS)
+
+    assert list(figures) == [
+        "initialise 3 nodes",
+        "restart, 3 nodes in place",
+        "steady, 3 nodes, 6 s with two refreshes",
+    ]
+    first, restart, steady = figures.values()
+    assert first.cloud_calls["instances.batch_get"] >= 1
+    assert first.api_requests["patch nodes"] == first.api_requests["patch nodes/status"] == 3
+    assert first.seconds > 0
+    assert first.cpu > 0
+    assert first.rss > 10
+    for quiet in (restart, steady):
+        assert not [what for what in quiet.api_requests if what.startswith("patch")]
+
+
+async def test_nodes_that_join_become_hosts_and_leave_again() -> None:
+    join, leave = (await played("join-2", PROREUS)).values()
+
+    assert join.cloud_calls["load_balancers.add_targets"] >= 2
+    assert leave.cloud_calls["load_balancers.remove_targets"] >= 2
+    assert join.throttled == 0
+
+
+async def test_the_bare_loop_sends_two_patches_for_each_node_and_nothing_else() -> None:
+    (figures,) = (await played("limit", BARE)).values()
+
+    assert figures.api_requests == {"list nodes": 1, "patch nodes": 3, "patch nodes/status": 3}
+    assert figures.calls == 0
