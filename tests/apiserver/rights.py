@@ -61,10 +61,14 @@ def _renamed(name: str, number: int) -> str:
 
 
 async def grant(plane: ControlPlane, client: Client) -> tuple[Mapping[str, Any], ...]:
-    """Make the roles, once for a control plane; what must count before a manager starts."""
-    if plane.directory in _granted:
-        return ()
+    """Make the roles, once for a control plane; what must count before a manager starts.
+
+    Later that is a role of each kind: a test before may have restarted the API server, whose
+    authorizer forgets them all until it has read them again.
+    """
     made = tuple(granted_objects())
+    if plane.directory in _granted:
+        return tuple(one for one in made if one["metadata"]["name"] == made[0]["metadata"]["name"])
     for one in made:
         namespace = one["metadata"].get("namespace", "")
         place = f"/namespaces/{namespace}" if namespace else ""

@@ -342,8 +342,8 @@ async def set_up(
         )
         await _empty(client)
         stack.push_async_callback(_empty, client)
-        if made := await grant(plane, client):
-            await until("the roles count", lambda: count(client, made))
+        made = await grant(plane, client)
+        await until("the roles count", lambda: count(client, made))
         cloud = await stack.enter_async_context(
             SimulatedCloudProcess(settings=settings or Settings(), tokens=TOKENS)
         )
