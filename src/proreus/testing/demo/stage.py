@@ -24,17 +24,17 @@ _COUNTDOWN = re.compile(r'"The node looks gone" node="([^"]+)" may_go_in_seconds
 
 
 class Manager(ManagerProcess):
-    """The manager of the demo."""
+    """The manager of the demo; `config` is its cloud-config."""
 
     def __init__(
         self, kubeconfig_file: Path, cloud: SimulatedCloudProcess, directory: Path
     ) -> None:
         """Nothing is started yet; the cloud-config and the log go to `directory`."""
-        config = directory / "cloud.conf"
-        config.write_text(cloud_config(cloud))
+        self.config = directory / "cloud.conf"
+        self.config.write_text(cloud_config(cloud))
         super().__init__(
             "--cloud-provider=simulated",
-            f"--cloud-config={config}",
+            f"--cloud-config={self.config}",
             f"--kubeconfig={kubeconfig_file}",
             "--secure-port=0",
             "--allocate-node-cidrs",

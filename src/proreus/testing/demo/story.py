@@ -32,8 +32,8 @@ class Story:
         self._stage = stage
         self._narrator = narrator
 
-    async def tell(self) -> None:
-        """The whole story.
+    async def begin(self) -> None:
+        """Nodes register, the manager starts and initialises them.
 
         Raises:
             Timeout: Something did not happen.
@@ -46,6 +46,13 @@ class Story:
             f"its log: {self._stage.manager.log}",
         )
         await self.initialise()
+
+    async def tell(self) -> None:
+        """The story from then on.
+
+        Raises:
+            Timeout: Something did not happen.
+        """
         await self.route()
         await self.serve()
         await self.lose_a_machine()
