@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import yaml
-
 from proreus.testing.memory import MemoryApiServer
+from proreus.testing.memory.kubeconfig import write_kubeconfig
 
 
 class MemoryPlane:
@@ -15,14 +14,7 @@ class MemoryPlane:
     def __init__(self, server: MemoryApiServer, directory: Path) -> None:
         self.server = server
         self.kubeconfig = directory / "memory.kubeconfig"
-        named = {"cluster": "memory", "user": "nobody"}
-        document = {
-            "clusters": [{"name": "memory", "cluster": {"server": server.url}}],
-            "users": [{"name": "nobody", "user": {}}],
-            "contexts": [{"name": "memory", "context": named}],
-            "current-context": "memory",
-        }
-        self.kubeconfig.write_text(yaml.safe_dump(document))
+        write_kubeconfig(server.url, self.kubeconfig)
 
     async def stop_apiserver(self) -> None:
         await self.server.stop()

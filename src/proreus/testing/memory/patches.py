@@ -32,10 +32,9 @@ def json_patch(target: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
     Raises:
         PatchError: An operation does not apply.
     """
-    result = copy.deepcopy(target)
     for operation in operations:
-        result = _operate(result, operation)
-    return result
+        target = _operate(target, operation)
+    return target
 
 
 def merge_patch(target: Json, change: Json) -> Json:
@@ -139,10 +138,25 @@ def _found(document: Json, path: Sequence[str], *, absent_leaf: bool = False) ->
     return document
 
 
+def _opened(document: Json, path: Sequence[str]) -> tuple[Json, Json]:
+    """A copy of the document in which what is at the path may be changed, and that itself.
+
+    Only what is on the way there is copied.
+    """
+    _found(document, path)
+    document = parent = copy.copy(document)
+    for key in path:
+        place = _index(parent, key) if isinstance(parent, list) else key
+        parent[place] = copy.copy(parent[place])
+        parent = parent[place]
+    return document, parent
+
+
 def _set(document: Json, path: Sequence[str], value: Json, *, add: bool) -> Json:
     if not path:
         return value
-    parent, key = _found(document, path[:-1]), path[-1]
+    document, parent = _opened(document, path[:-1])
+    key = path[-1]
     if isinstance(parent, list):
         if add:
             parent.insert(len(parent) if key == "-" else _index(parent, key, end=True), value)
@@ -158,7 +172,8 @@ def _set(document: Json, path: Sequence[str], value: Json, *, add: bool) -> Json
 def _removed(document: Json, path: Sequence[str]) -> Json:
     if not path:
         raise PatchError("the whole document cannot be removed")
-    parent, key = _found(document, path[:-1]), path[-1]
+    document, parent = _opened(document, path[:-1])
+    key = path[-1]
     if isinstance(parent, list):
         del parent[_index(parent, key)]
     elif isinstance(parent, dict) and key in parent:

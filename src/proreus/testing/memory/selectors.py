@@ -1,16 +1,13 @@
 """Label and field selectors. Pure."""
 
-from collections.abc import Callable
 from typing import Any
 
 from proreus.testing.memory.rules import Object
-from proreus.testing.memory.store import ApiError
-
-Matches = Callable[[Object], bool]
+from proreus.testing.memory.store import ApiError, Matches
 
 
-def matcher(labels: str, fields: str) -> Matches:
-    """Whether an object fits both selectors; "" is all.
+def matcher(labels: str, fields: str) -> Matches | None:
+    """Whether an object fits both selectors; "" is all, and None all objects.
 
     Raises:
         ApiError: A selector cannot be read (400).
@@ -18,7 +15,7 @@ def matcher(labels: str, fields: str) -> Matches:
     tests = [_label_test(one) for one in _terms(labels)] + [
         _field_test(one) for one in _terms(fields)
     ]
-    return lambda body: all(test(body) for test in tests)
+    return (lambda body: all(test(body) for test in tests)) if tests else None
 
 
 def _terms(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from proreus.kube.requests import Resource
 from proreus.testing.memory import patches, selectors
 from proreus.testing.memory.faults import Fault, refuse
 from proreus.testing.memory.rules import RESOURCES, WITH_STATUS, Object
-from proreus.testing.memory.store import ApiError, Change, Store, Stored
+from proreus.testing.memory.store import ApiError, Change, Matches, Store, Stored
 
 BODY_LIMIT: Final = 3 << 20
 """Bytes of a request body, as in kube-apiserver."""
@@ -54,7 +54,7 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 class MemoryApiServer:
-    """Serves a store on a free port of loopback, for `async with`.
+    """Serves a store on a port of loopback, for `async with`.
 
     Attributes:
         store: All objects; a test may change them behind the clients' backs.
@@ -62,15 +62,15 @@ class MemoryApiServer:
         asked: Every request so far, if `keep_log`.
     """
 
-    def __init__(self, store: Store | None = None, *, keep_log: bool = True) -> None:
-        """Nothing listens yet."""
+    def __init__(self, store: Store | None = None, *, port: int = 0, keep_log: bool = True) -> None:
+        """Nothing listens yet; port 0 is any free one."""
         self.store = store or Store()
         self.url = ""
         self.asked: list[Asked] = []
         self._keep_log = keep_log
         self._faults: list[Fault] = []
         self._runner: web.AppRunner | None = None
-        self._port = 0
+        self._port = port
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -241,7 +241,7 @@ class MemoryApiServer:
         self,
         answer: web.StreamResponse,
         target: _Target,
-        matches: Callable[[Object], bool],
+        matches: Matches | None,
         version: int,
         fault: Fault | None,
     ) -> int:
@@ -249,7 +249,7 @@ class MemoryApiServer:
         reached = self.store.version
         events = []
         for change in self.store.changes(target.resource, version):
-            if target.namespace in {"", change.last.body["metadata"].get("namespace", "")}:
+            if target.namespace in {"", change.last.namespace}:
                 events += _told(change, matches)
         if events and fault is not None:
             await answer.write(events[0][: len(events[0]) // 2])
@@ -259,10 +259,12 @@ class MemoryApiServer:
         return reached
 
 
-def _told(change: Change, matches: Callable[[Object], bool]) -> list[bytes]:
+def _told(change: Change, matches: Matches | None) -> list[bytes]:
     """The event of one change, for a watch that sees only what matches."""
-    before = change.old is not None and matches(change.old.body)
-    after = change.new is not None and matches(change.new.body)
+    before, after = (
+        one is not None and (matches is None or matches(one.body))
+        for one in (change.old, change.new)
+    )
     if not before and not after:
         return []
     kind = "MODIFIED" if before and after else "ADDED" if after else "DELETED"
@@ -304,7 +306,7 @@ def _target(path: str) -> _Target:
     return _Target(resource, parts.get("namespace", ""), parts.get("name", ""), subresource)
 
 
-def _matcher(query: Mapping[str, str]) -> Callable[[Object], bool]:
+def _matcher(query: Mapping[str, str]) -> Matches | None:
     return selectors.matcher(query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
 
@@ -335,7 +337,7 @@ def _partial(request: web.Request, stored: Stored) -> bytes:
     if "as=PartialObjectMetadata" not in request.headers.get("Accept", ""):
         return stored.encoded
     kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-    return msgspec.json.encode({**kind, "metadata": stored.body["metadata"]})
+    return msgspec.json.encode({**kind, "metadata": stored.metadata})
 
 
 def _status(error: ApiError) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from proreus.testing.memory.rules import Fault, Object
 Key = tuple[str, str]
 """Namespace (or "") and name."""
 Matches = Callable[[Object], bool]
+"""Whether an object fits a selector; None instead of it is every object."""
 
 HISTORY: Final = 200_000
-"""Changes of one resource that a watch can go back."""
+"""Changes of one resource that a watch can go back, unless a store is told otherwise."""
 LISTS: Final = 64
 """Lists that are read page by page at the same time."""
 
@@ -34,11 +35,29 @@ class ApiError(Exception):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """An object as it is kept, and as it is sent."""
+    """An object as it is kept and sent: as text, a tenth of what it takes as values."""
 
-    body: Object
+    namespace: str
     version: int
     encoded: bytes
+
+    @property
+    def body(self) -> Object:
+        """The object, decoded anew each time."""
+        body: Object = msgspec.json.decode(self.encoded)
+        return body
+
+    @property
+    def metadata(self) -> Object:
+        """Its metadata, without decoding all else."""
+        return _METADATA.decode(self.encoded).metadata
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    metadata: Object
+
+
+_METADATA = msgspec.json.Decoder(_Metadata)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -72,14 +91,20 @@ class _Table:
 class Store:
     """The one place of all objects, with one version that grows with every change."""
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        history: int = HISTORY,
+    ) -> None:
         """Hold the namespaces default and kube-system only."""
         self.version = 1
         self.oldest = 1
         self._now = now
+        self._history = history
         self._tables: dict[str, _Table] = {}
         self._ports = rules.Ports()
-        self._lists: OrderedDict[str, tuple[int, list[Stored]]] = OrderedDict()
+        self._lists: OrderedDict[str, tuple[int, list[Stored], int]] = OrderedDict()
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         for name in ("default", "kube-system", "kube-public"):
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -106,17 +131,14 @@ class Store:
         return len(self._table(resource).objects)
 
     def first_page(
-        self, resource: Resource[Any], namespace: str, matches: Matches, limit: int
+        self, resource: Resource[Any], namespace: str, matches: Matches | None, limit: int
     ) -> Page:
         """The first page of a list; limit 0 is all."""
         table = self._table(resource)
-        found = [
-            stored
-            for key in table.keys
-            if (not namespace or key[0] == namespace)
-            and matches((stored := table.objects[key]).body)
-        ]
-        return self._page(self.version, found, limit)
+        found = [table.objects[key] for key in table.keys if namespace in {"", key[0]}]
+        if matches is not None:
+            found = [stored for stored in found if matches(stored.body)]
+        return self._page(self.version, found, 0, limit)
 
     def go_on(self, token: str, limit: int) -> Page:
         """The next page of a list, of the same version.
@@ -164,16 +186,17 @@ class Store:
         Raises:
             ApiError: It names another version (409), or something is wrong with it (422).
         """
+        before = old.body
         meta = new.get("metadata") or {}
         stated = meta.get("resourceVersion", "")
         if stated and stated != str(old.version):
             raise ApiError(409, "Conflict", "the object has been modified")
-        new = rules.on_update(resource, old.body, new, self._ports, status=status)
-        self._check(resource, old.body, new)
+        new = rules.on_update(resource, before, new, self._ports, status=status)
+        self._check(resource, before, new)
         new["metadata"]["resourceVersion"] = str(old.version)
-        if new == old.body:
+        if new == before:
             return old
-        key = _key(old.body)
+        key = _key(before)
         if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
             return self._remove(resource, key, new)
         return self._write(resource, key, old, new)
@@ -186,17 +209,18 @@ class Store:
         Raises:
             ApiError: A precondition does not hold (409).
         """
-        meta = old.body["metadata"]
+        body = old.body
+        meta = body["metadata"]
         for field in ("uid", "resourceVersion"):
             wanted = preconditions.get(field)
             if wanted and wanted != meta[field]:
                 raise ApiError(409, "Conflict", f"Precondition failed: {field} is {meta[field]}")
         if not meta.get("finalizers"):
-            return self._remove(resource, _key(old.body), old.body)
+            return self._remove(resource, _key(body), body)
         if "deletionTimestamp" in meta:
             return old
         marked = {**meta, "deletionTimestamp": _seconds(self._now())}
-        return self._write(resource, _key(old.body), old, {**old.body, "metadata": marked})
+        return self._write(resource, _key(body), old, {**body, "metadata": marked})
 
     def forget(self) -> None:
         """Forget all history, as a compaction of etcd does."""
@@ -209,14 +233,16 @@ class Store:
     def _table(self, resource: Resource[Any]) -> _Table:
         return self._tables.setdefault(resource.plural, _Table())
 
-    def _page(self, version: int, items: list[Stored], limit: int) -> Page:
-        if not limit or len(items) <= limit:
-            return Page(tuple(items), version, "", 0)
+    def _page(self, version: int, items: list[Stored], start: int, limit: int) -> Page:
+        end = start + limit if limit else len(items)
+        page, rest = tuple(items[start:end]), len(items) - end
+        if rest <= 0:
+            return Page(page, version, "", 0)
         token = uuid.uuid4().hex
-        self._lists[token] = (version, items[limit:])
+        self._lists[token] = (version, items, end)
         if len(self._lists) > LISTS:
             self._lists.popitem(last=False)
-        return Page(tuple(items[:limit]), version, token, len(items) - limit)
+        return Page(page, version, token, rest)
 
     def _check(self, resource: Resource[Any], old: Object | None, new: Object) -> None:
         found = rules.faults(resource, old, new)
@@ -245,14 +271,14 @@ class Store:
         self.version += 1
         meta = {**body["metadata"], "resourceVersion": str(self.version)}
         body = {**body, "metadata": meta}
-        return Stored(body, self.version, msgspec.json.encode(body))
+        return Stored(meta.get("namespace", ""), self.version, msgspec.json.encode(body))
 
     def _note(self, resource: Resource[Any], change: Change) -> None:
         table = self._table(resource)
         table.versions.append(change.version)
         table.changes.append(change)
-        if len(table.versions) > HISTORY:
-            half = HISTORY // 2
+        if len(table.versions) > self._history:
+            half = self._history // 2
             self.oldest = max(self.oldest, table.versions[half - 1])
             del table.versions[:half], table.changes[:half]
         for listener in self._listeners.get(resource.plural, ()):
