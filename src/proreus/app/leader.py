@@ -68,8 +68,10 @@ class Leader:
         *,
         chosen: Sequence[Descriptor],
         election: Election,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._options = options
+        self._now = now
         self._chosen = chosen
         self._election = election
         self._provider = provider
@@ -84,7 +86,9 @@ class Leader:
         self._nodes = Informer(self._client, NODES)
         self._services = Informer(self._client, SERVICES)
         self._slices = _slices(provider, self._client)
-        self._events = EventRecorder(self._client, host=socket.gethostname(), busy=self._is_busy)
+        self._events = EventRecorder(
+            self._client, host=socket.gethostname(), busy=self._is_busy, now=now
+        )
         self._faults = Faults(provider.name, self._events.source(NAME))
         self._tasks: list[asyncio.Task[None]] = []
         self._flags: dict[str, Callable[[Exception | None], None]] = {}
@@ -179,7 +183,7 @@ class Leader:
         cluster = await self._identify()
         context = Context(
             cluster,
-            now=_now,
+            now=self._now,
             events=self._events.source(NAME),
             listers=self._listers(),
             gate=self._election.check,
@@ -196,7 +200,7 @@ class Leader:
                 endpoint_slices=self._slices,
                 inventory=_inventory(cloud, self._faults),
                 events=self._events,
-                now=_now,
+                now=self._now,
                 settings=settings_of(self._options),
             )
             await self._start_controllers(self._environment)
@@ -354,10 +358,6 @@ def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] 
     if "endpoint_slices" not in provider.needs:
         return None
     return Informer(client, ENDPOINT_SLICES, indexes={SLICES_BY_SERVICE: service_keys})
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:

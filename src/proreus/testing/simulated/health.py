@@ -61,10 +61,10 @@ class Health:
                 if due is needed:
                     round_at = loop.time() + interval
                 await self._ask_all(due)
+            # Without an interval there is nothing to do before a change of the settings.
+            wait = max(0.01, min(interval, round_at - loop.time())) if interval > 0 else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(
-                    self._wake.wait(), max(0.01, min(interval or 1.0, round_at - loop.time()))
-                )
+                await asyncio.wait_for(self._wake.wait(), wait)
                 await asyncio.sleep(_GATHER)
             self._wake.clear()
 

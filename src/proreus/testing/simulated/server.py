@@ -3,7 +3,6 @@
 import asyncio
 import hmac
 import math
-import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -61,7 +60,7 @@ class Server:
 
     def _cloud_call(self, operation: Operation) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            started = time.time()
+            started = self._cloud.now()
             caller = ""
             status = 0
             try:
@@ -111,7 +110,7 @@ class Server:
         call = Call(operation.name, caller, started, status, operation.read, id_)
         self._calls.append(call)
         self._counters[operation.name][str(status)] += 1
-        self._last[operation.name] = time.time()
+        self._last[operation.name] = self._cloud.now()
 
     def _admin_call(self, run: Callable[[Asked], Awaitable[dict[str, Any]]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
