@@ -50,7 +50,7 @@ image: ## Build the container image (BUILDER=docker, BASE=…, TAG=…, ARGS=…
 demo: assets ## Show Proreus at work on a real API server and a simulated cloud (ARGS=…)
 	@$(BIN)/python -m proreus.testing.demo $(ARGS)
 
-test: lint types contracts pytest ## Run all gates: lint, types, contracts, tests, coverage of plans
+test: lint types contracts docs pytest ## Run all gates: lint, types, contracts, docs, tests, coverage of plans
 
 lint: $(STAMP) ## Check style and format
 	@echo '== lint'
