@@ -55,34 +55,48 @@ class SimulatedInstances:
         machines = Machines()
         if ids or names:
             machines = await self._api.batch_get(sorted(ids), sorted(names))
-        found = {node.metadata.name: answer(node, machines, self._region) for node in nodes}
+        read = Read(machines)
+        found = {node.metadata.name: answer(node, read, self._region) for node in nodes}
         return {name: said for name, said in found.items() if said is not None}
 
 
-def answer(node: Node, machines: Machines, region: str) -> InstanceAnswer | None:
+class Read:
+    """A bulk read by what is looked up in it, so that a batch costs no more than its nodes."""
+
+    def __init__(self, machines: Machines) -> None:
+        """Sort the answer."""
+        self.by_id = {one.id: one for one in machines.instances}
+        self.by_name: dict[str, list[Machine]] = {}
+        for one in machines.instances:
+            self.by_name.setdefault(one.name, []).append(one)
+        self.missing_ids = frozenset(machines.missing_ids)
+        self.missing_names = frozenset(machines.missing_names)
+
+
+def answer(node: Node, read: Read, region: str) -> InstanceAnswer | None:
     """What a bulk read says about one node; None if it says nothing. Pure."""
     if not node.spec.provider_id:
-        return _by_name(node, machines)
+        return _by_name(node, read)
     id_ = instance_id(region, node.spec.provider_id)
     if id_ is None:
         return InvalidRequest(
             f"spec.providerID {node.spec.provider_id!r} is not of {provider_id(region, '')}"
         )
-    machine = next((one for one in machines.instances if one.id == id_), None)
+    machine = read.by_id.get(id_)
     if machine is None:
-        return NotFound() if id_ in machines.missing_ids else None
+        return NotFound() if id_ in read.missing_ids else None
     if machine.state == _TERMINATED:
         return NotFound(tombstone=True)
     return _matched(node, machine)
 
 
-def _by_name(node: Node, machines: Machines) -> InstanceAnswer | None:
+def _by_name(node: Node, read: Read) -> InstanceAnswer | None:
     name = node.metadata.name
-    alike = [one for one in machines.instances if one.name == name]
+    alike = read.by_name.get(name, [])
     live = [one for one in alike if one.state != _TERMINATED]
     if not live:
         # A tombstone of that name may be of another machine: it proves nothing about this one.
-        return NotFound() if alike or name in machines.missing_names else None
+        return NotFound() if alike or name in read.missing_names else None
     same = [one for one in live if _same_machine(node, one)]
     if len(live) > 1 and len(same) != 1:
         return IdentityConflict(f"{len(live)} instances are named {name}: {_ids(live)}")
