@@ -76,15 +76,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _run(options: argparse.Namespace) -> None:
-    if options.command in {"apply", "delete"}:
+    if options.command == "apply":
+        objects = _objects(options.file)
         async with Client(kubeconfig.load()) as client:
-            if options.command == "apply":
-                await _apply(client, _objects(options.file))
-            else:
-                resource = _KINDS[options.kind]
-                for name in options.names:
-                    await client.delete(resource, name, namespace=_namespace(resource))
-                    print(f"{options.kind}/{name} is deleted")
+            await _apply(client, objects)
+        return
+    if options.command == "delete":
+        resource = _KINDS[options.kind]
+        async with Client(kubeconfig.load()) as client:
+            for name in options.names:
+                await client.delete(resource, name, namespace=_namespace(resource))
+                print(f"{options.kind}/{name} is deleted")
         return
     endpoint = os.environ.get(CLOUD_VARIABLE)
     if not endpoint:

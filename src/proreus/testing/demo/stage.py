@@ -74,7 +74,10 @@ async def stage(narrator: Narrator, *, latency: float = 0.02) -> AsyncIterator[S
             zones = ", ".join(ZONES)
             narrator.say(f"a simulated cloud at {cloud.endpoint}: {MACHINES} machines in {zones}")
             async with Client(kubeconfig.load(str(plane.kubeconfig))) as client:
-                kubelets = KubeletPlayer(client, cloud.admin.instances, lease_period=1.0)
+                # Often, so that a node that a slow machine has made Unknown is soon ready again.
+                kubelets = KubeletPlayer(
+                    client, cloud.admin.instances, lease_period=1.0, status_period=10.0
+                )
                 monitor = NodeMonitor(client, grace=MONITOR_GRACE, period=1.0)
                 ports = NodePorts(client, cloud.admin.instances)
                 async with running(
