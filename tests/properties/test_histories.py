@@ -1,0 +1,137 @@
+"""Random histories: users, kubelets, machines' owners and faults, in any order, for hours.
+
+The manager is the real one; only its clock is virtual. On the way no promise is broken, and when
+the faults have stopped, the cloud becomes what the API server asks for and then stays so.
+"""
+
+import os
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from proreus.kube.requests import NODES, SERVICES
+from proreus.testing.clock import run
+
+from .world import PAUSES, Step, World, world
+
+DEEDS: Final = {
+    "create_service": 5,
+    "edit_service": 4,
+    "delete_service": 3,
+    "wipe_status": 1,
+    "annotate": 2,
+    "let_go": 1,
+    "mark_node": 2,
+    "delete_node": 1,
+    "boot": 4,
+    "end_machine": 3,
+    "switch_machine": 2,
+    "mute": 2,
+    "report": 3,
+    "steal_part": 2,
+    "spoil_cloud": 4,
+    "lie": 1,
+    "change_weather": 2,
+    "spoil_api": 3,
+    "break_watch": 2,
+    "mend": 3,
+    "restart": 2,
+}
+PATIENCE: Final = 6 * 3600.0
+"""Virtual seconds after the faults, in which load balancers are compared five times."""
+REST: Final = 2 * 3600.0
+KEPT: Final = Path(__file__).with_name("histories.json")
+"""Seeds whose histories have failed once, with their lengths."""
+
+
+def random_history(seed: int, length: int) -> list[Step]:
+    """The history of a seed."""
+    chance = random.Random(seed)  # noqa: S311 - repeatable, and no secret
+    deeds = chance.choices(list(DEEDS), list(DEEDS.values()), k=length)
+    pauses = (8, 4, 6, 8, 6, 4, 1, 0.3)
+    return [
+        Step(
+            deed,
+            chance.randrange(60),
+            chance.randrange(60),
+            chance.choices(range(len(PAUSES)), pauses)[0],
+        )
+        for deed in deeds
+    ]
+
+
+async def live(history: Sequence[Step], state: Path) -> None:
+    async with world(state) as place:
+        await place.play(history)
+        assert place.promises.broken == []
+        unkept = await place.come_to_rest(PATIENCE)
+        assert place.promises.broken == []
+        assert unkept == []
+        await stay(place)
+
+
+async def stay(place: World) -> None:
+    """Nothing is written any more, neither to the API server nor to the cloud."""
+    await place.pass_time(1200)
+
+    def all_there_is() -> tuple[object, ...]:
+        objects = [
+            stored.version
+            for resource in (NODES, SERVICES)
+            for stored in place.store.first_page(resource, "", lambda _: True, 0).items
+        ]
+        return objects, list(place.cloud.parts.all())
+
+    before = all_there_is()
+    await place.pass_time(REST)
+    assert all_there_is() == before
+    assert place.promises.broken == []
+
+
+def lived(history: Sequence[Step]) -> None:
+    random.seed(0)  # the manager's jitter
+    with tempfile.TemporaryDirectory() as directory:
+        run(live(history, Path(directory) / "state.db"))
+
+
+STEPS = st.builds(
+    Step,
+    st.sampled_from(sorted(DEEDS)),
+    st.integers(0, 59),
+    st.integers(0, 59),
+    st.integers(0, len(PAUSES) - 2),
+)
+CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+
+# The same histories each time: what CI runs has been seen to pass.
+@settings(
+    max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=CALM
+)
+@given(history=st.lists(STEPS, min_size=10, max_size=40))
+def test_no_promise_is_broken_and_the_cloud_becomes_what_is_asked_for(
+    history: list[Step],
+) -> None:
+    note(msgspec.json.encode(history).decode())
+    lived(history)
+
+
+@pytest.mark.long
+def test_long_histories() -> None:
+    """Give PROREUS_SEED to start with the seed that failed, PROREUS_HISTORIES for more of them."""
+    first = int(os.environ.get("PROREUS_SEED") or random.SystemRandom().randrange(1 << 32))
+    for seed in range(first, first + int(os.environ.get("PROREUS_HISTORIES", "10"))):
+        print(f"PROREUS_SEED={seed}")
+        lived(random_history(seed, 1000))
+
+
+@pytest.mark.parametrize("kept", msgspec.json.decode(KEPT.read_bytes()))
+def test_histories_that_failed_once_pass(kept: list[int]) -> None:
+    lived(random_history(*kept))
