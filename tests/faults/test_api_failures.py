@@ -125,14 +125,13 @@ async def test_what_changes_while_the_api_server_restarts_is_done_once(
 ) -> None:
     async with world(control_plane, tmp_path) as made:
         with tally.trying() as take_down:
+            take_down("api server", "restart")
             await made.serve("web-0")
-            for number in range(3):
-                take_down("api server", "restart")
-                await made.register(f"node-{number}")
-                await made.change("web-0", port=90 + number)
-                await control_plane.restart_apiserver()
-                await made.joined(f"node-{number}")
-                await made.ready("web-0", ports={80, 90 + number}, ranges={"127.1.0.0/16"})
+            await made.register("node-0")
+            await made.change("web-0", port=82)
+            await control_plane.restart_apiserver()
+            await made.joined("node-0")
+            await made.ready("web-0", ports={80, 82}, ranges={"127.1.0.0/16"})
             await made.delete("web-0")
             made.check_history(())
 

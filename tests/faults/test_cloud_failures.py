@@ -76,11 +76,10 @@ async def test_every_verb_of_the_cloud_may_fail_in_every_way(
     for what in READS:
         for number, act in enumerate(FAILURES, 1):
             plan[Call("cloud", "", what, 2 * number)] = act
-    async with world(control_plane, tmp_path) as made:
+    async with world(control_plane, tmp_path, plan=plan) as made:
         with tally.trying() as take_down:
             for call, act in plan.items():
                 take_down(f"cloud: {call.what}", act)
-            made.script.plan.update(plan)
             await made.live(owners(plan, "node"), owners(plan, "web"))
             assert not made.script.plan, "never reached"
 
@@ -89,7 +88,10 @@ async def test_every_verb_of_the_cloud_may_fail_in_every_way(
 async def test_a_service_that_is_deleted_while_any_verb_fails_leaves_nothing(
     control_plane: ControlPlane, tmp_path: Path, rehearsed: Sequence[Call], tally: Tally
 ) -> None:
-    """The verb fails until its Service is deleted; then the cloud is well again."""
+    """The verb fails until its Service is deleted; then the cloud is well again.
+
+    Throttling is left out: it slows down all calls, so that it would be the only fault here.
+    """
     verbs = [
         call
         for call in rehearsed
@@ -99,7 +101,7 @@ async def test_a_service_that_is_deleted_while_any_verb_fails_leaves_nothing(
         and call.nth == 1
         and not call.what.endswith(":remove")
     ]
-    plan = for_each(verbs, FAILURES)
+    plan = for_each(verbs, [act for act in FAILURES if act is not Act.THROTTLE])
     by_owner = {call.owner: (call.what, act) for call, act in plan.items()}
     async with world(control_plane, tmp_path) as made:
         made.script.choose = lambda call: next(

@@ -19,7 +19,6 @@ ELECTION = (
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=500ms",
-    "--controllers=cloud-node",
 )
 
 
@@ -56,9 +55,10 @@ async def test_a_manager_killed_at_every_write_of_its_lease_leads_again(
             for call, act in plan.items():
                 take_down(f"api: {call.what}", act)
             await reached(made)
-            made.site.kubelets()
-            await made.register(*names("node", 2))
-            await made.site.initialised()
+            await made.join(*names("node", 2))
+            await made.serve("web-0")
+            await made.delete("web-0")
+            made.check_history(())
 
 
 async def reached(made: World) -> None:

@@ -7,7 +7,6 @@ same, and nothing may be made twice on the way.
 """
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -267,16 +266,17 @@ class World:
         routes = {one["destination"]: one for one in await self.admin.parts("route")}
         assert {name: routes[name]["instance_id"] for name in wanted} == wanted
 
-    def check_history(self, lost: Iterable[str]) -> None:
+    def check_history(self, lost: Iterable[str], *, edits: int = 1) -> None:
         """No part was made twice for anybody; no Node was deleted but those that were lost.
 
-        A create that is repeated finds what the first made, and is answered with 200.
+        A create that is repeated finds what the first made, and is answered with 200. Each edit
+        of a Service gives it a new port.
         """
         once = {"addresses", "load_balancers", "firewalls", "routes"}
         twice = {
             (owner, what): count
             for (owner, what), count in self.script.made.items()
-            if count > (1 if what.removeprefix("POST ") in once else 3)
+            if count > (1 if what.removeprefix("POST ") in once else 2 + edits)
         }
         assert not twice
         deletes = [one for one in self.site.writes() if one.verb == "delete"]
@@ -381,14 +381,13 @@ async def world(
         manager = site.lone_manager(f"--cloud-config={file}", *FLAGS, *flags, api_server=api.url)
         made = World(site, manager, script)
         await made.register(*names("anchor", ANCHORS))
-        async with running(asyncio.create_task(made.keep())):
-            try:
+        try:
+            async with running(asyncio.create_task(made.keep())):
                 await made.joined(*names("anchor", ANCHORS))
                 yield made
-            finally:
-                print(manager.output()[-LOG_TAIL:])
-        with contextlib.suppress(RuntimeError):
-            await manager.kill()
+        finally:
+            print(manager.output()[-LOG_TAIL:])
+            await manager.kill()  # first, or the relays would wait for their clients
 
 
 async def rehearse(plane: ControlPlane, directory: Path) -> list[Call]:
