@@ -195,3 +195,31 @@ async def test_wrong_flags_and_files_of_the_secure_port_are_named_before_anythin
     ) as manager:
         assert await manager.wait() == 1
     assert f"--tls-cert-file: cannot read {missing}: No such file" in manager.output()
+
+
+async def test_a_manager_whose_cloud_config_is_still_to_come_is_alive_and_can_be_ended(
+    site: Site,
+) -> None:
+    place = "--cloud-config-secret=kube-system/cloud/cloud.conf"  # there is none
+    with held_port() as port:
+        flags = ("--cloud-config=", place, *secure(port))
+        async with site.lone_manager(*flags) as manager, aiohttp.ClientSession() as client:
+
+            async def status(path: str) -> int | None:
+                try:
+                    url = f"https://127.0.0.1:{port}{path}"
+                    async with client.get(url, ssl=False) as response:
+                        return response.status
+                except aiohttp.ClientError:
+                    return None
+
+            async def is_alive() -> bool:
+                return await status("/livez") == 200
+
+            async def waits() -> bool:
+                return await status("/readyz") == 500
+
+            await until("it is alive", is_alive)
+            await until("it is not ready", waits)
+            assert manager.is_running
+            assert await manager.stop() == 0

@@ -18,7 +18,6 @@ from proreus.app.doctor import command as doctor
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.app.preview import command as preview
-from proreus.app.reload import provider_from_secret
 from proreus.app.servers import ServersError
 from proreus.app.status import command as status
 from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider, load
@@ -114,10 +113,6 @@ def cloud_controller_manager(
 
 
 async def _run(options: Options, provider: CloudProvider | None, cluster: ClientConfig) -> int:
-    if provider is None:
-        provider = await provider_from_secret(
-            options.cloud_provider, options.cloud_config_secret, cluster
-        )
     try:
         return await run(options, provider, cluster)
     except ServersError as exc:

@@ -1,8 +1,9 @@
 """The process: serve health, win the lease, lead, end in order.
 
 A standby serves health and waits for the lease; it neither needs the cloud nor holds anything
-of it. SIGTERM and SIGINT let the leader drain, release the lease and end with 0. A lost lease
-ends the process at once with 1: another replica works.
+of it. Health is served before all else: a cloud-config that is still to come, in a Secret, is no
+reason to be restarted. SIGTERM and SIGINT let the leader drain, release the lease and end with 0.
+A lost lease ends the process at once with 1: another replica works.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from proreus.app.election import SHARED_IDENTITY, WATCH_BACKOFF, Election, Lock,
 from proreus.app.leader import Leader, controllers_of
 from proreus.app.migration import load
 from proreus.app.options import Options
-from proreus.app.servers import servers
+from proreus.app.reload import provider_from_secret
+from proreus.app.servers import admission, servers
 from proreus.app.status.source import Source
 from proreus.cloudprovider import CloudProvider
 from proreus.controllers.table import Descriptor
@@ -51,27 +53,68 @@ LEASE_CHANGES: Final = Resource(
 )
 
 
-async def run(options: Options, provider: CloudProvider, config: ClientConfig) -> int:
-    """Run the manager until it is told to end; returns the exit code."""
+async def run(options: Options, given: CloudProvider | None, config: ClientConfig) -> int:
+    """Run the manager until it is told to end; returns the exit code.
+
+    Args:
+        options: The flags.
+        given: The provider, or None if its config is to be read from `--cloud-config-secret`.
+        config: The way to the API server.
+
+    Raises:
+        ServersError: What the flags ask for cannot be served.
+    """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     health = Health()
     health.add("shutdown", lambda: "the process is ending" if stop.is_set() else None)
-    klog.info(log, "Starting", version=__version__, cloud_provider=provider.name)
+    klog.info(log, "Starting", version=__version__, cloud_provider=options.cloud_provider)
     state = Source(options.cluster_name)
-    async with watchdog.watched(), servers(options, provider, health, config, state):
-        chosen = controllers_of(options)
-        if not options.leader_elect:
-            election = Election()
-            leader = Leader(options, provider, config, health, chosen=chosen, election=election)
-            leader.show(state)
-            return await leader.run(stop)
-        async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
-            election = _election(options, client, chosen)
-            health.add("leaderElection", election.health, live=True)
-            leader = Leader(options, provider, config, health, chosen=chosen, election=election)
-            return await _elected(leader, election, state, stop)
+    async with watchdog.watched(), servers(options, health, config, state):
+        provider = given or await _from_secret(options, config, health, stop)
+        if provider is None:
+            return 0
+        async with admission(options, provider):
+            return await _lead(options, provider, config, (health, state), stop)
+
+
+async def _from_secret(
+    options: Options, config: ClientConfig, health: Health, stop: asyncio.Event
+) -> CloudProvider | None:
+    """The provider, once its config is there and right; None if the stop comes before."""
+    found: list[CloudProvider] = []
+    problem = f"waits for the cloud-config in {options.cloud_config_secret}"
+    health.add("cloud-config-secret", lambda: None if found else problem)
+
+    async def read() -> None:
+        found.append(
+            await provider_from_secret(options.cloud_provider, options.cloud_config_secret, config)
+        )
+
+    return found[0] if await unless_stopped(read(), stop) else None
+
+
+async def _lead(
+    options: Options,
+    provider: CloudProvider,
+    config: ClientConfig,
+    shown: tuple[Health, Source],
+    stop: asyncio.Event,
+) -> int:
+    """Work, with replicas once a lease is won, until the stop; returns the exit code."""
+    health, state = shown
+    chosen = controllers_of(options)
+    if not options.leader_elect:
+        election = Election()
+        leader = Leader(options, provider, config, health, chosen=chosen, election=election)
+        leader.show(state)
+        return await leader.run(stop)
+    async with Client(config, user_agent=f"{USER_AGENT}/leader-election") as client:
+        election = _election(options, client, chosen)
+        health.add("leaderElection", election.health, live=True)
+        leader = Leader(options, provider, config, health, chosen=chosen, election=election)
+        return await _elected(leader, election, state, stop)
 
 
 async def _elected(leader: Leader, election: Election, state: Source, stop: asyncio.Event) -> int:

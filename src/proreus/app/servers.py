@@ -1,10 +1,11 @@
 """What the process serves, leader or standby: the secure port, admission webhooks, plain metrics.
 
-The last two only where they are asked for.
+The last two only where they are asked for. Webhooks come by themselves, since a provider brings
+them: the rest is served before there is one.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from proreus.app.access import delegated_access
 from proreus.app.configz import configz
@@ -35,25 +36,43 @@ class ServersError(Exception):
 
 @asynccontextmanager
 async def servers(
-    options: Options, provider: CloudProvider, health: Health, config: ClientConfig, state: Source
+    options: Options, health: Health, config: ClientConfig, state: Source
 ) -> AsyncIterator[None]:
     """Serve while the body runs; nothing is bound that the flags do not ask for.
 
-    `provider` may have admission webhooks; `config` is the way to the API server, which is asked
-    about those who ask us; `state` is what the status page shows.
+    `config` is the way to the API server, which is asked about those who ask us; `state` is what
+    the status page shows.
 
     Raises:
         ServersError: An address, a certificate or the clients' authorities cannot be had.
     """
     async with AsyncExitStack() as stack:
-        try:
+        with _told():
             await _start(stack, options, health, config, state)
-            await stack.enter_async_context(webhook_server(options, provider))
-        except (TLSError, ConfigError, FlagError) as exc:
-            raise ServersError(tuple(exc.problems)) from exc
-        except (CannotListen, AuthoritiesError) as exc:
-            raise ServersError((str(exc),)) from exc
         yield
+
+
+@asynccontextmanager
+async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[None]:
+    """Serve the webhooks that `provider` brings and `--webhooks` enables, while the body runs.
+
+    Raises:
+        ServersError: An address or a certificate cannot be had, or there is no such webhook.
+    """
+    async with AsyncExitStack() as stack:
+        with _told():
+            await stack.enter_async_context(webhook_server(options, provider))
+        yield
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except (TLSError, ConfigError, FlagError) as exc:
+        raise ServersError(tuple(exc.problems)) from exc
+    except (CannotListen, AuthoritiesError) as exc:
+        raise ServersError((str(exc),)) from exc
 
 
 async def _start(
