@@ -22,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__, allow_abbrev=False)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--once", action="store_true", help="end after the story")
-    mode.add_argument("--no-story", action="store_true", help="only initialise the nodes")
+    mode.add_argument("--no-story", action="store_true", help="end with the nodes' routes")
     options = parser.parse_args()
     try:
         return asyncio.run(_demo(once=options.once, story=not options.no_story))

@@ -33,7 +33,7 @@ class Story:
         self._narrator = narrator
 
     async def begin(self) -> None:
-        """Nodes register, the manager starts and initialises them.
+        """Nodes register, the manager starts, initialises them and makes their routes.
 
         Raises:
             Timeout: Something did not happen.
@@ -46,6 +46,7 @@ class Story:
             f"its log: {self._stage.manager.log}",
         )
         await self.initialise()
+        await self.route()
 
     async def tell(self) -> None:
         """The story from then on.
@@ -53,7 +54,6 @@ class Story:
         Raises:
             Timeout: Something did not happen.
         """
-        await self.route()
         await self.serve()
         await self.lose_a_machine()
         await self.delete_the_service()
