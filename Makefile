@@ -82,7 +82,7 @@ test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kube
 
 test-faults: assets ## Try every fault at every boundary (long: up to half an hour)
 	@echo '== test-faults'
-	@$(BIN)/pytest tests/faults
+	@$(BIN)/pytest tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py
 
 bench: assets ## Compare with a manager of the Go framework; needs Go (ARGS=--quick)
 	@echo '== bench'

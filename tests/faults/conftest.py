@@ -8,10 +8,10 @@ import pytest
 
 from proreus.testing.controlplane import ControlPlane
 
+from .boundaries import rehearse
 from .relay import Call
 from .story import stage
 from .table import Tally
-from .world import rehearse
 
 T = TypeVar("T")
 

@@ -1,6 +1,7 @@
 """The API server refuses, forgets, cuts off and goes away: what was to be done is done once."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Final
 
 import pytest
 
+from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 
+from .boundaries import for_each, owners
 from .relay import Act, Call
 from .table import Tally
-from .world import World, for_each, owners, world
+from .world import World, world
 
 REFUSALS: Final = (
     Act.CONFLICT,
@@ -141,15 +144,17 @@ async def test_objects_made_anew_between_a_decision_and_its_write_are_taken_for_
 ) -> None:
     """The first write of each kind finds another object under the name."""
     async with world(control_plane, tmp_path) as made:
+        one_at_a_time = asyncio.Lock()
 
         async def new_node() -> None:
-            await made.client.delete(NODES, "node-0")
-            await made.site.register([made.machines["node-0"]])
+            async with one_at_a_time:
+                await made.client.delete(NODES, "node-0")
+                await made.site.register([made.machines["node-0"]])
 
         async def new_service() -> None:
             freed = Patch(PatchType.MERGE, {"metadata": {"finalizers": None}})
             await made.client.delete(SERVICES, "web-0", "default")
-            if "web-0" in {s.metadata.name for s in (await made.client.list(SERVICES)).items}:
+            with contextlib.suppress(NotFound):
                 await made.client.patch(SERVICES, "web-0", freed, "default")
             await made.create("web-0")
 

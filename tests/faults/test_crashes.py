@@ -8,9 +8,10 @@ import pytest
 from proreus.testing.controlplane import ControlPlane
 
 from ..apiserver.site import names  # noqa: TID252 - pytest imports tests by path
+from .boundaries import for_each, owners
 from .relay import Act, Call
 from .table import Tally
-from .world import World, for_each, owners, world
+from .world import World, world
 
 KILLS = (Act.KILL_BEFORE, Act.KILL_AFTER)
 LEASE = "cloud-controller-manager"

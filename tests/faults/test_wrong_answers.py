@@ -100,11 +100,6 @@ async def strangers(made: World) -> None:
         await made.client.create(NODES, body)
 
 
-def deleted(made: World) -> set[str]:
-    """The nodes that the manager deleted, or tried to."""
-    return {one.object_ref.name for one in made.site.writes() if one.verb == "delete"}
-
-
 async def held(made: World, name: str) -> None:
     """Wait until it is said on a node that its deletion is held."""
 
@@ -114,14 +109,14 @@ async def held(made: World, name: str) -> None:
     await made.when(f"{name} is held", is_said)
 
 
-async def listed(made: World, count: int) -> None:
-    """Wait until parts have been listed so many times more."""
-    before = made.script.count("GET resources")
+async def asked(made: World, count: int, what: str = "POST instances:batchGet") -> None:
+    """Wait until the manager has asked the cloud so many times more."""
+    before = made.script.count(what)
 
     async def enough() -> bool:
-        return made.script.count("GET resources") >= before + count
+        return made.script.count(what) >= before + count
 
-    await made.when(f"{count} more listings", enough)
+    await made.when(f"{count} more {what}", enough)
 
 
 async def test_wrong_answers_about_machines_delete_no_node(
@@ -136,35 +131,35 @@ async def test_wrong_answers_about_machines_delete_no_node(
             for name, change in WRONG.items():
                 take_down("machines", name)
                 made.script.rewrite = spoil(change)
-                await made.site.further_calls(PASSES)
-                assert deleted(made) == set(), name
+                await asked(made, PASSES)
+                assert made.deleted_nodes() == set(), name
                 made.script.rewrite = spoil(lambda answer: answer)
-                await made.site.further_calls(2)
+                await asked(made, 2)
 
             take_down("machines", "answers of a minute ago")
             await made.admin.configure(list_lag=60)
-            await made.site.further_calls(PASSES)
-            assert deleted(made) == set()
+            await asked(made, PASSES)
+            assert made.deleted_nodes() == set()
             await made.admin.configure(list_lag=0)
-            await made.site.further_calls(2)
+            await asked(made, 2)
 
             # It was never more than a wrong answer: what is really gone goes without any ado.
             await made.lose("silent-0")
-            assert deleted(made) == {"silent-0"}
+            assert made.deleted_nodes() == {"silent-0"}
 
             take_down("machines", "half is known")
             made.script.rewrite = spoil(half_is_known)
             for name in silent[2::2]:
                 await held(made, name)
-            await made.site.further_calls(PASSES)
-            assert deleted(made) == {"silent-0"}
+            await asked(made, PASSES)
+            assert made.deleted_nodes() == {"silent-0"}
 
             # With true answers one act, which is documented, starts deletions again.
             made.script.rewrite = spoil(lambda answer: answer)
             made.manager.flags = (*made.manager.flags, "--node-deletion-resume")
             await made.script.strike()
             await made.lose("silent-1")
-            assert deleted(made) == {"silent-0", "silent-1"}
+            assert made.deleted_nodes() == {"silent-0", "silent-1"}
             assert {*silent[2:], *STRANGERS} <= (await made.site.nodes()).keys()
 
 
@@ -181,7 +176,7 @@ async def test_wrong_listings_of_parts_make_no_second_load_balancer(
                 made.script.rewrite = spoil_listings(share)
                 await made.script.strike()  # who starts anew knows nothing but what is listed
                 await made.change(*services, port=ports)
-                await listed(made, len(services))
+                await asked(made, len(services), "GET resources")
                 made.script.rewrite = lambda _, answer: answer
                 await made.script.strike()
                 await made.ready(*services, ports={80, ports}, ranges={"127.1.0.0/16"})

@@ -279,8 +279,11 @@ class World:
             if count > (1 if what.removeprefix("POST ") in once else 2 + edits)
         }
         assert not twice
-        deletes = [one for one in self.site.writes() if one.verb == "delete"]
-        assert {one.object_ref.name for one in deletes} <= set(lost)
+        assert self.deleted_nodes() <= set(lost)
+
+    def deleted_nodes(self) -> set[str]:
+        """The nodes that the manager deleted, or tried to."""
+        return {call.owner for call in self.script.seen if call.what == "DELETE nodes"}
 
     async def live(self, nodes: Sequence[str], services: Sequence[str]) -> None:
         """A whole life."""
@@ -388,32 +391,3 @@ async def world(
         finally:
             print(manager.output()[-LOG_TAIL:])
             await manager.kill()  # first, or the relays would wait for their clients
-
-
-async def rehearse(plane: ControlPlane, directory: Path) -> list[Call]:
-    """The calls of a life in which nothing is spoilt, for node-0 and web-0, in their order."""
-    async with world(plane, directory) as made:
-        await made.live(["node-0", "node-1"], ["web-0", "web-1"])
-        return made.script.seen
-
-
-def for_each(calls: Iterable[Call], acts: Iterable[Act]) -> dict[Call, Act]:
-    """A plan in which each call of one node or Service is spoilt in each way, one for each object.
-
-    The calls are those of the first of several alike, such as web-0: for each act and call,
-    another object takes its place.
-    """
-    plan = {}
-    numbers: Counter[str] = Counter()
-    for act in acts:
-        for call in calls:
-            kind = call.owner.partition("-")[0]
-            owner = f"{kind}-{numbers[kind]}"
-            numbers[kind] += 1
-            plan[Call(call.side, owner, call.what, call.nth)] = act
-    return plan
-
-
-def owners(plan: Iterable[Call], kind: str) -> list[str]:
-    """The nodes, or Services, that something is planned for."""
-    return sorted({call.owner for call in plan if call.owner.startswith(f"{kind}-")})
