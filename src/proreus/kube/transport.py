@@ -4,6 +4,7 @@ One connection carries one request at a time (HTTP/1.1) and is kept for the next
 """
 
 import asyncio
+import re
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -42,6 +43,9 @@ SHORTEST_WAIT = 0.1
 
 STREAM_BUFFER = 1 << 18
 """Bytes of a stream that are read ahead."""
+
+_TLS_ARGUMENT = re.compile(r" ssl:(<[^>]*>|\w+)")
+"""What aiohttp says of how it would have used TLS: mostly an object's place in memory."""
 
 _REPEATED_WRITES = ("PUT", "DELETE")
 """The writes that aiohttp sends again on a new connection when a kept-alive one is dead."""
@@ -305,7 +309,7 @@ def _lines(begun: list[bytes], chunk: bytes) -> Iterator[bytes]:
 
 
 def _unreachable(request: Request, exc: Exception) -> Unreachable:
-    text = str(exc) or type(exc).__name__
+    text = _TLS_ARGUMENT.sub("", str(exc)) or type(exc).__name__
     if isinstance(exc, aiohttp.ClientHttpProxyError):
         text = f"the proxy refused the connection: {exc.status} {exc.message}"
     elif isinstance(exc, aiohttp.ClientProxyConnectionError):
