@@ -227,3 +227,12 @@ async def test_an_api_server_that_is_not_there_yet_is_no_error() -> None:
         authorities = ClientAuthorities(Sources(), client)
         await authorities.load()
     assert authorities.pem == ""
+
+
+async def test_a_file_without_certificates_is_named_with_its_flag(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_text("no certificate")
+    async with Client(UNREACHABLE) as client:
+        authorities = ClientAuthorities(Sources(client_file=str(file), lookup=False), client)
+        with pytest.raises(AuthoritiesError, match=f"^--client-ca-file: {file} holds no"):
+            await authorities.load()

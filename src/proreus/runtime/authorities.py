@@ -224,8 +224,8 @@ class ClientAuthorities:
         if bundles == self._bundles:
             return []
         try:
-            clients = _authorities(CLIENT_CA, bundles.clients)
-            proxies = _authorities(PROXY_CA, bundles.proxies)
+            clients = _authorities(CLIENT_CA, self._sources.client_file, bundles.clients)
+            proxies = _authorities(PROXY_CA, self._sources.proxy_file, bundles.proxies)
         except ValueError as exc:
             return [str(exc)]
         proxy = msgspec.structs.replace(bundles.front_proxy, cas=proxies)
@@ -246,8 +246,9 @@ class ClientAuthorities:
         self._problems = tuple(problems)
 
 
-def _authorities(name: str, pem: str) -> tuple[x509.Certificate, ...]:
+def _authorities(name: str, path: str, pem: str) -> tuple[x509.Certificate, ...]:
     try:
         return certificates.authorities(pem)
     except ValueError as exc:
-        raise ValueError(f"{name} {exc}") from exc
+        place = f"--{name}: {path}" if path else f"ConfigMap {NAMESPACE}/{NAME}: {name}"
+        raise ValueError(f"{place} {exc}") from exc
