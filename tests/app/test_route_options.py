@@ -39,7 +39,7 @@ def test_one_cluster_cidr_or_two_of_different_families_are_taken(
         ("10.244.0.0/16,fd00::/48,fd01::/48", "two of different families"),
         ("10.244.0.0", "'10.244.0.0': give a CIDR such as 10.244.0.0/16"),
         ("10.244.0.0/255.255.0.0", "give a CIDR"),
-        ("fd00::/48,pods", "'pods': give a CIDR"),
+        ("fd00::/48,pods", "--cluster-cidr: 'pods': give a CIDR"),
     ],
 )
 def test_a_wrong_cluster_cidr_is_refused_by_its_flag(text: str, problem: str) -> None:

@@ -225,7 +225,9 @@ def _values(
             continue
         values[field] = value
         if flag.check is not None and (problem := flag.check(value)):
-            problems.append(f"{one.place}: {text!r} {problem}")
+            # Some name the part of the value that is wrong themselves.
+            subject = "" if problem.startswith("'") else f"{text!r} "
+            problems.append(f"{one.place}: {subject}{problem}")
     return values
 
 
