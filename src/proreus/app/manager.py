@@ -144,9 +144,11 @@ async def _elected(leader: Leader, election: Election, state: Source, stop: asyn
 
 def _end(reason: Exception) -> None:
     """End at once: another replica may be at work already."""
-    klog.error(log, "The lease is lost; ending at once", err=reason)
-    logging.shutdown()
-    os._exit(1)
+    try:
+        klog.error(log, "The lease is lost; ending at once", err=reason)
+        logging.shutdown()
+    finally:  # a signal may have come in the middle of another line, which no stream bears
+        os._exit(1)
 
 
 def _election(options: Options, client: Client, chosen: Sequence[Descriptor]) -> Election:
