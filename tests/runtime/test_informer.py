@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -106,6 +107,21 @@ async def following(api: FakeAPI, **options: Any) -> AsyncIterator[Informer[Node
 async def settle() -> None:
     """Let what is on its way arrive."""
     await asyncio.sleep(0.01)
+
+
+@virtual_time
+async def test_an_object_that_was_replaced_is_not_kept() -> None:
+    api = FakeAPI()
+    api.listed = [node("a", 1), node("b", 1)]
+    async with following(api) as informer:
+        await settle()
+        listed = informer.get("a")
+        api.say("MODIFIED", node("a", 2))
+        api.say("MODIFIED", node("b", 3))
+        await settle()
+        assert informer.get("a") is not listed
+        # Only `listed` here, and the argument of getrefcount itself.
+        assert sys.getrefcount(listed) <= 2
 
 
 @virtual_time

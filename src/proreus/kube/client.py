@@ -5,7 +5,7 @@ Answers are decoded straight into the partial objects of `kube.objects`. Every m
 for a write with `sent` if it may have taken effect.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -122,17 +122,20 @@ class Client:
         limit: int = PAGE,
         label_selector: str = "",
         field_selector: str = "",
+        each: Callable[[T], T] | None = None,
     ) -> Listing[T]:
         """Read all objects, as they were at one version, `limit` of them at a time.
 
-        Namespace "" means all of them.
+        Namespace "" means all of them. `each` may put another object in the place of each one, as
+        soon as its page is there: what is dropped then makes room for the next page.
         """
+        selectors = (label_selector, field_selector)
         for _ in range(LIST_TRIES - 1):
             try:
-                return await self._list(resource, namespace, limit, label_selector, field_selector)
+                return await self._list(resource, namespace, limit, selectors, each)
             except Gone:
                 continue
-        return await self._list(resource, namespace, limit, label_selector, field_selector)
+        return await self._list(resource, namespace, limit, selectors, each)
 
     async def create(
         self, resource: Resource[Any], body: Mapping[str, Any], namespace: str = ""
@@ -188,7 +191,12 @@ class Client:
         return self._transport.stream(request)
 
     async def _list(
-        self, resource: Resource[T], namespace: str, limit: int, label: str, field: str
+        self,
+        resource: Resource[T],
+        namespace: str,
+        limit: int,
+        selectors: tuple[str, str],
+        each: Callable[[T], T] | None,
     ) -> Listing[T]:
         items: list[T] = []
         token = ""
@@ -198,12 +206,13 @@ class Client:
                 namespace,
                 limit=limit,
                 continue_=token,
-                label_selector=label,
-                field_selector=field,
+                label_selector=selectors[0],
+                field_selector=selectors[1],
             )
             body = await self._transport.exchange(request)
             page = _decode(request, _page_decoder(resource.type), body)
-            items.extend(page.items or ())
+            decoded = page.items or ()
+            items.extend(decoded if each is None else map(each, decoded))
             token = page.metadata.continue_
             if not token:
                 return Listing(tuple(items), page.metadata.resource_version)

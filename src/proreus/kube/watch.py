@@ -127,6 +127,7 @@ async def watch(
     *,
     label_selector: str = "",
     field_selector: str = "",
+    each: Callable[[T], T] | None = None,
     backoff: Callable[[int], float],
     on_error: Callable[[Exception], None],
     chance: Callable[[], float] = random.random,
@@ -139,6 +140,7 @@ async def watch(
         namespace: Where; "" means everywhere.
         label_selector: Which objects, by labels.
         field_selector: Which objects, by fields.
+        each: As for `Client.list`.
         backoff: The seconds to wait after so many failures in a row, counted from 0.
         on_error: Told of each failure; the watch goes on from where it was, or lists again.
         chance: A number from 0 to 1, for the length of a watch.
@@ -155,10 +157,13 @@ async def watch(
                     namespace,
                     label_selector=label_selector,
                     field_selector=field_selector,
+                    each=each,
                 )
                 state, event = step(state, Listed(listing.items, listing.resource_version))
                 if event is not None:
                     yield event
+                # The objects that were listed must not live as long as this watch.
+                del listing, event
             request = requests.watch(
                 resource, namespace, resource_version=state.version,
                 timeout_seconds=_length(chance()),

@@ -135,6 +135,7 @@ class Informer(Generic[T]):
             self.resource,
             self._namespace,
             field_selector=self._field_selector,
+            each=self._texts.shared,
             backoff=self._backoff.delay,
             on_error=self._on_error,
         )
@@ -154,7 +155,7 @@ class Informer(Generic[T]):
                 self._advance(int(resource_version))
                 self._synced.set()
             case Applied(obj):
-                self._follow(obj, obj)
+                self._follow(obj, self._texts.shared(obj))
             case Deleted(obj):
                 self._follow(obj, None)
 
@@ -187,7 +188,7 @@ class Informer(Generic[T]):
         namespace, _, name = key.rpartition("/")
         obj: T | None
         try:
-            obj = await self._client.get(self.resource, name, namespace)
+            obj = self._texts.shared(await self._client.get(self.resource, name, namespace))
         except NotFound:
             obj, version = None, written.resource_version
         except KubeError as exc:
@@ -202,7 +203,6 @@ class Informer(Generic[T]):
 
     def _put(self, key: str, new: T | None) -> None:
         """Store or remove an object and tell the handlers."""
-        new = None if new is None else self._texts.shared(new)
         old = self._objects.get(key)
         if old is None and new is None:
             return
