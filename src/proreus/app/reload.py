@@ -282,6 +282,7 @@ class Reloader:
         self._seen, self._due = seen, None
         if self._used is not None and self._used.items() <= seen.items():
             self._in_use(self._current, self._used)  # what was wrong has been taken back
+            klog.info(log, "The cloud-config is again the one in use", source=self._origin.name)
             return
         try:
             made = with_config(self._current.name, self._origin.read(), source=self._origin.name)
