@@ -37,6 +37,7 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Look,
     Question,
+    able,
     candidates,
     questions,
     witnesses,
@@ -155,7 +156,7 @@ def test_a_node_of_unknown_age_is_young() -> None:
 @pytest.mark.parametrize("ownership", [Ownership.NO, Ownership.UNKNOWN])
 def test_only_surely_owned_nodes_are_asked_about(ownership: Ownership) -> None:
     assert candidates([node("a")], NOW, lambda _: ownership, POLICY) == ()
-    assert witnesses([up("a")], lambda _: ownership, 3, 0) == ()
+    assert witnesses(able([up("a")], lambda _: ownership), 3, 0) == ()
 
 
 def test_by_name_only_when_asked_for_and_past_the_grace() -> None:
@@ -189,15 +190,15 @@ def test_witnesses_are_ready_and_initialised_and_stay() -> None:
         up("f", AUTOSCALER),
         node("g"),
     ]
-    assert names(witnesses(fleet, owns, 3, 0)) == ["d", "e"]
+    assert names(witnesses(able(fleet, owns), 3, 0)) == ["d", "e"]
 
 
 def test_witnesses_take_turns() -> None:
     fleet = [up(name) for name in "abcde"]
-    turns = [names(witnesses(fleet, owns, 3, turn)) for turn in range(3)]
+    turns = [names(witnesses(able(fleet, owns), 3, turn)) for turn in range(3)]
     assert turns == [["a", "b", "c"], ["d", "e", "a"], ["b", "c", "d"]]
-    assert witnesses([], owns, 3, 1) == ()
-    assert names(witnesses(fleet, owns, 0, 1)) == []
+    assert witnesses([], 3, 1) == ()
+    assert names(witnesses(able(fleet, owns), 0, 1)) == []
 
 
 def test_without_candidates_there_is_no_question() -> None:

@@ -55,6 +55,9 @@ class CloudNodeController:
         self._events = env.events.source(CONTROLLER)
         self._queue: WorkQueue[str] = WorkQueue("Nodes", backoff=BACKOFF)
         self._refresh: set[str] = set()
+        # The nodes of this cloud that are not initialised yet. Each scrape of the metrics asks for
+        # them, and must not look at all nodes.
+        self._waiting: dict[str, Node] = {}
         self._loop = Controller(
             CONTROLLER,
             self,
@@ -89,15 +92,27 @@ class CloudNodeController:
         if new is None:
             if old is not None:
                 self._refresh.discard(old.metadata.name)
+                self._waiting.pop(old.metadata.name, None)
                 self._inventory.forget(old.metadata.uid)
                 self._queue.forget(old.metadata.name)
-        elif plans.relevant(old, new):
+            return
+        self._note(new)
+        if plans.relevant(old, new):
             urgent = plans.needs_instance(new)
             self._queue.add(new.metadata.name, Priority.USER if urgent else Priority.RESYNC)
+
+    def _note(self, node: Node) -> None:
+        """Keep in mind whether the node waits for its initialisation."""
+        if plans.needs_instance(node) and self._instances.owns(node) is not Ownership.NO:
+            self._waiting[node.metadata.name] = node
+        else:
+            self._waiting.pop(node.metadata.name, None)
 
     async def _refresh_periodically(self) -> None:
         while True:
             names = [node.metadata.name for node in self._env.nodes.all()]
+            for node in self._env.nodes.all():
+                self._note(node)  # Another cloud-config may have made it ours.
             self._refresh.update(names)
             for name in names:
                 self._queue.add(name, Priority.RESYNC)
@@ -180,8 +195,7 @@ class CloudNodeController:
         now = self._env.now()
         return [
             (now - (node.metadata.creation_timestamp or now)).total_seconds()
-            for node in self._env.nodes.all()
-            if plans.needs_instance(node) and self._instances.owns(node) is not Ownership.NO
+            for node in tuple(self._waiting.values())
         ]
 
     def _count_initialised(self, node: Node) -> None:

@@ -51,9 +51,9 @@ def candidates(
     )
 
 
-def witnesses(nodes: Iterable[Node], owns: Owns, count: int, turn: int) -> tuple[Node, ...]:
-    """Up to `count` nodes whose machine is surely there; each `turn` other ones."""
-    able = sorted(
+def able(nodes: Iterable[Node], owns: Owns) -> list[Node]:
+    """The nodes whose machine is surely there, by name: who can be a witness."""
+    return sorted(
         (
             node
             for node in nodes
@@ -66,6 +66,10 @@ def witnesses(nodes: Iterable[Node], owns: Owns, count: int, turn: int) -> tuple
         ),
         key=lambda node: node.metadata.name,
     )
+
+
+def witnesses(able: Sequence[Node], count: int, turn: int) -> tuple[Node, ...]:
+    """Up to `count` of those who can be; each `turn` other ones."""
     picked = min(count, len(able))
     return tuple(able[(turn * picked + i) % len(able)] for i in range(picked))
 
@@ -82,12 +86,13 @@ def questions(
     if not asked:
         return ()
     if batch_size == 1:
-        return (Question(asked, witnesses(nodes, owns, policy.witnesses, turn)),)
+        return (Question(asked, witnesses(able(nodes, owns), policy.witnesses, turn)),)
     count = min(policy.witnesses, batch_size // 2)
     size = batch_size - count
     chunks = [asked[start : start + size] for start in range(0, len(asked), size)]
+    known = able(nodes, owns)
     return tuple(
-        Question(chunk, witnesses(nodes, owns, count, turn * len(chunks) + index))
+        Question(chunk, witnesses(known, count, turn * len(chunks) + index))
         for index, chunk in enumerate(chunks)
     )
 
