@@ -33,6 +33,9 @@ PROREUS = "proreus"
 
 RETRY_JITTER = 1.2  # client-go: the retry period is stretched by up to this
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+
 
 def _secret_key(value: str) -> str:
     is_path = re.fullmatch(r"[^/]+/[^/]+/[^/]+", value)
@@ -136,6 +139,12 @@ def problems(options: Options) -> tuple[str, ...]:
     if options.leader_elect:
         lease, renew = options.leader_elect_lease_duration, options.leader_elect_renew_deadline
         retry = options.leader_elect_retry_period
+        for flag, name, form in (
+            ("resource-name", options.leader_elect_resource_name, _SUBDOMAIN),
+            ("resource-namespace", options.leader_elect_resource_namespace, _LABEL),
+        ):
+            if not form.fullmatch(name):
+                found.append(f"--leader-elect-{flag}: {name!r} must be a name such as my-lease")
         if lease <= renew:
             found.append(
                 f"--leader-elect-lease-duration: {lease:g}s must be longer than "
