@@ -225,7 +225,7 @@ class Client:
 def _decode(request: Request, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise Unreachable(
             f"{request.method} {request.path}: the answer cannot be read: {exc}",
             sent=not request.read,

@@ -204,7 +204,7 @@ def _is_stale(causes: tuple[Cause, ...]) -> bool:
 def _status(body: bytes) -> _Status:
     try:
         return _STATUS.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _Status(message=body[:MESSAGE_LIMIT].decode("utf-8", "replace").strip())
 
 

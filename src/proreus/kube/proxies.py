@@ -31,13 +31,16 @@ def checked_proxy(url: str, where: str, problems: list[str]) -> str:
 
 def from_environment(server: str, env: Mapping[str, str], problems: list[str]) -> str:
     """The proxy that the variables mean for the server, "" if none."""
-    parts = urlsplit(server)
+    try:
+        parts = urlsplit(server)
+        port = str(parts.port or _PORTS.get(parts.scheme, ""))
+    except ValueError:
+        return ""  # that the server is no URL has been said where it was read
     name = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
     proxy = env.get(name) or env.get(name.lower(), "")
     host = parts.hostname or ""
     if not proxy or _is_local(host):
         return ""
-    port = str(parts.port or _PORTS.get(parts.scheme, ""))
     if is_exempt(host, port, env.get("NO_PROXY") or env.get("no_proxy", "")):
         return ""
     if "://" not in proxy:

@@ -195,7 +195,7 @@ def heard(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T] | Fa
         signal = decoder.decode(line)
         if signal.type != "ERROR":
             return signal
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         # The Status in an ERROR event does not look like one of our objects.
         if not _is_error(line):
             unreadable = Unreachable(f"a watch event cannot be read: {exc}", sent=False)
@@ -207,7 +207,7 @@ def heard(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T] | Fa
 def _is_error(line: bytes) -> bool:
     try:
         return _ERROR.decode(line).type == "ERROR"
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return False
 
 
