@@ -20,6 +20,8 @@ import msgspec
 
 _NAME = re.compile(r"[^\W\d_][\w-]*")
 _BLANK = re.compile(r"[ \t\r]*")
+_ASSIGNMENT = re.compile(r"=[ \t]*(?:\"[^\"\n]|[^\s=\"])")
+"""A = with a value, as opposed to one at the end of a key in base64."""
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
@@ -82,6 +84,7 @@ class _Reader:
         self._key = ""
         self._section = ""
         self._is_lost = False  # after a section that cannot be read
+        self._is_torn = False  # after a quotation mark that is not closed on its line
         self.sections: list[tuple[int, str, str, list[Entry]]] = []
         self.problems: list[Problem] = []
 
@@ -110,7 +113,7 @@ class _Reader:
     def _header(self) -> None:
         self._at += 1
         self._skip_blank()
-        self._section, self._is_lost = "", True
+        self._section, self._is_lost, self._is_torn = "", True, False
         line, name, subsection = self._line, self._name("a section name"), ""
         self._section = title(name, "")
         self._skip_blank()
@@ -131,6 +134,11 @@ class _Reader:
         if not self.sections and not self._is_lost:
             raise _Wrong("stands before the first [section]; TOML needs a file name in .toml")
         self._skip_blank()
+        if self._is_torn and not _ASSIGNMENT.match(self._text, self._at):
+            # The rest of a value, perhaps of a secret: to take it for a key would show it.
+            self._key, self._at = "", self._line_end()
+            return
+        self._is_torn = False
         value: str | None = None
         if self._peek() == "=":
             self._at += 1
@@ -163,6 +171,7 @@ class _Reader:
         parts: list[str] = []
         while (char := self._peek()) != '"':
             if char in {"", "\n"}:
+                self._is_torn = True
                 raise _Wrong('the quotation mark is not closed on its line: add a "')
             self._at += 1
             if char == "\\":

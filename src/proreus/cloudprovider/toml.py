@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 _WHERE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
+_OPEN = r"Illegal character '\n'"
+"""What tomllib says of a string that is not closed on its line."""
 _START = re.compile(r"""\s*(?:(?P<header>\[+)\s*(?P<section>[\w.-]*)|(?P<key>[\w."'-]+)\s*=)""")
 
 
@@ -77,6 +79,7 @@ class _Reader:
         self._lines = text.split("\n")
         self._at = 0
         self._section: str | None = ""  # None after a header that cannot be read
+        self._is_torn = False  # after a string that is not closed on its line
         self.problems: list[Problem] = []
         # What was accepted so far is read again with each statement, to find names given twice,
         # but only in a text that is wrong somewhere.
@@ -93,8 +96,10 @@ class _Reader:
                 self._problem(first, first + (wrong.line or 1), str(wrong))
                 if _kind(self._lines[first]) is not Kind.ENTRY:
                     self._section = None
+                self._is_torn |= _OPEN in str(wrong)
                 self._skip()
                 continue
+            self._is_torn = False
             statement = Statement(first + 1, _kind(self._lines[first]), content)
             if statement.kind is not Kind.ENTRY:
                 self._section = ".".join(statement.path)
@@ -141,7 +146,8 @@ class _Reader:
         place = self._section
         if start and start["header"]:
             place = start["section"]
-        elif start and place is not None:
+        elif start and place is not None and not self._is_torn:
+            # After a torn string this may be the rest of a secret, and no name.
             place = ".".join(filter(None, (place, start["key"])))
         self.problems.append(Problem(line, place or "", message))
 
