@@ -164,6 +164,8 @@ class World:
             for machine in self.cloud.machines.all():
                 if machine.state == "stopped":
                     self.cloud.machines.change(machine.id, {"state": "running"})
+            if not self._alive():  # a cluster without any witness keeps its Nodes
+                await self.boot(0, 1)
         loop = asyncio.get_running_loop()
         end = loop.time() + patience
         while (found := self.promises.unkept()) and loop.time() < end:
