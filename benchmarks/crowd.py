@@ -135,7 +135,7 @@ class Manager:
         }
 
     async def until(
-        self, what: str, done: Callable[[Mapping[str, float]], bool], *, every: float = 0.25
+        self, what: str, done: Callable[[Mapping[str, float]], bool], *, every: float = 1.0
     ) -> float:
         """Wait until its metrics are so; the seconds since its start.
 
