@@ -179,7 +179,7 @@ SHOWN_BY: Final = {
     "delete_nodes_by_name": LIFECYCLE
     + "test_a_node_without_provider_id_stays_unless_names_are_trusted",
     "use_service_account_credentials": "apiserver/test_rights.py::"
-     "test_the_classic_command_line_does_all_under_accounts_and_needs_every_right",
+    "test_the_classic_command_line_does_all_under_accounts_and_needs_every_right",
 }
 """By field: the test, as a path below `tests`, or NO_EFFECT, which the help text explains."""
 
