@@ -218,7 +218,7 @@ def places(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, 
 def replaced(value: Any, at: tuple[str | int, ...], new: Any) -> Any:
     if not at:
         return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
     copy[at[0]] = replaced(copy[at[0]], at[1:], new)
     return copy
 

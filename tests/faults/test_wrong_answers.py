@@ -14,7 +14,7 @@ from .world import World, world
 Answer = dict[str, Any]
 
 SILENT: Final = 8
-PASSES: Final = 6
+PASSES: Final = 4
 """Questions after which whatever was to happen by mistake would have happened."""
 CAREFUL: Final = ("--node-deletion-breaker=0.2", "--node-monitor-period=200ms")
 
