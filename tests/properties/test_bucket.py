@@ -106,7 +106,7 @@ SHARES = {(100, 1, "whole seconds"): 1.35}
 @pytest.mark.parametrize("seconds", [0, 1, 10])
 @pytest.mark.parametrize("rate", [5, 20, 100])
 def test_two_thousand_calls_use_a_quota_whatever_its_burst(
-    rate: float, seconds: float, retry_after: str
+    rate: int, seconds: int, retry_after: str
 ) -> None:
     burst = max(1, seconds * rate)
     quota = Quota(rate, burst, RETRY_AFTER[retry_after])
