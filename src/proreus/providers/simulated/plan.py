@@ -207,10 +207,15 @@ def wished_fingerprint(wanted: LoadBalancer, region: str) -> str:
 
 
 def fingerprint(actual: Actual) -> str:
-    """A digest of the load balancer with its listeners, ranges and targets; "" if it has none."""
+    """A digest of the load balancer with its listeners, ranges and targets.
+
+    "" without a load balancer, or if its address is gone: nothing wished looks like that.
+    """
     if not actual.balancers:
         return ""
     balancer = actual.balancers[0]
+    if balancer.address_id not in {address.id for address in actual.addresses}:
+        return ""
     listeners = [
         [one.protocol, one.port, one.target_port, one.proxy_protocol] for one in actual.listeners
     ]
