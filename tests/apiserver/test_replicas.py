@@ -25,8 +25,8 @@ from .site import PATIENCE, TOKENS, Site, is_initialised, names, until
 
 # Not shorter: a leader on a slow machine must be able to renew in time.
 LEASE = (
-    "--leader-elect-lease-duration=6s",
-    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-lease-duration=10s",
+    "--leader-elect-renew-deadline=8s",
     "--leader-elect-retry-period=500ms",
 )
 LONG_LEASE = (
@@ -114,9 +114,9 @@ def effects(site: Site, user: str, *, since: datetime | None = None) -> list[str
 
 
 async def test_only_the_leader_acts(site: Site) -> None:
-    async with replica(site, "first") as first:
+    async with replica(site, "first", LONG_LEASE) as first:
         await leads(first)
-        async with replica(site, "second") as second:
+        async with replica(site, "second", LONG_LEASE) as second:
             await site.join(*names("node", 20))
             await site.create_service("web")
             await site.initialised()
