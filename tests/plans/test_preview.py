@@ -251,7 +251,9 @@ def test_routes_are_made_replaced_and_deleted_and_their_nodes_say_so() -> None:
     assert {about: one.action for about, one in found.items()} == {
         "route/10.0.1.0/24": "create", "route/10.0.2.0/24": "change", "route/10.0.9.0/24": "delete",
     }  # fmt: skip
-    assert found["route/10.0.2.0/24"].lines == ("- to sim://gone", "+ to sim://two (node two)")
+    assert found["route/10.0.2.0/24"].lines == (
+        "- to sim://gone (a black hole now)", "+ to sim://two (node two)",
+    )  # fmt: skip
     assert "10 s later" in found["route/10.0.9.0/24"].waits_for
     said = {one.about: one.lines[0] for one in drafts.changes}
     assert "NetworkUnavailable=False (RouteCreated)" in said["node/one"]
@@ -366,7 +368,7 @@ def test_a_report_is_a_diff_or_json() -> None:
     assert msgspec.json.decode(report.as_json(preview))["changes"][2]["about"] == "route/c"
     nothing = Preview((), held=("x",))
     assert nothing.exit_code == 0
-    assert "no changes" in report.as_text(nothing)
+    assert report.as_text(nothing) == "! x\nno changes"
 
 
 def test_an_error_of_one_node_is_its_condition() -> None:
@@ -378,3 +380,15 @@ def test_an_error_of_one_node_is_its_condition() -> None:
     assert change.lines == (
         "~ condition CloudInitialized=False (CloudUnavailable): no such region",
     )
+
+
+def test_a_node_that_is_stuck_and_says_so_is_named_though_nothing_changes() -> None:
+    new = Drafts([a_node("one", taints=(TAINT,))], NOW)
+    new.initialise({"one": CloudError("no such region")}, owns)
+    assert not new.stuck
+    again = Drafts(list(new.nodes.values()), NOW)
+
+    again.initialise({"one": CloudError("no such region")}, owns)
+
+    assert not again.changes
+    assert again.stuck == ("node/one is not initialised: CloudUnavailable: no such region",)

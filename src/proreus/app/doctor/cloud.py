@@ -46,6 +46,7 @@ def findings(seen: Seen) -> Iterator[Finding]:
 def _of(about: str, error: CloudError) -> Finding:
     evidence = scrub(str(error))
     if isinstance(error, ConfigError):
+        evidence = scrub("; ".join(error.problems))
         remedy = "correct it as the message says"
         return Finding("cloud-config", about, "the cloud-config is wrong", evidence, remedy)
     if isinstance(error, Unauthenticated):

@@ -20,14 +20,16 @@ def as_text(diagnosis: Diagnosis) -> str:
     ]
     parts += [f"could not look at {text}\n" for text in diagnosis.unread]
     parts += [f"note: {text}\n" for text in diagnosis.notes]
-    found, looked = (
-        len(diagnosis.findings),
-        f"{diagnosis.nodes} nodes, {diagnosis.services} Services",
-    )
+    found = len(diagnosis.findings)
+    looked = f"{_many(diagnosis.nodes, 'node')}, {_many(diagnosis.services, 'Service')}"
     if found:
-        parts.append(f"{found} {'problem' if found == 1 else 'problems'} found ({looked})")
+        parts.append(f"{_many(found, 'problem')} found ({looked})")
     elif diagnosis.unread:
         parts.append(f"no problem found in what could be looked at ({looked})")
     else:
         parts.append(f"no problem found ({looked})")
     return "\n".join(parts)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -16,7 +16,7 @@ from proreus.controllers.networks import pod_cidrs
 from proreus.controllers.node_ipam import plan as ipam
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode
-from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
+from proreus.kube.objects import TAINT_UNINITIALIZED, Node, condition, has_taint
 from proreus.kube.patch import Patch
 
 _NOW: Final = 0.0
@@ -48,6 +48,17 @@ class Drafts:
             for name, found in sorted(self._lines.items())
         )
         return (*written, *self._cloud, *self._gone)
+
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """The nodes that keep their taint, and say so already: no change shows them."""
+        found = []
+        for name, node in sorted(self.nodes.items()):
+            state = condition(node.status.conditions, node_plan.CONDITION)
+            waits = state is not None and state.status == "False"
+            if state and waits and has_taint(node, TAINT_UNINITIALIZED) and name not in self._lines:
+                found.append(f"node/{name} is not initialised: {state.reason}: {state.message}")
+        return tuple(found)
 
     def patch(self, name: str, *patches: Patch | None) -> None:
         """Note what the patches of a node change, and apply them."""

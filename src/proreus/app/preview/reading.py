@@ -131,7 +131,7 @@ async def _preview(world: _World) -> Preview:
     if balancers is not None and "service" in world.controllers:
         changes, notes = await _services(world, drafts, balancers)
         found += changes
-    return Preview((*drafts.changes, *found), tuple(drafts.held), tuple(notes))
+    return Preview((*drafts.changes, *found), (*drafts.stuck, *drafts.held), tuple(notes))
 
 
 async def _machines(world: _World, drafts: Drafts, instances: Instances) -> None:

@@ -25,9 +25,11 @@ def as_text(preview: Preview) -> str:
     parts += [f"! {text}" for text in preview.held]
     parts += [f"note: {text}" for text in preview.notes]
     counts = Counter(change.action for change in preview.changes)
-    parts.append(
-        f"{counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete"
-        if preview.changes
-        else "no changes: everything is as it should be"
-    )
+    if preview.changes:
+        parts.append(
+            f"{counts['create']} to create, {counts['change']} to change, "
+            f"{counts['delete']} to delete"
+        )
+    else:
+        parts.append("no changes" if preview.held else "no changes: everything is as it should be")
     return "\n".join(parts)

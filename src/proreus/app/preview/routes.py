@@ -52,7 +52,10 @@ def _plan(
 
 def _of(unit: Unit) -> Iterator[Change]:
     about = f"route/{unit.destination}"
-    gone = tuple(f"- to {route.target or 'nowhere'}" for route in unit.delete)
+    gone = tuple(
+        f"- to {route.target or 'nowhere'}{' (a black hole now)' if route.blackhole else ''}"
+        for route in unit.delete
+    )
     if unit.wish is not None:
         new = f"+ to {unit.wish.target} (node {unit.wish.node})"
         yield Change(about, "change" if gone else "create", (*gone, new))
