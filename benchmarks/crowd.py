@@ -15,16 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.contestants import Process
 from benchmarks.measure import cloud_calls
+from benchmarks.stage import node_of
 from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
-from proreus.testing.kubelet import node_body, timestamp
+from proreus.testing.kubelet import timestamp
 from proreus.testing.manager import cloud_config
 from proreus.testing.simulated import Instance, Settings, SimulatedCloudProcess
 
-OBJECT_SIZE = 12_000
 PATIENCE = 3600.0
 _BATCH = 500
 _CONCURRENCY = 32
@@ -51,13 +51,15 @@ class Crowd:
         self.server_pid = server_pid
         self._slots = asyncio.Semaphore(_CONCURRENCY)
 
-    async def add_nodes(self, first: int, end: int) -> Sequence[str]:
+    async def add_nodes(self, first: int, end: int, *, initialised: bool = False) -> Sequence[str]:
         """Start machines of these numbers and register their nodes, ready; answers the names."""
         names: list[str] = []
         for start in range(first, end, _BATCH):
             wanted = [_machine(number) for number in range(start, min(end, start + _BATCH))]
             machines = await self.cloud.admin.create(wanted)
-            await self._each(self.client.create(NODES, _node(one)) for one in machines)
+            await self._each(
+                self.client.create(NODES, node_of(one, initialised=initialised)) for one in machines
+            )
             names += [one.name for one in machines]
         return names
 
@@ -220,12 +222,6 @@ def _free_port() -> int:
 
 def _machine(number: int) -> Instance:
     return Instance(name=f"node-{number:06}", zone=f"sim-1{'abc'[number % 3]}", type="sim.large")
-
-
-def _node(machine: Instance) -> dict[str, Any]:
-    body = node_body(machine, now=datetime.now(UTC), object_size=OBJECT_SIZE)
-    body["status"]["conditions"][-1].update(type="Ready", status="True")
-    return body
 
 
 def _service(number: int, *, balanced: bool) -> dict[str, Any]:

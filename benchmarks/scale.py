@@ -63,6 +63,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--load-balancers", type=int, default=0, help="Services of type LoadBalancer (default: 0)"
     )
+    parser.add_argument(
+        "--initialised", action="store_true", help="begin with initialised nodes: the restart only"
+    )
     parser.add_argument("--real", action="store_true", help="on etcd and kube-apiserver")
     parser.add_argument("--heartbeats", type=float, default=330.0, help="a second (default: 330)")
     parser.add_argument("--seconds", type=float, default=60.0, help="of heartbeats (default: 60)")
@@ -102,11 +105,15 @@ async def _load(process: Manager, seconds: float) -> float:
 async def _measure(
     crowd: Crowd, directory: Path, names: Sequence[str], options: argparse.Namespace
 ) -> Row:
-    listed, initialised, initialised_cpu = await _initialise(crowd, directory, len(names))
+    listed, initialised, initialised_cpu = 0.0, 0.0, 0.0
+    if not options.initialised:
+        listed, initialised, initialised_cpu = await _initialise(crowd, directory, len(names))
     await crowd.cloud.admin.clear_calls()
     async with managed(crowd, directory) as manager:
         pid = manager.process.pid
-        await _listed(manager, len(names))
+        relisted = await _listed(manager, len(names))
+        listed = listed or relisted
+        _say(f"    listed after {relisted:.1f} s")
         while (await crowd.calls())[0] < -(-len(names) // _BATCH):
             manager.process.check()
             await asyncio.sleep(0.1)
@@ -141,7 +148,7 @@ async def _run(options: argparse.Namespace) -> list[Row]:
         for nodes in options.nodes or (1000, 5000):
             async with gathered(directory, real=options.real) as crowd:
                 _say(f"{nodes:,} nodes")
-                names = await crowd.add_nodes(0, nodes)
+                names = await crowd.add_nodes(0, nodes, initialised=options.initialised)
                 services = options.services or nodes // 10
                 await crowd.add_services(services, balanced=options.load_balancers)
                 _say(f"    registered; API server {memory(crowd.server_pid):.0f} MiB")

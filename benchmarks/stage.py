@@ -86,7 +86,7 @@ class Stage:
         """Register the machines' nodes, ready; `initialised` ones need nothing of a manager."""
 
         async def one(number: int, machine: Instance) -> None:
-            body = _node(machine, initialised=initialised)
+            body = node_of(machine, initialised=initialised)
             if pod_cidrs:
                 cidr = f"10.{128 + number // 256}.{number % 256}.0/24"
                 body["spec"] |= {"podCIDR": cidr, "podCIDRs": [cidr]}
@@ -303,7 +303,8 @@ def _machine(name: str) -> Instance:
     return Instance(name=name, zone="sim-1a", type="sim.large")
 
 
-def _node(machine: Instance, *, initialised: bool) -> dict[str, Any]:
+def node_of(machine: Instance, *, initialised: bool) -> dict[str, Any]:
+    """The node of a machine, ready; an `initialised` one needs nothing of a manager."""
     now = datetime.now(UTC)
     body = node_body(machine, now=now, object_size=OBJECT_SIZE)
     body["status"]["conditions"][-1].update(type="Ready", status="True")
