@@ -16,6 +16,7 @@ import proreus
 from proreus.app import flags
 from proreus.app.options import Options
 from proreus.controllers.cloud_node.reasons import Reason as NodeReason
+from proreus.controllers.environment import Settings
 from proreus.controllers.service.conditions import Reason as ServiceReason
 from proreus.controllers.table import CONTROLLERS
 from proreus.runtime import metrics
@@ -23,11 +24,17 @@ from proreus.runtime import metrics
 SOURCE = Path(proreus.__file__).parent
 NAMES = ("ANNOTATION_", "LABEL_", "TAINT_", "FINALIZER", "MARK_")
 FLAGS_INTRODUCTION = """\
-Names, meanings and defaults are those of Go's cloud-controller-manager; those in the group
-*proreus* are our own. `--flag=value`, `--flag value` and, for booleans, `--flag` are the forms."""
+Names and meanings are those of Go's cloud-controller-manager; `--metrics-bind-address` and those in
+the group *Proreus* are our own. Defaults are Go's, too, but for those that
+[differ for a reason](../../explanation/differences.md). `--flag=value`, `--flag value` and, for
+booleans, `--flag` are the forms. "none" is an empty value."""
 METRICS_INTRODUCTION = """\
-Where Go's manager has a metric, ours has its name and labels. Beside these there are the
-`process_` ones."""
+Where Go's manager has a metric, ours has its name and labels, even where the name is misspelt
+(`cirdset`). Beside these there are the `process_` ones."""
+CONTROLLERS_INTRODUCTION = """\
+What each controller may do; `proreus roles` prints the roles as manifests, with what the whole
+manager needs: leases, reviews for the secure port and, if the provider asks for them,
+EndpointSlices."""
 Documented = tuple[str, str, str]
 """Name in the code, value, docstring."""
 
@@ -48,7 +55,7 @@ def flags_page() -> str:
     for field, flag in flags.flags_of(Options).items():
         name = f"`--{field.replace('_', '-')}`"
         groups.setdefault(flag.group, []).append(
-            (name, f"`{flags.shown(defaults[field], flag)}`", flag.help)
+            (name, _default(flags.shown(defaults[field], flag)), flag.help)
         )
     parts = [
         "# Flags",
@@ -57,6 +64,10 @@ def flags_page() -> str:
     for group, rows in groups.items():
         parts += [f"## {group[0].upper()}{group[1:]}", table(("flag", "default", "what"), rows)]
     return page(parts)
+
+
+def _default(shown: str) -> str:
+    return "none" if shown in {"none", "''"} else f"`{shown}`"
 
 
 def metrics_page() -> str:
@@ -92,16 +103,17 @@ def controllers_page() -> str:
     """The controllers: names, what they need, rights."""
     parts = [
         "# Controllers and their rights",
-        "What each controller may do; `proreus roles` prints the roles as manifests.",
+        CONTROLLERS_INTRODUCTION,
     ]
     for one in CONTROLLERS:
         rows = [
             (f"`{rule.resource}`", rule.group or "core", ", ".join(rule.verbs))
             for rule in one.rules
         ]
+        sometimes = "" if one.needed(Settings()) else " with some of its settings, not by default"
         parts += [
             f"## {one.name}",
-            f"Alias `{one.alias}`; needs the provider's capability `{one.capability}`.",
+            f"Alias `{one.alias}`; needs the provider's capability `{one.capability}`{sometimes}.",
             table(("resource", "API group", "verbs"), rows),
         ]
     return page(parts)
@@ -149,9 +161,13 @@ def names_page() -> str:
         [
             "# Labels, annotations, taints",
             "What Proreus reads and writes on objects, and the marks on what it makes in clouds.",
-            table(("name", "kind", "what"), sorted(set(rows))),
+            table(("name", "kind", "what"), sorted(set(rows), key=_by_name)),
         ]
     )
+
+
+def _by_name(row: Sequence[str]) -> str:
+    return row[0].strip("`").lower()
 
 
 def documented(body: Sequence[ast.stmt], wanted: Callable[[str], bool]) -> list[Documented]:
