@@ -211,6 +211,9 @@ MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
     "machine gone, node silent": (
         nodes(a_node(conditions=(SILENT, FINE)), cloud=a_cloud(NotFound())),
         "machine-gone", NODE, "--node-deletion-resume"),
+    "machine gone, and so its route": (
+        nodes(a_node(conditions=(SILENT, FINE, said("NoRouteCreated", "True", "NetworkUnavailable"))),
+              cloud=a_cloud(NotFound())), "machine-gone", NODE, "asked just now"),
     "provider id of no machine, node alive": (
         nodes(a_node(), cloud=a_cloud(NotFound())), "machine-gone", NODE, "correct --provider-id"),
     "node IP not the cloud's": (

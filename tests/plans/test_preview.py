@@ -41,6 +41,8 @@ from proreus.kube.objects import (
     TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
     Condition,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
     Node,
     NodeAddress,
     NodeSpec,
@@ -49,6 +51,7 @@ from proreus.kube.objects import (
     Service,
     ServicePort,
     ServiceSpec,
+    ServiceStatus,
     Taint,
 )
 
@@ -275,13 +278,19 @@ class Hooks:
 
 def a_service(**more: Any) -> Service:
     meta = {"name": "web", "namespace": "default", "uid": "u", **more.pop("meta", {})}
+    status = more.pop("status", ServiceStatus())
     spec = {"type": "LoadBalancer", "ports": (ServicePort(80, node_port=30080),), **more}
-    return Service(ObjectMeta(**meta), ServiceSpec(**spec))
+    return Service(ObjectMeta(**meta), ServiceSpec(**spec), status)
 
 
 FINALIZED = {"finalizers": (FINALIZER_LOAD_BALANCER,)}
 OWNED = (OwnedObject("listener", "l-1", "default/web", "u"), OwnedObject("route", "r-1"))
 ADD = f"+ finalizer {FINALIZER_LOAD_BALANCER}"
+ENSURED = "~ condition LoadBalancerReady=True (Ensured)"
+REJECTED = ServiceStatus(
+    LoadBalancerStatus((LoadBalancerIngress("192.0.2.1"),)),
+    (Condition("LoadBalancerReady", "True", "HostsRejected", "not taken: two"),),
+)
 DROP = f"- finalizer {FINALIZER_LOAD_BALANCER}"
 
 
@@ -313,6 +322,11 @@ DROP = f"- finalizer {FINALIZER_LOAD_BALANCER}"
         (
             a_service(type="ClusterIP", meta=FINALIZED), None, None,
             {"load-balancer": ("delete", ""), "service": ("change", DROP)}, 0,
+        ),
+        (a_service(meta=FINALIZED, status=REJECTED), [], (), {}, 0),
+        (
+            a_service(meta=FINALIZED, status=REJECTED), [PartChange("change", "lb")], (),
+            {"load-balancer": ("change", "~ lb"), "service": ("change", ENSURED)}, 0,
         ),
         (a_service(type="ClusterIP"), None, OWNED, {}, 0),
         (a_service(load_balancer_class="x/y"), None, (), {}, 0),

@@ -109,8 +109,10 @@ def findings(seen: Seen) -> Iterator[Finding]:
     for node in seen.nodes:
         if node.metadata.deletion_timestamp is not None:
             continue
-        yield from _of(node, seen)
-        yield from _network(node)
+        found = tuple(_of(node, seen))
+        yield from found
+        if all(one.check != "machine-gone" for one in found):
+            yield from _network(node)
     yield from _held(seen)
 
 

@@ -155,6 +155,9 @@ def _ensured(
             tuple(_line(one) for one in parts),
         )
     state = conditions.to_say(service, conditions.readiness(verb.wanted.hosts, {}), now)
+    was = conditions.said(service)
+    if said is parts and not parts and was and was.reason == conditions.Reason.HOSTS_REJECTED:
+        state = None  # A preview tells nothing of rejected hosts: those of before are so still.
     lines = list(_finalizer(service))
     if state is not None:
         lines.append(f"~ condition {state.type}={state.status} ({state.reason}): {state.message}")
