@@ -1,9 +1,12 @@
 """Nodes come up and stay right: what is written, asked and said, counted at both servers."""
 
 import asyncio
+import contextlib
 import itertools
+import socket
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from proreus.controllers.cloud_node.labels import ANNOTATION_OURS
@@ -414,3 +417,26 @@ async def test_what_is_to_be_said_is_said_before_an_ordered_end(site: Site) -> N
         assert await manager.stop() == 0
 
     assert len(await site.events("Synced")) == len(fleet)
+
+
+async def test_the_metrics_count_the_nodes_that_wait_for_their_machine(site: Site) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+
+    async def waiting(count: int) -> bool | None:
+        with contextlib.suppress(aiohttp.ClientError):
+            url = f"http://{address}/metrics"
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                lines = (await answer.text()).splitlines()
+            return f"proreus_nodes_uninitialized {count}.0" in lines or None
+        return None
+
+    async with site.lone_manager(f"--metrics-bind-address={address}"):
+        await site.join("up")
+        await site.initialised("up")
+        await until("no node waits", lambda: waiting(0))
+        await site.register_node(machine("lost"))
+        await until("a node waits", lambda: waiting(1))
+        await site.client.delete(NODES, "lost")
+        await until("no node waits any more", lambda: waiting(0))
