@@ -153,12 +153,9 @@ async def watch(
         try:
             if not state.version:
                 listing = await client.list(
-                    resource,
-                    namespace,
-                    label_selector=label_selector,
-                    field_selector=field_selector,
-                    each=each,
-                )
+                    resource, namespace, each=each,
+                    label_selector=label_selector, field_selector=field_selector,
+                )  # fmt: skip
                 state, event = step(state, Listed(listing.items, listing.resource_version))
                 if event is not None:
                     yield event
