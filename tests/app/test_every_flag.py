@@ -155,6 +155,10 @@ SHOWN_BY: Final = {
     "vmodule": "runtime/test_klog.py::test_single_files_have_a_verbosity_of_their_own",
     "logging_format": CLI + "test_the_log_is_json_if_that_is_asked_for",
     "log_flush_frequency": NO_EFFECT,
+    "log_json_info_buffer_size": NO_EFFECT,
+    "log_json_split_stream": NO_EFFECT,
+    "log_text_info_buffer_size": NO_EFFECT,
+    "log_text_split_stream": NO_EFFECT,
     "version": CLI + "test_versions_and_help_go_to_standard_output",
     # proreus
     "config": "app/test_config_file.py::test_the_command_line_wins_over_the_file",

@@ -62,6 +62,18 @@ class Options(ServingOptions, frozen=True, kw_only=True):
         float,
         Flag(MISC, "Without effect: every line is written at once.", duration, above(0)),
     ] = 5.0
+    log_json_info_buffer_size: Annotated[
+        str, Flag(MISC, "Without effect: no line is held back.")
+    ] = "0"
+    log_json_split_stream: Annotated[
+        bool, Flag(MISC, "Without effect: all lines go to standard error.", boolean)
+    ] = False
+    log_text_info_buffer_size: Annotated[
+        str, Flag(MISC, "Without effect: no line is held back.")
+    ] = "0"
+    log_text_split_stream: Annotated[
+        bool, Flag(MISC, "Without effect: all lines go to standard error.", boolean)
+    ] = False
     version: Annotated[bool, Flag(MISC, "Print the version and exit.", boolean)] = False
     config: Annotated[
         str, Flag(PROREUS, "YAML or JSON file with flags by their names; given flags win.")
