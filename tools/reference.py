@@ -17,6 +17,8 @@ from proreus.app import flags
 from proreus.app.options import Options
 from proreus.controllers.cloud_node.reasons import Reason as NodeReason
 from proreus.controllers.environment import Settings
+from proreus.controllers.node_ipam.plan import Reason as IpamReason
+from proreus.controllers.route.conditions import Says as RouteSays
 from proreus.controllers.service.conditions import Reason as ServiceReason
 from proreus.controllers.table import CONTROLLERS
 from proreus.runtime import metrics
@@ -28,6 +30,10 @@ Names and meanings are those of Go's cloud-controller-manager; `--metrics-bind-a
 the group *Proreus* are our own. Defaults are Go's, too, but for those that
 [differ for a reason](../../explanation/differences.md). `--flag=value`, `--flag value` and, for
 booleans, `--flag` are the forms. "none" is an empty value."""
+REASONS_INTRODUCTION = """\
+The reasons are closed lists: alerts and scripts may rely on them. The event that tells of a failed
+Node has the same reason; that of a failed Service is `SyncLoadBalancerFailed`,
+`UpdateLoadBalancerFailed` or `DeleteLoadBalancerFailed`, as in Go."""
 METRICS_INTRODUCTION = """\
 Where Go's manager has a metric, ours has its name and labels, even where the name is misspelt
 (`cirdset`). Beside these there are the `process_` ones."""
@@ -120,18 +126,18 @@ def controllers_page() -> str:
 
 
 def conditions_page() -> str:
-    """Every reason of the two conditions."""
-    parts = [
-        "# Conditions and reasons",
-        "The reasons are closed lists: alerts and scripts may rely on them.",
-    ]
+    """Every reason of the conditions."""
+    parts = ["# Conditions and reasons", REASONS_INTRODUCTION]
     for title, reasons in (
         ("Nodes: `CloudInitialized`", NodeReason),
         ("Services: `LoadBalancerReady`", ServiceReason),
+        ("Nodes: `PodCIDRsAllocated`, with `--allocate-node-cidrs`", IpamReason),
     ):
         texts = _enum_texts(reasons)
         rows = [(f"`{one.value}`", texts[one.name]) for one in reasons]
         parts += [f"## {title}", table(("reason", "what it means and what to do"), rows)]
+    routes = [(f"`{says.value[1]}`", says.value[0], says.value[2]) for says in RouteSays]
+    parts += ["## Nodes: `NetworkUnavailable`", table(("reason", "status", "message"), routes)]
     return page(parts)
 
 

@@ -53,12 +53,19 @@ class Reason(StrEnum):
     """Reasons of events and of the condition; Go's where it has one."""
 
     NOT_AVAILABLE = "CIDRNotAvailable"
+    """No block is free, or the cloud has given none yet; it is tried again when that changes."""
     ASSIGNMENT_FAILED = "CIDRAssignmentFailed"
+    """The blocks could not be written, or given to the cloud; it is tried again."""
     MISMATCH = "CloudCIDRAllocatorMismatch"
+    """Node and cloud have different blocks; neither is changed."""
     INVALID_MODE = "CloudCIDRAllocatorInvalidMode"
+    """The cloud has no blocks for this machine in this mode: see `--cidr-allocator-type`."""
     INVALID = "CloudCIDRAllocatorInvalidPodCIDR"
+    """What the cloud has given is no block, or not one of each family."""
     OUTSIDE = "CIDROutsideClusterCIDR"
+    """A block of the node is not in `--cluster-cidr`."""
     SHARED = "CIDRNotUnique"
+    """A block of the node overlaps another node's or a Service's."""
 
 
 class Allocate(msgspec.Struct, frozen=True):
