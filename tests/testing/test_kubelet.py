@@ -1,5 +1,8 @@
 """The kubelet player and the node monitor against a real API server."""
 
+import asyncio
+import contextlib
+import gc
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -264,3 +267,19 @@ def test_taints_follow_readiness_and_leave_others_alone() -> None:
         Taint(TAINT_UNREACHABLE, "NoSchedule"),
         Taint(TAINT_UNREACHABLE, "NoExecute"),
     )
+
+
+async def test_a_beat_that_is_broken_off_at_once_leaves_nothing_behind(client: Client) -> None:
+    site = Site(client)
+    site.machines = tuple(machine(f"never-{number}") for number in range(4))
+    player = site.player()
+    for turns in range(4):
+        beat = asyncio.create_task(player.beat())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        beat.cancel()
+        await asyncio.gather(beat, return_exceptions=True)
+    gc.collect()  # what was begun and never awaited shows now
+    for one in site.machines:
+        with contextlib.suppress(NotFound):
+            await client.delete(NODES, one.name)

@@ -8,7 +8,7 @@ not-ready taint (admission plugin TaintNodesByCondition), as it does for real ku
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -140,12 +140,12 @@ class KubeletPlayer:
         running = {one.id: one for one in await self._machines() if one.state == "running"}
         for id_ in self._kubelets.keys() - running.keys():
             del self._kubelets[id_]
-        await asyncio.gather(*(self._guarded(self._beat(one)) for one in running.values()))
+        await asyncio.gather(*(self._guarded(self._beat, one) for one in running.values()))
 
-    async def _guarded(self, step: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, step: Callable[[Machine], Awaitable[None]], machine: Machine) -> None:
         async with self._slots:
             try:
-                await step
+                await step(machine)
             except KubeError as error:
                 self.failures += 1
                 log.warning("a kubelet could not do its work: %s", error)
