@@ -1,0 +1,351 @@
+"""Tables of the decisions about a load balancer of the simulated cloud: one row, one situation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
+from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.simulated.ids import OFFICIAL_CLUSTER, OFFICIAL_SERVICE
+from proreus.providers.simulated.parts import (
+    Address,
+    Balancer,
+    Firewall,
+    HealthCheck,
+    Listener,
+    Part,
+    Target,
+)
+from proreus.providers.simulated.plan import (
+    Actual,
+    AddTargets,
+    Change,
+    Create,
+    Delete,
+    RemoveTargets,
+    Step,
+    check,
+    delete_steps,
+    fingerprint,
+    owned,
+    plan,
+    targets,
+    wished_fingerprint,
+)
+
+REGION = "sim-1"
+CLUSTER = ClusterIdentity("test", "cluster-uid")
+UID = "5e000000-0000-4000-8000-000000000001"
+OFFICIAL = {f"{OFFICIAL_CLUSTER}test": "owned", OFFICIAL_SERVICE: "default/web"}
+INSTANCE = "i-000000000001"
+TARGET = Target(INSTANCE, "10.0.0.1")
+
+
+def node(provider_id: str = f"simulated://{REGION}/{INSTANCE}", ip: str = "10.0.0.1") -> Node:
+    addresses = (NodeAddress("InternalIP", ip),) if ip else ()
+    return Node(ObjectMeta(name="node-1"), NodeSpec(provider_id=provider_id), NodeStatus(addresses))
+
+
+def wish(
+    *nodes: Node, shown: str = "", port: ServicePort | None = None, **spec: Any
+) -> LoadBalancer:
+    ingress = (LoadBalancerIngress(ip=shown),) if shown else ()
+    service = Service(
+        ObjectMeta(name="web", namespace="default", uid=UID),
+        ServiceSpec(
+            type="LoadBalancer",
+            ports=(port or ServicePort(80, node_port=30080),),
+            ip_families=("IPv4",),
+            **spec,
+        ),
+        ServiceStatus(LoadBalancerStatus(ingress)),
+    )
+    return wanted(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
+
+
+WISH = wish(node())
+MARKS = dict(WISH.marks)
+RANGES = tuple(WISH.source_ranges.get("IPv4", ()))
+HEALTH = HealthCheck(WISH.health_check.port, WISH.health_check.path)
+
+
+def common(id_: str, marks: Mapping[str, str], created: float) -> dict[str, Any]:
+    return {"id": id_, "name": "web", "tags": marks, "version": 1, "created": created}
+
+
+def address(
+    id_: str = "a-1", ip: str = "127.0.1.1", marks: Mapping[str, str] = MARKS, created: float = 1
+) -> Address:
+    return Address(address=ip, **common(id_, marks, created))
+
+
+def balancer(
+    id_: str = "b-1", marks: Mapping[str, str] = MARKS, created: float = 1, **fields: Any
+) -> Balancer:
+    fields = {
+        "address_id": "a-1",
+        "state": "active",
+        "health_check": HEALTH,
+        "targets": (TARGET,),
+        **fields,
+    }
+    return Balancer(**fields, **common(id_, marks, created))
+
+
+def listener(id_: str = "l-1", marks: Mapping[str, str] = MARKS, **fields: Any) -> Listener:
+    fields = {
+        "load_balancer_id": "b-1",
+        "protocol": "TCP",
+        "port": 80,
+        "target_port": 30080,
+        "state": "active",
+        **fields,
+    }
+    return Listener(**fields, **common(id_, marks, 1))
+
+
+def firewall(id_: str = "f-1", marks: Mapping[str, str] = MARKS, **fields: Any) -> Firewall:
+    fields = {"load_balancer_id": "b-1", "source_ranges": RANGES, **fields}
+    return Firewall(**fields, **common(id_, marks, 1))
+
+
+def actual(*parts: Part, **fields: Any) -> Actual:
+    return Actual({part.id: part for part in parts}, **fields)
+
+
+DONE = (address(), balancer(), listener(), firewall())
+
+
+def brief(steps: tuple[Step, ...]) -> list[tuple[object, ...]]:
+    """What each step is about, without the parts' other fields."""
+    found: list[tuple[object, ...]] = []
+    for step in steps:
+        match step:
+            case Create(collection, body):
+                found.append(("create", collection, body["name"].removeprefix(WISH.ref.name)))
+            case Change(part, changes):
+                found.append(("change", part.id, *sorted(changes)))
+            case Delete(part):
+                found.append(("delete", part.id))
+            case AddTargets(_, added):
+                found.append(("add", *(target.instance_id for target in added)))
+            case RemoveTargets(_, ids):
+                found.append(("remove", *ids))
+    return found
+
+
+PLANS: dict[str, tuple[LoadBalancer, Actual, list[tuple[object, ...]]]] = {
+    "nothing there": (WISH, actual(), [("create", "addresses", "")]),
+    "an address only": (WISH, actual(address()), [("create", "load_balancers", "")]),
+    "a balancer without the rest": (
+        WISH,
+        actual(address(), balancer(targets=())),
+        [
+            ("create", "firewalls", ""),
+            ("create", "listeners", "-tcp-80"),
+            ("add", INSTANCE),
+        ],
+    ),
+    "all as wished": (WISH, actual(*DONE), []),
+    "another address is wished": (
+        wish(node(), load_balancer_ip="127.0.1.9"),
+        actual(*DONE),
+        [("create", "addresses", "-127.0.1.9")],
+    ),
+    "the wished address is there beside the old one": (
+        wish(node(), load_balancer_ip="127.0.1.9"),
+        actual(*DONE, address("a-2", "127.0.1.9")),
+        [("delete", "l-1"), ("delete", "f-1")],
+    ),
+    "two addresses, the younger in use": (
+        WISH,
+        actual(*DONE, address("a-0", "127.0.1.8", created=0)),
+        [("delete", "a-0")],
+    ),
+    "two balancers at one address": (
+        WISH,
+        actual(*DONE, balancer("b-2", created=2)),
+        [("delete", "b-2")],
+    ),
+    "parts of a balancer that is gone": (
+        WISH,
+        actual(*DONE, listener("l-2", load_balancer_id="b-0")),
+        [("delete", "l-2")],
+    ),
+    "marks removed by hand": (
+        WISH,
+        actual(address(marks={}), balancer(marks={"team": "a"}), listener(), firewall()),
+        [("change", "a-1", "tags"), ("change", "b-1", "tags")],
+    ),
+    "traits changed by hand": (
+        WISH,
+        actual(address(), balancer(internal=True), listener(), firewall()),
+        [("change", "b-1", "internal")],
+    ),
+    "ranges changed by hand": (
+        WISH,
+        actual(address(), balancer(), listener(), firewall(source_ranges=("192.0.2.0/24",))),
+        [("change", "f-1", "source_ranges")],
+    ),
+    "two firewalls": (WISH, actual(*DONE, firewall("f-2")), [("delete", "f-2")]),
+    "a listener of a port that is not wished": (
+        WISH,
+        actual(*DONE, listener("l-2", port=81)),
+        [("delete", "l-2")],
+    ),
+    "a listener with another node port": (
+        WISH,
+        actual(address(), balancer(), listener(target_port=1), firewall()),
+        [("change", "l-1", "target_port")],
+    ),
+    "a broken listener of an earlier run": (
+        WISH,
+        actual(address(), balancer(), listener(state="error"), firewall()),
+        [("delete", "l-1")],
+    ),
+    "a listener that broke in this run": (
+        WISH,
+        actual(
+            address(),
+            balancer(),
+            listener(state="error"),
+            firewall(),
+            made=frozenset({"l-1"}),
+        ),
+        [],
+    ),
+    "a target with another address": (
+        WISH,
+        actual(
+            address(), balancer(targets=(Target(INSTANCE, "10.9.9.9"),)), listener(), firewall()
+        ),
+        [("add", INSTANCE)],
+    ),
+    "a target that was refused": (
+        WISH,
+        actual(address(), balancer(targets=()), listener(), firewall(), refused={INSTANCE: "gone"}),
+        [],
+    ),
+    "a target too many": (wish(), actual(*DONE), [("remove", INSTANCE)]),
+}
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_the_steps(case: str) -> None:
+    wanted_, found, steps = PLANS[case]
+    assert brief(plan(wanted_, found, REGION)) == steps
+
+
+def test_a_part_carries_marks_and_a_token_from_its_creation() -> None:
+    (step,) = plan(WISH, actual(), REGION)
+    assert isinstance(step, Create)
+    assert step.body["tags"] == dict(WISH.marks)
+    assert step.body["idempotency_token"] == f"{CLUSTER.uid}/{UID}/addresses/"
+
+
+def test_deletion_goes_from_the_leaves_to_the_address() -> None:
+    assert brief(delete_steps(actual(*DONE))) == [("delete", "l-1"), ("delete", "f-1")]
+    assert brief(delete_steps(actual(address(), balancer()))) == [("delete", "b-1")]
+    assert brief(delete_steps(actual(address()))) == [("delete", "a-1")]
+    assert delete_steps(actual()) == ()
+
+
+OWNED: dict[str, tuple[str, tuple[Part, ...], set[str]]] = {
+    "our marks": ("", DONE, {"a-1", "b-1", "l-1", "f-1"}),
+    "the marks of another cluster": ("", (address(marks={**MARKS, MARK_CLUSTER_UID: "x"}),), set()),
+    "a name alone": ("127.0.1.1", (address(marks={}),), set()),
+    "the official manager's, at the address in the status": (
+        "127.0.1.1",
+        (
+            address(marks=OFFICIAL),
+            balancer(marks=OFFICIAL),
+            listener(marks=OFFICIAL),
+            firewall(marks=OFFICIAL),
+        ),
+        {"a-1", "b-1", "l-1", "f-1"},
+    ),
+    "the official manager's, at another address": (
+        "127.0.1.2",
+        (address(marks=OFFICIAL), balancer(marks=OFFICIAL), listener(marks=OFFICIAL)),
+        set(),
+    ),
+    "the official manager's marks beside ours of another Service": (
+        "127.0.1.1",
+        (address(marks={**OFFICIAL, **MARKS, MARK_SERVICE_UID: "x"}),),
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OWNED)
+def test_what_is_proven_to_be_the_services(case: str) -> None:
+    shown, parts, ids = OWNED[case]
+    assert set(owned(wish(shown=shown).ref, parts).parts) == ids
+
+
+REFUSED: dict[str, tuple[ServicePort, str]] = {
+    "SCTP": (ServicePort(80, protocol="SCTP", node_port=30080), "spec.ports 80/SCTP: "),
+    "no node port": (ServicePort(80), "set spec.allocateLoadBalancerNodePorts"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_port_that_the_cloud_cannot_forward_is_refused_by_name(case: str) -> None:
+    port, message = REFUSED[case]
+    with pytest.raises(InvalidRequest, match=message):
+        check(wish(port=port))
+
+
+def test_ports_that_the_cloud_forwards_are_accepted() -> None:
+    check(WISH)
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        (node(provider_id="aws:///zone/i-1"), "is no instance of region"),
+        (node(ip=""), "it has no IPv4 address"),
+    ],
+)
+def test_a_host_that_cannot_be_a_target_is_rejected_with_the_reason(
+    host: Node, message: str
+) -> None:
+    found, rejected = targets(wish(host), REGION)
+    assert not found
+    assert message in rejected["node-1"]
+
+
+def test_the_fingerprint_of_what_is_wished_equals_the_wishs() -> None:
+    assert fingerprint(actual(*DONE)) == wished_fingerprint(WISH, REGION)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (),
+        (balancer(), listener(), firewall()),
+        (address(), balancer(internal=True), listener(), firewall()),
+        (address(), balancer(), listener(port=81), firewall()),
+        (address(), balancer(), listener(), firewall(source_ranges=("192.0.2.0/24",))),
+        (address(), balancer(targets=()), listener(), firewall()),
+    ],
+    ids=["nothing", "no address", "trait", "listener", "range", "target"],
+)
+def test_the_fingerprint_tells_every_difference(parts: tuple[Part, ...]) -> None:
+    assert fingerprint(actual(*parts)) != wished_fingerprint(WISH, REGION)
