@@ -19,7 +19,6 @@ from proreus.app.doctor.seen import (
     ContainerState,
     ContainerStatus,
     Held,
-    Lease,
     Pod,
     PodSpec,
     PodStatus,
@@ -31,6 +30,7 @@ from proreus.app.doctor.seen import (
     Workload,
     WorkloadSpec,
 )
+from proreus.app.leases import Lease
 from proreus.cloudprovider import (
     CloudError,
     ConfigError,

@@ -95,9 +95,7 @@ def cloud_controller_manager(
             return 0
         provider, cluster = _configured(options)
     except flags.FlagError as exc:
-        for problem in exc.problems:
-            print(f"{program}: {problem}", file=sys.stderr)
-        return 2
+        return ending.refused(program, exc.problems, 2)
     klog.setup(
         options.v,
         klog.JSON if options.logging_format == klog.JSON else klog.TEXT,

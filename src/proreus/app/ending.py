@@ -6,9 +6,10 @@ daemons would all be waited for, for ever.
 
 import asyncio
 import os
+import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from proreus.runtime import klog, threads
@@ -31,6 +32,13 @@ def run(work: Coroutine[Any, Any, int]) -> int:
             _end_soon(asyncio.get_running_loop(), code)
 
     return asyncio.run(main())
+
+
+def refused(program: str, problems: Iterable[str], code: int) -> int:
+    """Tell every problem of a command line or configuration; returns `code`, the exit code."""
+    for problem in problems:
+        sys.stderr.write(f"{program}: {problem}\n")
+    return code
 
 
 def _end_soon(loop: asyncio.AbstractEventLoop, code: int) -> None:

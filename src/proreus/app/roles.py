@@ -1,12 +1,11 @@
 """The command `proreus roles`: prints the roles of a manager with the same flags, as YAML."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 import yaml
 
-from proreus.app import config_file, flags, migration
+from proreus.app import config_file, ending, flags, migration
 from proreus.app.election import locks
 from proreus.app.options import Options
 from proreus.app.rights import manifests, roles
@@ -25,9 +24,7 @@ def main(argv: Sequence[str]) -> int:
         options, _ = flags.parse(Options, argv, PROGRAM, DESCRIPTION, file=config_file.read)
         found = objects(options)
     except (flags.FlagError, ConfigError) as exc:
-        for problem in exc.problems:
-            print(f"{PROGRAM}: {problem}", file=sys.stderr)
-        return 2
+        return ending.refused(PROGRAM, exc.problems, 2)
     print(yaml.safe_dump_all(found, sort_keys=False), end="")
     return 0
 

@@ -34,9 +34,7 @@ def main(argv: Sequence[str]) -> int:
             raise flags.FlagError(wrong)
         config = kubeconfig.load(options.kubeconfig, options.master)
     except (flags.FlagError, ConfigError) as exc:
-        for problem in exc.problems:
-            print(f"{PROGRAM}: {problem}", file=sys.stderr)
-        return COULD_NOT_LOOK
+        return ending.refused(PROGRAM, exc.problems, COULD_NOT_LOOK)
     klog.setup(options.v, vmodule=options.vmodule)
     return ending.run(_examine(options, config))
 

@@ -21,11 +21,11 @@ from proreus.app.doctor.seen import (
     PODS,
     Cloud,
     Held,
-    Lease,
     Right,
     Seen,
     Workload,
 )
+from proreus.app.leases import Lease, of_manager
 from proreus.app.rights import ACCOUNT
 from proreus.cloudprovider import (
     CloudError,
@@ -72,12 +72,6 @@ class _ReviewStatus(msgspec.Struct, frozen=True):
 
 class _Review(msgspec.Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
-
-
-class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
-    holder_identity: str | None = None
-    renew_time: datetime | None = None
-    lease_duration_seconds: float | None = None
 
 
 class _Involved(msgspec.Struct, frozen=True):
@@ -199,17 +193,7 @@ async def _held(reader: _Reader) -> tuple[Held, ...]:
 async def _leases(reader: _Reader, options: DoctorOptions) -> tuple[Lease, ...] | None:
     """The manager's lease, and those of single controllers, which begin with its name."""
     items = await reader.items(LEASES, options.leader_elect_resource_namespace)
-    if items is None:
-        return None
-    name = options.leader_elect_resource_name
-    found = []
-    for item in items:
-        own = item["metadata"]["name"]
-        if own == name or own.startswith(f"{name}-"):
-            spec = msgspec.convert(item.get("spec", {}), _LeaseSpec)
-            seconds = spec.lease_duration_seconds or 0.0
-            found.append(Lease(own, spec.holder_identity or "", spec.renew_time, seconds))
-    return tuple(found)
+    return None if items is None else of_manager(items, options.leader_elect_resource_name)
 
 
 async def _rights(

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from proreus.app.leases import Lease
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import InstanceAnswer, Ownership
 from proreus.cloudprovider.load_balancers import HostPolicy
@@ -101,15 +102,6 @@ class Pod(msgspec.Struct, frozen=True):
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True, type=Workload)
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=Workload)
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """A lease; `seconds` is how long it holds after `renewed`."""
-
-    name: str
-    holder: str
-    renewed: datetime | None
-    seconds: float
 
 
 class Right(msgspec.Struct, frozen=True):

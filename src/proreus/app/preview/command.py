@@ -42,9 +42,7 @@ def main(argv: Sequence[str]) -> int:
             raise flags.FlagError(wrong)
         config = kubeconfig.load(options.kubeconfig, options.master)
     except (flags.FlagError, ConfigError) as exc:
-        for problem in exc.problems:
-            print(f"{PROGRAM}: {problem}", file=sys.stderr)
-        return FAILED
+        return ending.refused(PROGRAM, exc.problems, FAILED)
     klog.setup(options.v, vmodule=options.vmodule)
     return ending.run(_plan(options, config))
 

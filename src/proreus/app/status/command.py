@@ -71,9 +71,7 @@ def main(argv: Sequence[str]) -> int:
         options, _ = flags.parse(StatusOptions, argv, PROGRAM, DESCRIPTION)
         config = kubeconfig.load(options.kubeconfig, options.url or options.master)
     except (flags.FlagError, ConfigError) as exc:
-        for problem in exc.problems:
-            print(f"{PROGRAM}: {problem}", file=sys.stderr)
-        return 2
+        return ending.refused(PROGRAM, exc.problems, 2)
     if options.url and options.insecure_skip_tls_verify:
         config = msgspec.structs.replace(config, insecure_skip_tls_verify=True, ca=None)
     try:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
+from proreus.app.leases import of_manager
 from proreus.app.status.summary import (
     Cloud,
     Deletions,
@@ -29,11 +29,6 @@ class _Cache(Protocol):
 
     def all(self) -> Iterable[Any]:
         """Every object."""
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    holder_identity: str | None = None
-    renew_time: datetime | None = None
 
 
 class Source:
@@ -87,18 +82,14 @@ def figures(registry: CollectorRegistry, leaks: Iterable[Leak]) -> Inside:
     return Inside(Cloud(calls, waiting, rates), deletions, leak_rows(leaks))
 
 
-async def leases(client: Client, namespace: str, prefix: str) -> tuple[LeaseRow, ...]:
-    """The leases whose name begins so; none where they may not be read."""
+async def leases(client: Client, namespace: str, name: str) -> tuple[LeaseRow, ...]:
+    """The manager's leases; none where they may not be read."""
     try:
         found = (await client.list(LEASES, namespace)).items
     except KubeError:
         return ()
     now = datetime.now(UTC)
-    rows = []
-    for one in found:
-        if not one["metadata"]["name"].startswith(prefix):
-            continue
-        spec = msgspec.convert(one.get("spec") or {}, _Spec, strict=False)
-        renewed = (now - spec.renew_time).total_seconds() if spec.renew_time else 0.0
-        rows.append(LeaseRow(one["metadata"]["name"], spec.holder_identity or "", renewed))
-    return tuple(rows)
+    return tuple(
+        LeaseRow(one.name, one.holder, (now - one.renewed).total_seconds() if one.renewed else 0.0)
+        for one in of_manager(found, name)
+    )

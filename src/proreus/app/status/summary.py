@@ -11,6 +11,8 @@ from proreus.controllers.cloud_node.plan import CONDITION as NODE_CONDITION
 from proreus.controllers.route.conditions import CONDITION as ROUTE_CONDITION
 from proreus.controllers.route.conditions import CREATED, NOT_CREATED
 from proreus.controllers.service.conditions import CONDITION as SERVICE_CONDITION
+from proreus.controllers.service.conditions import Reason
+from proreus.controllers.service.intake import TYPE_LOAD_BALANCER
 from proreus.controllers.service.leaks import Leak
 from proreus.kube.objects import (
     LABEL_INSTANCE_TYPE,
@@ -24,8 +26,6 @@ from proreus.kube.objects import (
     has_taint,
     key,
 )
-
-TYPE_LOAD_BALANCER = "LoadBalancer"
 
 
 class State(StrEnum):
@@ -202,7 +202,7 @@ def service_row(service: Service, now: datetime) -> Row:
         # Another manager's, whose status is all there is to see.
         state = State.READY if points else State.WAITING
     elif told.status == "True":
-        state = State.READY if told.reason == "Ensured" else State.WARNING
+        state = State.READY if told.reason == Reason.ENSURED else State.WARNING
     else:
         state = State.WAITING
     return Row(
