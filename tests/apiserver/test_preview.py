@@ -93,6 +93,37 @@ async def test_a_change_is_shown_as_what_differs_and_failures_of_the_cloud_are_n
     assert failed.out == ""
 
 
+async def test_nodes_of_another_cloud_are_no_hosts_neither_planned_nor_offered(
+    site: Site, planner: Reader
+) -> None:
+    body = {"metadata": {"name": "theirs"}, "spec": {"providerID": "aws:///eu-1a/i-0123456789"}}
+    await site.client.create(NODES, body)
+    await site.create_service("web")
+
+    planned = await planner.run("plan", "--json", "--cluster-name=test")
+
+    changes = {one["about"]: one for one in planned.json["changes"]}
+    lines = changes["service/default/web"]["lines"]
+    assert [line for line in lines if "LoadBalancerReady=False (NoHosts)" in line]
+    parts = [line.split()[1] for line in changes["load-balancer/default/web"]["lines"]]
+    assert "target:" not in parts
+    async with site.lone_manager("--cluster-name=test"):
+        await when_said(site, "web", "NoHosts")
+        await site.join("ours")
+        await when_said(site, "web", "Ensured")
+        assert not await site.events("HostsRejected")
+
+
+async def when_said(site: Site, name: str, reason: str) -> None:
+    """Wait until a Service's condition has this reason."""
+
+    async def is_said() -> bool:
+        state = condition((await site.service(name)).status.conditions, "LoadBalancerReady")
+        return state is not None and state.reason == reason
+
+    await until(f"{name} says {reason}", is_said)
+
+
 async def no_changes(planner: Reader, *flags: str) -> None:
     """Wait until a plan is empty."""
     said: list[Ran] = []

@@ -1,8 +1,8 @@
 """The hosts that Services share."""
 
-from proreus.cloudprovider import HostPolicy
+from proreus.cloudprovider import HostPolicy, Ownership
 from proreus.cloudprovider.wanted import hosts
-from proreus.controllers.service.hosts import HostSets
+from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.kube.objects import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
 
 IPV4 = ("IPv4",)
@@ -48,3 +48,9 @@ def test_policies_that_nobody_uses_any_more_are_forgotten() -> None:
         sets.changed()
         sets.select(nodes, HostPolicy(selector={"pool": "x"}), IPV4)
     assert sets.select(nodes, HostPolicy(), IPV4) is not former
+
+
+def test_only_nodes_that_are_surely_of_another_cloud_are_no_candidates() -> None:
+    whose = {"ours": Ownership.YES, "theirs": Ownership.NO, "anybodys": Ownership.UNKNOWN}
+    found = candidates([node(name) for name in whose], lambda one: whose[one.metadata.name])
+    assert [one.metadata.name for one in found] == ["ours", "anybodys"]

@@ -33,6 +33,7 @@ from proreus.controllers.inventory import Inventory
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
+from proreus.controllers.service.hosts import candidates
 from proreus.controllers.service.intake import Classes
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.clientconfig import ClientConfig
@@ -203,7 +204,7 @@ async def _services(
     classes = Classes(frozenset(settings.load_balancer_classes), settings.classless_load_balancers)
     due = services.due(
         world.services,
-        tuple(drafts.nodes.values()),
+        tuple(candidates(drafts.nodes.values(), world.owns)),
         world.slices,
         cloud=balancers,
         owned=owned,

@@ -17,13 +17,14 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     NotSupported,
     OwnedObject,
+    Ownership,
     scope,
 )
 from proreus.cloudprovider.wanted import ref, wanted
 from proreus.controllers.environment import Environment
 from proreus.controllers.service import answers, drift, intake, leaks, plan
 from proreus.controllers.service.answers import Change
-from proreus.controllers.service.hosts import HostSets
+from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.controllers.service.nodesync import NodeSyncs
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
 from proreus.controllers.service.writer import ServiceWriter
@@ -259,7 +260,7 @@ class ServiceController:
         try:
             return wanted(
                 service,
-                self._env.nodes.all(),
+                candidates(self._env.nodes.all(), self._owns),
                 self._cloud.host_policy(service),
                 self._env.cluster,
                 self._slices_of(service),
@@ -267,6 +268,10 @@ class ServiceController:
             )
         except CloudError as exc:
             return exc
+
+    def _owns(self, node: Node) -> Ownership:
+        instances = self._env.provider.instances
+        return Ownership.UNKNOWN if instances is None else instances.owns(node)
 
     def _slices_of(self, service: Service) -> Sequence[EndpointSlice]:
         slices = self._env.endpoint_slices

@@ -4,13 +4,23 @@ A thousand Services that want the same nodes share one tuple, which also makes c
 the one of before a matter of identity.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.load_balancers import Host, HostPolicy
 from proreus.cloudprovider.wanted import hosts
 from proreus.kube.objects import Node
 
 _Key = tuple[tuple[tuple[str, str], ...], tuple[str, ...]]
+
+
+def candidates(nodes: Iterable[Node], owns: Callable[[Node], Ownership]) -> Iterator[Node]:
+    """The nodes that may be hosts, if nothing else speaks against it.
+
+    Nodes of another cloud are none: ours would reject them each time. Where it is not known whose
+    a node is, only the cloud can tell.
+    """
+    return (node for node in nodes if owns(node) is not Ownership.NO)
 
 
 class HostSets:
