@@ -50,16 +50,27 @@ def test_all_problems_of_flags_cloud_config_and_kubeconfig_come_together(tmp_pat
     cluster.write_text(CLUSTER.replace("current-context: c", "current-context: d"))
     result = proreus(
         "run", "--cloud-provider=simulated", f"--cloud-config={cloud}", f"--kubeconfig={cluster}",
-        "--controllers=*,-servce", "--leader-elect-lease-duration=5s",
+        "--controllers=*,-servce", "--leader-elect-lease-duration=5s", "--kube-api-qps=many", "--no-such",
     )  # fmt: skip
     assert result.returncode == 2
     for part in (
         "regoin", "batch-size", "'d'", "unknown controller 'servce', did you mean service",
-        "--leader-elect-lease-duration",
+        "--leader-elect-lease-duration", "--kube-api-qps: 'many'", "unknown flag --no-such",
     ):  # fmt: skip
         assert part in result.stderr
     assert "t0psecret" not in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_what_may_only_follow_from_an_unreadable_flag_is_not_told() -> None:
+    result = proreus(
+        "run", "--master=http://127.0.0.1:1", "--cloud-provder=simulated",
+        "--leader-elect-lease-duration=soon", "--leader-elect-renew-deadline=20s",
+    )  # fmt: skip
+    assert result.returncode == 2
+    first, second = sorted(result.stderr.splitlines())
+    assert "--leader-elect-lease-duration: 'soon'" in first
+    assert "did you mean --cloud-provider?" in second
 
 
 def test_an_unknown_provider_names_those_installed() -> None:

@@ -89,7 +89,7 @@ def cloud_controller_manager(
     """
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        options, removed = flags.parse(Options, args, program, DESCRIPTION, file=config_file.read)
+        options, removed = _parsed(args, program)
         if options.version:
             print(f"{program} {__version__}")
             return 0
@@ -108,6 +108,20 @@ def cloud_controller_manager(
         gates = " ".join(name for name, _ in options.feature_gates)
         klog.warning(log, "Feature gates without effect: nothing is behind a gate", gates=gates)
     return ending.run(_run(options, provider, cluster))
+
+
+def _parsed(args: Sequence[str], program: str) -> tuple[Options, tuple[str, ...]]:
+    """The options; what is wrong beyond single flags is told together with these."""
+    try:
+        return flags.parse(Options, args, program, DESCRIPTION, file=config_file.read)
+    except flags.FlagError as exc:
+        if not isinstance(exc.readable, Options):
+            raise
+        try:
+            _configured(exc.readable)
+        except flags.FlagError as more:
+            raise exc.with_more(more.problems) from None
+        raise
 
 
 async def _run(options: Options, provider: CloudProvider | None, cluster: ClientConfig) -> int:

@@ -7,9 +7,10 @@ all parse, as they do in Go. Values are read after argparse, so that all errors 
 
 import argparse
 import difflib
+import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -40,13 +41,27 @@ REMOVED_KLOG_FLAGS = frozenset(
 )  # fmt: skip
 
 
-class FlagError(Exception):
-    """The command line is wrong; `problems` holds every error, each naming its flag."""
+_FLAG: Final = re.compile(r"--[a-z0-9-]+")
 
-    def __init__(self, problems: Sequence[str]) -> None:
+
+class FlagError(Exception):
+    """The command line is wrong; `problems` holds every error, each naming its flag.
+
+    `readable` are the options as far as they could be read, the rest being defaults; None if that
+    is not the trouble.
+    """
+
+    def __init__(self, problems: Sequence[str], readable: msgspec.Struct | None = None) -> None:
         """Keep all problems."""
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
+        self.readable = readable
+
+    def with_more(self, found: Iterable[str]) -> "FlagError":
+        """With problems found later, but for those that may only follow from these."""
+        named_already = set(_FLAG.findall(" ".join(self.problems)))
+        more = [one for one in found if named_already.isdisjoint(_FLAG.findall(one))]
+        return FlagError([*self.problems, *more])
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -205,7 +220,7 @@ def parse(
         problems.extend(wrong)
     values = _values(given, table, problems)
     if problems:
-        raise FlagError(problems)
+        raise FlagError(problems, options(**values))
     removed = tuple(
         sorted(name for name in REMOVED_KLOG_FLAGS if getattr(known, f"klog:{name}") is not None)
     )
