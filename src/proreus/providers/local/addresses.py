@@ -1,0 +1,136 @@
+"""Ranges of addresses and the pools that they make. Pure."""
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_FAMILY: Final = MappingProxyType({4: "IPv4", 6: "IPv6"})
+_BUGGY: Final = frozenset({0, 255})
+
+
+class AddressRange(msgspec.Struct, frozen=True):
+    """All addresses from `first` to `last`, both of one family."""
+
+    first: Address
+    last: Address
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """A named set of addresses; see `PoolConfig` for what the fields mean."""
+
+    name: str
+    ranges: tuple[AddressRange, ...]
+    auto_assign: bool = True
+    avoid_buggy_ips: bool = False
+    namespaces: frozenset[str] = frozenset()
+
+
+def parse_range(text: str) -> AddressRange:
+    """A CIDR, a range `first-last`, or one address.
+
+    Raises:
+        ValueError: It is none, or holds what no load balancer can have; with the remedy.
+    """
+    first, dash, last = (part.strip() for part in text.partition("-"))
+    if dash:
+        ends = parse(first), parse(last)
+        if ends[0] is None or ends[1] is None or ends[0].version != ends[1].version:
+            raise ValueError(f"{text!r} is no range such as 192.0.2.10-192.0.2.20")
+        found = AddressRange(ends[0], ends[1])
+        if int(found.first) > int(found.last):
+            raise ValueError(f"{text!r} ends before it begins")
+    else:
+        found = _parse_network(first)
+    for end in (found.first, found.last):
+        if end.is_multicast or end.is_loopback or end.is_unspecified or end.is_link_local:
+            raise ValueError(f"{text!r} holds {end}, which no load balancer can have")
+    return found
+
+
+def _parse_network(text: str) -> AddressRange:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        problem = f"{text!r} is no CIDR such as 192.0.2.0/27"
+        if "host bits" in str(error):
+            inside = ipaddress.ip_interface(text)
+            problem = f"{text!r} has host bits: write {inside.network} or {inside.ip}"
+        raise ValueError(problem) from None
+    return AddressRange(network.network_address, network.broadcast_address)
+
+
+def overlaps(pools: Sequence[Pool]) -> list[str]:
+    """A sentence for each range that has an address in common with one before it."""
+    every = [(pool.name, one) for pool in pools for one in pool.ranges]
+    every.sort(key=lambda each: (each[1].first.version, int(each[1].first), int(each[1].last)))
+    found = []
+    reaching = every[:1]
+    for name, one in every[1:]:
+        other, before = reaching[-1]
+        same_family = before.first.version == one.first.version
+        if same_family and int(one.first) <= int(before.last):
+            found.append(f"{other} and {name} overlap: {shown(before)} and {shown(one)}")
+        if not same_family or int(one.last) > int(before.last):
+            reaching.append((name, one))
+    return found
+
+
+def contains(pool: Pool, address: Address) -> bool:
+    """Whether a pool can give that address."""
+    return not _is_buggy(pool, address) and any(
+        one.first.version == address.version and int(one.first) <= int(address) <= int(one.last)
+        for one in pool.ranges
+    )
+
+
+def size(pool: Pool) -> int:
+    """How many addresses the pool can give."""
+    return sum(int(one.last) - int(one.first) + 1 - _buggy_count(pool, one) for one in pool.ranges)
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str) -> Address | None:
+    """The address, or None if the text is none."""
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def addresses(pool: Pool, family: str) -> Iterator[Address]:
+    """The addresses that a pool can give, of "IPv4" or "IPv6", in order."""
+    for one in pool.ranges:
+        if family_of(one.first) == family:
+            yield from (each for each in _each(one) if not _is_buggy(pool, each))
+
+
+def family_of(address: Address) -> str:
+    """The word for it in Kubernetes: "IPv4" or "IPv6"."""
+    return _FAMILY[address.version]
+
+
+def _each(one: AddressRange) -> Iterator[Address]:
+    kind = type(one.first)
+    return (kind(number) for number in range(int(one.first), int(one.last) + 1))
+
+
+def _is_buggy(pool: Pool, address: Address) -> bool:
+    return pool.avoid_buggy_ips and address.version == 4 and int(address) % 256 in _BUGGY  # noqa: PLR2004
+
+
+def _buggy_count(pool: Pool, one: AddressRange) -> int:
+    if not pool.avoid_buggy_ips or one.first.version != 4:  # noqa: PLR2004
+        return 0
+    first, last = int(one.first), int(one.last)
+    return sum((last - each) // 256 - (first - 1 - each) // 256 for each in _BUGGY)
+
+
+def shown(one: AddressRange) -> str:
+    """A range for people."""
+    return str(one.first) if one.first == one.last else f"{one.first}-{one.last}"

@@ -1,0 +1,340 @@
+"""Which address a load balancer gets. Pure.
+
+`assign` is asked once for each Service, with what all the others have:
+
+    said = assign(wanted, taken, pools, in_use=addresses_of_machines)
+    if isinstance(said, Refused): answer InvalidRequest(said.reason)
+
+Addresses that a Service asks for by name come first, then those that it has, then the first free
+one of the pools in their order.
+
+An address serves several Services if all of them carry the same sharing key and no port twice.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.kube.objects import Service
+from proreus.providers.local.addresses import (
+    Address,
+    Pool,
+    addresses,
+    contains,
+    family_of,
+    parse,
+    shown,
+)
+
+Port = tuple[str, int]
+"""Protocol and number."""
+
+ANNOTATION_ADDRESSES: Final = "proreus.io/load-balancer-ips"
+"""The addresses that a Service asks for, comma-separated, at most one of each family."""
+ANNOTATION_POOL: Final = "proreus.io/address-pool"
+"""The pool that a Service's addresses are to come from."""
+ANNOTATION_SHARING_KEY: Final = "proreus.io/allow-shared-ip"
+"""Services with the same key may have the same address, on different ports."""
+
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        ANNOTATION_ADDRESSES: (
+            "metallb.io/loadBalancerIPs",
+            "metallb.universe.tf/loadBalancerIPs",
+            "kube-vip.io/loadbalancerIPs",
+        ),
+        ANNOTATION_POOL: ("metallb.io/address-pool", "metallb.universe.tf/address-pool"),
+        ANNOTATION_SHARING_KEY: (
+            "metallb.io/allow-shared-ip",
+            "metallb.universe.tf/allow-shared-ip",
+        ),
+    }
+)
+"""What users of other balancers for bare metal have on their Services already."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Service asks for.
+
+    Attributes:
+        uid: The Service's uid.
+        namespace: Its namespace.
+        ports: Every protocol and port of it.
+        families: One address of each, the preferred family first.
+        all_families: Whether it is to be refused where one of the families has no address.
+        requested: Addresses that it asks for by name.
+        pool: The pool that it asks for, or "".
+        sharing_key: See `ANNOTATION_SHARING_KEY`.
+        current: The addresses that it has, the ones of the kernel before those of its status.
+    """
+
+    uid: str
+    namespace: str
+    ports: frozenset[Port]
+    families: tuple[str, ...] = ("IPv4",)
+    all_families: bool = False
+    requested: tuple[str, ...] = ()
+    pool: str = ""
+    sharing_key: str = ""
+    current: tuple[str, ...] = ()
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """An address that a Service has; a Service with two addresses is there twice.
+
+    `service` is namespace/name, for messages. One's own is left out of account by its uid.
+    """
+
+    address: str
+    uid: str
+    service: str
+    ports: frozenset[Port]
+    sharing_key: str = ""
+
+
+class Assigned(msgspec.Struct, frozen=True):
+    """The addresses in the order of the families; at least one."""
+
+    addresses: tuple[str, ...]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """There is no address: why, the field to blame and the remedy, in one sentence."""
+
+    reason: str
+
+
+def asked(wish: LoadBalancer, current: Iterable[str] = ()) -> Wanted:
+    """What the Service behind a wish asks for.
+
+    Args:
+        wish: The framework's wish.
+        current: The addresses that it has in the kernel; those of its status are added.
+    """
+    service = wish.service
+    ref = wish.ref
+    return Wanted(
+        uid=ref.uid,
+        namespace=ref.namespace,
+        ports=ports_of(service),
+        families=wish.families,
+        all_families=service.spec.ip_family_policy == "RequireDualStack",
+        requested=_requested(service),
+        pool=annotation(service, ANNOTATION_POOL),
+        sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
+        current=tuple(dict.fromkeys((*current, *(one.ip for one in ref.last_ingress if one.ip)))),
+    )
+
+
+def taken_by(services: Iterable[Service]) -> tuple[Taken, ...]:
+    """What the status of Services says that they have: theirs until their status says otherwise."""
+    return tuple(
+        Taken(
+            address=one.ip,
+            uid=service.metadata.uid,
+            service=f"{service.metadata.namespace}/{service.metadata.name}",
+            ports=ports_of(service),
+            sharing_key=annotation(service, ANNOTATION_SHARING_KEY),
+        )
+        for service in services
+        for one in service.status.load_balancer.ingress
+        if one.ip
+    )
+
+
+def ports_of(service: Service) -> frozenset[Port]:
+    """Every protocol and port of a Service."""
+    return frozenset((one.protocol, one.port) for one in service.spec.ports)
+
+
+def annotation(service: Service, name: str) -> str:
+    """The value of one of our annotations, or of one that means the same elsewhere, or ""."""
+    given = service.metadata.annotations
+    for each in (name, *_ALIASES[name]):
+        if value := given.get(each, "").strip():
+            return value
+    return ""
+
+
+def _requested(service: Service) -> tuple[str, ...]:
+    text = annotation(service, ANNOTATION_ADDRESSES) or service.spec.load_balancer_ip
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def assign(
+    wanted: Wanted,
+    taken: Sequence[Taken],
+    pools: Sequence[Pool],
+    *,
+    in_use: Mapping[str, str] = MappingProxyType({}),
+) -> Assigned | Refused:
+    """Choose addresses.
+
+    Args:
+        wanted: What the Service asks for.
+        taken: What all Services have.
+        pools: The pools in the order of preference.
+        in_use: Addresses that are never given out, with who has them: nodes, this machine. A
+            Service keeps one of them that it has (kube-proxy may put it on this very machine).
+    """
+    try:
+        requested = _by_family(wanted)
+        choice = _Choice(wanted, taken, _eligible(wanted, pools), in_use)
+        found = [
+            choice.requested(requested[family], pools)
+            if family in requested
+            else choice.free(family)
+            for family in wanted.families
+        ]
+    except _Impossible as problem:
+        return Refused(str(problem))
+    given = tuple(str(one) for one in found if one is not None)
+    if not given or (wanted.all_families and len(given) < len(wanted.families)):
+        short = [family for family, one in zip(wanted.families, found, strict=True) if one is None]
+        return Refused(choice.exhausted(short))
+    return Assigned(given)
+
+
+class _Impossible(Exception):
+    """What is asked for cannot be."""
+
+
+class _Choice:
+    """The choice for one Service, among the pools that it may use."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        taken: Sequence[Taken],
+        pools: Sequence[Pool],
+        in_use: Mapping[str, str],
+    ) -> None:
+        self._wanted = wanted
+        self._pools = pools
+        self._giving = [pool for pool in pools if pool.auto_assign or pool.name == wanted.pool]
+        self._in_use = {parse(address): who for address, who in in_use.items()}
+        self._taken: dict[Address | None, list[Taken]] = {}
+        for one in taken:
+            if one.uid != wanted.uid:
+                self._taken.setdefault(parse(one.address), []).append(one)
+        self._current = [parse(text) for text in wanted.current]
+
+    def requested(self, address: Address, all_pools: Sequence[Pool]) -> Address:
+        """The address asked for, if it can be had."""
+        if not any(contains(pool, address) for pool in self._pools):
+            raise _Impossible(_not_eligible(self._wanted, address, all_pools))
+        if problem := self._conflict(address):
+            raise _Impossible(f"the address {address} that the Service asks for {problem}")
+        return address
+
+    def free(self, family: str) -> Address | None:
+        """The address that it has, or one to share, or the first that nobody has; or None."""
+        known = (*self._held(self._current, self._pools), *self._held(self._shared(), self._giving))
+        for address in known:
+            if family_of(address) == family and not self._conflict(address):
+                return address
+        every = (one for pool in self._giving for one in addresses(pool, family))
+        return next((one for one in every if not self._conflict(one)), None)
+
+    def exhausted(self, families: Sequence[str]) -> str:
+        """Why there is no address."""
+        for family in families:
+            having = [
+                pool.name
+                for pool in self._giving
+                if any(family_of(one.first) == family for one in pool.ranges)
+            ]
+            if having:
+                return (
+                    f"no free {family} address is left in the pools {', '.join(having)}: add"
+                    " addresses in the cloud-config, or delete a Service of type LoadBalancer"
+                )
+        names = ", ".join(pool.name for pool in self._giving) or "none"
+        return (
+            f"no pool that gives the Service addresses ({names}) has {' or '.join(families)}:"
+            " change spec.ipFamilies, or add addresses to a pool in the cloud-config"
+        )
+
+    @staticmethod
+    def _held(known: Iterable[Address | None], pools: Sequence[Pool]) -> Iterator[Address]:
+        for address in known:
+            if address is not None and any(contains(pool, address) for pool in pools):
+                yield address
+
+    def _shared(self) -> Iterator[Address | None]:
+        """Addresses that Services with the same key have."""
+        key = self._wanted.sharing_key
+        for address, users in self._taken.items():
+            if key and all(one.sharing_key == key for one in users):
+                yield address
+
+    def _conflict(self, address: Address) -> str:
+        """Why the Service cannot have it, or ""."""
+        if address in self._in_use and address not in self._current:
+            return f"is in use by {self._in_use[address]}: ask for another one"
+        for one in self._taken.get(address, ()):
+            if not one.sharing_key or one.sharing_key != self._wanted.sharing_key:
+                return (
+                    f"belongs to the Service {one.service}: ask for another one, or give both"
+                    f" the same annotation {ANNOTATION_SHARING_KEY}"
+                )
+            if common := sorted(one.ports & self._wanted.ports):
+                protocol, port = common[0]
+                return (
+                    f"is shared with the Service {one.service}, which has {protocol} {port} too:"
+                    " change one of the ports, or ask for another address"
+                )
+        return ""
+
+
+def _by_family(wanted: Wanted) -> dict[str, Address]:
+    found: dict[str, Address] = {}
+    for text in wanted.requested:
+        address = parse(text)
+        if address is None:
+            raise _Impossible(
+                f"{text!r} is not an IP address: correct spec.loadBalancerIP or the annotation"
+                f" {ANNOTATION_ADDRESSES}"
+            )
+        family = family_of(address)
+        if family not in wanted.families:
+            raise _Impossible(
+                f"the Service asks for the address {address}, but has no {family}: change it or"
+                " spec.ipFamilies"
+            )
+        if family in found:
+            raise _Impossible(
+                f"the Service asks for two {family} addresses, {found[family]} and {address}:"
+                " leave one of them out"
+            )
+        found[family] = address
+    return found
+
+
+def _eligible(wanted: Wanted, pools: Sequence[Pool]) -> list[Pool]:
+    """The pools that the Service may use, those too that give nothing unasked."""
+    allowed = [pool for pool in pools if not pool.namespaces or wanted.namespace in pool.namespaces]
+    if wanted.pool:
+        named = [pool for pool in allowed if pool.name == wanted.pool]
+        if not named:
+            known = ", ".join(pool.name for pool in allowed) or "none"
+            raise _Impossible(
+                f"the annotation {ANNOTATION_POOL} names the pool {wanted.pool!r}, which the"
+                f" Service may not use or which does not exist; there are {known}"
+            )
+        return named
+    return allowed
+
+
+def _not_eligible(wanted: Wanted, address: Address, pools: Sequence[Pool]) -> str:
+    start = f"the address {address} that the Service asks for"
+    for pool in pools:
+        if contains(pool, address):
+            if wanted.pool and pool.name != wanted.pool:
+                return f"{start} is of the pool {pool.name}, not of {wanted.pool}: leave one out"
+            return f"{start} is of the pool {pool.name}, which is not for {wanted.namespace}"
+    known = ", ".join(f"{shown(one)}" for pool in pools for one in pool.ranges) or "none"
+    return f"{start} is in no pool or left out of it; there are {known}"
