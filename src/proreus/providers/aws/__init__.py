@@ -1,0 +1,58 @@
+"""Amazon Web Services: a drop-in for the official cloud-controller-manager.
+
+Instances, routes, volume labels and opt-in tagging of machines. Every call goes through
+`api.Api`; what stands in a batch and what an answer means is decided in pure functions.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.aws.api import Api
+from proreus.providers.aws.config import AWSConfig
+from proreus.providers.aws.identity import Place, find_place, find_region
+from proreus.providers.aws.metadata import Metadata
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["AWSCloud"]
+
+
+class AWSCloud(CloudProvider):
+    """One region of AWS."""
+
+    name: ClassVar[str] = "aws"
+    config_type: ClassVar[type[msgspec.Struct] | None] = AWSConfig
+    needs: ClassVar[frozenset[str]] = frozenset({"nodes"})
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Take the cloud-config; without one, this machine tells everything.
+
+        Raises:
+            ConfigError: It is another provider's.
+        """
+        super().__init__(config)
+        if config is not None and not isinstance(config, AWSConfig):
+            raise ConfigError(("--cloud-config: is not that of the provider aws",))
+        self._config = config or AWSConfig()
+        self._api: Api | None = None
+
+    async def start(self, context: "Context") -> None:
+        """Find out where the cluster is, and set the capabilities."""
+        place = await self._find(context)
+        self.has_cluster_id = bool(place.tags.id)
+
+    async def close(self) -> None:
+        """End tagging and close the session."""
+        if self._api is not None:
+            await self._api.close()
+
+    async def _find(self, context: "Context") -> Place:
+        settings = self._config.global_
+        async with Metadata(context) as metadata:
+            region = await find_region(settings, metadata)
+            self._api = Api(self._config, region, context)
+            return await find_place(settings, self._api, metadata)

@@ -1,0 +1,247 @@
+"""Calls of AWS: every one goes through `Context.call`, and none is repeated behind its back.
+
+botocore signs, sends and decodes, and checks each request against AWS' own model of the
+operation. It blocks, so a call takes a thread; its retries are off, since the framework's bucket
+is to see each refusal. EC2 counts calls for each action by itself, so each operation has a bucket
+of its own: its name stands for the credential in `Context.call` and in the metrics of buckets.
+"""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore import xform_name
+from botocore.config import Config
+from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.exceptions import BotoCoreError, ClientError
+
+from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
+from proreus.providers.aws import metrics
+from proreus.providers.aws.config import AWSConfig
+from proreus.providers.aws.errors import status_of, translated
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+Answer = Mapping[str, Any]
+"""What an operation answers, as botocore decodes it."""
+
+_TOKENS = {
+    "ec2": ("NextToken", "NextToken"),
+    "elb": ("Marker", "NextMarker"),
+    "elbv2": ("Marker", "NextMarker"),
+}
+"""By service: the parameter and the field with which the next page is asked for."""
+_READS = ("Describe", "Get", "List")
+_SESSION_NAME = "proreus"
+_RENEW_BEFORE = timedelta(minutes=10)
+_MOST_CONNECTIONS = 50
+_MOST_PAGES = 10_000
+
+
+class _Assumed(Credentials):  # type: ignore[misc]  # botocore has no types
+    """The credentials of the assumed role; `put` replaces them for all clients."""
+
+    def __init__(self) -> None:
+        super().__init__("", "")
+        self._current: Any = None
+        self.expires = datetime.min.replace(tzinfo=UTC)
+
+    def put(self, answer: Mapping[str, Any]) -> None:
+        self._current = ReadOnlyCredentials(
+            answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"]
+        )
+        self.expires = answer["Expiration"]
+
+    def get_frozen_credentials(self) -> Any:
+        """What a request is signed with."""
+        return self._current
+
+
+class Api:
+    """A session with AWS in one region."""
+
+    def __init__(self, config: AWSConfig, region: str, context: "Context") -> None:
+        """Send nothing yet.
+
+        Args:
+            config: The cloud-config.
+            region: Where all calls go.
+            context: The framework's gate.
+        """
+        self.region = region
+        self._config = config
+        self._context = context
+        self._deadline = config.client.deadline
+        self._session: Any = None
+        self._clients: dict[str, Any] = {}
+        self._clients_lock = threading.Lock()
+        self._role_lock = asyncio.Lock()
+        self._assumed = _Assumed() if config.global_.role_arn else None
+
+    @property
+    def context(self) -> "Context":
+        """The framework's gate."""
+        return self._context
+
+    async def call(self, service: str, operation: str, **parameters: Any) -> Answer:
+        """Make one request and return its answer.
+
+        Args:
+            service: ec2, elb, elbv2 or sts.
+            operation: Such as DescribeInstances. Those that Describe, Get or List are reads.
+            parameters: Of the operation, with AWS' names.
+
+        Raises:
+            Throttled: The quota is used up.
+            Unauthenticated: The credentials are wrong or lack a right.
+            CallTimeout: No answer in time.
+            Refused: Any other error of AWS; `code` says which.
+            CloudError: No answer at all, or a request that AWS' model of it forbids.
+        """
+        await self._assume_role()
+        return await self._call(service, operation, parameters)
+
+    async def pages(
+        self, service: str, operation: str, field: str, **parameters: Any
+    ) -> list[Mapping[str, Any]]:
+        """Make a request for each page of a list; what stands in `field`, of all pages.
+
+        Args:
+            service: ec2, elb or elbv2.
+            operation: Such as DescribeSubnets.
+            field: The list in the answer, such as Subnets.
+            parameters: Of the operation, the same for every page.
+
+        Raises:
+            CloudError: A page could not be had (see `call`), so nothing is returned.
+        """
+        given, told = _TOKENS[service]
+        found: list[Mapping[str, Any]] = []
+        seen: set[str] = set()
+        while True:
+            answer = await self.call(service, operation, **parameters)
+            found.extend(answer.get(field) or ())
+            token = answer.get(told) or ""
+            if not token:
+                return found
+            if token in seen or len(seen) > _MOST_PAGES:
+                raise CloudError(f"{service}.{operation}: the pages do not end")
+            seen.add(token)
+            parameters[given] = token
+
+    async def close(self) -> None:
+        """Close the connections; threads that still wait for an answer keep theirs."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    async def _call(
+        self, service: str, operation: str, parameters: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        name = f"{service}.{operation}"
+        with metrics.observed(operation):
+            return await self._context.call(
+                service,
+                operation,
+                lambda: self._send(service, operation, parameters),
+                read=operation.startswith(_READS),
+                deadline=self._deadline,
+                credential=name,
+                blocking=True,
+            )
+
+    def _send(
+        self, service: str, operation: str, parameters: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Send in this thread."""
+        try:
+            method = getattr(self._client(service), xform_name(operation))
+            answer: Mapping[str, Any] = method(**parameters)
+        except (ClientError, BotoCoreError) as error:
+            raised = translated(f"{service}.{operation}", error)
+            metrics.answered(service, operation, status_of(error))
+            metrics.refused(operation, throttled=isinstance(raised, Throttled))
+            raise raised from error
+        metrics.answered(service, operation, answer["ResponseMetadata"]["HTTPStatusCode"])
+        return answer
+
+    def _client(self, service: str) -> Any:
+        """The client of a service; made once, in the thread that needs it first."""
+        with self._clients_lock:
+            if service not in self._clients:
+                self._clients[service] = self._new_client(service)
+            return self._clients[service]
+
+    def _new_client(self, service: str) -> Any:
+        if self._session is None:
+            self._session = boto3.session.Session(region_name=self.region)
+        settings = self._config.client
+        override = self._config.override(service, self.region)
+        assumed = self._assumed if service != "sts" else None
+        session = self._session if assumed is None else _with_credentials(self.region, assumed)
+        client = session.client(
+            service,
+            endpoint_url=override.url.strip() if override else None,
+            config=Config(
+                connect_timeout=settings.connect_timeout.total_seconds(),
+                read_timeout=settings.timeout.total_seconds(),
+                max_pool_connections=_MOST_CONNECTIONS,
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                sts_regional_endpoints="regional",
+                user_agent_extra="proreus kubernetes-cloud-controller-manager",
+            ),
+        )
+        signing = {
+            "region": override.signing_region.strip() if override else "",
+            "signing_name": override.signing_name.strip() if override else "",
+        }
+
+        def sign_otherwise(request: Any, **_: Any) -> None:
+            given = {key: value for key, value in signing.items() if value}
+            request.context["signing"] = {**request.context.get("signing", {}), **given}
+
+        if any(signing.values()):
+            client.meta.events.register("before-sign", sign_otherwise)
+        if service == "sts":
+            client.meta.events.register("before-call.sts.AssumeRole", self._add_source)
+        return client
+
+    def _add_source(self, params: Any, **_: Any) -> None:
+        """Say on whose behalf the role is assumed, for conditions in its trust policy."""
+        settings = self._config.global_
+        if settings.source_arn:
+            params["headers"]["x-amz-source-arn"] = settings.source_arn
+            params["headers"]["x-amz-source-account"] = settings.source_account
+
+    async def _assume_role(self) -> None:
+        """Have credentials of the role that last for a while yet, if there is a role."""
+        if self._assumed is None:
+            return
+        async with self._role_lock:
+            left = self._assumed.expires - self._context.now()
+            if left > _RENEW_BEFORE:
+                return
+            try:
+                answer = await self._call(
+                    "sts",
+                    "AssumeRole",
+                    {
+                        "RoleArn": self._config.global_.role_arn,
+                        "RoleSessionName": _SESSION_NAME,
+                    },
+                )
+            except CloudError as error:
+                if left > timedelta() and not isinstance(error, Unauthenticated):
+                    return  # the old ones still serve
+                raise
+            self._assumed.put(answer["Credentials"])
+
+
+def _with_credentials(region: str, credentials: Credentials) -> Any:
+    session = boto3.session.Session(region_name=region)
+    session._session._credentials = credentials  # noqa: SLF001 - boto3 takes none that renew
+    return session

@@ -1,0 +1,369 @@
+"""The cloud-config of the provider `aws`: the official manager's file, and two sections of ours."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import StrEnum
+
+import msgspec
+
+from proreus.cloudprovider.config import ConfigSection
+from proreus.cloudprovider.errors import ConfigError
+
+TOPOLOGY_TYPES = r"^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\.[0-9a-z]*)$"
+"""Instance types of which EC2 tells the network topology, unless the config says otherwise."""
+_REGION = re.compile(r"[a-z]{2,}(?:-[a-z]+)+-\d+")
+_SERVICES = {
+    "ec2": "ec2",
+    "elasticloadbalancing": "elb",
+    "elasticloadbalancingv2": "elbv2",
+    "elb": "elb",
+    "elbv2": "elbv2",
+    "sts": "sts",
+}
+_MOST_TAGS = 50
+_LONGEST_KEY = 128
+_LONGEST_VALUE = 256
+
+
+class Family(StrEnum):
+    """The families of node addresses."""
+
+    IPV4 = "ipv4"
+    IPV6 = "ipv6"
+
+
+class HealthProbeMode(StrEnum):
+    """What the health checks of `externalTrafficPolicy: Cluster` ask."""
+
+    SHARED = "Shared"
+    SERVICE_NODE_PORT = "ServiceNodePort"
+
+
+class SecurityGroupMode(StrEnum):
+    """Whether network load balancers have security groups made for them."""
+
+    NONE = ""
+    MANAGED = "Managed"
+
+
+class Resource(StrEnum):
+    """What can be tagged."""
+
+    INSTANCE = "instance"
+    VOLUME = "volume"
+
+
+class Global(
+    ConfigSection,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "zone": "Zone",
+        "region": "Region",
+        "vpc": "VPC",
+        "subnet_id": "SubnetID",
+        "route_table_id": "RouteTableID",
+        "role_arn": "RoleARN",
+        "source_arn": "SourceARN",
+        "kubernetes_cluster_tag": "KubernetesClusterTag",
+        "kubernetes_cluster_id": "KubernetesClusterID",
+        "disable_security_group_ingress": "DisableSecurityGroupIngress",
+        "disable_strict_zone_check": "DisableStrictZoneCheck",
+        "elb_security_group": "ElbSecurityGroup",
+        "node_ip_families": "NodeIPFamilies",
+        "cluster_service_load_balancer_health_probe_mode": (
+            "ClusterServiceLoadBalancerHealthProbeMode"
+        ),
+        "cluster_service_shared_load_balancer_health_probe_port": (
+            "ClusterServiceSharedLoadBalancerHealthProbePort"
+        ),
+        "cluster_service_shared_load_balancer_health_probe_path": (
+            "ClusterServiceSharedLoadBalancerHealthProbePath"
+        ),
+        "supported_topology_instance_type_pattern": "SupportedTopologyInstanceTypePattern",
+        "nlb_security_group_mode": "NLBSecurityGroupMode",
+    },
+):
+    """Section [Global], with the official names.
+
+    Attributes:
+        zone: Availability zone; tells the region where `region` is left out.
+        region: The region; by default that of this machine.
+        vpc: The cluster's VPC; by default that of this machine.
+        subnet_id: A subnet of it, for load balancers where no subnet is tagged.
+        route_table_id: The route table of pod routes; by default the one with the cluster's tag.
+        role_arn: A role to assume for every call.
+        source_arn: On whose behalf the role is assumed (`aws:SourceArn` in its trust policy).
+        kubernetes_cluster_tag: The cluster's id in the legacy tag `KubernetesCluster`.
+        kubernetes_cluster_id: The cluster's id in the tag `kubernetes.io/cluster/<id>`.
+        disable_security_group_ingress: Leave the security groups of nodes alone.
+        disable_strict_zone_check: Accepted and without effect: regions are not checked by name.
+        elb_security_group: One security group for all classic load balancers.
+        node_ip_families: Families of node addresses, in the order of preference.
+        cluster_service_load_balancer_health_probe_mode: What health checks ask.
+        cluster_service_shared_load_balancer_health_probe_port: Port of kube-proxy's health check.
+        cluster_service_shared_load_balancer_health_probe_path: Path of kube-proxy's health check.
+        supported_topology_instance_type_pattern: Instance types of which EC2 tells the topology.
+        nlb_security_group_mode: `Managed`: make security groups for network load balancers.
+    """
+
+    zone: str = ""
+    region: str = ""
+    vpc: str = ""
+    subnet_id: str = ""
+    route_table_id: str = ""
+    role_arn: str = ""
+    source_arn: str = ""
+    kubernetes_cluster_tag: str = ""
+    kubernetes_cluster_id: str = ""
+    disable_security_group_ingress: bool = False
+    disable_strict_zone_check: bool = False
+    elb_security_group: str = ""
+    node_ip_families: tuple[Family, ...] = (Family.IPV4,)
+    cluster_service_load_balancer_health_probe_mode: HealthProbeMode = (
+        HealthProbeMode.SERVICE_NODE_PORT
+    )
+    cluster_service_shared_load_balancer_health_probe_port: int = 10256
+    cluster_service_shared_load_balancer_health_probe_path: str = "/healthz"
+    supported_topology_instance_type_pattern: str = TOPOLOGY_TYPES
+    nlb_security_group_mode: SecurityGroupMode = SecurityGroupMode.NONE
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem, one sentence each.
+        """
+        found = [*self._wrong_places(), *self._wrong_health_checks()]
+        legacy, id_ = self.kubernetes_cluster_tag, self.kubernetes_cluster_id
+        if legacy and id_ and legacy != id_:
+            found.append("KubernetesClusterTag, KubernetesClusterID: differ; give one of the two")
+        if len(set(self.node_ip_families)) < max(1, len(self.node_ip_families)):
+            found.append("NodeIPFamilies: give ipv4, ipv6 or both, each once")
+        try:
+            re.compile(self.supported_topology_instance_type_pattern)
+        except re.error as error:
+            found.append(f"SupportedTopologyInstanceTypePattern: is no regular expression: {error}")
+        if found:
+            raise ConfigError(tuple(found))
+
+    def _wrong_places(self) -> Iterator[str]:
+        if self.zone and not _REGION.match(self.zone):
+            yield "Zone: give an availability zone such as us-east-1a"
+        if self.region and not _REGION.fullmatch(self.region):
+            yield "Region: give a region such as us-east-1"
+        if self.region and self.zone and not self.zone.startswith(self.region):
+            yield "Zone, Region: the zone is in another region; leave one of the two out"
+        if self.source_arn and not self.role_arn:
+            yield "SourceARN: has no effect without RoleARN; give both or none"
+        if self.source_arn and not self.source_account:
+            yield "SourceARN: names no account; give arn:aws:<service>:<region>:<account>:…"
+
+    def _wrong_health_checks(self) -> Iterator[str]:
+        if not 0 < self.cluster_service_shared_load_balancer_health_probe_port < 1 << 16:
+            yield "ClusterServiceSharedLoadBalancerHealthProbePort: must be 1 to 65535"
+        if not self.cluster_service_shared_load_balancer_health_probe_path.startswith("/"):
+            yield "ClusterServiceSharedLoadBalancerHealthProbePath: must begin with /"
+
+    @property
+    def configured_region(self) -> str:
+        """The region that the config names, itself or by the zone; "" if it names none."""
+        found = _REGION.match(self.zone)
+        return self.region or (found.group() if found else "")
+
+    @property
+    def source_account(self) -> str:
+        """The account in `source_arn`, or ""."""
+        parts = self.source_arn.split(":")
+        return parts[4] if len(parts) > 5 and parts[0] == "arn" else ""  # noqa: PLR2004 - ARN
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, or "" if this machine's tags are to tell it."""
+        return self.kubernetes_cluster_id or self.kubernetes_cluster_tag
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether enough is said that this machine need not be one of the cluster's.
+
+        The official manager's rule: VPC with SubnetID or RoleARN, and the cluster's id.
+        """
+        return bool(self.vpc and (self.subnet_id or self.role_arn) and self.cluster_id)
+
+
+class ServiceOverride(
+    ConfigSection,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "service": "Service",
+        "region": "Region",
+        "url": "URL",
+        "signing_region": "SigningRegion",
+        "signing_method": "SigningMethod",
+        "signing_name": "SigningName",
+    },
+):
+    """Section [ServiceOverride "n"]: another endpoint of one service in one region.
+
+    Attributes:
+        service: ec2, elasticloadbalancing (both kinds of load balancers) or sts; others are
+            accepted and not used.
+        region: The region for which it holds.
+        url: The endpoint.
+        signing_region: The region in signatures; `region` by default.
+        signing_method: Only version 4 signatures are made: v4 or nothing.
+        signing_name: The service in signatures; its own name by default.
+    """
+
+    service: str = ""
+    region: str = ""
+    url: str = ""
+    signing_region: str = ""
+    signing_method: str = ""
+    signing_name: str = ""
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem, one sentence each.
+        """
+        found = [
+            f"{name}: is required"
+            for name, value in (("Service", self.service), ("Region", self.region))
+            if not value.strip()
+        ]
+        if not self.url.strip().startswith(("http://", "https://")):
+            found.append("URL: give a URL such as https://ec2.example.org")
+        if self.signing_method.strip().lower() not in {"", "v4"}:
+            found.append("SigningMethod: only v4 is supported; leave it out")
+        if found:
+            raise ConfigError(tuple(found))
+
+    def serves(self, service: str, region: str) -> bool:
+        """Whether it is about `service` (ec2, elb, elbv2 or sts) in `region`."""
+        named = _SERVICES.get(re.sub(r"[\s-]", "", self.service).lower())
+        is_both = named == "elb" and service == "elbv2"
+        return self.region.strip() == region and (named == service or is_both)
+
+
+class Tagging(
+    ConfigSection, frozen=True, kw_only=True, rename={"tags": "Tags", "resources": "Resources"}
+):
+    """Section [Tagging], of ours: tag the machines of nodes, as the official tagging controller.
+
+    Attributes:
+        tags: `key=value`, repeated; none turns it off.
+        resources: What is tagged: instance, volume (those attached to instances of nodes).
+    """
+
+    tags: tuple[str, ...] = ()
+    resources: tuple[Resource, ...] = (Resource.INSTANCE,)
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem, one sentence each.
+        """
+        found = []
+        keys = [tag.partition("=")[0].strip() for tag in self.tags]
+        for tag in self.tags:
+            key, equals, value = tag.partition("=")
+            if not key.strip() or not equals:
+                found.append("Tags: give key=value, one per line")
+            elif key.strip().lower().startswith("aws:"):
+                found.append("Tags: keys that begin with aws: are reserved")
+            elif len(key) > _LONGEST_KEY or len(value) > _LONGEST_VALUE:
+                found.append("Tags: a key has at most 128 characters, a value at most 256")
+        if len(set(keys)) < len(keys):
+            found.append("Tags: a key is given twice")
+        if len(keys) > _MOST_TAGS:
+            found.append("Tags: a resource has at most 50 tags")
+        if found:
+            raise ConfigError(tuple(dict.fromkeys(found)))
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """The tags."""
+        pairs = (tag.partition("=") for tag in self.tags)
+        return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+class Client(
+    ConfigSection,
+    frozen=True,
+    kw_only=True,
+    rename={"connect_timeout": "ConnectTimeout", "timeout": "Timeout"},
+):
+    """Section [Client], of ours.
+
+    Attributes:
+        connect_timeout: How long to wait for a connection.
+        timeout: How long to wait for an answer, once connected.
+    """
+
+    connect_timeout: timedelta = timedelta(seconds=5)
+    timeout: timedelta = timedelta(seconds=25)
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem, one sentence each.
+        """
+        if min(self.connect_timeout, self.timeout) <= timedelta():
+            raise ConfigError(("ConnectTimeout, Timeout: must be more than 0s",))
+
+    @property
+    def deadline(self) -> float:
+        """Seconds after which a call is given up: its thread has ended by then."""
+        return (self.connect_timeout + self.timeout).total_seconds()
+
+
+class AWSConfig(
+    ConfigSection,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "global_": "Global",
+        "service_override": "ServiceOverride",
+        "tagging": "Tagging",
+        "client": "Client",
+    },
+):
+    """The whole file. Without one, this machine tells everything."""
+
+    global_: Global = Global()
+    service_override: dict[str, ServiceOverride] = msgspec.field(default_factory=dict)
+    tagging: Tagging = Tagging()
+    client: Client = Client()
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Two sections are about the same service and region.
+        """
+        seen: dict[tuple[str, str], str] = {}
+        found = []
+        for name, one in self.service_override.items():
+            first = seen.setdefault((one.service.strip().lower(), one.region.strip()), name)
+            if first != name:
+                found.append(
+                    f'[ServiceOverride "{name}"]: the same Service and Region as in'
+                    f' [ServiceOverride "{first}"]: remove one'
+                )
+        if found:
+            raise ConfigError(tuple(found))
+
+    def override(self, service: str, region: str) -> ServiceOverride | None:
+        """The section about `service` (ec2, elb, elbv2 or sts) in `region`, if any.
+
+        One that names `elbv2` itself goes before one for both kinds of load balancers.
+        """
+        found = [one for one in self.service_override.values() if one.serves(service, region)]
+        exact = [one for one in found if _SERVICES.get(one.service.strip().lower()) == service]
+        return next(iter([*exact, *found]), None)

@@ -1,0 +1,147 @@
+"""Which cluster, region and network this is: from the cloud-config, or from this machine."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, ConfigError
+from proreus.providers.aws.config import Global
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+    from proreus.providers.aws.metadata import Metadata
+
+TAG_CLUSTER = "kubernetes.io/cluster/"
+"""Prefix of the tag on what a cluster uses; its id follows, the value is `owned` or `shared`."""
+TAG_LEGACY = "KubernetesCluster"
+"""The older tag; its value is the cluster's id."""
+OWNED = "owned"
+"""The tag's value on what lives and dies with the cluster."""
+SHARED = "shared"
+"""The tag's value on what others use, too, and nobody here deletes."""
+
+Described = Mapping[str, Any]
+"""Something that AWS describes, with its `Tags`."""
+
+
+def tags_of(described: Described) -> dict[str, str]:
+    """Its tags by key."""
+    return {tag["Key"]: tag.get("Value", "") for tag in described.get("Tags") or ()}
+
+
+class ClusterTags(msgspec.Struct, frozen=True):
+    """How AWS' objects are told to be this cluster's.
+
+    Attributes:
+        id: The cluster's id; "" if there is none: then every object counts as its own.
+        is_legacy: Whether the id comes from the older tag; new objects then carry that as well.
+    """
+
+    id: str
+    is_legacy: bool = False
+
+    @property
+    def key(self) -> str:
+        """The key of the cluster's tag."""
+        return f"{TAG_CLUSTER}{self.id}"
+
+    def has(self, tags: Mapping[str, str]) -> bool:
+        """Whether something with these tags is the cluster's, owned or shared."""
+        return not self.id or self.key in tags or tags.get(TAG_LEGACY) == self.id
+
+    def owns(self, tags: Mapping[str, str]) -> bool:
+        """Whether something with these tags lives and dies with the cluster."""
+        if not self.id:
+            return False
+        value = tags.get(self.key)
+        return value == OWNED or (value is None and tags.get(TAG_LEGACY) == self.id)
+
+    def mine(self, described: Iterable[Described]) -> list[Described]:
+        """Those that carry the cluster's tag."""
+        return [one for one in described if self.has(tags_of(one))]
+
+    def new(self, extra: Mapping[str, str] | None = None) -> list[dict[str, str]]:
+        """Tags of something made for the cluster, in the form in which AWS takes them."""
+        tags = dict(extra or {})
+        if self.id:
+            tags[self.key] = OWNED
+            if self.is_legacy:
+                tags[TAG_LEGACY] = self.id
+        return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the cluster is.
+
+    Attributes:
+        region: Such as us-east-1.
+        vpc: Its VPC; "" if nothing names it.
+        subnet: A subnet of it, for load balancers where none is tagged; or "".
+        tags: How its objects are told.
+    """
+
+    region: str
+    vpc: str
+    subnet: str
+    tags: ClusterTags
+
+
+async def find_region(settings: Global, metadata: "Metadata") -> str:
+    """The configured region, else this machine's.
+
+    Raises:
+        CloudError: Neither is known.
+    """
+    if settings.configured_region:
+        return settings.configured_region
+    region = await metadata.get("placement/region")
+    if not region:
+        raise CloudError("the metadata service names no region: give Region in the cloud-config")
+    return region
+
+
+async def find_place(settings: Global, api: "Api", metadata: "Metadata") -> Place:
+    """Fill in what the cloud-config leaves out with what this machine is.
+
+    Raises:
+        CloudError: This machine cannot be asked, or is no instance of this account.
+        ConfigError: Its tags name more than one cluster.
+    """
+    tags = ClusterTags(settings.cluster_id, is_legacy=bool(settings.kubernetes_cluster_tag))
+    if settings.is_elsewhere:
+        return Place(api.region, settings.vpc, settings.subnet_id, tags)
+    here = await _this_machine(api, metadata)
+    return Place(
+        region=api.region,
+        vpc=settings.vpc or str(here.get("VpcId", "")),
+        subnet=settings.subnet_id or str(here.get("SubnetId", "")),
+        tags=tags if tags.id else cluster_of(tags_of(here)),
+    )
+
+
+async def _this_machine(api: "Api", metadata: "Metadata") -> Described:
+    id_ = await metadata.get("instance-id")
+    found = await api.pages("ec2", "DescribeInstances", "Reservations", InstanceIds=[id_])
+    instances = [one for reservation in found for one in reservation["Instances"]]
+    if len(instances) != 1:
+        raise CloudError(f"this machine, {id_ or 'of unknown id'}, is no instance of this account")
+    return dict(instances[0])
+
+
+def cluster_of(tags: Mapping[str, str]) -> ClusterTags:
+    """The cluster that the tags of an instance name; its id is "" if they name none.
+
+    Raises:
+        ConfigError: They name more than one.
+    """
+    ids = {key.removeprefix(TAG_CLUSTER) for key in tags if key.startswith(TAG_CLUSTER)}
+    legacy = tags.get(TAG_LEGACY, "")
+    if len(ids | ({legacy} if legacy else set())) > 1:
+        named = ", ".join(sorted({*ids, legacy} - {""}))
+        problem = (
+            f"this machine's tags name several clusters ({named}): give KubernetesClusterID in the"
+            " cloud-config, or remove tags"
+        )
+        raise ConfigError((problem,))
+    return ClusterTags(next(iter(ids), legacy), is_legacy=bool(legacy))

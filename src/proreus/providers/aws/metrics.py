@@ -1,0 +1,58 @@
+"""The official manager's metrics about calls of AWS, beside the framework's for every cloud.
+
+Their names and labels are the official ones, but for `_total` at the end of each counter: the
+Prometheus client does not make counters without it.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from prometheus_client import Counter, Histogram
+
+from proreus.cloudprovider.metrics import REGISTRY
+
+DURATION: Final = Histogram(
+    "cloudprovider_aws_api_request_duration_seconds",
+    "Seconds that a successful call of AWS takes, with its wait for the quota.",
+    ["request"],
+    registry=REGISTRY,
+)
+ERRORS: Final = Counter(
+    "cloudprovider_aws_api_request_errors_total",
+    "Calls of AWS that failed, those that were throttled not among them.",
+    ["request"],
+    registry=REGISTRY,
+)
+THROTTLED: Final = Counter(
+    "cloudprovider_aws_api_throttled_requests_total",
+    "Calls that AWS refused because of its quota.",
+    ["operation_name"],
+    registry=REGISTRY,
+)
+STATUS: Final = Counter(
+    "cloudprovider_aws_api_response_status_total",
+    "Answers of AWS by HTTP status; those without an answer are not counted.",
+    ["service", "operation", "status_code"],
+    registry=REGISTRY,
+)
+
+
+@contextmanager
+def observed(operation: str) -> Iterator[None]:
+    """Count the seconds of a call that succeeds."""
+    started = time.monotonic()
+    yield
+    DURATION.labels(operation).observe(time.monotonic() - started)
+
+
+def answered(service: str, operation: str, status: int) -> None:
+    """Count an answer; `status` 0 is none."""
+    if status:
+        STATUS.labels(service, operation, str(status)).inc()
+
+
+def refused(operation: str, *, throttled: bool) -> None:
+    """Count an error."""
+    (THROTTLED if throttled else ERRORS).labels(operation).inc()
