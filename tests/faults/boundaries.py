@@ -1,20 +1,71 @@
 """The boundaries: every call of a life, and plans that spoil each of them in each way."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from proreus.testing.controlplane import ControlPlane
 
 from .relay import Act, Call
-from .world import world
+from .world import World, world
+
+LEASE: Final = "cloud-controller-manager"
+ELECTION: Final = (
+    "--leader-elect=true",
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+)
+BY_RANGE: Final = ("--cidr-allocator-type=RangeAllocator",)
+"""Pod CIDRs are chosen here, and the cloud is not told of them."""
+_KINDS: Final = ("anchor-", "node-", "web-")
 
 
-async def rehearse(plane: ControlPlane, directory: Path) -> list[Call]:
-    """The calls of a life in which nothing is spoilt, for node-0 and web-0, in their order."""
-    async with world(plane, directory) as made:
-        await made.live(["node-0", "node-1"], ["web-0", "web-1"])
+async def rehearse(
+    plane: ControlPlane,
+    directory: Path,
+    *flags: str,
+    services: Sequence[str] = ("web-0", "web-1"),
+) -> list[Call]:
+    """The calls of a life in which nothing is spoilt, in their order."""
+    async with world(plane, directory, *flags) as made:
+        await made.live(["node-0", "node-1"], services)
+        strays = {
+            call.what
+            for call in made.script.seen
+            if call.writes and not call.owner.startswith(_KINDS) and "events" not in call.what
+        }
+        assert not strays, "nobody knows for whom these are, so no plan spoils them"
         return made.script.seen
+
+
+async def rehearse_election(plane: ControlPlane, directory: Path) -> list[str]:
+    """What leaders do to their lease: the first, one after another's death, and at the end."""
+    async with world(plane, directory, *ELECTION) as made:
+        await done_to_lease(made, "renew")
+        await made.script.strike()
+        await done_to_lease(made, "take")
+        await done_to_lease(made, "renew")
+        await made.manager.stop()
+        seen = made.script.seen
+    return list(dict.fromkeys(c.what for c in seen if c.writes and " leases" in c.what))
+
+
+async def done_to_lease(made: World, deed: str) -> None:
+    """Wait until that is done to the lease once more."""
+    what = f"PUT leases {deed}"
+    before = made.script.count(what)
+
+    async def is_done() -> bool:
+        return made.script.count(what) > before
+
+    await made.when(f"another {what}", is_done)
+
+
+def writes_of_one(calls: Iterable[Call], *names: str) -> list[Call]:
+    """The writes for these nodes and Services."""
+    return [call for call in calls if call.writes and call.owner in names]
 
 
 def for_each(calls: Iterable[Call], acts: Iterable[Act]) -> dict[Call, Act]:
@@ -37,3 +88,10 @@ def for_each(calls: Iterable[Call], acts: Iterable[Act]) -> dict[Call, Act]:
 def owners(plan: Iterable[Call], kind: str) -> list[str]:
     """The nodes, or Services, that something is planned for."""
     return sorted({call.owner for call in plan if call.owner.startswith(f"{kind}-")})
+
+
+def check_exercised(calls: Iterable[Call], acts: Sequence[Act], hits: Mapping[Call, Act]) -> None:
+    """Every recorded call was spoilt in each of these ways."""
+    recorded = {(c.side, c.what, c.nth, act) for c in calls for act in acts}
+    assert recorded
+    assert {(c.side, c.what, c.nth, act) for c, act in hits.items()} == recorded

@@ -270,7 +270,11 @@ def _read_api(request: web.BaseRequest, body: bytes) -> tuple[str, str]:
     if found is None:
         return "", f"{request.method} {request.path}"
     method = "WATCH" if request.query.get("watch") else request.method
-    changes = _changes(json.loads(body)) if method == "PATCH" else ""
+    changes = ""
+    if method == "PATCH":
+        changes = _changes(json.loads(body))
+    elif method == "PUT" and found["plural"] == "leases":
+        changes = _deed(json.loads(body)["spec"])
     return found["name"] or "", f"{method} {found['plural']}{found['sub'] or ''} {changes}".strip()
 
 
@@ -284,6 +288,13 @@ def _changes(patch: Any) -> str:
         changes += [str(one.get("type")) for one in status.get("conditions", ())]
         changes += [name for name in patch.get("metadata", {}) if "finalizers" in name.lower()]
     return " ".join(sorted(set(changes)))
+
+
+def _deed(spec: Mapping[str, Any]) -> str:
+    """What a PUT does to a lease."""
+    if not spec["holderIdentity"]:
+        return "release"
+    return "take" if spec["acquireTime"] == spec["renewTime"] else "renew"
 
 
 async def _half(request: web.BaseRequest, text: bytes) -> web.StreamResponse:

@@ -1,6 +1,6 @@
 """kill -9 of the manager before and after every write: the end is the same, and nothing is twice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,64 +8,80 @@ import pytest
 from proreus.testing.controlplane import ControlPlane
 
 from ..apiserver.site import names  # noqa: TID252 - pytest imports tests by path
-from .boundaries import for_each, owners
+from .boundaries import (
+    BY_RANGE,
+    ELECTION,
+    LEASE,
+    check_exercised,
+    done_to_lease,
+    for_each,
+    owners,
+    rehearse,
+    rehearse_election,
+    writes_of_one,
+)
 from .relay import Act, Call
 from .table import Tally
-from .world import World, world
+from .world import world
 
 KILLS = (Act.KILL_BEFORE, Act.KILL_AFTER)
-LEASE = "cloud-controller-manager"
-ELECTION = (
-    "--leader-elect=true",
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=500ms",
-)
 
 
 @pytest.mark.long
 async def test_a_manager_killed_at_every_write_of_nodes_and_services_loses_nothing(
     control_plane: ControlPlane, tmp_path: Path, rehearsed: Sequence[Call], tally: Tally
 ) -> None:
-    writes = [call for call in rehearsed if call.writes and call.owner in {"node-0", "web-0"}]
+    writes = writes_of_one(rehearsed, "node-0", "web-0")
+    await kill_at_each(writes, control_plane, tmp_path, tally)
+
+
+@pytest.mark.long
+async def test_a_manager_killed_at_every_write_while_it_gives_blocks_to_nodes_gives_none_twice(
+    control_plane: ControlPlane, tmp_path: Path, tally: Tally
+) -> None:
+    """The CIDRs are chosen here: nobody but the nodes themselves remembers them."""
+    calls = await rehearse(control_plane, tmp_path, *BY_RANGE, services=())
+    writes = writes_of_one(calls, "node-0")
+    assert [call for call in writes if "podCIDR" in call.what]
+    await kill_at_each(writes, control_plane, tmp_path, tally, *BY_RANGE)
+
+
+async def kill_at_each(
+    writes: Sequence[Call], plane: ControlPlane, directory: Path, tally: Tally, *flags: str
+) -> None:
+    """Live a life in which the manager is killed before and after each of these writes."""
     plan = for_each(writes, KILLS)
-    async with world(control_plane, tmp_path) as made:
+    async with world(plane, directory, *flags) as made:
         with tally.trying() as take_down:
             for call, act in plan.items():
                 take_down(f"{call.side}: {call.what}", act)
             made.script.plan = dict(plan)
             await made.live(owners(plan, "node"), owners(plan, "web"))
             assert not made.script.plan, "never reached"
+            check_exercised(writes, KILLS, made.script.hits)
 
 
 @pytest.mark.long
 async def test_a_manager_killed_at_every_write_of_its_lease_leads_again(
     control_plane: ControlPlane, tmp_path: Path, tally: Tally
 ) -> None:
-    """Made once; then taken over from the dead one each time, and renewed."""
-    plan: Mapping[Call, Act] = {
-        Call("api", "", "POST leases", 1): Act.KILL_BEFORE,
-        Call("api", "", "POST leases", 2): Act.KILL_AFTER,
-        Call("api", LEASE, "PUT leases", 1): Act.KILL_BEFORE,
-        Call("api", LEASE, "PUT leases", 2): Act.KILL_AFTER,
-        Call("api", LEASE, "PUT leases", 4): Act.KILL_BEFORE,
-        Call("api", LEASE, "PUT leases", 6): Act.KILL_AFTER,
+    """The lease is made, taken over from the dead one each time, renewed and released."""
+    deeds = await rehearse_election(control_plane, tmp_path)
+    plan = {
+        Call("api", LEASE if what.startswith("PUT") else "", what, nth): act
+        for what in deeds
+        for nth, act in enumerate(KILLS, 1)
     }
     async with world(control_plane, tmp_path, *ELECTION, plan=plan) as made:
         with tally.trying() as take_down:
             for call, act in plan.items():
                 take_down(f"api: {call.what}", act)
-            await reached(made)
+            while made.script.plan:
+                await done_to_lease(made, "renew")
+                if all(call.what.endswith("release") for call in made.script.plan):
+                    await made.manager.stop()
+            assert made.script.hits == plan
             await made.join(*names("node", 2))
             await made.serve("web-0")
             await made.delete("web-0")
             made.check_history(())
-
-
-async def reached(made: World) -> None:
-    """Wait until everything that was planned has happened."""
-
-    async def is_done() -> bool:
-        return not made.script.plan
-
-    await made.when("the plan is carried out", is_done)

@@ -26,6 +26,7 @@ from proreus.testing.demo.narrator import running
 from proreus.testing.manager import ManagerProcess, cloud_config
 from proreus.testing.simulated import Address, Instance, Settings
 
+from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import (  # noqa: TID252 - pytest imports tests by path
     POLL,
     Site,
@@ -372,7 +373,7 @@ async def world(
     script = Script()
     script.plan = dict(plan or {})
     settings = Settings(health_interval=0, route_limit=250)
-    user = config.load(str(plane.kubeconfig_for("manager", ["system:masters"])), env={})
+    user = config.load(str(plane.kubeconfig_for("manager", [MANAGERS])), env={})
     async with (
         set_up(plane, directory, settings) as site,
         relay("api", user.server, script, user) as api,
