@@ -4,22 +4,18 @@ import argparse
 import asyncio
 import sys
 import tempfile
-import time
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-import proreus
-from benchmarks import report
+from benchmarks import report, results
 from benchmarks.contestants import REFERENCE, Contestant, build_go
 from benchmarks.scenarios import FULL, QUICK, Scenario, scenarios
-from benchmarks.stage import staged
+from benchmarks.stage import say, staged
 from proreus.kube.errors import KubeError
-from proreus.testing.controlplane import ControlPlaneError, kubernetes_version
-
-GO_FRAMEWORK = "0.36.3"
+from proreus.testing.controlplane import ControlPlaneError
 
 
 def _options() -> argparse.Namespace:
@@ -34,62 +30,61 @@ def _options() -> argparse.Namespace:
         "--without", action="append", help="a contestant to leave out, such as go-default"
     )
     parser.add_argument(
+        "--repeat", type=int, default=1, help="runs of each scenario; tables show the medians"
+    )
+    parser.add_argument(
+        "--append", action="store_true", help="add to the results in --output, of the same commit"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="run nothing: tables and drawing of the results"
+    )
+    parser.add_argument(
         "--output", type=Path, default=Path("build/benchmarks"), help="directory for the results"
     )
     return parser.parse_args()
 
 
-def _say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
-
-
-async def _perform(scenario: Scenario, contestant: Contestant, goccm: Path) -> list[report.Row]:
-    rows = []
+async def _perform(
+    scenario: Scenario, contestant: Contestant, goccm: Path, rows: list[results.Row]
+) -> None:
     async with staged(contestant, goccm, scenario.settings) as stage:
         async for work, figures in scenario.play(stage):
-            rows.append(report.Row(work, contestant.key, contestant.title, figures))
-            _say(
-                f"    {work}: {figures.seconds:.1f} s, {figures.calls:,} cloud calls, "
-                f"{figures.requests:,} API requests, {figures.cpu:.1f} CPU s, "
+            results.add(rows, work, contestant.key, contestant.title, figures)
+            say(
+                f"    {work}: {figures.seconds:.1f} s, {figures.calls:,.0f} cloud calls, "
+                f"{figures.requests:,.0f} API requests, {figures.cpu:.1f} CPU s, "
                 f"{figures.rss:.0f} MiB"
             )
-    return rows
 
 
-async def _run(chosen: list[Scenario], without: list[str], output: Path) -> bool:
-    rows: list[report.Row] = []
+async def _run(chosen: list[Scenario], options: argparse.Namespace, before: results.Report) -> bool:
+    rows = list(before.rows)
     failed = False
-    output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
-        _say("building the Go manager")
+        say("building the Go manager")
         goccm = await build_go(Path(directory))
-        for number, scenario in enumerate(chosen, 1):
-            for contestant in scenario.contestants:
-                if contestant.key in without:
-                    continue
-                _say(f"[{number}/{len(chosen)}] {scenario.name}: {contestant.title}")
-                try:
-                    rows += await _perform(scenario, contestant, goccm)
-                except (TimeoutError, RuntimeError, OSError, KubeError, ExceptionGroup) as error:
-                    _say(f"    failed: {error}")
-                    failed = True
-                _write(rows, output)
-    print((output / "results.md").read_text())
-    _say(f"results.json, results.md and results.svg are in {output}")
+        todo = [
+            (number, scenario, run, contestant)
+            for number, scenario in enumerate(chosen, 1)
+            for run in range(1, options.repeat + 1)
+            for contestant in scenario.contestants
+            if contestant.key not in (options.without or ())
+        ]
+        for number, scenario, run, contestant in todo:
+            which = f", run {run}/{options.repeat}" if options.repeat > 1 else ""
+            say(f"[{number}/{len(chosen)}{which}] {scenario.name}: {contestant.title}")
+            try:
+                await _perform(scenario, contestant, goccm, rows)
+            except (TimeoutError, RuntimeError, OSError, KubeError, ExceptionGroup) as error:
+                say(f"    failed: {error}")
+                failed = True
+            now = datetime.now(UTC).isoformat(timespec="minutes")
+            _write(msgspec.structs.replace(before, when=now, rows=rows), options.output)
     return not failed
 
 
-def _write(rows: list[report.Row], output: Path) -> None:
-    versions = {
-        "Proreus": proreus.__version__,
-        "Python": sys.version.partition(" ")[0],
-        "k8s.io/cloud-provider": GO_FRAMEWORK,
-        "Kubernetes": kubernetes_version(),
-    }
-    when = datetime.now(UTC).isoformat(timespec="minutes")
-    made = report.Report(when, report.machine(), versions, rows)
-    encoded = msgspec.json.format(msgspec.json.encode(made))
-    (output / "results.json").write_bytes(encoded + b"\n")
+def _write(made: results.Report, output: Path) -> None:
+    results.save(made, output)
     (output / "results.md").write_text(report.markdown(made, REFERENCE.key))
     (output / "results.svg").write_text(report.drawing(made, REFERENCE.key))
 
@@ -110,17 +105,28 @@ def main() -> int:
         *_unknown("--only", options.only, {one.name for one in known}),
         *_unknown("--without", options.without, {c.key for one in known for c in one.contestants}),
     ]
+    if options.repeat < 1:
+        problems.append(f"error: --repeat {options.repeat}: give 1 or more")
     if problems:
         print("\n".join(problems), file=sys.stderr)
         return 2
     chosen = [one for one in known if not options.only or one.name in options.only]
+    output: Path = options.output
     try:
-        good = asyncio.run(_run(chosen, options.without or [], options.output))
+        output.mkdir(parents=True, exist_ok=True)
+        if options.report:
+            good = True
+            _write(results.load(output), output)
+        else:
+            before = results.begin(output, append=options.append)
+            good = asyncio.run(_run(chosen, options, before))
     except KeyboardInterrupt:
         return 130
-    except (RuntimeError, ControlPlaneError) as error:
+    except (RuntimeError, ControlPlaneError, results.UnfitResults) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    print((output / "results.md").read_text())
+    say(f"results.json, results.md and results.svg are in {output}")
     return 0 if good else 1
 
 

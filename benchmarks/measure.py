@@ -43,10 +43,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seconds: float
-    cloud_calls: Mapping[str, int]
-    throttled: int
-    api_requests: Mapping[str, int]
-    api_failures: int
+    cloud_calls: Mapping[str, float]
+    throttled: float
+    api_requests: Mapping[str, float]
+    api_failures: float
     sent: float
     received: float
     rss: float
@@ -55,12 +55,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     more: Mapping[str, float] = {}
 
     @property
-    def calls(self) -> int:
+    def calls(self) -> float:
         """All calls of the cloud's API."""
         return sum(self.cloud_calls.values())
 
     @property
-    def requests(self) -> int:
+    def requests(self) -> float:
         """All requests to the API server."""
         return sum(self.api_requests.values())
 

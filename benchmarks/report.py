@@ -1,35 +1,16 @@
-"""The results as a table of ratios, as JSON, and as a drawing."""
+"""The results as tables of ratios, and as a drawing."""
 
 import math
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from pathlib import Path
+from typing import TypeAlias
 
-import msgspec
-
+from benchmarks.contestants import GO_DEFAULT, GO_TUNED, PROREUS
 from benchmarks.measure import Figures
+from benchmarks.promises import judged
+from benchmarks.results import Report, Row
 
-
-class Row(msgspec.Struct, frozen=True):
-    """One piece of work, done by one contestant; `key` and `title` are the contestant's."""
-
-    work: str
-    key: str
-    title: str
-    figures: Figures
-
-
-class Report(msgspec.Struct, frozen=True):
-    """A run: `when` in ISO 8601, the machine, the versions, and what came out."""
-
-    when: str
-    machine: str
-    versions: Mapping[str, str]
-    rows: Sequence[Row]
-
-
+Works: TypeAlias = Mapping[str, Sequence[Row]]
 _Value = Callable[[Figures], float]
 
 COLUMNS: Mapping[str, tuple[_Value, str]] = {
@@ -37,14 +18,21 @@ COLUMNS: Mapping[str, tuple[_Value, str]] = {
     "cloud calls": (lambda f: f.calls, "{:,.0f}"),
     "throttled": (lambda f: f.throttled, "{:,.0f}"),
     "API requests": (lambda f: f.requests, "{:,.0f}"),
-    "API MiB": (lambda f: f.sent + f.received, "{:.1f}"),
+    "refused": (lambda f: f.api_failures, "{:,.0f}"),
+    "MiB sent": (lambda f: f.sent, "{:.1f}"),
+    "MiB received": (lambda f: f.received, "{:.1f}"),
     "CPU s": (lambda f: f.cpu, "{:.1f}"),
     "API server CPU s": (lambda f: f.apiserver_cpu, "{:.1f}"),
-    "MiB": (lambda f: f.rss, "{:.0f}"),
+    "RSS MiB": (lambda f: f.rss, "{:.0f}"),
 }
 """Columns of the table: what they show and how."""
 
-_DRAWN = {"time": "seconds", "cloud calls": "cloud calls", "CPU": "CPU s", "memory": "MiB"}
+_DRAWN = {"time": "seconds", "cloud calls": "cloud calls", "CPU": "CPU s", "memory": "RSS MiB"}
+_SHORT = {GO_DEFAULT.key: "Go", GO_TUNED.key: "tuned Go", PROREUS.key: "Proreus"}
+_GLANCE = (
+    ("seconds", GO_DEFAULT.key),
+    *((one, key) for one in _DRAWN.values() for key in (GO_TUNED.key, PROREUS.key)),
+)
 _COLOURS = {"go-default": "#9aa5b1", "go-tuned": "#4c6ef5", "proreus": "#e8590c"}
 _LEFT, _PANEL, _GAP, _LINE, _TOP = 380, 150, 24, 26, 64
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -52,45 +40,66 @@ _FONT = 'font-family="sans-serif" font-size="12"'
 _DECADES = 2.0  # to each side of the reference; what is farther out is drawn at the edge
 
 
-def machine() -> str:
-    """What runs this, for people."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    return f"{model}, {os.cpu_count()} processors"
-
-
 def ratio(value: float, reference: float) -> float | None:
     """How many times the reference a value is; None where that says nothing."""
     return value / reference if value > 0 and reference > 0 else None
 
 
-def works(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each piece of work, in their order."""
-    by_work: dict[str, list[Row]] = {}
-    for row in rows:
-        by_work.setdefault(row.work, []).append(row)
-    return by_work
-
-
 def markdown(report: Report, reference: str) -> str:
-    """One table for each piece of work; in brackets, how many times the reference it is."""
+    """All tables: the works at a glance, the promises, each work, and calls by their kind."""
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    works = report.works
     lines = [f"{report.when}; {report.machine}; {versions}.", ""]
-    for work, rows in works(report.rows).items():
-        base = next((row.figures for row in rows if row.key == reference), None)
-        lines += [f"**{work}**", "", f"| | {' | '.join(COLUMNS)} |", "|---" * 9 + "|"]
-        for row in rows:
-            cells = (_cell(column, row.figures, base) for column in COLUMNS)
-            lines.append(f"| {row.title} | {' | '.join(cells)} |")
-        lines.append("")
+    lines += [*glance(works, reference), "", *_promises(works)]
+    for work, rows in works.items():
+        lines += ["", f"**{work}**", "", *_figures(rows, reference)]
         lines += [line for row in rows for line in _further(row)]
-    return "\n".join(lines)
+        lines += ["", *_kinds(rows)]
+    return "\n".join([*lines, ""])
+
+
+def glance(works: Works, reference: str) -> list[str]:
+    """A table with a line for each piece of work: who takes how long, and what else it costs."""
+    heads = (f"{_SHORT[key]}, {column}" for column, key in _GLANCE)
+    lines = [f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(_GLANCE) + "|"]
+    for work, rows in works.items():
+        by_key = {row.key: row.figures for row in rows}
+        if reference in by_key:
+            cells = (_short_cell(column, key, by_key, reference) for column, key in _GLANCE)
+            lines.append(f"| {work} | {' | '.join(cells)} |")
+    return lines
+
+
+def _short_cell(column: str, key: str, by_key: Mapping[str, Figures], reference: str) -> str:
+    """A figure; ours with how many times the reference it is."""
+    if key not in by_key:
+        return ""
+    if key == PROREUS.key:
+        return _cell(column, by_key[key], by_key[reference])
+    return _cell(column, by_key[key], None)
+
+
+def _promises(works: Works) -> list[str]:
+    lines = ["| promised | of | limit | median | runs | |", "|---|---|---:|---:|---:|---|"]
+    for verdict in judged(works):
+        promise = verdict.promise
+        limit = f"{'at least' if promise.at_least else 'at most'} {promise.form}"
+        lines.append(
+            f"| {promise.text} | {promise.work} | {limit.format(promise.limit)} "
+            f"| {promise.form.format(verdict.found)} | {verdict.runs} "
+            f"| {'kept' if verdict.is_kept else '**missed**'} |"
+        )
+    return lines
+
+
+def _figures(rows: Sequence[Row], reference: str) -> list[str]:
+    base = next((row.figures for row in rows if row.key == reference), None)
+    lines = [f"| | {' | '.join(COLUMNS)} |", "|---" + "|---:" * len(COLUMNS) + "|"]
+    for row in rows:
+        cells = (_cell(column, row.figures, base) for column in COLUMNS)
+        median = f", median of {row.run}" if row.run > 1 else ""
+        lines.append(f"| {row.title}{median} | {' | '.join(cells)} |")
+    return lines
 
 
 def _cell(column: str, figures: Figures, base: Figures | None) -> str:
@@ -104,12 +113,33 @@ def _further(row: Row) -> list[str]:
     more = ", ".join(
         f"{name.replace('_', ' ')} {value:.2f} s" for name, value in row.figures.more.items()
     )
-    return [f"{row.title}: {more}.", ""] if more else []
+    return ["", f"{row.title}: {more}."] if more else []
+
+
+def _kinds(rows: Sequence[Row]) -> list[str]:
+    """A table of all calls of the cloud and requests to the API server by their kind."""
+    lines = [
+        f"| calls and requests | {' | '.join(row.title for row in rows)} |",
+        "|---" + "|---:" * len(rows) + "|",
+    ]
+    for name, kinds in (("cloud", _cloud_calls), ("API", _api_requests)):
+        for kind in sorted({kind for row in rows for kind in kinds(row)}):
+            cells = (f"{kinds(row).get(kind, 0):,.0f}" for row in rows)
+            lines.append(f"| {name}: {kind} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cloud_calls(row: Row) -> Mapping[str, float]:
+    return row.figures.cloud_calls
+
+
+def _api_requests(row: Row) -> Mapping[str, float]:
+    return row.figures.api_requests
 
 
 def drawing(report: Report, reference: str) -> str:
     """An SVG: for each piece of work the contestants beside the reference, on a log scale."""
-    drawn = {work: rows for work, rows in works(report.rows).items() if _has(rows, reference)}
+    drawn = {work: rows for work, rows in report.works.items() if _has(rows, reference)}
     width = _LEFT + len(_DRAWN) * (_PANEL + _GAP)
     height = _TOP + len(drawn) * _LINE + 20
     parts = [

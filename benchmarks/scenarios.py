@@ -39,7 +39,20 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much work there is, and how long steady states are watched, in seconds."""
+    """How much work there is.
+
+    Attributes:
+        nodes: How many are initialised at once, in each scenario.
+        throttled_nodes: How many are where the cloud has a quota.
+        steady_seconds: How long a steady state is watched.
+        services: How many are ensured, edited and deleted, in each scenario.
+        hosts: Nodes behind load balancers.
+        joining: How many nodes join and leave, in each scenario.
+        join_services: Load balancers that they join.
+        routes: Nodes that need a route.
+        limit_nodes: How many are initialised beside a bare loop.
+        signals: What ends a leader.
+    """
 
     nodes: Sequence[int]
     throttled_nodes: int
@@ -50,6 +63,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     join_services: int
     routes: int
     limit_nodes: int
+    signals: Sequence[str] = ("SIGTERM", "SIGKILL")
 
 
 FULL = Scale(
@@ -64,16 +78,42 @@ FULL = Scale(
     limit_nodes=5000,
 )
 QUICK = Scale(
-    nodes=(150,),
-    throttled_nodes=60,
-    steady_seconds=10.0,
+    nodes=(100,),
+    throttled_nodes=50,
+    steady_seconds=8.0,
     services=(20,),
-    hosts=20,
+    hosts=10,
     joining=(10,),
-    join_services=20,
+    join_services=10,
     routes=50,
-    limit_nodes=500,
+    limit_nodes=300,
+    signals=("SIGTERM",),
 )
+
+
+WITH_QUOTA = "a cloud that admits 20 calls/s"
+SAME_PATCHES = "the same patches"
+
+
+def initialising(count: int, title: str = "") -> str:
+    """The name of this work, as those below."""
+    work = f"initialise {count:,} nodes"
+    return f"{work}: {title}" if title else work
+
+
+def steady(count: int, seconds: float) -> str:
+    """Nodes that heartbeat."""
+    return f"steady, {count:,} nodes, {seconds:.0f} s with two refreshes"
+
+
+def balancing(verb: str, count: int, hosts: int) -> str:
+    """Services that are ensured, edited or deleted."""
+    return f"{verb} {count:,} Services on {hosts} nodes"
+
+
+def joining(count: int, services: int) -> str:
+    """Nodes that join."""
+    return f"join: {count} nodes, {services} load balancers"
 
 
 def scenarios(scale: Scale) -> list[Scenario]:
@@ -82,20 +122,18 @@ def scenarios(scale: Scale) -> list[Scenario]:
     return [
         Scenario(name="process", play=_process),
         *(
-            Scenario(
-                name=f"nodes-{count}",
-                play=_nodes(count, steady=scale.steady_seconds if count == biggest else 0.0),
-            )
+            Scenario(name=f"nodes-{count}", play=_nodes(count, restart=count == biggest))
             for count in scale.nodes
         ),
+        Scenario(name="steady", play=_steady(biggest, scale.steady_seconds)),
         Scenario(
             name="limit",
-            play=_nodes(scale.limit_nodes, title="the same patches"),
+            play=_nodes(scale.limit_nodes, title=SAME_PATCHES),
             contestants=(BARE, PROREUS),
         ),
         Scenario(
             name="quota",
-            play=_nodes(scale.throttled_nodes, title="a cloud that admits 20 calls/s"),
+            play=_nodes(scale.throttled_nodes, title=WITH_QUOTA),
             contestants=(*CONTESTANTS, PROREUS_SINGLE),
             settings={"read_rate": 20.0, "read_burst": 20.0},
         ),
@@ -112,7 +150,7 @@ def scenarios(scale: Scale) -> list[Scenario]:
             play=_routes(scale.routes),
             settings={"route_limit": 2 * scale.routes},
         ),
-        Scenario(name="failover", play=_failover),
+        Scenario(name="failover", play=_failover(scale.signals)),
     ]
 
 
@@ -129,33 +167,46 @@ async def _process(stage: Stage) -> Results:
         yield "idle, 5 s", msgspec.structs.replace(idle, rss=memory(process.pid, "VmRSS"))
 
 
-def _nodes(count: int, *, steady: float = 0.0, title: str = "") -> Play:
-    """Nodes that wait for a manager; then heartbeats, then a restart."""
+def _nodes(count: int, *, restart: bool = False, title: str = "") -> Play:
+    """Nodes that wait for a manager; then a restart, if wanted."""
+
+    async def play(stage: Stage) -> Results:
+        await stage.register(await stage.machines(count))
+        async with started(stage) as (_, meter):
+            await _all_written(stage, meter, count)
+            yield initialising(count, title), await meter.end(_done(meter))
+        if restart:
+            async with started(stage) as (_, meter):
+                await meter.settled("it rests", _yes, quiet=4.0)
+                yield f"restart, {count:,} nodes in place", await meter.end(await _last(meter))
+
+    return play
+
+
+def _steady(count: int, seconds: float) -> Play:
+    """Initialised nodes that heartbeat, once each in this time."""
 
     async def play(stage: Stage) -> Results:
         machines = await stage.machines(count)
-        await stage.register(machines)
-        async with started(stage) as (_, meter):
-            await _all_written(stage, meter, count)
-            work = f"initialise {count:,} nodes"
-            yield f"{work}: {title}" if title else work, await meter.end(_done(meter))
-        if not steady:
-            return
-        refresh = f"--node-status-update-frequency={steady / 2:.0f}s"
+        await stage.register(machines, initialised=True)
+        refresh = f"--node-status-update-frequency={seconds / 2:.0f}s"
         async with started(stage, refresh) as (_, meter):
             # Less than the time between two refreshes, or it never rests.
-            await meter.settled("it rests", _yes, quiet=min(4.0, steady / 5))
-            finished = max(await meter.last_call(), meter.audit.last_write("nodes"))
-            yield f"restart, {count:,} nodes in place", await meter.end(finished)
+            await meter.settled("it rests", _yes, quiet=min(4.0, seconds / 5))
             await meter.begin()
-            beating = asyncio.create_task(stage.heartbeats(machines, steady))
+            beating = asyncio.create_task(stage.heartbeats(machines, seconds))
             try:
-                await asyncio.wait([beating], timeout=steady)
+                await asyncio.wait([beating], timeout=seconds)
             finally:
                 beating.cancel()
-            yield f"steady, {count:,} nodes, {steady:.0f} s with two refreshes", await meter.end()
+            yield steady(count, seconds), await meter.end()
 
     return play
+
+
+async def _last(meter: Meter) -> float:
+    """When the cloud was last called, or a node or Service written."""
+    return max(await meter.last_call(), meter.audit.last_write("nodes", "services"))
 
 
 async def _all_written(stage: Stage, meter: Meter, count: int) -> None:
@@ -175,27 +226,28 @@ def _services(count: int, hosts: int) -> Play:
 
     async def play(stage: Stage) -> Results:
         await stage.register(await stage.machines(hosts), initialised=True)
-        what = f"{count:,} Services on {hosts} nodes"
+        restart = f"restart, {count:,} Services on {hosts} nodes in place"
         async with started(stage) as (_, meter):
             await meter.settled("it rests", _yes)
             await meter.begin()
             await stage.create_services(count)
             await meter.until("all have addresses", _equal(stage.addresses, count))
-            yield f"ensure {what}", await meter.end(meter.audit.last_write("services"))
+            yield (
+                balancing("ensure", count, hosts),
+                await meter.end(meter.audit.last_write("services")),
+            )
             await meter.settled("it rests", _yes)
             await meter.begin()
             await stage.edit_services(count)
             await meter.settled("all listen on the new port", lambda: _listen(stage, count))
-            yield f"edit {what}", await meter.end(await meter.last_call())
+            yield balancing("edit", count, hosts), await meter.end(await meter.last_call())
         async with started(stage) as (_, meter):
             await meter.settled("it rests", _yes, quiet=4.0)
-            finished = max(await meter.last_call(), meter.audit.last_write("services"))
-            yield f"restart, {what} in place", await meter.end(finished)
+            yield restart, await meter.end(await _last(meter))
             await meter.begin()
             await stage.delete_services(count)
             await meter.until("all are gone", _equal(stage.services, 0))
-            finished = max(await meter.last_call(), meter.audit.last_write("services"))
-            yield f"delete {what}", await meter.end(finished)
+            yield balancing("delete", count, hosts), await meter.end(await _last(meter))
 
     return play
 
@@ -205,7 +257,6 @@ def _join(count: int, services: int, hosts: int) -> Play:
 
     async def play(stage: Stage) -> Results:
         await stage.register(await stage.machines(hosts), initialised=True)
-        what = f"{count} nodes, {services} load balancers"
         async with started(stage) as (_, meter):
             await stage.create_services(services)
             await meter.until("all have addresses", _equal(stage.addresses, services))
@@ -220,7 +271,7 @@ def _join(count: int, services: int, hosts: int) -> Play:
             await meter.settled("all have all hosts", lambda: _targets(stage, services, everyone))
             finished = await meter.last_call("load_balancers.add_targets")
             yield (
-                f"join: {what}",
+                joining(count, services),
                 await meter.end(finished, after_the_last_join=finished - joined),
             )
             await meter.begin()
@@ -232,7 +283,7 @@ def _join(count: int, services: int, hosts: int) -> Play:
             await meter.settled("all lost the hosts", lambda: _targets(stage, services, hosts))
             finished = await meter.last_call("load_balancers.remove_targets")
             yield (
-                f"leave: {what}",
+                f"leave: {count} nodes, {services} load balancers",
                 await meter.end(finished, after_the_last_left=finished - left),
             )
 
@@ -257,25 +308,29 @@ def _routes(count: int) -> Play:
     return play
 
 
-async def _failover(stage: Stage) -> Results:
+def _failover(signals: Sequence[str]) -> Play:
     """Two replicas; how long a new node waits when the leader ends, or is killed."""
-    number = 0
-    for how in ("SIGTERM", "SIGKILL"):
-        async with stage.manager(elect=True, user="leader") as leader:
-            number += 1
-            await _initialised(stage, number)
-            async with stage.manager(elect=True) as standby:
-                await asyncio.sleep(3.0)  # it has seen the lease
-                meter = Meter(stage, standby)
-                await meter.begin()
-                await (leader.kill() if how == "SIGKILL" else leader.terminate())
+
+    async def play(stage: Stage) -> Results:
+        number = 0
+        for how in signals:
+            async with stage.manager(elect=True, user="leader") as leader:
                 number += 1
-                try:
-                    await _initialised(stage, number)
-                    yield f"failover after {how}", await meter.end()
-                finally:
-                    await meter.close()
-        await _release(stage)
+                await _initialised(stage, number)
+                async with stage.manager(elect=True) as standby:
+                    await asyncio.sleep(3.0)  # it has seen the lease
+                    meter = Meter(stage, standby)
+                    await meter.begin()
+                    await (leader.kill() if how == "SIGKILL" else leader.terminate())
+                    number += 1
+                    try:
+                        await _initialised(stage, number)
+                        yield f"failover after {how}", await meter.end()
+                    finally:
+                        await meter.close()
+            await _release(stage)
+
+    return play
 
 
 async def _initialised(stage: Stage, number: int) -> None:

@@ -1,6 +1,7 @@
 """One contestant on an API server and a cloud of its own, and the work that it is given."""
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,6 +28,14 @@ QUIET = 1.5
 PATIENCE = 1800.0
 _CONCURRENCY = 32
 _BATCH = 500
+_PROGRESS = 30.0
+# Word for word what the manager says, or it would write each node anew.
+_FINE = "the node has what the cloud says about its machine"
+
+
+def say(line: str) -> None:
+    """Tell people how far it is."""
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
 class Stage:
@@ -203,7 +212,7 @@ class Meter:
             TimeoutError: It is not done after half an hour.
             RuntimeError: The manager ended.
         """
-        deadline = time.monotonic() + PATIENCE
+        began = told = time.monotonic()
         while True:
             looked = time.monotonic()
             self.audit.read()
@@ -211,8 +220,12 @@ class Meter:
                 self.audit.read()
                 return
             self._process.check()
-            if time.monotonic() > deadline:
+            if looked - began > PATIENCE:
                 raise TimeoutError(f"{self._stage.contestant.title}: not done: {what}")
+            if looked - told > _PROGRESS:
+                told = looked
+                done_so_far = f"{sum(self.audit.requests.values()):,} API requests so far"
+                say(f"    {looked - began:.0f} s, not yet: {what}; {done_so_far}")
             # Looking must not slow down what is looked for.
             await asyncio.sleep(max(every, 4 * (time.monotonic() - looked)))
 
@@ -321,8 +334,9 @@ def node_of(machine: Instance, *, initialised: bool) -> dict[str, Any]:
         body["status"]["addresses"] = [
             {"type": one.type, "address": one.address} for one in machine.addresses
         ]
+        fine = {"status": "True", "reason": "Initialized", "message": _FINE}
         body["status"]["conditions"].append(
-            {"type": "CloudInitialized", "status": "True", "reason": "Initialized"}
+            {"type": "CloudInitialized", **fine, "lastTransitionTime": timestamp(now)}
         )
     return body
 

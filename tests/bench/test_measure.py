@@ -1,15 +1,11 @@
-"""What benchmarks read: the audit log, sockets, counters; and what they make of it."""
+"""What benchmarks read: the audit log, sockets, counters."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import msgspec
 
-from benchmarks import report
-from benchmarks.contestants import GO_DEFAULT, GO_TUNED, PROREUS
-from benchmarks.measure import AuditTail, Figures, Traffic, cloud_calls, cpu_seconds, memory
+from benchmarks.measure import AuditTail, Traffic, cloud_calls, cpu_seconds, memory
 from proreus.testing.simulated import Counters
 
 
@@ -79,64 +75,6 @@ def test_counters_become_calls_and_refusals() -> None:
 
 def test_this_process_has_used_time_and_memory() -> None:
     assert cpu_seconds(os.getpid()) > 0
-    assert memory(os.getpid()) >= memory(os.getpid(), "VmRSS") > 1
-
-
-def figures(seconds: float, calls: Mapping[str, int], **more: float) -> Figures:
-    return Figures(
-        seconds=seconds,
-        cloud_calls=calls,
-        throttled=0,
-        api_requests={"patch nodes": 10},
-        api_failures=0,
-        sent=0.5,
-        received=0.5,
-        rss=50,
-        cpu=1.0,
-        apiserver_cpu=2.0,
-        more=more,
-    )
-
-
-REPORT = report.Report(
-    "2026-01-01T00:00+00:00",
-    "a machine",
-    {"Proreus": "0"},
-    [
-        report.Row("a <job>", one.key, one.title, made)
-        for one, made in (
-            (GO_DEFAULT, figures(100, {"x": 50})),
-            (GO_TUNED, figures(2, {"x": 50})),
-            (PROREUS, figures(1, {}, after_the_last_join=0.25)),
-        )
-    ],
-)
-
-
-def test_the_table_says_how_many_times_the_reference_it_is() -> None:
-    text = report.markdown(REPORT, GO_TUNED.key)
-
-    rows = [one for one in text.splitlines() if one.startswith("| ") and "seconds" not in one]
-    assert [one.split(" | ")[:3] for one in rows] == [
-        ["| Go, default flags", "100.0 (50×)", "50 (1×)"],  # noqa: RUF001 - as it is written
-        ["| Go, tuned", "2.0", "50"],
-        ["| Proreus", "1.0 (0.5×)", "0"],  # noqa: RUF001 - the same
-    ]
-    assert "Proreus: after the last join 0.25 s." in text
-
-
-def test_the_drawing_is_svg_with_a_mark_for_every_ratio() -> None:
-    root = ET.fromstring(report.drawing(REPORT, GO_TUNED.key))  # noqa: S314 - ours
-
-    svg = "{http://www.w3.org/2000/svg}"
-    marks = [one.findtext(f"{svg}title") for one in root.iter(f"{svg}circle")]
-    assert [mark for mark in marks if mark and mark.startswith("Proreus")] == [
-        "Proreus: 1.0",  # seconds; there were no cloud calls
-        "Proreus: 1.0",
-        "Proreus: 50",
-    ]
-    places = {
-        one.get("cx") for one in root.iter(f"{svg}circle") if one.find(f"{svg}title") is not None
-    }
-    assert all(380 <= float(place or 0) <= 380 + 4 * 174 for place in places)
-    assert "a <job>" in {one.text for one in root.iter(f"{svg}text")}
+    now = memory(os.getpid(), "VmRSS")
+    assert now > 1
+    assert memory(os.getpid()) > 0.9 * now  # the kernel counts in batches
