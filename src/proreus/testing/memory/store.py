@@ -79,13 +79,18 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class _Table:
-    """All objects of a resource in the order of their keys, and what happened to them."""
+    """All objects of a resource in the order of their keys, and what happened to them.
+
+    What is known of the past is each resource's own, as it is in the caches of kube-apiserver: a
+    busy resource makes no other one forget.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[Key, Stored] = {}
         self.keys: list[Key] = []
         self.versions: list[int] = []
         self.changes: list[Change] = []
+        self.oldest = 1
 
 
 class Store:
@@ -99,7 +104,6 @@ class Store:
     ) -> None:
         """Hold the namespaces default and kube-system only."""
         self.version = 1
-        self.oldest = 1
         self._now = now
         self._history = history
         self._tables: dict[str, _Table] = {}
@@ -157,9 +161,9 @@ class Store:
         Raises:
             ApiError: That version is forgotten (410).
         """
-        if after < self.oldest:
-            raise ApiError(410, "Expired", f"too old resource version: {after} ({self.oldest})")
         table = self._table(resource)
+        if after < table.oldest:
+            raise ApiError(410, "Expired", f"too old resource version: {after} ({table.oldest})")
         return table.changes[bisect.bisect_right(table.versions, after) :]
 
     def create(self, resource: Resource[Any], namespace: str, body: Object) -> Stored:
@@ -224,9 +228,9 @@ class Store:
 
     def forget(self) -> None:
         """Forget all history, as a compaction of etcd does."""
-        self.oldest = self.version
         self._lists.clear()
         for table in self._tables.values():
+            table.oldest = self.version
             table.versions.clear()
             table.changes.clear()
 
@@ -279,7 +283,7 @@ class Store:
         table.changes.append(change)
         if len(table.versions) > self._history:
             half = self._history // 2
-            self.oldest = max(self.oldest, table.versions[half - 1])
+            table.oldest = table.versions[half - 1]
             del table.versions[:half], table.changes[:half]
         for listener in self._listeners.get(resource.plural, ()):
             listener()
