@@ -18,6 +18,7 @@ The load balancers read `LocalConfig.address_pools`, `gateway`, `health_checks` 
 fields that only they know are added to these sections.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -31,6 +32,10 @@ _HIGHEST_PORT: Final = 65535
 _HIGHEST_TABLE: Final = 2**32 - 1
 _FIRST_PROTOCOL: Final = 192
 _LAST_PROTOCOL: Final = 254
+_LONGEST_DEVICE: Final = 15
+_LONGEST_TABLE: Final = 32
+_HIGHEST_MARK: Final = 2**32 - 1
+_KUBE_PROXY_MARKS: Final = 0xC000
 
 
 def _not_positive(name: str, duration: timedelta) -> list[str]:
@@ -164,10 +169,49 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
         enabled: Whether there are load balancers at all.
         interfaces: Where the addresses are announced (ARP and NDP). None: on every interface
             whose network holds the address.
+        device: The name of the device made here that the addresses are routed to.
+        nft_table: The name of the nftables table, of family inet, that is made here.
+        mark_mask: The bits of packet and connection marks that say which node has a connection,
+            side by side. No other program may use them; kube-proxy has 0xc000.
+        protocol: The protocol number of routes and rules made here, another than of `routes`.
+        first_table: The first of the routing tables, one for each node.
+        rule_priority: The priority of the rules that lead to these tables.
     """
 
     enabled: bool = True
     interfaces: tuple[str, ...] = ()
+    device: str = "proreus0"
+    nft_table: str = "proreus"
+    mark_mask: int = 0x0FF00000
+    protocol: int = 202
+    first_table: int = 7300
+    rule_priority: int = 7300
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem in one sentence.
+        """
+        found = []
+        for name, text, most in (
+            ("device", self.device, _LONGEST_DEVICE),
+            ("nft-table", self.nft_table, _LONGEST_TABLE),
+        ):
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) or len(text) > most:
+                found.append(f"{name}: {text!r} is no name of letters and digits up to {most}")
+        bits = bin(self.mark_mask).strip("0b")
+        if not 0 < self.mark_mask <= _HIGHEST_MARK or "0" in bits:
+            found.append("mark-mask: give bits side by side within 0xffffffff, such as 0x0ff00000")
+        if self.mark_mask & _KUBE_PROXY_MARKS:
+            found.append("mark-mask: the bits 0xc000 are kube-proxy's")
+        if not _FIRST_PROTOCOL <= self.protocol <= _LAST_PROTOCOL:
+            found.append(f"protocol: give a number from {_FIRST_PROTOCOL} to {_LAST_PROTOCOL}")
+        if not 256 <= self.first_table <= _HIGHEST_TABLE // 2:  # noqa: PLR2004 - main and its like
+            found.append("first-table: give a number from 256 on")
+        if not 1 <= self.rule_priority < 32766:  # noqa: PLR2004 - the main table's
+            found.append("rule-priority: give a number from 1 to 32765, before the main table's")
+        _raise(found)
 
 
 class HealthChecks(ConfigSection, frozen=True, kw_only=True):
@@ -226,6 +270,8 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
             ConfigError: Every problem in one sentence.
         """
         found = [f"pools {one}" for one in overlaps(self.address_pools)]
+        if self.routes.protocol == self.gateway.protocol:
+            found.append("gateway protocol, routes protocol: give them different numbers")
         if self.draining < timedelta(0):
             found.append("draining: must not be negative")
         _raise(found)
