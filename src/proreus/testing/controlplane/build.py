@@ -46,7 +46,7 @@ async def build(
     for program, package in PACKAGES.items():
         command = (
             *(go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"),
-            f"-ldflags=-s -w {_stamp(version)}",
+            f"-ldflags=-s -w {stamp(version)}",
             *("-o", str(directory / program), package),
         )
         async with announced(report, f"building {program}"):
@@ -54,7 +54,7 @@ async def build(
     shutil.rmtree(source)
 
 
-def _stamp(version: str) -> str:
+def stamp(version: str) -> str:
     """Linker flags without which the API server answers /version with v0.0.0-master."""
     major, minor, _ = version.split(".")
     said = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}

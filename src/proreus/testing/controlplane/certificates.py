@@ -32,12 +32,24 @@ class Authority:
         """The authority's own certificate, PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def serving(self) -> tuple[bytes, bytes]:
-        """Make the certificate and key, PEM, of a server on loopback."""
-        names = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    @property
+    def key(self) -> bytes:
+        """The authority's key, PEM, for who signs in its name."""
+        return _private_pem(self._key)
+
+    def serving(
+        self,
+        names: Sequence[str] = ("localhost",),
+        addresses: Sequence[str] = ("127.0.0.1",),
+    ) -> tuple[bytes, bytes]:
+        """Make the certificate and key, PEM, of a server, on loopback if nothing else is said."""
+        alternatives = x509.SubjectAlternativeName(
+            [
+                *(x509.DNSName(name) for name in names),
+                *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
+            ]
         )
-        return self._issue(_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, names)
+        return self._issue(_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def client(self, user: str, groups: Sequence[str]) -> tuple[bytes, bytes]:
         """Make the certificate and key, PEM, of a user: CN is the user, each O a group."""

@@ -1,6 +1,7 @@
 """The text of a kubeconfig file."""
 
 import base64
+from collections.abc import Mapping
 
 import yaml
 
@@ -10,13 +11,22 @@ def render(*, url: str, ca: bytes, user: str, certificate: bytes, key: bytes) ->
 
     https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
     """
-    cluster = {"server": url, "certificate-authority-data": _base64(ca)}
     identity = {"client-certificate-data": _base64(certificate), "client-key-data": _base64(key)}
+    return _render(url, ca, user, identity)
+
+
+def render_token(*, url: str, ca: bytes, user: str, token: str) -> str:
+    """Render a kubeconfig for a user who has a bearer token."""
+    return _render(url, ca, user, {"token": token})
+
+
+def _render(url: str, ca: bytes, user: str, identity: Mapping[str, str]) -> str:
+    cluster = {"server": url, "certificate-authority-data": _base64(ca)}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "test", "cluster": cluster}],
-        "users": [{"name": user, "user": identity}],
+        "users": [{"name": user, "user": dict(identity)}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
         "current-context": "test",
     }

@@ -1,0 +1,130 @@
+"""`python -m proreus.testing.cluster`: make a cluster, look into it, remove it."""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+
+from proreus.testing.cluster import Cluster, ClusterError, Settings, directory_of, find, remove
+from proreus.testing.cluster.cluster import AGNHOST_IMAGE
+from proreus.testing.cluster.machines import GATEWAY
+from proreus.testing.cluster.programs import Programs, ensure_programs
+from proreus.testing.controlplane import ControlPlaneError
+
+_DONE = """\
+The cluster is ready. Run commands on its machines with `{command} exec`, such as:
+    {command} exec kubectl get nodes,pods -A -o wide
+A server, and a client outside the cluster that asks it:
+    {command} exec kubectl create deployment web --image={image} --replicas=2 -- /agnhost netexec
+    {command} exec kubectl expose deployment web --type=LoadBalancer --port=80 --target-port=8080
+    {command} exec kubectl get service web
+    {command} exec --on=client curl http://ADDRESS/hostname
+`make cluster-down` removes everything. Files and logs: {directory}"""
+
+
+def main() -> int:
+    """Read the command line and do what it says; answers the exit status."""
+    options = _parser().parse_args()
+    try:
+        status: int = options.do(options)
+    except ControlPlaneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m proreus.testing.cluster",
+        description="A real Kubernetes cluster in namespaces of this machine; needs root.",
+    )
+    parser.add_argument("--name", default="default", help="which cluster (default: default)")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    up = verbs.add_parser("up", help="make a cluster and wait until its nodes are ready")
+    up.add_argument("--nodes", type=int, default=2, help="how many (default: 2)")
+    up.add_argument("--ipv4", action="store_true", help="no IPv6 beside it")
+    up.add_argument(
+        "--no-manager", action="store_true", help="start no manager: nodes keep their taint"
+    )
+    up.set_defaults(do=_up)
+    verbs.add_parser("down", help="remove the cluster, whatever its state").set_defaults(do=_down)
+    status = verbs.add_parser("status", help="tell which programs run; fails if one has ended")
+    status.set_defaults(do=_status)
+    run = verbs.add_parser("exec", help="run a command on a machine of the cluster")
+    run.add_argument("--on", default=GATEWAY, metavar="MACHINE", help="gateway, client, node-1, …")
+    run.add_argument("command", nargs=argparse.REMAINDER)
+    run.set_defaults(do=_exec)
+    verbs.add_parser("build", help="only build the programs").set_defaults(do=_build)
+    return parser
+
+
+def _report(line: str) -> None:
+    print(f"cluster: {line}", file=sys.stderr, flush=True)
+
+
+def _programs() -> Programs:
+    return asyncio.run(ensure_programs(report=_report))
+
+
+def _up(options: argparse.Namespace) -> int:
+    settings = Settings(
+        name=options.name,
+        nodes=options.nodes,
+        ipv6=not options.ipv4,
+        manager=not options.no_manager,
+    )
+    begun = time.monotonic()
+    cluster = Cluster(settings, _programs(), _report)
+    cluster.start()
+    _report(f"ready after {time.monotonic() - begun:.0f} s")
+    name = "" if options.name == "default" else f" --name={options.name}"
+    print(
+        _DONE.format(
+            command=f"{sys.executable} -m proreus.testing.cluster{name}",
+            image=AGNHOST_IMAGE,
+            directory=cluster.directory,
+        )
+    )
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    remove(options.name)
+    _report("removed")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    machines = find(options.name, _programs())
+    ended = False
+    for name, machine in machines.items():
+        for program, running in machine.programs().items():
+            print(f"{name:10} {program:25} {'runs' if running else 'has ended'}")
+            ended = ended or not running
+    return int(ended)
+
+
+def _build(_: argparse.Namespace) -> int:
+    print(_programs().built)
+    return 0
+
+
+def _exec(options: argparse.Namespace) -> int:
+    programs = _programs()
+    machines = find(options.name, programs)
+    if options.on not in machines:
+        raise ClusterError(f"no machine {options.on}: there are {', '.join(machines)}")
+    environ = {
+        **os.environ,
+        "PATH": f"{programs.built}:{os.environ.get('PATH', os.defpath)}",
+        "KUBECONFIG": str(directory_of(options.name) / GATEWAY / "admin.kubeconfig"),
+    }
+    command = machines[options.on].command(*(options.command or ["sh"]))
+    os.execvpe(command[0], command, environ)  # noqa: S606 - the user's own command
+
+
+if __name__ == "__main__":
+    sys.exit(main())

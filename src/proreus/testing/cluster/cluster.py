@@ -1,0 +1,219 @@
+"""A whole cluster: made step by step, found again by its files, removed without a trace."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proreus.testing.cluster import images, machines
+from proreus.testing.cluster.errors import ClusterError
+from proreus.testing.cluster.machines import GATEWAY, Machine
+from proreus.testing.cluster.manager import start_manager
+from proreus.testing.cluster.network import (
+    MOST_NODES,
+    cable_commands,
+    client_side,
+    families,
+    gateway_commands,
+    host_commands,
+    kernel_has_ipv6,
+    router_commands,
+)
+from proreus.testing.cluster.node import PAUSE_IMAGE, Node
+from proreus.testing.cluster.plane import Plane
+from proreus.testing.cluster.programs import Programs
+from proreus.testing.controlplane.assets import cache
+from proreus.testing.controlplane.progress import Report
+
+CLIENT = "client"
+"""The machine outside the cluster that asks its load balancers."""
+
+AGNHOST_IMAGE = "localhost/e2e/agnhost:2.63.0"
+"""The image with the server and client that Kubernetes' own specs use; nodes have it."""
+
+PATIENCE = 240.0
+"""Seconds that nodes may take to be ready; on a quiet machine with 2 cores it is 20 s."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a cluster is to be."""
+
+    name: str = "default"
+    nodes: int = 2
+    ipv6: bool = True
+    """Dual stack, if the kernel can."""
+    manager: bool = True
+    """Run the manager with the provider `local` on the gateway."""
+
+
+def directory_of(name: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the files of a cluster are."""
+    return cache(environ, "clusters") / name
+
+
+def cgroup_of(name: str) -> str:
+    """The control group that those of the pods lie in."""
+    return f"proreus-cluster-{name}"
+
+
+def remove(name: str) -> None:
+    """End a cluster and remove all that is left of it, from whatever state it is in.
+
+    Raises:
+        ClusterError: something does not go.
+    """
+    machines.remove(directory_of(name), cgroup_of(name))
+
+
+def find(name: str, programs: Programs) -> dict[str, Machine]:
+    """The machines of a cluster that runs.
+
+    Raises:
+        ClusterError: it does not run.
+    """
+    directory = directory_of(name)
+    gateway = machines.gateway(directory, programs.path("pause"))
+    if gateway is None:
+        raise ClusterError(f"no cluster {name} runs: make cluster-up makes one")
+    found = {GATEWAY: gateway}
+    for file in sorted(gateway.directory.glob("holder-*.pid")):
+        member = file.stem.removeprefix("holder-")
+        found[member] = machines.member(gateway, member)
+    return found
+
+
+class Cluster:
+    """A cluster in the making."""
+
+    def __init__(self, settings: Settings, programs: Programs, report: Report) -> None:
+        """Nothing is started yet."""
+        if not 1 <= settings.nodes <= MOST_NODES:
+            raise ClusterError(f"{settings.nodes} nodes: give 1 to {MOST_NODES}")
+        self.settings = settings
+        self.directory = directory_of(settings.name)
+        self.families = families(ipv6=settings.ipv6 and kernel_has_ipv6())
+        self.nodes: list[Node] = []
+        self._programs = programs
+        self._report = report
+        self.gateway: Machine
+        self.plane: Plane
+
+    def start(self) -> None:
+        """Make it and wait until its nodes are ready, or, without a manager, joined.
+
+        Raises:
+            ClusterError: there is one of this name, or a step failed.
+        """
+        if self.directory.exists():
+            raise ClusterError(
+                f"there is a cluster {self.settings.name}, or what is left of one: "
+                "make cluster-down removes it"
+            )
+        self._lay_network()
+        self._report("etcd, kube-apiserver and their companions")
+        self.plane = Plane(self.gateway, self._programs, self.families)
+        self.plane.start(node_ipam=not self.settings.manager)
+        self._start_nodes()
+        if self.settings.manager:
+            self._report("the manager, with the provider local")
+            start_manager(self.gateway, self.plane, self.families)
+        self._await_pod_networks()
+        if self.settings.manager:
+            self._report("nodes become ready")
+            self._until(self._ready, "ready")
+
+    def _lay_network(self) -> None:
+        self._report(f"network namespaces of a gateway, {self.settings.nodes} nodes and a client")
+        self.directory.mkdir(parents=True, mode=0o700)
+        pause = self._programs.path("pause")
+        self.gateway = machines.start_gateway(self.directory, pause)
+        self.gateway.run_all(gateway_commands(self.families))
+        for number in range(1, self.settings.nodes + 1):
+            machine = machines.start_machine(self.gateway, f"node-{number}", pause)
+            holder = self.gateway.pid(f"holder-{machine.name}")
+            self.gateway.run_all(cable_commands(f"node{number}", holder, "nodes0"))
+            machine.run_all(router_commands())
+            own = [(f.node(number), f.nodes, f.gateway()) for f in self.families]
+            machine.run_all(host_commands(own))
+            addresses = [address for address, _, _ in own]
+            cgroup = cgroup_of(self.settings.name)
+            self.nodes.append(Node(machine, self._programs, addresses, cgroup))
+        client = machines.start_machine(self.gateway, CLIENT, pause)
+        holder = self.gateway.pid(f"holder-{CLIENT}")
+        self.gateway.run_all(cable_commands("clients0", holder, None))
+        self.gateway.run_all(client_side(self.families))
+        client.run("ip", "link", "set", "lo", "up")
+        client.run_all(
+            host_commands([(f.client(), f.clients, f.client_gateway()) for f in self.families])
+        )
+
+    def _start_nodes(self) -> None:
+        self._report("images of the programs of this machine")
+        place = self.directory / "images"
+        pause = images.pause_image(Path(self._programs.path("pause")), PAUSE_IMAGE, place)
+        agnhost = images.agnhost_image(Path(self._programs.path("agnhost")), [AGNHOST_IMAGE], place)
+        for node in self.nodes:
+            node.start_containerd()
+        for node in self.nodes:
+            self._report(f"containerd, kubelet and kube-proxy of {node.name}")
+            self._until(partial(_answers, node), f"runtime of {node.name}")
+            node.load(pause)
+            node.load(agnhost)
+            node.start(self.plane, self.families)
+
+    def _await_pod_networks(self) -> None:
+        """Be the CNI's agent: configure each node as soon as it has its pods' networks."""
+        waiting = {node.name: node for node in self.nodes}
+
+        def configured() -> bool:
+            for name, networks in self._pod_networks().items():
+                if networks and name in waiting:
+                    waiting.pop(name).join_pods(networks)
+            return not waiting
+
+        self._report("nodes join and get the networks of their pods")
+        self._until(configured, "networks of pods")
+
+    def _pod_networks(self) -> dict[str, list[str]]:
+        return {
+            node["metadata"]["name"]: node["spec"].get("podCIDRs", []) for node in self._listed()
+        }
+
+    def _ready(self) -> bool:
+        nodes = self._listed()
+        conditions = [
+            condition["status"]
+            for node in nodes
+            for condition in node["status"].get("conditions", [])
+            if condition["type"] == "Ready"
+        ]
+        taints = [taint for node in nodes for taint in node["spec"].get("taints", [])]
+        return conditions == ["True"] * len(self.nodes) and not taints
+
+    def _listed(self) -> list[dict[str, Any]]:
+        nodes: list[dict[str, Any]] = json.loads(self.plane.kubectl("get", "nodes", "-o", "json"))[
+            "items"
+        ]
+        return nodes
+
+    def _until(self, happened: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not happened():
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"not there after {PATIENCE:.0f} s: {what}; the logs are in {self.directory}"
+                )
+            time.sleep(0.5)
+
+
+def _answers(node: Node) -> bool:
+    try:
+        node.machine.run("ctr", "--address", "/run/containerd.sock", "version")
+    except ClusterError:
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""The manager as a process of the gateway, with the provider `local` and the rights it needs."""
+
+import sys
+from collections.abc import Sequence
+
+from proreus.testing.cluster.machines import Machine
+from proreus.testing.cluster.network import Family
+from proreus.testing.cluster.plane import Plane
+
+ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
+"""The user that the manager is; its rights are those of `proreus roles`."""
+
+_CLOUD_CONFIG = """\
+region: here
+zone: one
+pools:
+  default: {{addresses: [{pools}]}}
+gateway: {{enabled: true, interfaces: [clients0, nodes0]}}
+"""
+
+
+def cloud_config(used: Sequence[Family]) -> str:
+    """The cloud-config of the gateway's manager."""
+    return _CLOUD_CONFIG.format(pools=", ".join(f'"{family.load_balancers}"' for family in used))
+
+
+def flags(used: Sequence[Family]) -> list[str]:
+    """What decides which rights the manager needs."""
+    masks = (
+        [
+            f"--node-cidr-mask-size-{'ipv6' if ':' in family.pods else 'ipv4'}"
+            f"={family.pods_of_a_node}"
+            for family in used
+        ]
+        if len(used) > 1
+        else [f"--node-cidr-mask-size={used[0].pods_of_a_node}"]
+    )
+    return [
+        "--cloud-provider=local",
+        "--controllers=*",
+        "--allocate-node-cidrs",
+        f"--cluster-cidr={','.join(family.pods for family in used)}",
+        f"--service-cluster-ip-range={','.join(family.services for family in used)}",
+        *masks,
+    ]
+
+
+def start_manager(machine: Machine, plane: Plane, used: Sequence[Family]) -> None:
+    """Give the manager its rights and start it.
+
+    Raises:
+        ClusterError: the API server or the machine refuses.
+    """
+    config = machine.directory / "cloud.yaml"
+    config.write_text(cloud_config(used))
+    chosen = [*flags(used), f"--cloud-config={config}"]
+    program = (sys.executable, "-m", "proreus")
+    plane.apply(machine.run(*program, "roles", *chosen))
+    user = plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], "manager")
+    machine.start(
+        "manager", *program, "run", *chosen, f"--kubeconfig={user}", "--leader-elect", "-v=2"
+    )
