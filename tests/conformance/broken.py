@@ -7,7 +7,7 @@ from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
 from proreus.providers.simulated.routes import SimulatedRoutes
-from proreus.testing.conformance import Status, Suite
+from proreus.testing.conformance import Rule, Status, Suite
 
 from .simulated_fixture import SimulatedFixture
 
@@ -41,8 +41,9 @@ def copy(part: type) -> type[SimulatedCloud]:
     raise TypeError(part)
 
 
-async def failures(part: type) -> dict[str, str]:
-    """The rules that fail for the copy, with what was seen."""
+async def failures(part: type, *rules: Rule) -> dict[str, str]:
+    """The rules that fail for the copy, with what was seen: of all rules, or of these."""
     fixture = type("Fixture", (SimulatedFixture,), {"provider_class": copy(part)})
-    findings = await Suite(fixture).findings()
+    suite = Suite(fixture)
+    findings = [await suite.finding(rule) for rule in rules] or await suite.findings()
     return {one.rule.id: one.seen for one in findings if one.status is Status.FAILS}

@@ -16,6 +16,7 @@ from proreus.cloudprovider import (
     Done,
     EnsureAnswer,
     Ensured,
+    HealthCheck,
     LoadBalancer,
     LoadBalancerRef,
     OwnedObject,
@@ -62,6 +63,31 @@ class KeepsPorts(SimulatedLoadBalancers):
             return () if only_ports else planned
 
         return conclude(wanted, await self._apply(actual, steps), self._region)
+
+
+class IgnoresRanges(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        return await super()._ensure(
+            msgspec.structs.replace(wanted, source_ranges={"IPv4": ("0.0.0.0/0",)})
+        )
+
+
+class IgnoresAffinity(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        return await super()._ensure(msgspec.structs.replace(wanted, affinity_seconds=None))
+
+
+class IgnoresHealth(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        return await super()._ensure(msgspec.structs.replace(wanted, health_check=HealthCheck()))
+
+
+class IgnoresNodePorts(SimulatedLoadBalancers):
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        frontends = tuple(
+            msgspec.structs.replace(one, node_port=22000 + one.port) for one in wanted.frontends
+        )
+        return await super()._ensure(msgspec.structs.replace(wanted, frontends=frontends))
 
 
 class KeepsHosts(SimulatedLoadBalancers):
@@ -241,6 +267,7 @@ BROKEN: dict[str, type] = {
     "ensured": Nowhere,
     "ensure-again": WritesAlways,
     "ports-changed": KeepsPorts,
+    "fields-honoured": IgnoresRanges,
     "update-hosts": KeepsHosts,
     "host-gone": InsistsOnHosts,
     "group-stable": GroupOfService,
@@ -270,3 +297,16 @@ def test_each_rule_has_a_broken_copy() -> None:
 async def test_a_copy_that_breaks_one_rule_fails_just_that_one(rule: str) -> None:
     found = await failures(BROKEN[rule])
     assert list(found) == [rule], found
+
+
+@pytest.mark.parametrize(
+    ("broken", "field"),
+    [
+        (IgnoresAffinity, "spec.sessionAffinity"),
+        (IgnoresHealth, "spec.externalTrafficPolicy"),
+        (IgnoresNodePorts, "spec.ports[].nodePort"),
+    ],
+)
+async def test_a_field_that_is_ignored_is_named(broken: type, field: str) -> None:
+    found = await failures(broken, load_balancers.fields_honoured)
+    assert field in found["fields-honoured"]

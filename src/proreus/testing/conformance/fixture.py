@@ -37,12 +37,15 @@ class CloudFixture:
             are seen, refused and left unanswered. "" if the cloud does not speak plain HTTP.
         page_size: How many objects the cloud shows at once; None if it shows all.
         patience: Seconds within which a verb must end although the cloud does not answer.
+        own_data_path: Whether the provider brings packets to Services itself, so that node ports
+            and health checks are nothing that is written to a cloud.
         throttled: What the cloud answers when its quota is used up; it asks to wait 120 s.
     """
 
     endpoint: str = ""
     page_size: int | None = None
     patience: float = 10.0
+    own_data_path: bool = False
     throttled: Answer = Answer(429, b"{}", {"Retry-After": "120"})
 
     async def __aenter__(self) -> Self:

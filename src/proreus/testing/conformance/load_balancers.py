@@ -2,12 +2,12 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from proreus.cloudprovider import LoadBalancer
-from proreus.kube.objects import LoadBalancerIngress
+from proreus.kube.objects import LoadBalancerIngress, Node
 from proreus.testing.conformance.fixture import NotOffered
 from proreus.testing.conformance.machines import capabilities
 from proreus.testing.conformance.rule import rule
@@ -105,6 +105,51 @@ async def ports_changed(site: Site) -> None:
         raise Violated(
             f"{len(objects)} objects were {len(left)} after a port was added and taken away again"
         )
+
+
+@rule(ensure_again)
+async def fields_honoured(site: Site) -> None:
+    """What is changed in a wish is changed in the cloud or refused, and never ignored.
+
+    Compare every field of the `LoadBalancer` with what the cloud has. Refuse what the cloud
+    cannot do with `InvalidRequest` or `NotSupported`, naming the field.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 1)
+    first = site.wish(started, hosts)
+    port, node_port = PORTS[0]
+    changed = {
+        "spec.loadBalancerSourceRanges": _respecified(
+            site, started, first, hosts, load_balancer_source_ranges=("192.0.2.0/24",)
+        ),
+        "spec.sessionAffinity": _respecified(
+            site, started, first, hosts, session_affinity="ClientIP"
+        ),
+    }
+    if not site.cloud.own_data_path:
+        changed["spec.externalTrafficPolicy and its health check"] = _respecified(
+            site, started, first, hosts,
+            external_traffic_policy="Local", health_check_node_port=30999,
+        )  # fmt: skip
+        changed["spec.ports[].nodePort"] = site.wish(
+            started, hosts, of=first.service, ports=((port, node_port + 1), *PORTS[1:])
+        )
+    for field, wish in changed.items():
+        await site.ensure(started, first)
+        started.new_calls()
+        if await site.refused(started, wish):
+            continue
+        if all(call.read for call in started.new_calls()):
+            raise Violated(f"{field} was changed, and ensure neither wrote anything nor refused it")
+        await converged(site, wish, f"{field} was changed")
+
+
+def _respecified(
+    site: Site, started: Started, first: LoadBalancer, hosts: Sequence[Node], **fields: object
+) -> LoadBalancer:
+    spec = msgspec.structs.replace(first.service.spec, **fields)
+    changed = msgspec.structs.replace(first.service, spec=spec)
+    return site.wish(started, hosts, of=changed)
 
 
 @rule(ensure_again)
@@ -297,6 +342,7 @@ RULES = (
     ensured,
     ensure_again,
     ports_changed,
+    fields_honoured,
     update_hosts,
     host_gone,
     group_stable,

@@ -22,6 +22,7 @@ from proreus.cloudprovider import (
     Instance,
     InstanceAnswer,
     Instances,
+    InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
@@ -260,6 +261,15 @@ class Site:
         verb = started.load_balancers.ensure
         answers = await self._settled("ensure", verb, {one.ref.uid: one for one in wishes})
         return [expect(Ensured, answers[one.ref.uid], "ensure") for one in wishes]
+
+    async def refused(self, started: Started, wish: LoadBalancer) -> bool:
+        """Ensure until nothing is pending; whether the wish was refused as impossible."""
+        answers = await self._settled("ensure", started.load_balancers.ensure, {wish.ref.uid: wish})
+        answer = answers[wish.ref.uid]
+        if isinstance(answer, InvalidRequest | NotSupported):
+            return True
+        expect(Ensured, answer, "ensure")
+        return False
 
     async def update_hosts(self, started: Started, *wishes: LoadBalancer) -> list[Ensured]:
         """The same with `update_hosts`."""
