@@ -1,1 +1,60 @@
-"""Bare metal, VMs and laptops: machines from an inventory, routes and balancers in the kernel."""
+"""Bare metal, VMs and laptops: machines from an inventory, routes and balancers in the kernel.
+
+There is no cloud and nothing to log in to: what machines there are, a file says or the Nodes do,
+and what traffic needs is in the kernel of the machine that runs the manager.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.local.config import LocalConfig
+from proreus.providers.local.instances import LocalInstances
+from proreus.providers.local.inventory import Defaults, Inventory, InventoryReader
+from proreus.providers.local.probes import Prober
+from proreus.providers.local.routes import LocalRoutes
+from proreus.providers.local.usage import watch_pools
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["LocalCloud"]
+
+
+class LocalCloud(CloudProvider):
+    """Instances, routes and load balancers without a cloud."""
+
+    name: ClassVar[str] = "local"
+    config_type: ClassVar[type[msgspec.Struct] | None] = LocalConfig
+    needs: ClassVar[frozenset[str]] = frozenset({"services"})
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Take the cloud-config; without one there is no inventory and there are no pools."""
+        super().__init__(config)
+        self._settings = config if isinstance(config, LocalConfig) else LocalConfig()
+
+    async def start(self, context: "Context") -> None:
+        """Read the inventory once and set the capabilities.
+
+        Raises:
+            ConfigError: The inventory is wrong.
+        """
+        settings = self._settings
+        defaults = Defaults(region=settings.region, zone=settings.zone)
+        read = None
+        if settings.instances.inventory:
+            reader = InventoryReader(settings.instances.inventory, defaults)
+
+            async def read() -> Inventory:
+                return await context.call(
+                    "local", "read_inventory", reader.read, read=True, blocking=True
+                )
+
+            await read()
+        probing = settings.instances.probing
+        probe = Prober(context, probing).lives if probing.ports else None
+        self.instances = LocalInstances(read, defaults, probe, probing)
+        if settings.routes.enabled:
+            self.routes = LocalRoutes(context, settings.routes)
+        watch_pools(settings.address_pools, context.listers["services"])

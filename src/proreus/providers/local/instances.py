@@ -1,0 +1,260 @@
+"""Instances: what the inventory, or else the Node itself, says of a machine.
+
+A provider id is `local://` and what never names another machine: the `id` of the inventory, or the
+name. A Node whose machine has got another id, or another system UUID, is another machine
+(`IdentityConflict`), so that neither a rename nor a name used again deletes anything.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import (
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    NotFound,
+    Ownership,
+)
+from proreus.kube.objects import ANNOTATION_PROVIDED_NODE_IP, Node, NodeAddress, condition
+from proreus.providers.local.config import Probing, Unreachable
+from proreus.providers.local.inventory import Defaults, Inventory, Machine, MachineState
+
+SCHEME: Final = "local://"
+
+_BATCH: Final = 1000
+_WITNESSES: Final = 3
+_STATES: Final[Mapping[MachineState, InstanceState]] = {
+    MachineState.RUNNING: InstanceState.RUNNING,
+    MachineState.STOPPED: InstanceState.STOPPED,
+    MachineState.GONE: InstanceState.TERMINATING,
+}
+_TYPES: Final = ("ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
+
+Probe = Callable[[Sequence[str]], Awaitable[bool]]
+"""Whether a machine with these addresses answers."""
+
+
+class LocalInstances:
+    """Implements `cloudprovider.Instances`."""
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Inventory]] | None,
+        defaults: Defaults,
+        probe: Probe | None,
+        probing: Probing,
+    ) -> None:
+        """Know machines from an inventory, or from the Nodes.
+
+        Args:
+            read: Reads the inventory; None if there is none.
+            defaults: Region and zone of machines without an inventory.
+            probe: Asks a machine whether it lives; None to believe the inventory.
+            probing: What failed probes mean.
+        """
+        self._read = read
+        self._defaults = defaults
+        self._probe = probe
+        self._probing = probing
+        self._failures: dict[str, int] = {}
+
+    @property
+    def batch_size(self) -> int:
+        """How many nodes one `describe` takes at most."""
+        return _BATCH
+
+    def owns(self, node: Node) -> Ownership:
+        """By the provider id's scheme; unknown without a provider id."""
+        if not node.spec.provider_id:
+            return Ownership.UNKNOWN
+        return Ownership.YES if node.spec.provider_id.startswith(SCHEME) else Ownership.NO
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """One reading of the inventory; and probes of nodes that are not Ready."""
+        if self._read is None:
+            answers = {node.metadata.name: from_node(node, self._defaults) for node in nodes}
+        else:
+            inventory = await self._read()
+            answers = {node.metadata.name: from_inventory(node, inventory) for node in nodes}
+        if self._probe is not None:
+            answers |= await self._probed(self._probe, nodes, answers)
+        return answers
+
+    async def _probed(
+        self, probe: Probe, nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer]
+    ) -> Mapping[str, InstanceAnswer]:
+        """What probes say of the nodes that are not Ready.
+
+        Some that are Ready are asked, too: if none of these answers either, it is our own network
+        or a firewall that is in the way, and nothing is said.
+        """
+        running = {
+            node.metadata.name: answer
+            for node in nodes
+            if isinstance(answer := answers[node.metadata.name], Instance)
+            and answer.state is InstanceState.RUNNING
+            and _is_ip_known(answer)
+        }
+        ready = {node.metadata.name for node in nodes if _is_ready(node)}
+        suspects = [name for name in running if name not in ready]
+        if not suspects:
+            return {}
+        witnesses = [name for name in running if name in ready][:_WITNESSES]
+        asked = (*suspects, *witnesses)
+        said = await asyncio.gather(*(probe(_ips(running[name])) for name in asked))
+        lives = dict(zip(asked, said, strict=True))
+        is_proof = any(lives[name] for name in witnesses)
+        return {
+            name: self._judged(running[name], lives=lives[name], is_proof=is_proof)
+            for name in suspects
+        }
+
+    def _judged(self, found: Instance, *, lives: bool, is_proof: bool) -> InstanceAnswer:
+        key = found.provider_id
+        if lives:
+            self._failures.pop(key, None)
+            return found
+        if is_proof:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            if self._failures[key] >= self._probing.threshold:
+                return unreachable(found, self._probing.unreachable)
+        return unreachable(found, Unreachable.UNKNOWN)
+
+
+def unreachable(found: Instance, meaning: Unreachable) -> InstanceAnswer:
+    """What to say of a machine that does not answer. Pure."""
+    if meaning is Unreachable.GONE:
+        return NotFound()
+    is_stopped = meaning is Unreachable.STOPPED
+    state = InstanceState.STOPPED if is_stopped else InstanceState.UNKNOWN
+    return msgspec.structs.replace(found, state=state)
+
+
+def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
+    """What a Node says of itself, where there is no inventory. Never that it is gone. Pure."""
+    problem = _not_ours(node)
+    if problem is not None:
+        return problem
+    addresses = addresses_of(node)
+    name = node.metadata.name
+    if all(one.type not in {"InternalIP", "ExternalIP"} for one in addresses):
+        return CloudError(
+            f"the Node {name} has no address: start its kubelet with --node-ip, or name an"
+            " inventory in the cloud-config (instances.inventory)"
+        )
+    return Instance(
+        provider_id=node.spec.provider_id or f"{SCHEME}{name}",
+        name=name,
+        instance_type=defaults.type,
+        zone=defaults.zone,
+        region=defaults.region,
+        addresses=addresses,
+    )
+
+
+def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
+    """The Node's own addresses: the kubelet's `--node-ip`, else those that its status has."""
+    provided = node.metadata.annotations.get(ANNOTATION_PROVIDED_NODE_IP, "")
+    internal = [text.strip() for text in provided.split(",") if _is_ip(text.strip())]
+    known = node.status.addresses
+    if not internal:
+        internal = [one.address for one in known if one.type == "InternalIP"]
+    found = [NodeAddress("InternalIP", one) for one in internal]
+    found += [one for type_ in _TYPES for one in known if one.type == type_]
+    if all(one.type != "Hostname" for one in found):
+        found.append(NodeAddress("Hostname", node.metadata.name))
+    return tuple(dict.fromkeys(found))
+
+
+def from_inventory(node: Node, inventory: Inventory) -> InstanceAnswer:
+    """What the inventory says of a Node. Pure."""
+    problem = _not_ours(node)
+    if problem is not None:
+        return problem
+    if not node.spec.provider_id:
+        machine = _by_name(node, inventory)
+        return _absent(inventory) if machine is None else _matched(node, machine)
+    id_ = node.spec.provider_id.removeprefix(SCHEME)
+    found = inventory.by_id.get(id_)
+    if found is not None:
+        is_gone = found.state is MachineState.GONE
+        return NotFound(tombstone=True) if is_gone else _matched(node, found)
+    other = _by_name(node, inventory)
+    if other is not None:
+        return IdentityConflict(
+            f"the Node's machine is {id_}, the inventory's {other.name} is {other.machine_id}: say"
+            f" that {id_} is gone (an entry with state: gone), or correct the id"
+        )
+    return _absent(inventory)
+
+
+def _by_name(node: Node, inventory: Inventory) -> Machine | None:
+    uuid = node.status.node_info.system_uuid.lower()
+    return inventory.by_name.get(node.metadata.name) or inventory.by_uuid.get(uuid)
+
+
+def _absent(inventory: Inventory) -> InstanceAnswer:
+    """What the inventory does not name; one that is not the newest proves nothing by that."""
+    if inventory.stale:
+        return CloudError(f"the inventory is wrong, what it lacks is unknown: {inventory.stale}")
+    return NotFound()
+
+
+def _not_ours(node: Node) -> InvalidRequest | None:
+    if not node.spec.provider_id or node.spec.provider_id.startswith(SCHEME):
+        return None
+    return InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is not of {SCHEME}")
+
+
+def _matched(node: Node, machine: Machine) -> InstanceAnswer:
+    uuid = node.status.node_info.system_uuid
+    if uuid and machine.system_uuid and uuid.lower() != machine.system_uuid.lower():
+        return IdentityConflict(
+            f"machine {machine.machine_id} has the system UUID {machine.system_uuid}, the Node's"
+            f" machine {uuid}: it is another machine, or the inventory is wrong"
+        )
+    addresses = [
+        *(NodeAddress("InternalIP", one) for one in machine.addresses),
+        *(NodeAddress("ExternalIP", one) for one in machine.external_addresses),
+        NodeAddress("Hostname", machine.hostname or machine.name),
+    ]
+    is_told = machine.addresses or machine.external_addresses
+    return Instance(
+        provider_id=f"{SCHEME}{machine.machine_id}",
+        name=machine.name,
+        instance_type=machine.type,
+        zone=machine.zone,
+        region=machine.region,
+        addresses=tuple(dict.fromkeys(addresses)) if is_told else addresses_of(node),
+        additional_labels=machine.labels,
+        state=_STATES[machine.state],
+    )
+
+
+def _is_ready(node: Node) -> bool:
+    ready = condition(node.status.conditions, "Ready")
+    return ready is not None and ready.status == "True"
+
+
+def _is_ip_known(found: Instance) -> bool:
+    return bool(_ips(found))
+
+
+def _ips(found: Instance) -> tuple[str, ...]:
+    """The addresses to probe: the internal ones if there are any."""
+    every = [one for one in found.addresses if _is_ip(one.address)]
+    internal = [one for one in every if one.type == "InternalIP"]
+    return tuple(one.address for one in internal or every)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,323 @@
+"""The inventory: a YAML file, or a directory of them, that says which machines there are.
+
+    defaults: {region: home, zone: rack-1, type: metal}     # of this file; may be left out
+    machines:
+      - name: node-1                        # the name of its Node
+        id: SN-4711                         # never given to another machine; the name if left out
+        systemUUID: 4c4c4544-0042-3510-8056-b4c04f4e5131
+        addresses: [192.0.2.11, 2001:db8::11]
+        externalAddresses: [198.51.100.11]
+        labels: {rack: r1}
+        state: running                      # or stopped, or gone
+      - {name: node-2, id: SN-0815, state: gone}
+
+It is read whenever machines are asked about, and decoded when its text has changed. One that is
+wrong is told in the log and in a metric, and the last good one stays in force. Then, what it does
+not name is unknown rather than absent. One without any machine is wrong, too.
+"""
+
+import hashlib
+import ipaddress
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+from prometheus_client import Gauge
+
+from proreus.cloudprovider import ConfigError, ConfigSection, read_config
+from proreus.cloudprovider.metrics import REGISTRY
+
+_log = logging.getLogger(__name__)
+
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+_ID: Final = re.compile(r"[^\s/]{1,200}")
+_RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
+_MOST_SHOWN: Final = 20
+
+PROBLEMS: Final = Gauge(
+    "proreus_local_inventory_problems",
+    "What is wrong with the inventory; while it is not 0, the last good one is in force.",
+    registry=REGISTRY,
+)
+MACHINES: Final = Gauge(
+    "proreus_local_inventory_machines",
+    "Machines in the inventory that is in force, by state.",
+    ["state"],
+    registry=REGISTRY,
+)
+
+
+class MachineState(StrEnum):
+    """What the inventory says of a machine. Only `GONE` lets its Node be deleted at once."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    GONE = "gone"
+
+
+class Machine(ConfigSection, frozen=True, kw_only=True):
+    """One machine.
+
+    Attributes:
+        name: The name of its Node.
+        id: What its provider id is made of; the name where it is left out.
+        system_uuid: Its SMBIOS UUID: a Node with another one is another machine.
+        addresses: Its internal addresses, the preferred one first; those of the Node if none.
+        external_addresses: Its external ones.
+        hostname: Its host name; the name where it is left out.
+        type: Its instance type.
+        zone: Its zone.
+        region: Its region.
+        labels: Labels for its Node.
+        state: What it does.
+    """
+
+    name: str
+    id: str = ""
+    system_uuid: str = ""
+    addresses: tuple[str, ...] = ()
+    external_addresses: tuple[str, ...] = ()
+    hostname: str = ""
+    type: str = ""
+    zone: str = ""
+    region: str = ""
+    labels: Mapping[str, str] = {}
+    state: MachineState = MachineState.RUNNING
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem in one sentence.
+        """
+        found = []
+        if not self.name or not _ID.fullmatch(self.machine_id):
+            found.append("name, id: give a name without white space and /")
+        for text in (*self.addresses, *self.external_addresses):
+            try:
+                ipaddress.ip_address(text)
+            except ValueError:
+                found.append(f"addresses: {text!r} is no IP address")
+        for label in self.labels:
+            domain = label.partition("/")[0]
+            if "/" in label and f".{domain}".endswith(
+                tuple(f".{one}" for one in _RESERVED_DOMAINS)
+            ):
+                found.append(f"labels: {label} is of a domain that is Kubernetes' own")
+        if found:
+            raise ConfigError(tuple(f"machine {self.name}: {one}" for one in found))
+
+    @property
+    def machine_id(self) -> str:
+        """What tells it from all other machines, of all times."""
+        return self.id or self.name
+
+
+class Defaults(ConfigSection, frozen=True, kw_only=True):
+    """Section `defaults`: for the machines of the same file that do not say it."""
+
+    region: str = ""
+    zone: str = ""
+    type: str = ""
+
+
+class InventoryFile(ConfigSection, frozen=True, kw_only=True):
+    """One file of the inventory."""
+
+    machines: tuple[Machine, ...]
+    defaults: Defaults = Defaults()
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """The machines, by what they are looked up by.
+
+    Attributes:
+        by_id: All of them, by `Machine.machine_id`.
+        by_name: Those that are not gone.
+        by_uuid: Those that are not gone and have a system UUID, by it in small letters.
+        stale: Why it is not the newest, or "" if it is.
+    """
+
+    by_id: Mapping[str, Machine]
+    by_name: Mapping[str, Machine]
+    by_uuid: Mapping[str, Machine]
+    stale: str = ""
+
+
+def decode(files: Mapping[str, str], defaults: Defaults) -> Inventory:
+    """Make the inventory of the texts of its files. Pure.
+
+    Args:
+        files: The texts by path.
+        defaults: For what neither a machine nor its file says.
+
+    Raises:
+        ConfigError: Everything that is wrong with it.
+    """
+    problems: list[str] = []
+    found: list[tuple[str, Machine]] = []
+    for path, text in sorted(files.items()):
+        try:
+            content = read_config(text, InventoryFile, source=path, format_="yaml", environment={})
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        if not content.machines:
+            problems.append(f"{path}: machines: holds no machine; to empty it, delete the file")
+        found += [(path, _filled(one, content.defaults, defaults)) for one in content.machines]
+    problems += _twice(found)
+    if problems:
+        raise ConfigError(tuple(problems))
+    live = [one for _, one in found if one.state is not MachineState.GONE]
+    return Inventory(
+        by_id={one.machine_id: one for _, one in found},
+        by_name={one.name: one for one in live},
+        by_uuid={one.system_uuid.lower(): one for one in live if one.system_uuid},
+    )
+
+
+def _filled(machine: Machine, of_file: Defaults, of_all: Defaults) -> Machine:
+    return msgspec.structs.replace(
+        machine,
+        region=machine.region or of_file.region or of_all.region,
+        zone=machine.zone or of_file.zone or of_all.zone,
+        type=machine.type or of_file.type or of_all.type,
+    )
+
+
+def _twice(found: Iterable[tuple[str, Machine]]) -> list[str]:
+    """A sentence for everything that two machines cannot both have."""
+    problems: list[str] = []
+    seen: dict[tuple[str, str], str] = {}
+    for path, one in found:
+        own = [("id", one.machine_id)]
+        if one.state is not MachineState.GONE:
+            own.append(("name", one.name))
+            own += [("systemUUID", one.system_uuid.lower())] if one.system_uuid else []
+            every = dict.fromkeys((*one.addresses, *one.external_addresses))
+            own += [("address", str(ipaddress.ip_address(text))) for text in every]
+        clashes = {what: seen[what] for what in own if what in seen}
+        # Who has the same name has the same id: once is enough.
+        if ("name", one.name) in clashes:
+            clashes.pop(("id", one.machine_id), None)
+        problems += [
+            f"{path}: machine {one.name}: another one, in {other}, has the {what} {value}"
+            for (what, value), other in clashes.items()
+        ]
+        seen.update(dict.fromkeys(own, path))
+    return problems
+
+
+class InventoryReader:
+    """Reads the inventory from disk; safe to use from several threads."""
+
+    def __init__(self, path: str, defaults: Defaults) -> None:
+        """Nothing is read yet."""
+        self._path = Path(path)
+        self._defaults = defaults
+        self._lock = Lock()
+        self._digest = b""
+        self._last: Inventory | None = None
+        self._problems: tuple[str, ...] = ()
+
+    def read(self) -> Inventory:
+        """The inventory as it is now, or the last good one with `stale` set. Blocks.
+
+        Raises:
+            ConfigError: It is wrong and there has been no good one.
+        """
+        with self._lock:
+            try:
+                files = read_files(self._path)
+            except ConfigError as error:
+                self._digest = b""
+                return self._kept(error.problems)
+            digest = _digest(files)
+            if digest != self._digest:
+                self._digest = digest
+                try:
+                    self._take(decode(files, self._defaults))
+                except ConfigError as error:
+                    return self._kept(error.problems)
+            return self._kept(self._problems) if self._problems else self._known()
+
+    def _known(self) -> Inventory:
+        if self._last is None:
+            raise ConfigError(self._problems)
+        return self._last
+
+    def _take(self, new: Inventory) -> None:
+        if self._problems or self._last is None:
+            _log.info("The inventory is right: %d machines", len(new.by_id))
+        self._last, self._problems = new, ()
+        PROBLEMS.set(0)
+        for state in MachineState:
+            count = sum(one.state is state for one in new.by_id.values())
+            MACHINES.labels(state.value).set(count)
+
+    def _kept(self, problems: tuple[str, ...]) -> Inventory:
+        """The last good inventory, with what is wrong with the new one, which is said once."""
+        if problems != self._problems:
+            for problem in problems[:_MOST_SHOWN]:
+                _log.error("The inventory is wrong, the last good one stays: %s", problem)
+            PROBLEMS.set(len(problems))
+        self._problems = problems
+        return msgspec.structs.replace(self._known(), stale=problems[0])
+
+
+def read_files(path: Path) -> Mapping[str, str]:
+    """The texts of the inventory's files, by path.
+
+    Raises:
+        ConfigError: Some cannot be read, or there is none.
+    """
+    problems: list[str] = []
+    found: dict[str, str] = {}
+    try:
+        paths = _files(path)
+    except OSError as error:
+        raise ConfigError(
+            (f"instances.inventory: cannot read {path}: {error.strerror}",)
+        ) from error
+    for one in paths:
+        try:
+            found[str(one)] = one.read_text(encoding="utf-8")
+        except OSError as error:
+            problems.append(f"instances.inventory: cannot read {one}: {error.strerror}")
+        except UnicodeDecodeError:
+            problems.append(f"instances.inventory: {one} is not UTF-8")
+    if not found and not problems:
+        problems.append(f"instances.inventory: {path} holds no file {_names()}: there must be one")
+    if problems:
+        raise ConfigError(tuple(problems))
+    return MappingProxyType(found)
+
+
+def _files(path: Path) -> Sequence[Path]:
+    """The file itself, or those of a directory; hidden ones are unfinished or Kubernetes' own."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        one
+        for one in path.iterdir()
+        if one.suffix in _SUFFIXES and not one.name.startswith(".") and one.is_file()
+    )
+
+
+def _names() -> str:
+    return " or ".join(f"*{suffix}" for suffix in sorted(_SUFFIXES))
+
+
+def _digest(files: Mapping[str, str]) -> bytes:
+    digest = hashlib.sha256()
+    for path, text in files.items():
+        for part in (path, text):
+            raw = part.encode()
+            digest.update(len(raw).to_bytes(8) + raw)
+    return digest.digest()

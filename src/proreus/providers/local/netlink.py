@@ -1,0 +1,150 @@
+"""The kernel's routing tables, through rtnetlink. Everything here blocks.
+
+A route is ours if it is in our table, has our protocol number and our metric; the metric tells
+clusters apart. Of other routes nothing is read or changed: the kernel has a route with another
+metric beside ours, and the lower metric wins.
+"""
+
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from proreus.cloudprovider.errors import CloudError, Unauthenticated
+
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
+_UNICAST: Final = 1
+_OUT_OF_REACH: Final = frozenset(
+    {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.ENETDOWN}
+)
+
+
+class KernelRoute(msgspec.Struct, frozen=True):
+    """A way to `destination` (a CIDR) by the neighbour `via` (an address)."""
+
+    destination: str
+    via: str
+
+
+class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Where our routes are and what marks them.
+
+    Attributes:
+        table: The number of the table.
+        protocol: The protocol number.
+        metric: The metric, which is the cluster's.
+    """
+
+    table: int
+    protocol: int
+    metric: int
+
+    def list(self) -> Sequence[KernelRoute]:
+        """Our routes of both families.
+
+        Raises:
+            CloudError: The kernel refuses.
+        """
+        found = []
+        with _socket() as netlink:
+            for family in _FAMILIES:
+                try:
+                    # The kernel filters by table and protocol.
+                    said = [
+                        *netlink.get_routes(family=family, table=self.table, proto=self.protocol)
+                    ]
+                except NetlinkError as error:
+                    if error.code in {errno.ENOENT, errno.EAFNOSUPPORT}:
+                        continue  # no such table yet; no IPv6 in this kernel
+                    raise _refusal("list routes", error) from error
+                found += [route for one in said if (route := self._ours(one)) is not None]
+        return found
+
+    def change(
+        self, put: Iterable[KernelRoute], remove: Iterable[str]
+    ) -> Mapping[str, CloudError | None]:
+        """Create or replace routes, then remove those to the destinations in `remove`.
+
+        Replacing leaves no moment without a route. Both do nothing where nothing is to be done.
+
+        Returns:
+            What failed, by destination; None for what did not.
+        """
+        said: dict[str, CloudError | None] = {}
+        with _socket() as netlink:
+            for route in put:
+                what = f"route {route.destination} via {route.via}"
+                said[route.destination] = None
+                try:
+                    netlink.route(
+                        "replace", dst=route.destination, gateway=route.via, **self._marks()
+                    )
+                except NetlinkError as error:
+                    said[route.destination] = _refusal(what, error)
+            for destination in remove:
+                said[destination] = None
+                try:
+                    netlink.route("del", dst=destination, **self._marks())
+                except NetlinkError as error:
+                    if error.code not in {errno.ESRCH, errno.ENOENT}:
+                        said[destination] = _refusal(f"delete the route to {destination}", error)
+        return said
+
+    def _marks(self) -> Mapping[str, int]:
+        return {"table": self.table, "proto": self.protocol, "priority": self.metric}
+
+    def _ours(self, message: Any) -> KernelRoute | None:
+        marks = message.get("RTA_TABLE"), message["proto"], message.get("RTA_PRIORITY")
+        if marks != (self.table, self.protocol, self.metric) or message["type"] != _UNICAST:
+            return None
+        any_address = "0.0.0.0" if message["family"] == socket.AF_INET else "::"  # noqa: S104
+        network = ipaddress.ip_network(
+            f"{message.get('RTA_DST') or any_address}/{message['dst_len']}"
+        )
+        return KernelRoute(str(network), message.get("RTA_GATEWAY") or "")
+
+
+def own_addresses() -> frozenset[str]:
+    """The addresses of this machine.
+
+    Raises:
+        CloudError: The kernel refuses.
+    """
+    with _socket() as netlink:
+        try:
+            said = [*netlink.get_addr()]
+        except NetlinkError as error:
+            raise _refusal("list addresses", error) from error
+    found = {one.get("IFA_LOCAL") or one.get("IFA_ADDRESS") for one in said}
+    return frozenset(str(ipaddress.ip_address(one)) for one in found if one)
+
+
+@contextmanager
+def _socket() -> Iterator[Any]:
+    """A socket of this thread's; without a check the kernel would ignore what it filters by."""
+    try:
+        netlink = IPRoute(strict_check=True)
+    except OSError as error:
+        raise CloudError(f"no netlink socket: {error.strerror}") from error
+    with netlink:
+        yield netlink
+
+
+def _refusal(what: str, error: NetlinkError) -> CloudError:
+    """The kernel's error as ours, with what to do about it."""
+    text = f"cannot {what}: {os.strerror(error.code)}"
+    if error.code == errno.EPERM:
+        return Unauthenticated(f"{text}: the manager needs the capability NET_ADMIN")
+    if error.code in _OUT_OF_REACH:
+        return CloudError(
+            f"{text}: the node's address must be in a network of this machine, and another than"
+            " its own"
+        )
+    return CloudError(text)

@@ -1,0 +1,64 @@
+"""Asks machines whether they live, by TCP."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from proreus.providers.local.config import Probing
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+_MOST_AT_ONCE: Final = 100
+
+
+class Prober:
+    """Probes machines, some at a time; each is a call of the provider's."""
+
+    def __init__(self, context: "Context", settings: Probing) -> None:
+        """Nothing is asked yet."""
+        self._context = context
+        self._ports = settings.ports
+        self._timeout = settings.timeout.total_seconds()
+        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def lives(self, addresses: Sequence[str]) -> bool:
+        """Whether any port of any address takes or refuses a connection in time."""
+        async with self._slots:
+            return await self._context.call(
+                "local",
+                "probe",
+                lambda: self._any(addresses),
+                read=True,
+                deadline=2 * self._timeout + 1,
+            )
+
+    async def _any(self, addresses: Sequence[str]) -> bool:
+        tries = [
+            asyncio.create_task(self._answers(address, port))
+            for address in addresses
+            for port in self._ports
+        ]
+        try:
+            for one in asyncio.as_completed(tries):
+                if await one:
+                    return True
+        finally:
+            for task in tries:
+                task.cancel()
+            await asyncio.gather(*tries, return_exceptions=True)
+        return False
+
+    async def _answers(self, address: str, port: int) -> bool:
+        try:
+            async with asyncio.timeout(self._timeout):
+                _, writer = await asyncio.open_connection(address, port)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return True

@@ -1,0 +1,161 @@
+"""Routes to the nodes' pod CIDRs in this machine's kernel: what a gateway or a flat network needs.
+
+The kernel knows neither clusters nor nodes: the metric of a route is made of the cluster's uid,
+and its next hop is an address of the node. A node that is this very machine needs no route.
+"""
+
+import hashlib
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.routes import Route
+from proreus.kube.objects import Node
+from proreus.providers.local.config import RoutesConfig
+from proreus.providers.local.netlink import KernelRoute, RouteTable, own_addresses
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+_FIRST_METRIC: Final = 1 << 24
+_IP_TYPES: Final = ("InternalIP", "ExternalIP")
+
+
+class LocalRoutes:
+    """Implements `cloudprovider.Routes`."""
+
+    def __init__(self, context: "Context", settings: RoutesConfig) -> None:
+        """Nothing is read yet."""
+        self._context = context
+        self._settings = settings
+
+    async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
+        """The routes that carry our protocol number and the cluster's metric."""
+        table = self._table(cluster)
+        found = await self._context.call(
+            "netlink", "list_routes", table.list, read=True, blocking=True
+        )
+        return seen(found, nodes, await self._own())
+
+    async def apply(
+        self,
+        cluster: ClusterIdentity,
+        nodes: Sequence[Node],
+        create: Sequence[Route],
+        delete: Sequence[Route],
+    ) -> Mapping[Route, Done | Pending | CloudError]:
+        """Replace or create, then delete: one call of the kernel each, in one thread."""
+        table = self._table(cluster)
+        answers: dict[Route, Done | Pending | CloudError] = {}
+        put, problems = ways(create, nodes, await self._own())
+        answers.update(problems)
+        kept = {_canonical(route.destination) for route in create}
+        remove = {_canonical(route.destination) for route in delete} - kept
+        said = await self._context.call(
+            "netlink",
+            "change_routes",
+            lambda: table.change(put.values(), sorted(remove)),
+            read=False,
+            blocking=True,
+        )
+        for route in (*create, *delete):
+            problem = said.get(_canonical(route.destination))
+            answers.setdefault(route, Done() if problem is None else problem)
+        return answers
+
+    def _table(self, cluster: ClusterIdentity) -> RouteTable:
+        return RouteTable(
+            table=self._settings.table,
+            protocol=self._settings.protocol,
+            metric=metric_of(cluster),
+        )
+
+    async def _own(self) -> frozenset[str]:
+        return await self._context.call(
+            "netlink", "list_addresses", own_addresses, read=True, blocking=True
+        )
+
+
+def metric_of(cluster: ClusterIdentity) -> int:
+    """The metric that marks a cluster's routes; higher, so weaker, than any that people choose."""
+    digest = hashlib.sha256(cluster.uid.encode()).digest()
+    return _FIRST_METRIC + int.from_bytes(digest[:3])
+
+
+def seen(found: Iterable[KernelRoute], nodes: Sequence[Node], own: frozenset[str]) -> list[Route]:
+    """The kernel's routes as the framework knows them. Pure.
+
+    A next hop that is no node's address, or that of two nodes, stays an address. The pod CIDRs of
+    a node that is this machine are there without a route.
+    """
+    owners: dict[str, set[str]] = {}
+    for node in nodes:
+        for address in _addresses(node):
+            owners.setdefault(address, set()).add(node.spec.provider_id)
+    routes = []
+    for one in found:
+        ids = owners.get(one.via, set()) - {""}
+        target = next(iter(ids)) if len(ids) == 1 else one.via
+        routes.append(Route(one.destination, one.destination, target))
+    known = {one.destination for one in routes}
+    routes += [
+        Route(destination, destination, node.spec.provider_id)
+        for node in nodes
+        if _is_here(node, own) and node.spec.provider_id
+        for cidr in (node.spec.pod_cidrs or (node.spec.pod_cidr,))
+        if cidr and (destination := _canonical(cidr)) not in known
+    ]
+    return routes
+
+
+def ways(
+    create: Iterable[Route], nodes: Sequence[Node], own: frozenset[str]
+) -> tuple[dict[Route, KernelRoute], dict[Route, CloudError]]:
+    """How the kernel gets to what is to be created, and what is wrong with the others. Pure."""
+    by_id = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
+    found: dict[Route, KernelRoute] = {}
+    problems: dict[Route, CloudError] = {}
+    for route in create:
+        node = by_id.get(route.target or "")
+        destination = _canonical(route.destination)
+        if node is None:
+            problems[route] = InvalidRequest(f"no Node has the provider id {route.target}")
+        elif not _is_here(node, own):
+            version = ipaddress.ip_network(destination).version
+            via = next((one for one in _addresses(node) if _version(one) == version), None)
+            if via is None:
+                problems[route] = InvalidRequest(
+                    f"the Node {node.metadata.name} has the pod CIDR {destination}, but no"
+                    f" IPv{version} address to route it to"
+                )
+            else:
+                found[route] = KernelRoute(destination, via)
+    return found, problems
+
+
+def _addresses(node: Node) -> list[str]:
+    """The node's IP addresses, the internal ones first."""
+    return [
+        str(ipaddress.ip_address(one.address))
+        for type_ in _IP_TYPES
+        for one in node.status.addresses
+        if one.type == type_ and _version(one.address)
+    ]
+
+
+def _is_here(node: Node, own: frozenset[str]) -> bool:
+    return not own.isdisjoint(_addresses(node))
+
+
+def _version(text: str) -> int:
+    try:
+        return ipaddress.ip_address(text).version
+    except ValueError:
+        return 0
+
+
+def _canonical(cidr: str) -> str:
+    return str(ipaddress.ip_network(cidr, strict=False))
