@@ -11,9 +11,9 @@ from proreus.app.rights import ACCOUNT, Role, roles
 from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.errors import NotFound, StatusError
-from proreus.kube.objects import condition
 from proreus.kube.requests import NODES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 
+from .life import begun
 from .rights import ACCOUNTS, MANAGERS
 from .site import Site, names, until
 
@@ -77,24 +77,8 @@ def used(site: Site) -> dict[str, set[Right]]:
 
 async def live(site: Site) -> None:
     """Give every controller something to do, and wait until it is done."""
-    (_, leaver) = await site.join("a", "b")
-    await site.initialised("a", "b")
-    await site.create_service("web")
-
-    async def is_done() -> bool:
-        nodes = (await site.nodes()).values()
-        networks = [condition(node.status.conditions, "NetworkUnavailable") for node in nodes]
-        web = await site.service("web")
-        return (
-            all(node.spec.pod_cidrs for node in nodes)
-            and all(network is not None and network.status == "False" for network in networks)
-            and bool(web.status.load_balancer.ingress)
-        )
-
-    await until("CIDRs, routes and a load balancer", is_done)
-    await site.client.delete(SERVICES, "web", "default")
+    leaver = await begun(site)
     await site.cloud.admin.delete(leaver.id)
-    await site.silence("b")
     await site.gone("b")
 
     async def is_gone() -> bool:

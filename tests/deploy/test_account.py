@@ -10,12 +10,11 @@ import aiohttp
 import pytest
 import yaml
 
-from proreus.kube.objects import condition
-from proreus.kube.requests import SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess, cloud_config
 
-from ..apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.life import begun  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.site import Site, set_up, until  # noqa: TID252
 from .apply import Cluster
 from .charts import NAMESPACE, Programs, arguments, only
 
@@ -123,24 +122,8 @@ def manager(site: Site, args: list[str], bearer: str, directory: Path) -> Manage
 
 async def live(site: Site) -> None:
     """Give every controller something to do, and wait until it is done."""
-    (*_, leaver) = await site.join("a", "b")
-    await site.initialised("a", "b")
-    await site.create_service("web")
-
-    async def is_done() -> bool:
-        nodes = (await site.nodes()).values()
-        networks = [condition(node.status.conditions, "NetworkUnavailable") for node in nodes]
-        web = await site.service("web")
-        return (
-            all(node.spec.pod_cidrs for node in nodes)
-            and all(network is not None and network.status == "False" for network in networks)
-            and bool(web.status.load_balancer.ingress)
-        )
-
-    await until("CIDRs, routes and a load balancer", is_done)
-    await site.client.delete(SERVICES, "web", "default")
+    leaver = await begun(site)
     await site.cloud.admin.stop(leaver.id)
-    await site.silence("b")
 
     async def is_shut_down() -> bool:
         taints = (await site.existing("b")).spec.taints or ()
