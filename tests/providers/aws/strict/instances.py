@@ -1,0 +1,172 @@
+"""Instances: names and addresses, who is visible, topology, tags."""
+
+import fnmatch
+import re
+from typing import Any
+
+from .limits import everything, page
+from .world import Answer, AWSError, Params, World, corrects
+
+TOPOLOGY = re.compile(r"(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?\.[0-9a-z]+")
+MOST_TAGGED = 1000
+MOST_TAGS = 50
+MOST_TOPOLOGIES = 100
+_LATE = ("InstanceIds", "GroupIds", "VolumeIds")
+
+
+def is_seen(world: World, id_: str) -> bool:
+    """Whether a thing has been there for long enough (EC2 developer guide, eventual consistency)."""
+    return world.now() >= world.born.get(id_, 0.0) + world.faults.settings.lag
+
+
+def find(world: World, id_: str) -> Any:
+    """Moto's instance, or None if there is none that is seen."""
+    for reservation in world.backend("ec2").reservations.values():
+        for one in reservation.instances:
+            if one.id == id_:
+                return one if is_seen(world, id_) else None
+    return None
+
+
+def state_of(instance: Any) -> str:
+    return str(instance._state.name)
+
+
+def require(world: World, ids: list[str]) -> None:
+    """Refuse ids that are unknown; all of them are named (EC2 API reference, error codes)."""
+    missing = [id_ for id_ in ids if find(world, id_) is None]
+    if len(missing) == 1:
+        raise AWSError(
+            "InvalidInstanceID.NotFound", f"The instance ID '{missing[0]}' does not exist"
+        )
+    if missing:
+        named = ", ".join(missing)
+        raise AWSError("InvalidInstanceID.NotFound", f"The instance IDs '{named}' do not exist")
+
+
+@corrects("ec2", "DescribeInstances")
+def describe(world: World, params: Params) -> Answer:
+    """Pages count instances, and a private DNS name is matched as it is shown."""
+    require(world, params.get("InstanceIds") or [])
+    filters = params.get("Filters") or []
+    by_name = [one["Values"] for one in filters if one["Name"] == "private-dns-name"]
+    rest = [one for one in filters if one["Name"] != "private-dns-name"]
+    asked = params | {"Filters": rest}
+    instances = [
+        (reservation, amended(world, instance))
+        for reservation in everything(
+            world, "DescribeInstances", asked, lambda a: a["Reservations"]
+        )
+        for instance in reservation["Instances"]
+        if is_seen(world, instance["InstanceId"])
+    ]
+    matching = [
+        (reservation, one)
+        for reservation, one in instances
+        if all(
+            any(fnmatch.fnmatchcase(one["PrivateDnsName"], value) for value in values)
+            for values in by_name
+        )
+    ]
+    shown, token = page(world, matching, params)
+    reservations = [reservation | {"Instances": [one]} for reservation, one in shown]
+    return {"Reservations": reservations} | ({"NextToken": token} if token else {})
+
+
+def domain(region: str) -> str:
+    """EC2 user guide, instance hostname types."""
+    return "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
+
+
+def amended(world: World, instance: dict[str, Any]) -> dict[str, Any]:
+    """With what moto does not keep; a terminated instance has no network any more."""
+    id_ = instance["InstanceId"]
+    extra = world.extra.get(id_, {})
+    if instance["State"]["Name"] == "terminated":
+        gone = {
+            "PrivateDnsName": "",
+            "PublicDnsName": "",
+            "NetworkInterfaces": [],
+            "SecurityGroups": [],
+            "BlockDeviceMappings": [],
+        }
+        lost = {"PrivateIpAddress", "PublicIpAddress", "VpcId", "SubnetId", "Ipv6Address"}
+        return {key: one for key, one in instance.items() if key not in lost} | gone
+    host = "ip-" + instance.get("PrivateIpAddress", "").replace(".", "-")
+    if extra.get("resource_name"):
+        host = id_
+    names = {"PrivateDnsName": extra.get("private_dns_name", f"{host}.{domain(world.region)}")}
+    for nic in instance.get("NetworkInterfaces", ()):
+        if nic["Attachment"]["DeviceIndex"] == 0:
+            nic["PrivateDnsName"] = names["PrivateDnsName"]
+        addresses = extra.get("ipv6", {}).get(nic["Attachment"]["DeviceIndex"], ())
+        nic["Ipv6Addresses"] = [{"Ipv6Address": one, "IsPrimaryIpv6": False} for one in addresses]
+    return instance | names
+
+
+@corrects("ec2", "RunInstances")
+def run(world: World, params: Params) -> Answer:
+    """Keep hostname types and IPv6 addresses, which moto drops."""
+    options = params.pop("PrivateDnsNameOptions", {})
+    interfaces = params.get("NetworkInterfaces") or []
+    ipv6 = {nic.get("DeviceIndex", 0): nic.pop("Ipv6AddressCount", 0) for nic in interfaces} or {
+        0: params.pop("Ipv6AddressCount", 0)
+    }
+    answer = world.moto("ec2", "RunInstances", params)
+    for instance in answer["Instances"]:
+        id_ = instance["InstanceId"]
+        world.born[id_] = world.now()
+        world.extra[id_] = {
+            "resource_name": options.get("HostnameType") == "resource-name",
+            "ipv6": {
+                index: [f"2001:db8::{next(world.numbers):x}" for _ in range(count)]
+                for index, count in ipv6.items()
+            },
+        }
+    answer["Instances"] = [amended(world, one) for one in answer["Instances"]]
+    return answer
+
+
+@corrects("ec2", "DescribeInstanceTopology")
+def topology(world: World, params: Params) -> Answer:
+    """Moto lacks it; other types are left out of the answer (EC2 user guide, instance topology)."""
+    ids = params.get("InstanceIds") or []
+    if len(ids) > MOST_TOPOLOGIES:
+        raise AWSError("InvalidParameterValue", "At most 100 instance IDs may be given")
+    require(world, ids)
+    found = [find(world, id_) for id_ in ids]
+    return {
+        "Instances": [
+            {
+                "InstanceId": one.id,
+                "InstanceType": one.instance_type,
+                "NetworkNodes": [f"nn-{layer}{one.id[-4:]}" for layer in range(1, 4)],
+                "AvailabilityZone": one.placement.zone,
+            }
+            for one in found
+            if TOPOLOGY.fullmatch(one.instance_type)
+        ]
+    }
+
+
+@corrects("ec2", "CreateTags", "DeleteTags")
+def tags(world: World, params: Params) -> Answer:
+    """Moto tags what is not there, and more than the user guide of tags allows."""
+    resources = params["Resources"]
+    if len(resources) > MOST_TAGGED:
+        raise AWSError("InvalidParameterValue", "At most 1000 resources may be tagged at once")
+    volumes = world.backend("ec2").volumes
+    for id_ in resources:
+        if id_.startswith("i-"):
+            require(world, [id_])
+        if id_.startswith("vol-") and id_ not in volumes:
+            raise AWSError("InvalidVolume.NotFound", f"The volume '{id_}' does not exist.")
+    for tag in params.get("Tags") or ():
+        if tag["Key"].lower().startswith("aws:"):
+            raise AWSError("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved")
+    if world.operation == "CreateTags":
+        known = world.backend("ec2").tags
+        new = {tag["Key"] for tag in params["Tags"]}
+        if any(len({*known.get(id_, {}), *new}) > MOST_TAGS for id_ in resources):
+            raise AWSError("TagLimitExceeded", "The maximum number of Tags is 50")
+    return world.moto("ec2", world.operation, params)
