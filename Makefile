@@ -19,10 +19,10 @@ ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench test-oldest test-faults
+.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench test-oldest test-faults cluster-up cluster-down e2e test-cluster
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Make .venv with Proreus and the tools of its development
 
@@ -93,6 +93,23 @@ test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kube
 test-faults: assets ## Try every fault at every boundary (about ten minutes)
 	@echo '== test-faults'
 	@$(BIN)/pytest -v tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py
+
+cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
+	@echo '== cluster-up (building its programs takes ten minutes the first time)'
+	@$(BIN)/python -m proreus.testing.cluster up $(ARGS)
+
+cluster-down: $(STAMP) ## Remove that cluster, whatever its state
+	@echo '== cluster-down'
+	@$(BIN)/python -m proreus.testing.cluster down
+
+e2e: $(STAMP) ## Run Kubernetes' own specs of load balancers on that cluster (ARGS=--specs=services)
+	@echo '== e2e'
+	@$(BIN)/python -m proreus.testing.cluster up --if-absent
+	@$(BIN)/python -m proreus.testing.cluster.e2e $(ARGS)
+
+test-cluster: $(STAMP) ## Run the tests on real clusters, without Kubernetes' own specs
+	@echo '== test-cluster'
+	@$(BIN)/pytest -v tests/cluster
 
 bench: assets ## Compare with a manager of the Go framework; needs Go (ARGS=--quick)
 	@echo '== bench'

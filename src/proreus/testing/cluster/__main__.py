@@ -5,10 +5,12 @@ import asyncio
 import os
 import sys
 import time
+from pathlib import Path
 
 from proreus.testing.cluster import Cluster, ClusterError, Settings, directory_of, find, remove
-from proreus.testing.cluster.cluster import AGNHOST_IMAGE
+from proreus.testing.cluster.cluster import AGNHOST_IMAGE, NODE, runs
 from proreus.testing.cluster.machines import GATEWAY
+from proreus.testing.cluster.node import load_image
 from proreus.testing.cluster.programs import Programs, ensure_programs
 from proreus.testing.controlplane import ControlPlaneError
 
@@ -49,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--no-manager", action="store_true", help="start no manager: nodes keep their taint"
     )
+    up.add_argument("--if-absent", action="store_true", help="do nothing if it runs")
     up.set_defaults(do=_up)
     verbs.add_parser("down", help="remove the cluster, whatever its state").set_defaults(do=_down)
     status = verbs.add_parser("status", help="tell which programs run; fails if one has ended")
@@ -57,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--on", default=GATEWAY, metavar="MACHINE", help="gateway, client, node-1, …")
     run.add_argument("command", nargs=argparse.REMAINDER)
     run.set_defaults(do=_exec)
+    load = verbs.add_parser("load", help="give all nodes an archive of images")
+    load.add_argument("archive", help="what docker, buildah or podman wrote")
+    load.set_defaults(do=_load)
     verbs.add_parser("build", help="only build the programs").set_defaults(do=_build)
     return parser
 
@@ -76,8 +82,11 @@ def _up(options: argparse.Namespace) -> int:
         ipv6=not options.ipv4,
         manager=not options.no_manager,
     )
+    programs = _programs()
+    if options.if_absent and runs(options.name, programs):
+        return 0
     begun = time.monotonic()
-    cluster = Cluster(settings, _programs(), _report)
+    cluster = Cluster(settings, programs, _report)
     cluster.start()
     _report(f"ready after {time.monotonic() - begun:.0f} s")
     name = "" if options.name == "default" else f" --name={options.name}"
@@ -105,6 +114,13 @@ def _status(options: argparse.Namespace) -> int:
             print(f"{name:10} {program:25} {'runs' if running else 'has ended'}")
             ended = ended or not running
     return int(ended)
+
+
+def _load(options: argparse.Namespace) -> int:
+    for name, machine in find(options.name, _programs()).items():
+        if name.startswith(NODE):
+            load_image(machine, Path(options.archive).resolve())
+    return 0
 
 
 def _build(_: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from proreus.testing.cluster.network import (
     kernel_has_ipv6,
     router_commands,
 )
-from proreus.testing.cluster.node import PAUSE_IMAGE, Node
+from proreus.testing.cluster.node import PAUSE_IMAGE, Node, load_image
 from proreus.testing.cluster.plane import Plane
 from proreus.testing.cluster.programs import Programs
 from proreus.testing.controlplane.assets import cache
@@ -32,6 +32,9 @@ from proreus.testing.controlplane.progress import Report
 
 CLIENT = "client"
 """The machine outside the cluster that asks its load balancers."""
+
+NODE = "node-"
+"""What the names of nodes begin with."""
 
 AGNHOST_IMAGE = "localhost/e2e/agnhost:2.63.0"
 """The image with the server and client that Kubernetes' own specs use; nodes have it."""
@@ -87,6 +90,11 @@ def find(name: str, programs: Programs) -> dict[str, Machine]:
     return found
 
 
+def runs(name: str, programs: Programs) -> bool:
+    """Whether a cluster of this name runs."""
+    return machines.gateway(directory_of(name), programs.path("pause")) is not None
+
+
 class Cluster:
     """A cluster in the making."""
 
@@ -134,7 +142,7 @@ class Cluster:
         self.gateway = machines.start_gateway(self.directory, pause)
         self.gateway.run_all(gateway_commands(self.families))
         for number in range(1, self.settings.nodes + 1):
-            machine = machines.start_machine(self.gateway, f"node-{number}", pause)
+            machine = machines.start_machine(self.gateway, f"{NODE}{number}", pause)
             holder = self.gateway.pid(f"holder-{machine.name}")
             self.gateway.run_all(cable_commands(f"node{number}", holder, "nodes0"))
             machine.run_all(router_commands())
@@ -162,8 +170,8 @@ class Cluster:
         for node in self.nodes:
             self._report(f"containerd, kubelet and kube-proxy of {node.name}")
             self._until(partial(_answers, node), f"runtime of {node.name}")
-            node.load(pause)
-            node.load(agnhost)
+            for image in (pause, agnhost):
+                load_image(node.machine, image)
             node.start(self.plane, self.families)
 
     def _await_pod_networks(self) -> None:

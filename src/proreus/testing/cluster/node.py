@@ -38,6 +38,19 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 """
 
 
+def load_image(machine: Machine, archive: Path) -> None:
+    """Give the container runtime of a node an archive of images.
+
+    Raises:
+        ClusterError: it does not take it.
+    """
+    machine.run(
+        *("ctr", "--address", _SOCKET, "--namespace", "k8s.io", "images", "import"),
+        *("--snapshotter", "overlayfs", str(archive)),
+        patience=300,
+    )
+
+
 class Node:
     """A node; its name is its machine's."""
 
@@ -65,18 +78,6 @@ class Node:
         )
         (self.machine.directory / "cni").mkdir()
         self.machine.start("containerd", "containerd", "--config", self._write("c.toml", config))
-
-    def load(self, image: Path) -> None:
-        """Give the runtime an archive of images.
-
-        Raises:
-            ClusterError: it does not take it.
-        """
-        self.machine.run(
-            *("ctr", "--address", _SOCKET, "--namespace", "k8s.io", "images", "import"),
-            *("--snapshotter", "overlayfs", str(image)),
-            patience=300,
-        )
 
     def start(self, plane: Plane, used: Sequence[Family], labels: Sequence[str] = ()) -> None:
         """Start the kubelet, which joins by a token, and kube-proxy.

@@ -1,0 +1,162 @@
+"""Kubernetes' own specs on a cluster: `python -m proreus.testing.cluster.e2e`.
+
+The specs run on the client, which is in another network than the nodes, since some of them look
+at the addresses that requests come from. They leave a JUnit file, the log and a table.
+https://git.k8s.io/community/contributors/devel/sig-testing/e2e-tests.md
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from proreus.testing.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE, directory_of, find
+from proreus.testing.cluster.errors import ClusterError
+from proreus.testing.cluster.machines import GATEWAY, Machine
+from proreus.testing.cluster.programs import CLUSTER_PROGRAMS, SPEC_PROGRAMS, ensure_programs
+from proreus.testing.controlplane import ControlPlaneError
+
+LOAD_BALANCERS = 17
+"""How many specs of load balancers Kubernetes 1.36 has."""
+
+FOCUS = {
+    "load-balancers": r"\[sig-network\] LoadBalancers",
+    "services": r"\[sig-network\] Services.*\[Conformance\]",
+}
+"""Sets of specs, by name: what a cloud must do, and what shows that the cluster is sound."""
+
+_HOURS = "3h"
+_ENDED = re.compile(r"\S+ \[(?:([A-Z]+)\] \[)?([0-9.]+) seconds\]")
+"""The line before the name of a spec that ended: "• [7.5 seconds]", "• [FAILED] [7.5 seconds]"."""
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """One spec that ran."""
+
+    name: str
+    seconds: float
+    failure: str
+    """The first line of why it failed, "" if it passed."""
+
+
+def main() -> int:
+    """Read the command line and run specs; answers the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m proreus.testing.cluster.e2e",
+        description="Run Kubernetes' own specs on a cluster that runs.",
+    )
+    parser.add_argument("--name", default="default", help="which cluster (default: default)")
+    parser.add_argument(
+        "--specs",
+        choices=FOCUS,
+        default="load-balancers",
+        help="which specs (default: load-balancers)",
+    )
+    parser.add_argument("--focus", help="a regular expression of names, instead of --specs")
+    parser.add_argument("--processes", type=int, default=6, help="specs at once (default: 6)")
+    parser.add_argument("--results", type=Path, default=Path("e2e-results"), metavar="DIRECTORY")
+    options = parser.parse_args()
+    try:
+        return _run(options)
+    except ControlPlaneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    programs = asyncio.run(ensure_programs([*CLUSTER_PROGRAMS, *SPEC_PROGRAMS], report=_report))
+    machines = find(options.name, programs)
+    results = options.results.resolve()
+    results.mkdir(parents=True, exist_ok=True)
+    junit = results / "junit.xml"
+    junit.unlink(missing_ok=True)
+    repositories = results / "images.yaml"
+    repositories.write_text(f"promoterE2eRegistry: {AGNHOST_IMAGE.rpartition('/')[0]}\n")
+    nodes = sum(1 for name in machines if name.startswith(NODE))
+    command = [
+        *("env", f"KUBE_TEST_REPO_LIST={repositories}"),
+        f"PATH={programs.built}:{os.environ.get('PATH', os.defpath)}",
+        programs.path("ginkgo"),
+        *(f"--procs={options.processes}", f"--focus={options.focus or FOCUS[options.specs]}"),
+        *("--no-color", "-v", f"--timeout={_HOURS}", f"--output-dir={results}"),
+        f"--junit-report={junit.name}",
+        *(programs.path("e2e.test"), "--", "--provider=local", f"--num-nodes={nodes}"),
+        f"--kubeconfig={directory_of(options.name) / GATEWAY / 'admin.kubeconfig'}",
+    ]
+    begun = time.monotonic()
+    status = _follow(machines[CLIENT], command, results / "e2e.log")
+    if not junit.exists():
+        raise ClusterError(f"the specs did not run to their end; see {results / 'e2e.log'}")
+    specs = list(read(junit))
+    (results / "table.md").write_text(table(specs))
+    print(table(specs))
+    passed = sum(1 for spec in specs if not spec.failure)
+    _report(f"{passed} of {len(specs)} passed in {time.monotonic() - begun:.0f} s; {results}")
+    if options.specs == "load-balancers" and not options.focus and len(specs) != LOAD_BALANCERS:
+        raise ClusterError(f"{len(specs)} specs ran instead of {LOAD_BALANCERS}: some were skipped")
+    return status
+
+
+def _follow(client: Machine, command: list[str], log: Path) -> int:
+    """Run the specs and tell of each that ends; answers their exit status."""
+    begun, count, bad = time.monotonic(), 0, 0
+    with (
+        log.open("w") as kept,
+        subprocess.Popen(
+            client.command(*command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process,
+    ):
+        ended: re.Match[str] | None = None
+        for line in process.stdout or ():
+            kept.write(line)
+            if ended is not None:
+                count, bad = count + 1, bad + bool(ended[1])
+                _report(
+                    f"{time.monotonic() - begun:5.0f} s: {count} ended, {bad} not well; "
+                    f"{ended[1] or 'passed'} after {float(ended[2]):.0f} s: {line.strip()}"
+                )
+            ended = _ENDED.match(line)
+    return process.returncode
+
+
+def read(junit: Path) -> Iterator[Spec]:
+    """Read the specs that were not skipped, by name, from ginkgo's JUnit file."""
+    cases = ET.parse(junit).iter("testcase")  # noqa: S314 - our own file
+    for case in sorted(cases, key=lambda one: one.get("name", "")):
+        name = case.get("name", "")
+        if case.find("skipped") is not None or not name.startswith("[It]"):
+            continue
+        trouble = case.find("failure")
+        trouble = case.find("error") if trouble is None else trouble
+        why = "" if trouble is None else trouble.get("message", "") or "failed"
+        yield Spec(
+            name.removeprefix("[It] "), float(case.get("time", "0")), " ".join(why.split())[:200]
+        )
+
+
+def table(specs: list[Spec]) -> str:
+    """Show specs as a table in Markdown."""
+    rows = [f"| {spec.name} | {spec.seconds:.0f} | {spec.failure or 'passed'} |" for spec in specs]
+    return "\n".join(["| spec | seconds | result |", "|---|---:|---|", *rows, ""])
+
+
+def _report(line: str) -> None:
+    print(f"e2e: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
