@@ -75,7 +75,8 @@ def overlaps(pools: Sequence[Pool]) -> list[str]:
         other, before = reaching[-1]
         same_family = before.first.version == one.first.version
         if same_family and int(one.first) <= int(before.last):
-            found.append(f"{other} and {name} overlap: {shown(before)} and {shown(one)}")
+            who = f"{other} overlaps itself" if other == name else f"{other} and {name} overlap"
+            found.append(f"{who}: {shown(before)} and {shown(one)}")
         if not same_family or int(one.last) > int(before.last):
             reaching.append((name, one))
     return found

@@ -1,0 +1,125 @@
+"""The cloud-config of the provider `local`: what is read, and one message for each mistake."""
+
+import pytest
+
+from proreus.cloudprovider import ConfigError, read_config
+from proreus.providers.local.config import LocalConfig, Unreachable
+
+
+def read(text: str, source: str = "cloud.yaml") -> LocalConfig:
+    return read_config(text, LocalConfig, source=source, environment={})
+
+
+def test_nothing_has_to_be_said() -> None:
+    config = read("")
+    assert config.address_pools == ()
+    assert config.instances.inventory == ""
+    assert config.instances.probing.ports == ()
+    assert config.routes.enabled
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (
+            "cloud.yaml",
+            """
+            instances: {inventory: /etc/machines, probing: {ports: [22], unreachable: gone}}
+            pools:
+              blue: {addresses: [192.0.2.0/30, 2001:db8::1-2001:db8::2]}
+              red: {addresses: 198.51.100.7, auto-assign: false, namespaces: [a, b]}
+            """,
+        ),
+        (
+            "cloud.conf",
+            """
+[Instances]
+inventory = /etc/machines
+[Pools "blue"]
+addresses = 192.0.2.0/30
+addresses = 2001:db8::1-2001:db8::2
+[Pools "red"]
+addresses = 198.51.100.7
+auto-assign = false
+namespaces = a
+namespaces = b
+""",
+        ),
+    ],
+)
+def test_pools_are_read_in_every_language(source: str, text: str) -> None:
+    config = read(text, source)
+    assert config.instances.inventory == "/etc/machines"
+    blue, red = config.address_pools
+    assert [(str(one.first), str(one.last)) for one in blue.ranges] == [
+        ("192.0.2.0", "192.0.2.3"),
+        ("2001:db8::1", "2001:db8::2"),
+    ]
+    assert (blue.name, blue.auto_assign, blue.namespaces) == ("blue", True, frozenset())
+    assert (red.name, red.auto_assign, red.namespaces) == ("red", False, {"a", "b"})
+
+
+def test_probing_is_read() -> None:
+    probing = read(
+        "instances: {probing: {ports: [22, 10250], unreachable: gone}}"
+    ).instances.probing
+    assert probing.ports == (22, 10250)
+    assert probing.unreachable is Unreachable.GONE
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("pools: {a: {addresses: [192.0.2.0/24]}, b: {addresses: [192.0.2.9]}}",
+         ("pools", "a and b overlap", "192.0.2.9")),
+        ("pools: {a: {addresses: [192.0.2.1-192.0.2.99, 192.0.2.99]}}",
+         ("a overlaps itself: 192.0.2.1-192.0.2.99 and 192.0.2.99",)),
+        ("pools: {a: {addresses: []}}", ("pools.a", "addresses", "192.0.2.0/27")),
+        ("pools: {a: {}}", ("pools.a.addresses", "required")),
+        ("pools: {a: {addresses: [192.0.2.5/24]}}", ("host bits", "192.0.2.0/24 or 192.0.2.5")),
+        ("pools: {a: {addresses: [192.0.2.9-192.0.2.1]}}", ("ends before it begins",)),
+        ("pools: {a: {addresses: [192.0.2.9-2001:db8::1]}}", ("no range",)),
+        ("pools: {a: {addresses: [nowhere]}}", ("'nowhere'", "no CIDR")),
+        ("pools: {a: {addresses: [127.0.0.0/8]}}", ("127.0.0.0", "no load balancer")),
+        ("pools: {a: {addresses: ['fe80::/64']}}", ("fe80::", "no load balancer")),
+        ("pools: {a: {addresses: 192.0.2.1, adresses: x}}", ("pools.a.adresses", "mean addresses")),
+        ("routes: {table: 255}", ("routes", "table", "254")),
+        ("routes: {protocol: 2}", ("routes", "protocol", "192 to 254")),
+        ("routes: {protocol: 202}", ("protocol",)),
+        ("instances: {probing: {ports: [0]}}", ("ports", "0 is no port")),
+        ("instances: {probing: {timeout: 0s}}", ("timeout", "more than 0s")),
+        ("instances: {probing: {threshold: 0}}", ("threshold", "at least 1")),
+        ("instances: {probing: {unreachable: maybe}}", ("unknown, stopped, gone",)),
+        ("health-checks: {interval: 2}", ("interval", "unit")),
+        ("health-checks: {interval: 0s}", ("interval", "more than 0s")),
+        ("health-checks: {threshold: 0}", ("threshold", "at least 1")),
+        ("draining: -1s", ("draining", "negative")),
+        ("pool: {}", ("pool", "did you mean pools")),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_place_and_the_remedy(
+    text: str, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    (problem,) = caught.value.problems
+    assert problem.startswith("cloud.yaml:1: ")
+    assert all(word in problem for word in words), problem
+
+
+def test_a_range_within_a_pool_hides_no_overlap_behind_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(
+            "pools: {a: {addresses: [192.0.2.1-192.0.2.99]}, b: {addresses: [192.0.2.5]},"
+            " c: {addresses: [192.0.2.50]}}"
+        )
+    assert [text.partition("pools ")[2] for text in caught.value.problems] == [
+        "a and b overlap: 192.0.2.1-192.0.2.99 and 192.0.2.5",
+        "a and c overlap: 192.0.2.1-192.0.2.99 and 192.0.2.50",
+    ]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read("routes: {table: 0, protocol: 1}\npools: {a: {addresses: [x, y]}}\ndraining: soon")
+    assert len(caught.value.problems) == 5

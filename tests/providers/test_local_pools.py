@@ -1,0 +1,300 @@
+"""Which address a load balancer gets, and how full the pools are."""
+
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proreus.cloudprovider import ClusterIdentity, HostPolicy
+from proreus.cloudprovider.wanted import wanted as wish_of
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.local.addresses import Pool, addresses, contains, parse_range, size
+from proreus.providers.local.pools import (
+    ANNOTATION_ADDRESSES,
+    ANNOTATION_POOL,
+    ANNOTATION_SHARING_KEY,
+    Assigned,
+    Refused,
+    Taken,
+    Wanted,
+    asked,
+    assign,
+    taken_by,
+)
+from proreus.providers.local.usage import used
+
+HTTP = frozenset({("TCP", 80)})
+HTTPS = frozenset({("TCP", 443)})
+
+
+def pool(name: str, *ranges: str, **fields: Any) -> Pool:
+    return Pool(name=name, ranges=tuple(parse_range(one) for one in ranges), **fields)
+
+
+def wanted(**fields: Any) -> Wanted:
+    return Wanted(**{"uid": "me", "namespace": "default", "ports": HTTP} | fields)
+
+
+def taken(address: str, uid: str = "other", **fields: Any) -> Taken:
+    given = {"service": f"default/{uid}", "ports": HTTP} | fields
+    return Taken(address=address, uid=uid, **given)
+
+
+FIRST = pool("first", "192.0.2.1-192.0.2.3", "2001:db8::1-2001:db8::3")
+SECOND = pool("second", "198.51.100.7")
+ASKED_FOR = pool("asked-for", "203.0.113.0/30", auto_assign=False)
+TEAM = pool("team", "10.1.0.0/30", namespaces=frozenset({"team"}))
+POOLS = (FIRST, SECOND, ASKED_FOR, TEAM)
+ALL_OF_FIRST = [taken(f"192.0.2.{n}", f"other-{n}") for n in (1, 2, 3)]
+BOTH = ("IPv4", "IPv6")
+
+
+@pytest.mark.parametrize(
+    ("wants", "others", "given"),
+    [
+        pytest.param(wanted(), [], ["192.0.2.1"], id="the first one"),
+        pytest.param(wanted(), [taken("192.0.2.1")], ["192.0.2.2"], id="the first free one"),
+        pytest.param(wanted(), ALL_OF_FIRST, ["198.51.100.7"], id="the next pool"),
+        pytest.param(wanted(), [taken("192.0.2.1", "me")], ["192.0.2.1"], id="its own is free"),
+        pytest.param(wanted(), [taken("not-an-address")], ["192.0.2.1"], id="a host name"),
+        pytest.param(
+            wanted(current=("lb.example", "192.0.2.3")), [], ["192.0.2.3"], id="keeps what it has"
+        ),
+        pytest.param(
+            wanted(current=("203.0.113.2",)), [], ["203.0.113.2"], id="keeps what it asked for once"
+        ),
+        pytest.param(
+            wanted(current=("10.9.9.9",)), [], ["192.0.2.1"], id="moves when its pool is gone"
+        ),
+        pytest.param(
+            wanted(current=("192.0.2.3",)), [taken("192.0.2.3")], ["192.0.2.1"], id="another has it"
+        ),
+        pytest.param(
+            wanted(requested=("192.0.2.2",), current=("192.0.2.3",)), [], ["192.0.2.2"],
+            id="what it asks for comes before what it has",
+        ),
+        pytest.param(wanted(requested=("203.0.113.1",)), [], ["203.0.113.1"], id="by address"),
+        pytest.param(wanted(pool="asked-for"), [], ["203.0.113.0"], id="by pool"),
+        pytest.param(
+            wanted(pool="second", current=("192.0.2.1",)), [], ["198.51.100.7"], id="changes the pool"
+        ),
+        pytest.param(wanted(namespace="team", pool="team"), [], ["10.1.0.0"], id="by namespace"),
+        pytest.param(wanted(families=BOTH), [], ["192.0.2.1", "2001:db8::1"], id="both families"),
+        pytest.param(
+            wanted(families=BOTH[::-1], requested=("192.0.2.3",)), [], ["2001:db8::1", "192.0.2.3"],
+            id="one of two by address",
+        ),
+        pytest.param(
+            wanted(families=BOTH, pool="second"), [], ["198.51.100.7"], id="one family will do"
+        ),
+        pytest.param(
+            wanted(requested=("2001:DB8:0::3",), families=("IPv6",)),
+            [taken("2001:db8::3", "me")], ["2001:db8::3"], id="an address in another spelling",
+        ),
+        pytest.param(
+            wanted(ports=HTTPS, sharing_key="k"), [taken("192.0.2.3", sharing_key="k")],
+            ["192.0.2.3"], id="shares by key",
+        ),
+        pytest.param(
+            wanted(sharing_key="k"), [taken("192.0.2.3", sharing_key="k")], ["192.0.2.1"],
+            id="does not share a port",
+        ),
+        pytest.param(
+            wanted(ports=HTTPS), [taken("192.0.2.1", sharing_key="k")], ["192.0.2.2"],
+            id="does not share without the key",
+        ),
+        pytest.param(
+            wanted(ports=frozenset({("UDP", 80)}), sharing_key="k", requested=("192.0.2.3",)),
+            [taken("192.0.2.3", sharing_key="k")], ["192.0.2.3"], id="protocols have ports of their own",
+        ),
+    ],
+)  # fmt: skip
+def test_a_service_gets(wants: Wanted, others: list[Taken], given: list[str]) -> None:
+    assert assign(wants, others, POOLS) == Assigned(tuple(given))
+
+
+@pytest.mark.parametrize(
+    ("wants", "others", "words"),
+    [
+        pytest.param(wanted(pool="second"), [taken("198.51.100.7")],
+                     ("no free IPv4 address", "pools second", "add addresses"), id="exhausted"),
+        pytest.param(wanted(families=BOTH, all_families=True, pool="second"), [],
+                     ("second", "IPv6", "spec.ipFamilies"), id="one family is not enough"),
+        pytest.param(wanted(requested=("192.0.2.1",)), [taken("192.0.2.1")],
+                     ("192.0.2.1", "default/other", "allow-shared-ip"), id="in use by another"),
+        pytest.param(wanted(requested=("192.0.2.1",), sharing_key="k"),
+                     [taken("192.0.2.1", sharing_key="k")],
+                     ("192.0.2.1", "default/other", "TCP 80"), id="the port is taken"),
+        pytest.param(wanted(requested=("192.0.2.1",), sharing_key="k"),
+                     [taken("192.0.2.1", sharing_key="q")], ("192.0.2.1", "allow-shared-ip"),
+                     id="another key"),
+        pytest.param(wanted(requested=("192.0.2.9",)), [],
+                     ("192.0.2.9", "in no pool", "192.0.2.1-192.0.2.3"), id="of no pool"),
+        pytest.param(wanted(requested=("192.0.2.1",), pool="second"), [],
+                     ("192.0.2.1", "pool first", "not of second"), id="of another pool"),
+        pytest.param(wanted(requested=("10.1.0.1",)), [],
+                     ("10.1.0.1", "pool team", "not for default"), id="of another namespace"),
+        pytest.param(wanted(pool="nowhere"), [], ("'nowhere'", "first, second"), id="no such pool"),
+        pytest.param(wanted(pool="team"), [], ("'team'", "may not use"), id="not its pool"),
+        pytest.param(wanted(requested=("web.example",)), [],
+                     ("'web.example'", "spec.loadBalancerIP"), id="no address"),
+        pytest.param(wanted(requested=("2001:db8::1",)), [], ("2001:db8::1", "no IPv6"),
+                     id="not its family"),
+        pytest.param(wanted(requested=("192.0.2.1", "192.0.2.2")), [],
+                     ("two IPv4", "192.0.2.1 and 192.0.2.2"), id="two of a family"),
+        pytest.param(wanted(requested=("192.0.2.2",)), [], ("192.0.2.2", "node n1"),
+                     id="of a machine"),
+    ],
+)  # fmt: skip
+def test_a_service_is_refused(wants: Wanted, others: list[Taken], words: tuple[str, ...]) -> None:
+    said = assign(wants, others, POOLS, in_use={"192.0.2.2": "node n1"})
+    assert isinstance(said, Refused)
+    assert all(word in said.reason for word in words), said.reason
+
+
+def test_addresses_of_machines_are_not_given_out_but_kept() -> None:
+    in_use = {"192.0.2.1": "node n1", "192.0.2.2": "this machine"}
+    assert assign(wanted(), [], POOLS, in_use=in_use) == Assigned(("192.0.2.3",))
+    keeps = wanted(current=("192.0.2.2",))
+    assert assign(keeps, [], POOLS, in_use=in_use) == Assigned(("192.0.2.2",))
+
+
+def test_there_may_be_no_pool_at_all() -> None:
+    said = assign(wanted(), [], ())
+    assert isinstance(said, Refused)
+    assert "none" in said.reason
+
+
+def service(uid: str = "me", ips: tuple[str, ...] = (), **fields: Any) -> Service:
+    annotations = fields.pop("annotations", {})
+    ports = (ServicePort(80), ServicePort(53, protocol="UDP"))
+    return Service(
+        metadata=ObjectMeta(name=uid, namespace="default", uid=uid, annotations=annotations),
+        spec=ServiceSpec(type="LoadBalancer", ports=ports, ip_families=("IPv4",), **fields),
+        status=ServiceStatus(
+            load_balancer=LoadBalancerStatus(tuple(LoadBalancerIngress(ip=ip) for ip in ips))
+        ),
+    )
+
+
+def ask(of: Service, current: tuple[str, ...] = ()) -> Wanted:
+    return asked(wish_of(of, (), HostPolicy(), ClusterIdentity("c", "u")), current)
+
+
+def test_a_service_asks_by_its_spec_its_annotations_and_its_status() -> None:
+    plain = ask(service(ips=("192.0.2.3",), load_balancer_ip="192.0.2.1"), ("192.0.2.2",))
+    assert plain.ports == {("TCP", 80), ("UDP", 53)}
+    assert plain.requested == ("192.0.2.1",)
+    assert plain.current == ("192.0.2.2", "192.0.2.3")
+    assert not plain.all_families
+    assert ask(service(ip_family_policy="RequireDualStack")).all_families
+
+
+@pytest.mark.parametrize(
+    ("annotation", "field"),
+    [
+        (ANNOTATION_ADDRESSES, "requested"),
+        ("metallb.io/loadBalancerIPs", "requested"),
+        ("metallb.universe.tf/loadBalancerIPs", "requested"),
+        ("kube-vip.io/loadbalancerIPs", "requested"),
+        (ANNOTATION_POOL, "pool"),
+        ("metallb.io/address-pool", "pool"),
+        ("metallb.universe.tf/address-pool", "pool"),
+        (ANNOTATION_SHARING_KEY, "sharing_key"),
+        ("metallb.io/allow-shared-ip", "sharing_key"),
+        ("metallb.universe.tf/allow-shared-ip", "sharing_key"),
+    ],
+)
+def test_annotations_of_other_balancers_are_understood(annotation: str, field: str) -> None:
+    text = "192.0.2.1, 2001:db8::1" if field == "requested" else "blue"
+    expected = ("192.0.2.1", "2001:db8::1") if field == "requested" else "blue"
+    found = ask(service(annotations={annotation: text}, load_balancer_ip=""))
+    assert getattr(found, field) == expected
+    ours = {ANNOTATION_ADDRESSES: "192.0.2.9", ANNOTATION_POOL: "p", ANNOTATION_SHARING_KEY: "s"}
+    if annotation not in ours:
+        both = ask(service(annotations={annotation: text, **ours}))
+        assert (both.requested, both.pool, both.sharing_key) == (("192.0.2.9",), "p", "s")
+
+
+def test_a_shared_address_counts_once_as_used() -> None:
+    every = [
+        service("a", ("192.0.2.1", "2001:db8::1")),
+        service("b", ("192.0.2.1",)),
+        service("c", ("198.51.100.7",)),
+        service("d"),
+    ]
+    assert [used(one, every) for one in (FIRST, SECOND, TEAM)] == [2, 1, 0]
+    assert {one.address for one in taken_by(every)} == {"192.0.2.1", "2001:db8::1", "198.51.100.7"}
+
+
+def test_buggy_addresses_can_be_left_out() -> None:
+    both = pool("p", "192.0.1.254-192.0.3.1", "2001:db8::/120", avoid_buggy_ips=True)
+    given = [str(one) for one in addresses(both, "IPv4")]
+    left_out = {"192.0.1.255", "192.0.2.0", "192.0.2.255", "192.0.3.0"}
+    assert given[:2] == ["192.0.1.254", "192.0.2.1"]
+    assert not left_out & set(given)
+    assert size(both) == len(given) + 256
+    said = assign(wanted(requested=("192.0.2.255",)), [], [both])
+    assert isinstance(said, Refused)
+    assert "left out" in said.reason
+
+
+FOUR = [f"192.0.2.{n}" for n in range(4)]
+OTHERS = st.lists(
+    st.builds(
+        taken,
+        st.sampled_from(FOUR),
+        st.sampled_from(["a", "b", "c", "d", "me"]),
+        ports=st.sampled_from([HTTP, HTTPS]),
+        sharing_key=st.sampled_from(["", "k"]),
+    ),
+    max_size=8,
+)
+
+
+@given(
+    others=OTHERS,
+    ports=st.sampled_from([HTTP, HTTPS]),
+    key=st.sampled_from(["", "k"]),
+    current=st.lists(st.sampled_from(FOUR), max_size=1),
+)
+def test_an_address_is_given_exactly_where_one_can_be_had(
+    others: list[Taken], ports: frozenset[tuple[str, int]], key: str, current: list[str]
+) -> None:
+    free = {
+        address
+        for address in FOUR
+        if all(
+            one.uid == "me" or (key and one.sharing_key == key and not one.ports & ports)
+            for one in others
+            if one.address == address
+        )
+    }
+    wants = wanted(ports=ports, sharing_key=key, current=tuple(current))
+    said = assign(wants, others, [pool("p", "192.0.2.0/30")])
+    if not free:
+        assert isinstance(said, Refused)
+        return
+    assert isinstance(said, Assigned)
+    assert set(said.addresses) <= free
+    if current and current[0] in free:
+        assert said.addresses == tuple(current)
+
+
+@given(st.integers(0, 2**16), st.integers(0, 700))
+def test_the_size_of_a_pool_is_how_many_it_gives(first: int, more: int) -> None:
+    start = ip_address("10.0.0.0") + first
+    one = pool("p", f"{start}-{start + more}", avoid_buggy_ips=True)
+    given = list(addresses(one, "IPv4"))
+    assert size(one) == len(given)
+    assert all(contains(one, address) for address in given)
