@@ -10,6 +10,7 @@ import msgspec
 from benchmarks.contestants import (
     BARE,
     CONTESTANTS,
+    GO_TUNED,
     PROREUS,
     PROREUS_SINGLE,
     Contestant,
@@ -52,6 +53,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
         routes: Nodes that need a route.
         limit_nodes: How many are initialised beside a bare loop.
         signals: What ends a leader.
+        others: Who does the work for which the flags of a manager hardly count.
     """
 
     nodes: Sequence[int]
@@ -64,6 +66,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     routes: int
     limit_nodes: int
     signals: Sequence[str] = ("SIGTERM", "SIGKILL")
+    others: Sequence[Contestant] = CONTESTANTS
 
 
 FULL = Scale(
@@ -88,6 +91,7 @@ QUICK = Scale(
     routes=50,
     limit_nodes=300,
     signals=("SIGTERM",),
+    others=(GO_TUNED, PROREUS),
 )
 
 
@@ -120,12 +124,16 @@ def scenarios(scale: Scale) -> list[Scenario]:
     """All scenarios at a scale."""
     biggest = max(scale.nodes)
     return [
-        Scenario(name="process", play=_process),
+        Scenario(name="process", play=_process, contestants=scale.others),
         *(
             Scenario(name=f"nodes-{count}", play=_nodes(count, restart=count == biggest))
             for count in scale.nodes
         ),
-        Scenario(name="steady", play=_steady(biggest, scale.steady_seconds)),
+        Scenario(
+            name="steady",
+            play=_steady(biggest, scale.steady_seconds),
+            contestants=scale.others,
+        ),
         Scenario(
             name="limit",
             play=_nodes(scale.limit_nodes, title=SAME_PATCHES),
@@ -142,15 +150,20 @@ def scenarios(scale: Scale) -> list[Scenario]:
             for count in scale.services
         ),
         *(
-            Scenario(name=f"join-{count}", play=_join(count, scale.join_services, scale.hosts))
+            Scenario(
+                name=f"join-{count}",
+                play=_join(count, scale.join_services, scale.hosts),
+                contestants=scale.others,
+            )
             for count in scale.joining
         ),
         Scenario(
             name="routes",
             play=_routes(scale.routes),
+            contestants=scale.others,
             settings={"route_limit": 2 * scale.routes},
         ),
-        Scenario(name="failover", play=_failover(scale.signals)),
+        Scenario(name="failover", play=_failover(scale.signals), contestants=scale.others),
     ]
 
 
