@@ -1,0 +1,345 @@
+"""What the annotations of a Service ask of its load balancer. Pure.
+
+They come from a cluster's tenants, so every value is checked before it can reach a call, and all
+that is wrong is told at once. Names and meaning are those of the official manager, whose rules for
+odd values are kept: `internal` is on for anything but "false", and lists may have spaces.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ImplementedElsewhere, InvalidRequest
+
+PREFIX: Final = "service.beta.kubernetes.io/aws-load-balancer-"
+"""What all of them begin with."""
+
+TRAFFIC_PORT: Final = "traffic-port"
+"""As the port of a health check: that to which traffic goes."""
+
+T = TypeVar("T")
+
+_OTHERS = frozenset({"external", "nlb-ip"})
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+_ID = {
+    "eip-allocations": re.compile(r"eipalloc-[0-9a-f]+"),
+    "extra-security-groups": re.compile(r"sg-[0-9a-f]+"),
+    "security-groups": re.compile(r"sg-[0-9a-f]+"),
+}
+_OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_ADDRESS = re.compile(rf"{_OCTET}(\.{_OCTET}){{3}}")
+_ARN = re.compile(r"arn:[\w-]+:(acm|iam):[\w-]*:\d*:[\w+=,.@/-]+", re.ASCII)
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_POLICY = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_SUBNET = re.compile(r"subnet-[0-9a-f]+|[\w .:/()#,@+=&;{}!$*-]{1,255}")
+_TAG = re.compile(r"[\w .:/=+@-]*")
+_PATH = re.compile(r"/[!-~]{0,1023}")
+_MOST_TAGS = 45
+_EMIT_MINUTES = (5, 60)
+_TARGET_ATTRIBUTES = {
+    "preserve_client_ip.enabled": frozenset({"true", "false"}),
+    "proxy_protocol_v2.enabled": frozenset({"true", "false"}),
+}
+
+
+class Kind(StrEnum):
+    """The kind of load balancer; it is chosen when it is made, and stays."""
+
+    CLASSIC = "classic"
+    NETWORK = "nlb"
+
+
+class AccessLog(msgspec.Struct, frozen=True):
+    """Where the access log goes, and how often, in minutes."""
+
+    bucket: str
+    prefix: str = ""
+    interval: int = 60
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What is said of health checks; None leaves it to the kind of load balancer.
+
+    `port` is a number or `TRAFFIC_PORT`; `interval` and `timeout` are seconds.
+    """
+
+    protocol: str | None = None
+    port: str | None = None
+    path: str | None = None
+    healthy: int | None = None
+    unhealthy: int | None = None
+    timeout: int | None = None
+    interval: int | None = None
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """All that the annotations say.
+
+    Attributes:
+        kind: Classic or network.
+        internal: No public address.
+        proxy_protocol: Hosts get the client's address by the PROXY protocol.
+        cross_zone: Each zone's part of it sends traffic to the hosts of all zones.
+        draining: Seconds that connections to a host have left when it goes; None: none.
+        idle_timeout: Seconds after which a silent connection is closed.
+        access_log: None: there is none.
+        certificate: ARN of the certificate; "": no TLS.
+        tls_ports: Ports and names of ports with TLS; None: all.
+        tls_policy: The security policy of TLS; "": AWS' own.
+        backend_protocol: What hosts speak: http, https, tcp or ssl; "": what the port says.
+        security_groups: Instead of one that is made for it.
+        extra_security_groups: Beside that one.
+        tags: Beside ours.
+        allocations: Elastic addresses, one for each subnet.
+        private_addresses: One for each subnet, of an internal load balancer.
+        subnets: Ids or names; none: they are found by their tags.
+        target_labels: Labels of the nodes that are hosts; "" is any value.
+        target_attributes: Attributes of target groups.
+        health: Of health checks.
+    """
+
+    kind: Kind = Kind.CLASSIC
+    internal: bool = False
+    proxy_protocol: bool = False
+    cross_zone: bool = False
+    draining: int | None = None
+    idle_timeout: int = 60
+    access_log: AccessLog | None = None
+    certificate: str = ""
+    tls_ports: frozenset[str] | None = None
+    tls_policy: str = ""
+    backend_protocol: str = ""
+    security_groups: tuple[str, ...] = ()
+    extra_security_groups: tuple[str, ...] = ()
+    tags: Mapping[str, str] = {}
+    allocations: tuple[str, ...] = ()
+    private_addresses: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    target_labels: Mapping[str, str] = {}
+    target_attributes: Mapping[str, str] = {}
+    health: Health = Health()
+
+    def has_tls(self, port: int, name: str) -> bool:
+        """Whether the load balancer ends TLS at this port."""
+        if not self.certificate:
+            return False
+        return self.tls_ports is None or not self.tls_ports.isdisjoint({str(port), name.lower()})
+
+
+class _Reader:
+    """Reads one annotation after the other, and keeps what is wrong."""
+
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        self._annotations = annotations
+        self.problems: list[str] = []
+
+    def text(self, name: str) -> str:
+        return self._annotations.get(PREFIX + name, "").strip()
+
+    def wrong(self, name: str, remedy: str) -> None:
+        self.problems.append(f"annotation {PREFIX}{name}: {remedy}")
+
+    def _parsed(self, name: str, parse: Callable[[str], T], remedy: str, default: T) -> T:
+        text = self.text(name)
+        try:
+            return parse(text) if text else default
+        except (KeyError, ValueError):
+            self.wrong(name, remedy)
+            return default
+
+    def flag(self, name: str) -> bool:
+        return self._parsed(name, _BOOLEANS.__getitem__, "give true or false", default=False)
+
+    def number(self, name: str, low: int, high: int, default: Any = None) -> Any:
+        def parse(text: str) -> int:
+            value = int(text)
+            if not low <= value <= high:
+                raise ValueError(text)
+            return value
+
+        return self._parsed(name, parse, f"give a number from {low} to {high}", default)
+
+    def form(self, name: str, form: re.Pattern[str], remedy: str) -> str:
+        text = self.text(name)
+        if text and not form.fullmatch(text):
+            self.wrong(name, remedy)
+            return ""
+        return text
+
+    def choice(self, name: str, choices: Iterable[str]) -> str:
+        text, known = self.text(name).lower(), tuple(choices)
+        if text and text not in known:
+            self.wrong(name, f"give one of {', '.join(known)}")
+            return ""
+        return text
+
+    def names(self, name: str, form: re.Pattern[str], remedy: str) -> tuple[str, ...]:
+        found = tuple(filter(None, (one.strip() for one in self.text(name).split(","))))
+        if not all(form.fullmatch(one) for one in found):
+            self.wrong(name, remedy)
+        elif len(set(found)) < len(found):
+            self.wrong(name, "one is given twice")
+        return found
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """Of `key=value,key=,key`: what stands behind a second `=` is not read, as officially."""
+        found: dict[str, str] = {}
+        for one in self.text(name).split(","):
+            key, *values = one.strip().split("=")
+            if key:
+                found[key] = values[0] if values else ""
+        return found
+
+
+def kind(annotations: Mapping[str, str]) -> Kind:
+    """The kind of load balancer that is asked for.
+
+    Raises:
+        ImplementedElsewhere: The AWS Load Balancer Controller is asked for.
+    """
+    asked = annotations.get(f"{PREFIX}type", "")
+    if asked in _OTHERS:
+        raise ImplementedElsewhere(
+            f"annotation {PREFIX}type: {asked} is served by the AWS Load Balancer Controller"
+        )
+    return Kind.NETWORK if asked == "nlb" else Kind.CLASSIC
+
+
+def read(annotations: Mapping[str, str]) -> Asked:
+    """What the annotations ask for.
+
+    Raises:
+        ImplementedElsewhere: Another controller is asked for.
+        InvalidRequest: Names every annotation that is wrong, and the remedy.
+    """
+    reader = _Reader(annotations)
+    found = Asked(
+        kind=kind(annotations),
+        internal=reader.text("internal") not in {"", "false"},
+        proxy_protocol=_proxy_protocol(reader),
+        cross_zone=reader.flag("cross-zone-load-balancing-enabled"),
+        draining=_draining(reader),
+        idle_timeout=reader.number("connection-idle-timeout", 1, 4000, 60),
+        access_log=_access_log(reader),
+        certificate=reader.form("ssl-cert", _ARN, "give the ARN of a certificate of ACM or IAM"),
+        tls_ports=_tls_ports(reader),
+        tls_policy=reader.form("ssl-negotiation-policy", _POLICY, "give the name of a policy"),
+        backend_protocol=reader.choice("backend-protocol", ("http", "https", "tcp", "ssl")),
+        security_groups=_ids(reader, "security-groups"),
+        extra_security_groups=_ids(reader, "extra-security-groups"),
+        tags=_tags(reader),
+        allocations=_ids(reader, "eip-allocations"),
+        private_addresses=reader.names("private-ipv4-addresses", _ADDRESS, "give IPv4 addresses"),
+        subnets=reader.names("subnets", _SUBNET, "give ids or names of subnets"),
+        target_labels=reader.pairs("target-node-labels"),
+        target_attributes=_target_attributes(reader),
+        health=_health(reader),
+    )
+    _check_together(reader, found)
+    if reader.problems:
+        raise InvalidRequest("; ".join(reader.problems))
+    return found
+
+
+def _proxy_protocol(reader: _Reader) -> bool:
+    text = reader.text("proxy-protocol")
+    if text not in {"", "*"}:
+        reader.wrong("proxy-protocol", "give * for all ports; single ports cannot be chosen")
+    return text == "*"
+
+
+def _draining(reader: _Reader) -> int | None:
+    seconds: int = reader.number("connection-draining-timeout", 1, 3600, 300)
+    return seconds if reader.flag("connection-draining-enabled") else None
+
+
+def _access_log(reader: _Reader) -> AccessLog | None:
+    is_on = reader.flag("access-log-enabled")
+    bucket = reader.form("access-log-s3-bucket-name", _BUCKET, "give the name of an S3 bucket")
+    prefix = reader.form("access-log-s3-bucket-prefix", re.compile(r"[!-~]*"), "has a wrong form")
+    interval = reader.number("access-log-emit-interval", *_EMIT_MINUTES, 60)
+    if interval not in _EMIT_MINUTES:
+        reader.wrong("access-log-emit-interval", "give 5 or 60, in minutes")
+    if not is_on:
+        return None
+    if not bucket:
+        reader.wrong("access-log-s3-bucket-name", "is needed for an access log")
+    return AccessLog(bucket, prefix, interval)
+
+
+def _tls_ports(reader: _Reader) -> frozenset[str] | None:
+    ports = frozenset(filter(None, (one.strip() for one in reader.text("ssl-ports").split(","))))
+    return None if ports <= {"*"} else frozenset(one.lower() for one in ports)
+
+
+def _ids(reader: _Reader, name: str) -> tuple[str, ...]:
+    form = _ID[name]
+    return reader.names(name, form, f"give ids such as {form.pattern.partition('-')[0]}-0a1b2c3d")
+
+
+def _tags(reader: _Reader) -> dict[str, str]:
+    name = "additional-resource-tags"
+    found = reader.pairs(name)
+    for key, value in found.items():
+        if key.lower().startswith("aws:") or key.startswith("kubernetes.io/"):
+            reader.wrong(name, "keys that begin with aws: or kubernetes.io/ are reserved")
+        elif len(key) > 128 or len(value) > 256 or not _TAG.fullmatch(key + value):  # noqa: PLR2004 - AWS' limits
+            reader.wrong(name, "a key has at most 128 characters, a value 256, of A-Z 0-9 _.:/=+@-")
+    if len(found) > _MOST_TAGS:
+        reader.wrong(name, f"give at most {_MOST_TAGS}")
+    return found
+
+
+def _target_attributes(reader: _Reader) -> dict[str, str]:
+    name = "target-group-attributes"
+    found = reader.pairs(name)
+    for key, value in found.items():
+        if key not in _TARGET_ATTRIBUTES:
+            reader.wrong(name, f"give only {', '.join(_TARGET_ATTRIBUTES)}")
+        elif value not in _TARGET_ATTRIBUTES[key]:
+            reader.wrong(name, f"{key} is true or false")
+    return found
+
+
+def _health(reader: _Reader) -> Health:
+    port = reader.text("healthcheck-port")
+    if port and port != TRAFFIC_PORT:
+        port = str(reader.number("healthcheck-port", 1, 65535, TRAFFIC_PORT))
+    protocol = reader.choice("healthcheck-protocol", ("tcp", "ssl", "http", "https"))
+    return Health(
+        protocol=protocol.upper() or None,
+        port=port or None,
+        path=reader.form("healthcheck-path", _PATH, "give a path that begins with /") or None,
+        healthy=reader.number("healthcheck-healthy-threshold", 2, 10),
+        unhealthy=reader.number("healthcheck-unhealthy-threshold", 2, 10),
+        timeout=reader.number("healthcheck-timeout", 2, 120),
+        interval=reader.number("healthcheck-interval", 5, 300),
+    )
+
+
+def _check_together(reader: _Reader, found: Asked) -> None:
+    """What is wrong only beside something else."""
+    health = found.health
+    if health.timeout and health.interval and health.timeout >= health.interval:
+        reader.wrong("healthcheck-timeout", "must be shorter than the interval")
+    if found.kind is Kind.CLASSIC:
+        for name, value in (
+            ("eip-allocations", found.allocations),
+            ("private-ipv4-addresses", found.private_addresses),
+            ("target-group-attributes", found.target_attributes),
+        ):
+            if value:
+                reader.wrong(name, f"needs {PREFIX}type: nlb")
+        return
+    if health.protocol == "SSL":
+        reader.wrong("healthcheck-protocol", "give tcp, http or https with type: nlb")
+    if found.allocations and found.internal:
+        reader.wrong("eip-allocations", "an internal load balancer has no public addresses")
+    if found.private_addresses and not found.internal:
+        reader.wrong("private-ipv4-addresses", f"needs {PREFIX}internal: true")
