@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     up = verbs.add_parser("up", help="make a cluster and wait until its nodes are ready")
     up.add_argument("--nodes", type=int, default=2, help="how many (default: 2)")
-    up.add_argument("--ipv4", action="store_true", help="no IPv6 beside it")
+    up.add_argument("--dual-stack", action="store_true", help="IPv6 beside IPv4")
     up.add_argument(
         "--no-manager", action="store_true", help="start no manager: nodes keep their taint"
     )
@@ -79,7 +79,7 @@ def _up(options: argparse.Namespace) -> int:
     settings = Settings(
         name=options.name,
         nodes=options.nodes,
-        ipv6=not options.ipv4,
+        dual_stack=options.dual_stack,
         manager=not options.no_manager,
     )
     programs = _programs()

@@ -48,8 +48,9 @@ class Settings(msgspec.Struct, frozen=True):
 
     name: str = "default"
     nodes: int = 2
-    ipv6: bool = True
-    """Dual stack, if the kernel can."""
+    dual_stack: bool = False
+    """IPv6 beside IPv4. Kubernetes' spec of endpoints on some nodes fails with it: it asks IPv6
+    addresses for the health of an IPv4 Service."""
     manager: bool = True
     """Run the manager with the provider `local` on the gateway."""
 
@@ -102,9 +103,11 @@ class Cluster:
         """Nothing is started yet."""
         if not 1 <= settings.nodes <= MOST_NODES:
             raise ClusterError(f"{settings.nodes} nodes: give 1 to {MOST_NODES}")
+        if settings.dual_stack and not kernel_has_ipv6():
+            raise ClusterError("this kernel has no IPv6: leave out --dual-stack")
         self.settings = settings
         self.directory = directory_of(settings.name)
-        self.families = families(ipv6=settings.ipv6 and kernel_has_ipv6())
+        self.families = families(ipv6=settings.dual_stack)
         self.nodes: list[Node] = []
         self._programs = programs
         self._report = report

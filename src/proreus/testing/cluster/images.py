@@ -21,7 +21,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _APPLETS = (
     *("cat", "cp", "cut", "date", "dd", "env", "grep", "head", "hostname", "id", "ip", "kill"),
-    *("ls", "mkdir", "mv", "nc", "nslookup", "ping", "printf", "ps", "rm", "sed", "seq", "sh"),
+    *("ls", "mkdir", "mv", "nslookup", "ping", "printf", "ps", "rm", "sed", "seq", "sh"),
     *("sleep", "sort", "tail", "tar", "test", "timeout", "touch", "tr", "uname", "wc", "wget"),
 )
 """What scripts in pods ask of busybox."""
@@ -136,9 +136,9 @@ def agnhost_image(agnhost: Path, names: Iterable[str], place: Path) -> Path:
     root = Root(place / "agnhost")
     root.copy(agnhost, "/agnhost")
     root.shell()
-    for name in ("curl", "dig"):
+    for name in ("curl", "dig", "nc.openbsd"):
         if found := shutil.which(name):
-            root.program(Path(found), f"/usr/bin/{name}")
+            root.program(Path(found), f"/usr/bin/{name.partition('.')[0]}")
     archive = place / "agnhost.tar"
     pack(root.path, list(names), archive, entrypoint=["/agnhost"], command=["pause"])
     return archive
