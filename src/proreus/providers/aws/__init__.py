@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.errors import CloudError, ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.identity import Place, find_place, find_region
+from proreus.providers.aws.instances import AWSInstances
 from proreus.providers.aws.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ class AWSCloud(CloudProvider):
     async def start(self, context: "Context") -> None:
         """Find out where the cluster is, and set the capabilities."""
         place = await self._find(context)
+        api = self._api
+        if api is None:
+            raise CloudError("the session with AWS was not opened")
         self.has_cluster_id = bool(place.tags.id)
+        self.instances = AWSInstances(api, place, self._config.global_)
 
     async def close(self) -> None:
         """End tagging and close the session."""

@@ -77,7 +77,7 @@ class World:
 
     def backend(self, service: str) -> Any:
         """Moto's own state of a service in the region of the request."""
-        return get_backend(service)[ACCOUNT][self.region]  # type: ignore[call-overload]
+        return get_backend(service)[ACCOUNT][self.region]
 
     def moto(self, service: str, operation: str, params: Mapping[str, Any] | None = None) -> Answer:
         """What moto answers; AWSError if that is an error."""

@@ -1,0 +1,304 @@
+"""Instances of EC2, and machines of Fargate."""
+
+import asyncio
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.kube.objects import Node
+from proreus.providers.aws.api import Api
+from proreus.providers.aws.config import Global
+from proreus.providers.aws.errors import Refused
+from proreus.providers.aws.identity import ClusterTags, Described, Place, tags_of
+from proreus.providers.aws.machines import (
+    LABEL_NETWORK_LAYER,
+    LABEL_ZONE_ID,
+    TERMINATED,
+    fargate,
+    instance,
+    state_of,
+    zone_of,
+)
+from proreus.providers.aws.names import Target, ids_in, is_address, region_of, target
+from proreus.providers.aws.topology import Topology
+
+MOST_IDS = 500
+"""Ids in one DescribeInstances, as many as the official manager asks for; EC2 advises 1,000."""
+MOST_VALUES = 200
+"""Values of one filter (EC2 API reference, Filter)."""
+MOST_RESULTS = 1000
+"""Instances of one page (EC2 API reference, DescribeInstances)."""
+
+_ABSENT = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
+_ROUNDS = 3
+_LIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
+
+T = TypeVar("T")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What was read for a batch; a part that failed is its error.
+
+    Attributes:
+        by_id: Instances by id; absent ones are None, and unknown ones are left out.
+        by_name: Live instances by private DNS name; one that is left out has none.
+        by_host: Network interfaces by the address or name of a Fargate pod.
+    """
+
+    by_id: Mapping[str, Described | None] | CloudError
+    by_name: Mapping[str, Sequence[Described]] | CloudError
+    by_host: Mapping[str, Sequence[Described]] | CloudError
+
+
+class AWSInstances:
+    """Implements `cloudprovider.Instances`."""
+
+    def __init__(self, api: Api, place: Place, settings: Global) -> None:
+        """Look for machines of the cluster at `place`."""
+        self._api = api
+        self._place = place
+        self._families = settings.node_ip_families
+        self._topology = Topology(api, settings.supported_topology_instance_type_pattern)
+
+    @property
+    def batch_size(self) -> int:
+        """How many nodes one `describe` takes at most."""
+        return MOST_IDS
+
+    def owns(self, node: Node) -> Ownership:
+        """By the zone in the provider id, or the region's label where that names none."""
+        if not node.spec.provider_id:
+            return Ownership.UNKNOWN
+        region = region_of(node)
+        if region is None:
+            return Ownership.NO
+        if not region:
+            return Ownership.UNKNOWN
+        return Ownership.YES if region.startswith(self._place.region) else Ownership.NO
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """One call for all ids, one for each 200 names, and one for Fargate."""
+        targets = {node.metadata.name: target(node) for node in nodes}
+        found = await self._find(targets.values())
+        machines = {
+            node.metadata.name: answer
+            for node in nodes
+            if (answer := match(node, targets[node.metadata.name], found, self._place.tags))
+            is not None
+        }
+        described = {
+            name: one
+            for name, one in machines.items()
+            if isinstance(one, Mapping) and "InstanceId" in one
+        }
+        labels = await self._labels(nodes, described)
+        return {
+            node.metadata.name: self._answer(node, machines[node.metadata.name], labels)
+            for node in nodes
+            if node.metadata.name in machines
+        }
+
+    async def _find(self, targets: Iterable[Target]) -> Found:
+        """Raises what all parts fail of, so that the batch is tried again as a whole."""
+        wanted = list(targets)
+        ids = {one.id for one in wanted} - {""}
+        names = {one.dns_name for one in wanted} - {""}
+        hosts = {one.fargate for one in wanted} - {""}
+        by_id, by_name, by_host = await asyncio.gather(
+            _part(self._by_id(ids)), _part(self._by_name(names)), _part(self._by_host(hosts))
+        )
+        asked = [part for part, of in ((by_id, ids), (by_name, names), (by_host, hosts)) if of]
+        failed = [part for part in asked if isinstance(part, CloudError)]
+        if failed and len(failed) == len(asked):
+            raise failed[0]
+        return Found(by_id, by_name, by_host)
+
+    async def _by_id(self, ids: Collection[str]) -> Mapping[str, Described | None]:
+        """One bad id refuses a whole call, but EC2 names it: the others are asked for again."""
+        found: dict[str, Described | None] = {}
+        left = set(ids)
+        for _ in range(_ROUNDS):
+            if not left:
+                return found
+            try:
+                answer = await self._instances(InstanceIds=sorted(left))
+            except Refused as error:
+                absent = ids_in(error.text) & left
+                if error.code not in _ABSENT or not absent:
+                    raise
+                found.update(dict.fromkeys(absent))
+                left -= absent
+            else:
+                return found | {str(one["InstanceId"]): one for one in answer}
+        # There is no end of them: a filter passes over what is not there.
+        for part in _parts(left, MOST_VALUES):
+            filters = [{"Name": "instance-id", "Values": part}]
+            answer = await self._instances(Filters=filters, MaxResults=MOST_RESULTS)
+            found |= dict.fromkeys(part)
+            found |= {str(one["InstanceId"]): one for one in answer}
+        return found
+
+    async def _by_name(self, names: Collection[str]) -> Mapping[str, Sequence[Described]]:
+        found: dict[str, list[Described]] = {}
+        for part in _parts(names, MOST_VALUES):
+            filters = [
+                {"Name": "private-dns-name", "Values": part},
+                {"Name": "instance-state-name", "Values": _LIVE},
+            ]
+            for one in await self._instances(Filters=filters, MaxResults=MOST_RESULTS):
+                found.setdefault(str(one.get("PrivateDnsName", "")), []).append(one)
+        return found
+
+    async def _by_host(self, hosts: Collection[str]) -> Mapping[str, Sequence[Described]]:
+        """Interfaces in the cluster's VPC; an address may be taken in another one, too."""
+        found: dict[str, list[Described]] = {}
+        for name, field, of_kind in (
+            ("private-ip-address", "PrivateIpAddress", [h for h in hosts if is_address(h)]),
+            ("private-dns-name", "PrivateDnsName", [h for h in hosts if not is_address(h)]),
+        ):
+            for part in _parts(of_kind, MOST_VALUES):
+                filters = [
+                    {"Name": name, "Values": part},
+                    {"Name": "attachment.status", "Values": ["attached"]},
+                    {"Name": "vpc-id", "Values": [self._place.vpc]},
+                ]
+                for one in await self._api.pages(
+                    "ec2",
+                    "DescribeNetworkInterfaces",
+                    "NetworkInterfaces",
+                    Filters=filters,
+                    MaxResults=MOST_RESULTS,
+                ):
+                    found.setdefault(str(one.get(field, "")), []).append(one)
+        return found
+
+    async def _instances(self, **parameters: Any) -> list[Described]:
+        found = await self._api.pages("ec2", "DescribeInstances", "Reservations", **parameters)
+        return [one for reservation in found for one in reservation.get("Instances") or ()]
+
+    async def _labels(
+        self, nodes: Sequence[Node], described: Mapping[str, Described]
+    ) -> Mapping[str, Mapping[str, str] | CloudError]:
+        """Additional labels by node name.
+
+        As long as EC2 fails to tell, a node keeps those that it has: an answer without them would
+        take them away.
+        """
+        zone_ids = await self._topology.zone_ids(described.values())
+        layers = await self._topology.layers(described.values())
+        labels: dict[str, Mapping[str, str] | CloudError] = {}
+        for node in nodes:
+            machine = described.get(node.metadata.name)
+            if machine is None:
+                continue
+            of_layers = layers.get(str(machine["InstanceId"]))
+            zone_id = zone_ids.get(zone_of(machine), "")
+            mine = {LABEL_ZONE_ID: zone_id} if zone_id else {}
+            if of_layers is None or isinstance(of_layers, CloudError):
+                kept = _layers_of(node)
+                if of_layers is not None and not kept:
+                    labels[node.metadata.name] = of_layers
+                    continue
+                of_layers = kept
+            labels[node.metadata.name] = {**mine, **of_layers}
+        return labels
+
+    def _answer(
+        self,
+        node: Node,
+        machine: Described | InstanceAnswer,
+        labels: Mapping[str, Mapping[str, str] | CloudError],
+    ) -> InstanceAnswer:
+        if isinstance(machine, Instance | NotFound | CloudError):
+            return machine
+        known_as, name = node.spec.provider_id, node.metadata.name
+        region, families = self._place.region, self._families
+        if "InstanceId" not in machine:
+            return fargate(machine, region=region, families=families, name=name, known_as=known_as)
+        of_node = labels[name]
+        if isinstance(of_node, CloudError):
+            return of_node
+        return instance(
+            machine, region=region, families=families, labels=of_node, known_as=known_as
+        )
+
+
+def match(
+    node: Node, wanted: Target, found: Found, tags: ClusterTags
+) -> Described | NotFound | CloudError | None:
+    """What was read about one node; None if that is nothing. Pure."""
+    if wanted.problem:
+        return InvalidRequest(wanted.problem)
+    if wanted.id:
+        return _match_id(node, wanted.id, found.by_id)
+    if wanted.fargate:
+        return _match_host(wanted.fargate, found.by_host)
+    return _match_name(wanted.dns_name, found.by_name, tags)
+
+
+def _match_id(
+    node: Node, id_: str, found: Mapping[str, Described | None] | CloudError
+) -> Described | NotFound | CloudError | None:
+    if isinstance(found, CloudError):
+        return found
+    if id_ not in found:
+        return None
+    machine = found[id_]
+    if machine is None:
+        return NotFound()
+    if state_of(machine) == TERMINATED:
+        # A name proves nothing about which machine it was.
+        return NotFound(tombstone=bool(node.spec.provider_id))
+    return machine
+
+
+def _match_host(
+    host: str, found: Mapping[str, Sequence[Described]] | CloudError
+) -> Described | NotFound | CloudError:
+    if isinstance(found, CloudError):
+        return found
+    alike = found.get(host, ())
+    if len(alike) > 1:
+        return IdentityConflict(f"{len(alike)} network interfaces have {host}")
+    return alike[0] if alike else NotFound()
+
+
+def _match_name(
+    name: str, found: Mapping[str, Sequence[Described]] | CloudError, tags: ClusterTags
+) -> Described | NotFound | CloudError:
+    if isinstance(found, CloudError):
+        return found
+    alike = found.get(name, ())
+    mine = [one for one in alike if tags.has(tags_of(one))]
+    if len(mine) > 1:
+        ids = ", ".join(sorted(str(one["InstanceId"]) for one in mine))
+        return IdentityConflict(f"{len(mine)} instances have the private DNS name {name}: {ids}")
+    if alike and not mine:
+        ids = ", ".join(sorted(str(one["InstanceId"]) for one in alike))
+        return CloudError(
+            f"{ids} has the private DNS name {name}, but not the cluster's tag: tag it {tags.key}"
+        )
+    return mine[0] if mine else NotFound()
+
+
+def _layers_of(node: Node) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in node.metadata.labels.items()
+        if key.startswith(LABEL_NETWORK_LAYER)
+    }
+
+
+def _parts(items: Iterable[str], size: int) -> Iterable[list[str]]:
+    ordered = sorted(items)
+    return (ordered[start : start + size] for start in range(0, len(ordered), size))
+
+
+async def _part(work: Coroutine[Any, Any, T]) -> T | CloudError:
+    try:
+        return await work
+    except CloudError as error:
+        return error

@@ -1,0 +1,138 @@
+"""What EC2's description of an instance means to Kubernetes. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from proreus.cloudprovider.instances import Instance, InstanceState
+from proreus.kube.objects import NodeAddress
+from proreus.providers.aws.config import Family
+from proreus.providers.aws.identity import Described
+from proreus.providers.aws.names import provider_id
+
+LABEL_ZONE_ID = "topology.k8s.aws/zone-id"
+"""Node label: the zone's id, which means the same place in every account."""
+LABEL_NETWORK_LAYER = "topology.k8s.aws/network-node-layer-"
+"""Prefix of node labels: the network nodes above an instance; 1 and so on follow, from the top."""
+TERMINATED = "terminated"
+"""The state of an instance that is gone for good; EC2 shows it for about an hour."""
+
+_STATES = {
+    "pending": InstanceState.RUNNING,
+    "running": InstanceState.RUNNING,
+    "shutting-down": InstanceState.TERMINATING,
+    "stopped": InstanceState.STOPPED,
+}
+"""Others, such as stopping, say nothing yet."""
+
+
+def state_of(described: Described) -> str:
+    """EC2's word for what the instance does."""
+    return str(described.get("State", {}).get("Name", ""))
+
+
+def zone_of(described: Described) -> str:
+    """Its availability zone."""
+    return str(described.get("Placement", {}).get("AvailabilityZone", ""))
+
+
+def zone_id_of(described: Described) -> str:
+    """Its zone's id, or "" where EC2 does not tell it with the instance."""
+    return str(described.get("Placement", {}).get("AvailabilityZoneId", ""))
+
+
+def instance(
+    described: Described,
+    *,
+    region: str,
+    families: Sequence[Family],
+    labels: Mapping[str, str],
+    known_as: str,
+) -> Instance:
+    """The framework's view.
+
+    Args:
+        described: By DescribeInstances.
+        region: Its region.
+        families: Of addresses, in the order of preference.
+        labels: Additional ones.
+        known_as: The Node's provider id if it has one: there are several forms of the same.
+    """
+    zone, id_ = zone_of(described), str(described["InstanceId"])
+    return Instance(
+        provider_id=known_as or provider_id(zone, id_),
+        name=str(described.get("PrivateDnsName", "")),
+        instance_type=str(described.get("InstanceType", "")),
+        zone=zone,
+        region=region,
+        addresses=addresses(described, families),
+        additional_labels=labels,
+        state=_STATES.get(state_of(described), InstanceState.UNKNOWN),
+    )
+
+
+def addresses(described: Described, families: Sequence[Family]) -> tuple[NodeAddress, ...]:
+    """All addresses, as the official manager orders them.
+
+    For each family the interfaces in use by device index: of IPv4 each private address, of IPv6
+    each interface's first. The public address follows those of IPv4, and the names come last.
+    """
+    interfaces = sorted(
+        (one for one in described.get("NetworkInterfaces") or () if one.get("Status") == "in-use"),
+        key=lambda one: int(one.get("Attachment", {}).get("DeviceIndex", 0)),
+    )
+    found: list[NodeAddress] = []
+    for family in families:
+        of_family = _ipv4 if family is Family.IPV4 else _ipv6
+        found.extend(NodeAddress("InternalIP", address) for address in of_family(interfaces))
+        if family is Family.IPV4 and described.get("PublicIpAddress"):
+            found.append(NodeAddress("ExternalIP", described["PublicIpAddress"]))
+    if name := described.get("PrivateDnsName"):
+        found += [NodeAddress("InternalDNS", name), NodeAddress("Hostname", name)]
+    if name := described.get("PublicDnsName"):
+        found.append(NodeAddress("ExternalDNS", name))
+    return tuple(dict.fromkeys(found))
+
+
+def _ipv4(interfaces: Iterable[Described]) -> Iterator[str]:
+    for one in interfaces:
+        for private in one.get("PrivateIpAddresses") or ():
+            if private.get("PrivateIpAddress"):
+                yield private["PrivateIpAddress"]
+
+
+def _ipv6(interfaces: Iterable[Described]) -> Iterator[str]:
+    for one in interfaces:
+        for first in (one.get("Ipv6Addresses") or ())[:1]:
+            yield first["Ipv6Address"]
+
+
+def fargate(
+    interface: Described, *, region: str, families: Sequence[Family], name: str, known_as: str
+) -> Instance:
+    """A Fargate pod's machine, of which only the network interface is to be seen.
+
+    Args:
+        interface: By DescribeNetworkInterfaces.
+        region: Its region.
+        families: Of addresses, in the order of preference.
+        name: The Node's name.
+        known_as: The Node's provider id if it has one.
+    """
+    zone = str(interface.get("AvailabilityZone", ""))
+    own: list[NodeAddress] = []
+    for family in families:
+        of_family = _ipv4 if family is Family.IPV4 else _ipv6
+        own.extend(NodeAddress("InternalIP", address) for address in of_family([interface]))
+    if dns := interface.get("PrivateDnsName"):
+        own += [NodeAddress("InternalDNS", dns), NodeAddress("Hostname", dns)]
+    return Instance(
+        provider_id=known_as or provider_id(zone, name),
+        name=str(interface.get("PrivateDnsName", "")),
+        zone=zone,
+        region=region,
+        addresses=tuple(own),
+    )
+
+
+def network_layers(nodes: Iterable[str]) -> dict[str, str]:
+    """The labels of an instance's place in the network, from the top layer down."""
+    return {f"{LABEL_NETWORK_LAYER}{layer}": node for layer, node in enumerate(nodes, 1)}

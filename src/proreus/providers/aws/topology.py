@@ -1,0 +1,111 @@
+"""The network topology of instances, and the ids of zones: both are asked for once."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.providers.aws.api import Api
+from proreus.providers.aws.errors import Refused
+from proreus.providers.aws.identity import Described
+from proreus.providers.aws.machines import network_layers, zone_id_of, zone_of
+
+log = logging.getLogger(__name__)
+
+MOST_IDS = 100
+"""The most ids in one DescribeInstanceTopology (its API reference)."""
+REST = timedelta(hours=24)
+"""How long nothing is asked after the region has said that it does not know of topologies."""
+
+_UNSUPPORTED = frozenset({"UnsupportedOperation", "OperationNotSupported", "InvalidAction"})
+_MOST_KEPT = 100_000
+
+
+class Topology:
+    """Labels of instances. What an instance has stays until it is started anew."""
+
+    def __init__(self, api: Api, types: str) -> None:
+        """Ask for instances whose type matches `types`."""
+        self._api = api
+        self._types = re.compile(types)
+        self._layers: dict[tuple[str, object], dict[str, str]] = {}
+        self._zone_ids: dict[str, str] = {}
+        self._asking = asyncio.Lock()
+        self._rests_until: datetime | None = None
+
+    async def layers(
+        self, instances: Iterable[Described]
+    ) -> Mapping[str, Mapping[str, str] | CloudError]:
+        """The labels of the network's layers by instance id.
+
+        An instance that is left out has none, or the region does not tell; of one with an error
+        nobody knows yet.
+        """
+        known: dict[str, Mapping[str, str] | CloudError] = {}
+        async with self._asking:  # the same instances are asked about by several controllers
+            unknown: dict[str, Described] = {}
+            for one in instances:
+                if not self._types.search(str(one.get("InstanceType", ""))):
+                    continue
+                kept = self._layers.get(_key(one))
+                if kept is None:
+                    unknown[str(one["InstanceId"])] = one
+                else:
+                    known[str(one["InstanceId"])] = kept
+            if self._rests_until is not None and self._api.context.now() < self._rests_until:
+                return known
+            ids = sorted(unknown)
+            for start in range(0, len(ids), MOST_IDS):
+                part = ids[start : start + MOST_IDS]
+                known.update(await self._ask({id_: unknown[id_] for id_ in part}))
+        return known
+
+    async def _ask(
+        self, instances: Mapping[str, Described]
+    ) -> Mapping[str, Mapping[str, str] | CloudError]:
+        try:
+            answer = await self._api.pages(
+                "ec2", "DescribeInstanceTopology", "Instances", InstanceIds=list(instances)
+            )
+        except CloudError as error:
+            if isinstance(error, Unauthenticated) or (
+                isinstance(error, Refused) and error.code in _UNSUPPORTED
+            ):
+                self._rests_until = self._api.context.now() + REST
+                log.warning("Nodes get no labels of the network topology: %s", error)
+                return {}
+            return dict.fromkeys(instances, error)
+        if len(self._layers) > _MOST_KEPT:
+            self._layers.clear()
+        found = {str(one["InstanceId"]): one.get("NetworkNodes") or () for one in answer}
+        layers = {id_: network_layers(found.get(id_, ())) for id_ in instances}
+        self._layers.update({_key(instances[id_]): labels for id_, labels in layers.items()})
+        return layers
+
+    async def zone_ids(self, instances: Iterable[Described]) -> Mapping[str, str]:
+        """The id of each instance's zone by the zone's name; asked for where EC2 left it out.
+
+        Raises:
+            CloudError: It cannot be had.
+        """
+        lacking = set()
+        for one in instances:
+            zone, id_ = zone_of(one), zone_id_of(one)
+            if id_:
+                self._zone_ids[zone] = id_
+            elif zone and zone not in self._zone_ids:
+                lacking.add(zone)
+        if lacking:
+            zones = await self._api.call(
+                "ec2", "DescribeAvailabilityZones", ZoneNames=sorted(lacking)
+            )
+            for zone in zones["AvailabilityZones"]:
+                self._zone_ids[zone["ZoneName"]] = zone.get("ZoneId", "")
+        return self._zone_ids
+
+
+def _key(described: Described) -> tuple[str, object]:
+    """An instance from one start to the next: a stopped one may come up elsewhere."""
+    return str(described["InstanceId"]), described.get("LaunchTime")
