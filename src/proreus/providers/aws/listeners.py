@@ -1,0 +1,216 @@
+"""Which listeners and health checks a wish comes to, for both kinds of load balancers. Pure.
+
+The rules are the official manager's, so that a load balancer of its is as wished for us, too. What
+it refuses and AWS can do is done: TCP and UDP at one port of a network load balancer.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
+from proreus.providers.aws.annotations import PREFIX, TRAFFIC_PORT, Asked, Health, Kind
+from proreus.providers.aws.config import Global, HealthProbeMode
+
+_ENDS_TLS: Final = {"http": "HTTPS", "https": "HTTPS", "tcp": "SSL", "ssl": "SSL"}
+"""By the protocol of hosts: that of a listener of a classic load balancer with a certificate."""
+_PROTOCOLS: Final = {Kind.CLASSIC: ("TCP",), Kind.NETWORK: ("TCP", "UDP")}
+_HTTP: Final = ("HTTP", "HTTPS")
+
+
+class Listener(msgspec.Struct, frozen=True, order=True):
+    """A listener of a classic load balancer; `certificate` is an ARN or ""."""
+
+    port: int
+    protocol: str
+    instance_port: int
+    instance_protocol: str
+    certificate: str = ""
+
+
+class ClassicHealthCheck(msgspec.Struct, frozen=True):
+    """The one health check of a classic load balancer.
+
+    `target` is such as `TCP:30080` or `HTTP:30080/up`; `timeout` and `interval` are seconds.
+    """
+
+    target: str
+    healthy: int = 2
+    unhealthy: int = 6
+    timeout: int = 5
+    interval: int = 10
+
+
+class HealthCheck(msgspec.Struct, frozen=True):
+    """The health check of a target group; `path` is "" with TCP, `port` may be `TRAFFIC_PORT`."""
+
+    protocol: str = "TCP"
+    port: str = TRAFFIC_PORT
+    path: str = ""
+    healthy: int = 3
+    unhealthy: int = 3
+    interval: int = 30
+
+
+class PortMapping(msgspec.Struct, frozen=True):
+    """A listener of a network load balancer and its target group.
+
+    Attributes:
+        port: Where it listens.
+        protocol: TCP, UDP, TCP_UDP or TLS.
+        target_port: The node port.
+        target_protocol: TCP, UDP, TCP_UDP or TLS.
+        health: How hosts are asked.
+        certificate: ARN, with TLS.
+        policy: The security policy of TLS; "" is AWS' own.
+    """
+
+    port: int
+    protocol: str
+    target_port: int
+    target_protocol: str
+    health: HealthCheck
+    certificate: str = ""
+    policy: str = ""
+
+
+def check(wanted: LoadBalancer, asked: Asked) -> None:
+    """Refuse what this kind of load balancer cannot do.
+
+    Raises:
+        InvalidRequest: Names every such field.
+    """
+    if problems := tuple(_problems(wanted, asked)):
+        raise InvalidRequest("; ".join(problems))
+
+
+def _problems(wanted: LoadBalancer, asked: Asked) -> Iterator[str]:
+    known = _PROTOCOLS[asked.kind]
+    for one in wanted.frontends:
+        place = f"spec.ports {one.port}/{one.protocol}"
+        if one.protocol not in known:
+            hint = "" if asked.kind is Kind.NETWORK else f"; UDP needs {PREFIX}type: nlb"
+            yield f"{place}: the load balancer forwards only {' and '.join(known)}{hint}"
+        elif not one.node_port:
+            yield f"{place}: it has no node port; set spec.allocateLoadBalancerNodePorts"
+    if wanted.affinity_seconds is not None:
+        yield "spec.sessionAffinity: the load balancer knows None only"
+    if wanted.requested_address:
+        yield (
+            "spec.loadBalancerIP: AWS chooses the address; leave it empty, or give "
+            f"{PREFIX}eip-allocations"
+        )
+
+
+def classic_listeners(wanted: LoadBalancer, asked: Asked) -> frozenset[Listener]:
+    """The listeners of a classic load balancer."""
+    return frozenset(_classic_listener(one, asked) for one in wanted.frontends)
+
+
+def _classic_listener(frontend: Frontend, asked: Asked) -> Listener:
+    port, node_port = frontend.port, frontend.node_port
+    backend = asked.backend_protocol
+    if asked.has_tls(port, frontend.name):
+        protocol = _ENDS_TLS[backend or "tcp"]
+        return Listener(port, protocol, node_port, (backend or "tcp").upper(), asked.certificate)
+    # Without TLS of ours, only http is told from bytes: it adds X-Forwarded-For.
+    protocol = "HTTP" if backend == "http" else "TCP"
+    return Listener(port, protocol, node_port, protocol)
+
+
+def classic_health_check(
+    wanted: LoadBalancer, asked: Asked, settings: Global
+) -> ClassicHealthCheck:
+    """The health check of a classic load balancer: of its first port, as there is only one."""
+    first = min(wanted.frontends, key=lambda one: one.port)
+    listener = _classic_listener(first, asked)
+    # Never more than TCP unless told: what speaks HTTP need not answer 200 to a GET of /.
+    protocol = "SSL" if listener.instance_protocol in {"SSL", "HTTPS"} else "TCP"
+    port, path = first.node_port, ""
+    if wanted.local_traffic and wanted.health_check.port:
+        protocol, port, path = "HTTP", wanted.health_check.port, wanted.health_check.path
+    elif _is_shared(settings):
+        protocol = "HTTP"
+        port = settings.cluster_service_shared_load_balancer_health_probe_port
+        path = settings.cluster_service_shared_load_balancer_health_probe_path
+    health = asked.health
+    protocol = health.protocol or protocol
+    if health.port not in {None, TRAFFIC_PORT}:
+        port = int(health.port or 0)
+    path = health.path or path or "/"
+    default = ClassicHealthCheck(f"{protocol}:{port}{path if protocol in _HTTP else ''}")
+    return msgspec.structs.replace(
+        default, **_given(health, "healthy", "unhealthy", "timeout", "interval")
+    )
+
+
+def _is_shared(settings: Global) -> bool:
+    return settings.cluster_service_load_balancer_health_probe_mode is HealthProbeMode.SHARED
+
+
+def _given(health: Health, *fields: str) -> dict[str, int]:
+    return {one: getattr(health, one) for one in fields if getattr(health, one) is not None}
+
+
+def port_mappings(wanted: LoadBalancer, asked: Asked, settings: Global) -> tuple[PortMapping, ...]:
+    """The listeners and target groups of a network load balancer, by port.
+
+    TCP and UDP at the same port with the same node port become one of TCP_UDP.
+
+    Raises:
+        InvalidRequest: TCP and UDP at the same port cannot be one listener.
+    """
+    by_port: dict[int, list[Frontend]] = {}
+    for one in wanted.frontends:
+        by_port.setdefault(one.port, []).append(one)
+    health = health_check(wanted, asked, settings)
+    return tuple(_mapping(by_port[port], asked, health) for port in sorted(by_port))
+
+
+def _mapping(frontends: list[Frontend], asked: Asked, health: HealthCheck) -> PortMapping:
+    first = frontends[0]
+    protocols = {one.protocol for one in frontends}
+    mixed = {"TCP", "UDP"} <= protocols
+    place = f"spec.ports {first.port}"
+    if mixed and len({one.node_port for one in frontends}) > 1:
+        raise InvalidRequest(f"{place}: TCP and UDP need the same nodePort to share a port")
+    is_tls = "TCP" in protocols and asked.has_tls(first.port, first.name)
+    if mixed and is_tls:
+        raise InvalidRequest(f"{place}: TLS and UDP cannot share a port; see {PREFIX}ssl-ports")
+    protocol = "TCP_UDP" if mixed else first.protocol
+    mapping = PortMapping(first.port, protocol, first.node_port, protocol, health)
+    if not is_tls:
+        return mapping
+    return msgspec.structs.replace(
+        mapping,
+        protocol="TLS",
+        target_protocol="TLS" if asked.backend_protocol == "ssl" else "TCP",
+        certificate=asked.certificate,
+        policy=asked.tls_policy,
+    )
+
+
+def health_check(wanted: LoadBalancer, asked: Asked, settings: Global) -> HealthCheck:
+    """How the hosts of a network load balancer are asked."""
+    default = HealthCheck()
+    if wanted.local_traffic and wanted.health_check.port:
+        # Quick, since a node without a pod drops what it gets.
+        own = wanted.health_check
+        default = HealthCheck("HTTP", str(own.port), own.path, healthy=2, unhealthy=2, interval=10)
+    elif _is_shared(settings):
+        default = HealthCheck(
+            "HTTP",
+            str(settings.cluster_service_shared_load_balancer_health_probe_port),
+            settings.cluster_service_shared_load_balancer_health_probe_path,
+        )
+    health = asked.health
+    protocol = health.protocol or default.protocol
+    return msgspec.structs.replace(
+        default,
+        protocol=protocol,
+        port=health.port or default.port,
+        path=(health.path or default.path or "/") if protocol in _HTTP else "",
+        **_given(health, "healthy", "unhealthy", "interval"),
+    )
