@@ -56,7 +56,7 @@ def test_pools_are_read_in_every_language(source: str, text: str) -> None:
         ("2001:db8::1", "2001:db8::2"),
     ]
     assert (blue.name, blue.auto_assign, blue.namespaces) == ("blue", True, frozenset())
-    assert (red.name, red.auto_assign, red.namespaces) == ("red", False, {"a", "b"})
+    assert (red.name, red.auto_assign, set(red.namespaces)) == ("red", False, {"a", "b"})
 
 
 def test_probing_is_read() -> None:

@@ -48,16 +48,16 @@ class Machines(CloudFixture):
         for name in names:
             number = len(self._machines) + 1
             address = f"10.9.{1 + number // 250}.{1 + number % 250}"
-            made = {"name": name, "id": str(uuid.uuid4()), "addresses": [address]}
-            self._machines[made["id"]] = made
-            self._write(made)
+            self._machines[name] = {
+                "name": name, "id": str(uuid.uuid4()), "addresses": [address],
+            }  # fmt: skip
+            self._write(self._machines[name])
 
     async def remove_machine(self, name: str) -> None:
         self._file(name).unlink()
 
     async def stop_machine(self, name: str) -> None:
-        machine = next(one for one in self._machines.values() if one["name"] == name)
-        self._write(machine | {"state": "stopped"})
+        self._write(self._machines[name] | {"state": "stopped"})
 
     def _write(self, machine: Mapping[str, Any]) -> None:
         self._file(machine["name"]).write_text(yaml.safe_dump({"machines": [dict(machine)]}))

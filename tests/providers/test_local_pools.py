@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import ClusterIdentity, HostPolicy
+from proreus.cloudprovider.metrics import REGISTRY
 from proreus.cloudprovider.wanted import wanted as wish_of
 from proreus.kube.objects import (
     LoadBalancerIngress,
@@ -31,7 +32,9 @@ from proreus.providers.local.pools import (
     assign,
     taken_by,
 )
-from proreus.providers.local.usage import used
+from proreus.providers.local.usage import used, watch_pools
+
+from .local_site import Objects
 
 HTTP = frozenset({("TCP", 80)})
 HTTPS = frozenset({("TCP", 443)})
@@ -235,6 +238,25 @@ def test_a_shared_address_counts_once_as_used() -> None:
     ]
     assert [used(one, every) for one in (FIRST, SECOND, TEAM)] == [2, 1, 0]
     assert {one.address for one in taken_by(every)} == {"192.0.2.1", "2001:db8::1", "198.51.100.7"}
+
+
+def test_how_full_the_pools_are_is_served_for_those_that_there_are() -> None:
+    services = Objects(service("a", ("192.0.2.1",)))
+    watch_pools([FIRST, SECOND], services)
+    assert figures("first") == (6, 1)
+    assert figures("second") == (1, 0)
+    watch_pools([FIRST], services)
+    assert figures("first") == (6, 1)
+    assert figures("second") == (None, None)
+
+
+def figures(name: str) -> tuple[float | None, float | None]:
+    """Addresses in all and in use."""
+    metric = "proreus_local_pool_addresses"
+    return (
+        REGISTRY.get_sample_value(metric, {"pool": name}),
+        REGISTRY.get_sample_value(f"{metric}_used", {"pool": name}),
+    )
 
 
 def test_buggy_addresses_can_be_left_out() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,37 +11,20 @@ from pyroute2 import IPRoute
 from proreus.cloudprovider import (
     CloudError,
     ClusterIdentity,
-    Context,
     Done,
     InvalidRequest,
     Route,
     Routes,
 )
-from proreus.kube.objects import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
 from proreus.providers.local.config import RoutesConfig
 from proreus.providers.local.netlink import KernelRoute
 from proreus.providers.local.routes import LocalRoutes, metric_of, seen, ways
 
 from .local_namespace import IPV4, IPV6, own_namespace
+from .local_site import CLUSTER, context, node
 
-CLUSTER = ClusterIdentity("one", "uid-of-one")
 OTHER = ClusterIdentity("one", "uid-of-the-other")
 SETTINGS = RoutesConfig()
-
-
-class NoEvents:
-    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
-        raise AssertionError(f"an event: {reason}")
-
-
-def node(name: str, *addresses: str, cidrs: tuple[str, ...] = ()) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name),
-        spec=NodeSpec(provider_id=f"local://{name}", pod_cidrs=cidrs),
-        status=NodeStatus(
-            addresses=tuple(NodeAddress("InternalIP", address) for address in addresses)
-        ),
-    )
 
 
 NODES = (node("a", "10.9.0.11", "fd00:9::11"), node("b", "10.9.0.12"))
@@ -58,8 +40,7 @@ def namespace() -> Iterator[None]:
 
 
 def routes(settings: RoutesConfig = SETTINGS) -> LocalRoutes:
-    context = Context(CLUSTER, now=lambda: datetime.now(UTC), events=NoEvents(), listers={})
-    return LocalRoutes(context, settings)
+    return LocalRoutes(context(), settings)
 
 
 @pytest.fixture

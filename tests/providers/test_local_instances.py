@@ -1,0 +1,304 @@
+"""Instances of the provider `local`: what an inventory, a Node or a probe says of a machine."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from proreus.cloudprovider import (
+    CloudError,
+    ConfigError,
+    IdentityConflict,
+    Instance,
+    InstanceAnswer,
+    InstanceState,
+    InvalidRequest,
+    NotFound,
+    Ownership,
+)
+from proreus.kube.objects import Node, NodeAddress
+from proreus.providers.local import LocalCloud
+from proreus.providers.local.config import (
+    Gateway,
+    InstancesConfig,
+    LocalConfig,
+    Probing,
+    Unreachable,
+)
+from proreus.providers.local.instances import LocalInstances, from_inventory, from_node
+from proreus.providers.local.inventory import Defaults, Inventory, decode
+from proreus.providers.local.probes import Prober
+
+from .local_namespace import IPV4, own_namespace
+from .local_site import context, node
+
+UUID = "4c4c4544-0042-3510-8056-b4c04f4e5131"
+INVENTORY = decode(
+    {
+        "m.yaml": f"""
+defaults: {{zone: rack-1}}
+machines:
+  - {{name: n1, id: SN-1, systemUUID: {UUID.upper()}, type: metal, labels: {{rack: r1}},
+      addresses: [192.0.2.11, "2001:db8::11"], externalAddresses: [198.51.100.11]}}
+  - {{name: n2, state: stopped, hostname: two}}
+  - {{name: n3, id: SN-3, state: gone}}
+  - {{name: n4, id: SN-4}}
+"""
+    },
+    Defaults(region="home"),
+)
+
+
+def ask(of: Node, inventory: Inventory = INVENTORY) -> InstanceAnswer:
+    return from_inventory(of, inventory)
+
+
+def test_a_machine_is_described_as_the_inventory_says() -> None:
+    found = ask(node("n1", provider_id="", uuid=UUID))
+    assert found == Instance(
+        provider_id="local://SN-1",
+        name="n1",
+        instance_type="metal",
+        zone="rack-1",
+        region="home",
+        addresses=(
+            NodeAddress("InternalIP", "192.0.2.11"),
+            NodeAddress("InternalIP", "2001:db8::11"),
+            NodeAddress("ExternalIP", "198.51.100.11"),
+            NodeAddress("Hostname", "n1"),
+        ),
+        additional_labels={"rack": "r1"},
+    )
+    for same in (
+        node("n1", provider_id="local://SN-1"),
+        node("renamed", provider_id="local://SN-1"),
+        node("renamed", provider_id="", uuid=UUID),
+    ):
+        assert ask(same) == found
+
+
+def test_a_machine_without_addresses_has_those_of_its_node() -> None:
+    found = ask(node("n2", "192.0.2.12"))
+    assert isinstance(found, Instance)
+    assert found.state is InstanceState.STOPPED
+    assert found.addresses == (
+        NodeAddress("InternalIP", "192.0.2.12"),
+        NodeAddress("Hostname", "n2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "answer"),
+    [
+        pytest.param(node("n9"), NotFound(), id="unknown by id"),
+        pytest.param(node("n9", provider_id=""), NotFound(), id="unknown by name"),
+        pytest.param(node("n3", provider_id="local://SN-3"), NotFound(tombstone=True), id="gone"),
+        pytest.param(node("n3", provider_id=""), NotFound(), id="a name proves no end"),
+    ],
+)
+def test_absence_is_said_and_only_the_very_id_proves_an_end(of: Node, answer: NotFound) -> None:
+    assert ask(of) == answer
+
+
+@pytest.mark.parametrize(
+    ("of", "kind", "words"),
+    [
+        pytest.param(node("n1", provider_id="", uuid="other"), IdentityConflict, ("SN-1", "other"),
+                     id="another UUID by name"),
+        pytest.param(node("n1", provider_id="local://SN-1", uuid="other"), IdentityConflict,
+                     ("SN-1", "other"), id="another UUID by id"),
+        pytest.param(node("n4"), IdentityConflict, ("n4", "SN-4", "gone"), id="a name used again"),
+        pytest.param(node("n1", provider_id="aws:///i-1"), InvalidRequest, ("aws:///i-1",),
+                     id="of another cloud"),
+    ],
+)  # fmt: skip
+def test_another_machine_is_never_taken_for_one_that_is_gone(
+    of: Node, kind: type[CloudError], words: tuple[str, ...]
+) -> None:
+    said = ask(of)
+    assert isinstance(said, kind)
+    assert all(word in str(said) for word in words), said
+
+
+def test_what_a_broken_inventory_lacks_is_unknown(tmp_path: Path) -> None:
+    stale = Inventory(
+        by_id=INVENTORY.by_id, by_name=INVENTORY.by_name, by_uuid={}, stale="m.yaml:3: is not YAML"
+    )
+    assert ask(node("n1", provider_id="local://SN-1"), stale) == ask(node("n1", provider_id=""))
+    for missing in (node("n9"), node("n9", provider_id="")):
+        said = ask(missing, stale)
+        assert isinstance(said, CloudError)
+        assert "m.yaml:3" in str(said)
+
+
+def test_only_nodes_with_our_scheme_are_ours() -> None:
+    instances = LocalInstances(None, Defaults(), None, Probing())
+    assert instances.owns(node("a")) is Ownership.YES
+    assert instances.owns(node("a", provider_id="aws:///i-1")) is Ownership.NO
+    assert instances.owns(node("a", provider_id="")) is Ownership.UNKNOWN
+
+
+STATUS = (
+    NodeAddress("Hostname", "a.example"),
+    NodeAddress("InternalIP", "192.0.2.1"),
+    NodeAddress("ExternalIP", "198.51.100.1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("of", "addresses"),
+    [
+        pytest.param(node("a", *STATUS, provider_id=""),
+                     ["InternalIP 192.0.2.1", "ExternalIP 198.51.100.1", "Hostname a.example"],
+                     id="of its status"),
+        pytest.param(node("a", provider_id="",
+                          annotations={"alpha.kubernetes.io/provided-node-ip": "192.0.2.7"}),
+                     ["InternalIP 192.0.2.7", "Hostname a"], id="of its kubelet"),
+        pytest.param(node("a", *STATUS, provider_id="", annotations={
+                          "alpha.kubernetes.io/provided-node-ip": "192.0.2.7, 2001:db8::7"}),
+                     ["InternalIP 192.0.2.7", "InternalIP 2001:db8::7", "ExternalIP 198.51.100.1",
+                      "Hostname a.example"], id="the kubelet's come before an old one"),
+    ],
+)  # fmt: skip
+def test_without_an_inventory_a_node_says_its_own_addresses(of: Node, addresses: list[str]) -> None:
+    found = from_node(of, Defaults(region="home", zone="z"))
+    assert isinstance(found, Instance)
+    assert (found.provider_id, found.region, found.zone) == ("local://a", "home", "z")
+    assert [f"{one.type} {one.address}" for one in found.addresses] == addresses
+
+
+def test_without_an_inventory_no_node_is_gone() -> None:
+    kept = from_node(node("a", "192.0.2.1", provider_id="local://SN-1"), Defaults())
+    assert isinstance(kept, Instance)
+    assert kept.provider_id == "local://SN-1"
+    bare = from_node(node("a", provider_id=""), Defaults())
+    assert isinstance(bare, CloudError)
+    assert "--node-ip" in str(bare)
+    assert isinstance(from_node(node("a", provider_id="aws:///i-1"), Defaults()), InvalidRequest)
+
+
+async def test_the_provider_reads_the_inventory_whenever_it_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "machines.yaml"
+    cloud = LocalCloud(
+        LocalConfig(instances=InstancesConfig(inventory=str(path)), gateway=Gateway(enabled=False))
+    )
+    with pytest.raises(ConfigError, match=r"machines\.yaml"):
+        await cloud.start(context())
+    path.write_text("machines: [{name: n1, addresses: [192.0.2.1]}]")
+    await cloud.start(context())
+    assert cloud.instances is not None
+    said = await cloud.instances.describe([node("n1"), node("n2")])
+    assert isinstance(said["n1"], Instance)
+    assert said["n2"] == NotFound()
+    path.write_text("machines: [{name: n1, state: gone}, {name: n2, addresses: [192.0.2.2]}]")
+    said = await cloud.instances.describe([node("n1"), node("n2")])
+    assert said["n1"] == NotFound(tombstone=True)
+    assert isinstance(said["n2"], Instance)
+    await cloud.close()
+
+
+class Network:
+    """Which addresses answer."""
+
+    def __init__(self, *answering: str) -> None:
+        self.answering = set(answering)
+        self.asked: list[str] = []
+
+    async def probe(self, addresses: Sequence[str]) -> bool:
+        self.asked += addresses
+        return not self.answering.isdisjoint(addresses)
+
+
+READY = node("up", "192.0.2.1")
+DEAD = node("dead", "192.0.2.2", is_ready=False)
+
+
+async def states(
+    network: Network, unreachable: Unreachable, rounds: int, *nodes: Node
+) -> list[Mapping[str, object]]:
+    instances = LocalInstances(
+        None, Defaults(), network.probe, Probing(ports=(22,), threshold=2, unreachable=unreachable)
+    )
+    said = [await instances.describe(nodes) for _ in range(rounds)]
+    return [
+        {name: one.state if isinstance(one, Instance) else one for name, one in each.items()}
+        for each in said
+    ]
+
+
+@pytest.mark.parametrize(
+    ("unreachable", "answer"),
+    [
+        (Unreachable.UNKNOWN, InstanceState.UNKNOWN),
+        (Unreachable.STOPPED, InstanceState.STOPPED),
+        (Unreachable.GONE, NotFound()),
+    ],
+)
+async def test_a_machine_that_never_answers_is_what_was_configured_after_some_probes(
+    unreachable: Unreachable, answer: object
+) -> None:
+    network = Network("192.0.2.1")
+    first, second = await states(network, unreachable, 2, READY, DEAD)
+    assert first == {"up": InstanceState.RUNNING, "dead": InstanceState.UNKNOWN}
+    assert second == {"up": InstanceState.RUNNING, "dead": answer}
+
+
+async def test_ready_nodes_are_not_judged_by_probes() -> None:
+    network = Network()
+    (said,) = await states(network, Unreachable.GONE, 1, READY)
+    assert said == {"up": InstanceState.RUNNING}
+    assert network.asked == []
+
+
+async def test_probes_prove_nothing_while_no_ready_node_answers_either() -> None:
+    for nodes in ((READY, DEAD), (DEAD,)):
+        *_, last = await states(Network(), Unreachable.GONE, 5, *nodes)
+        assert last["dead"] is InstanceState.UNKNOWN
+
+
+async def test_an_answer_ends_the_count() -> None:
+    network = Network("192.0.2.1")
+    instances = LocalInstances(
+        None,
+        Defaults(),
+        network.probe,
+        Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
+    )
+    for is_answering in (False, True, False, True, False):
+        network.answering = {"192.0.2.1", *(["192.0.2.2"] if is_answering else [])}
+        said = (await instances.describe([READY, DEAD]))["dead"]
+        assert isinstance(said, Instance)
+        assert (said.state is InstanceState.RUNNING) == is_answering
+
+
+async def test_machines_that_the_inventory_calls_stopped_are_not_probed() -> None:
+    async def read() -> Inventory:
+        return INVENTORY
+
+    network = Network()
+    instances = LocalInstances(read, Defaults(), network.probe, Probing(ports=(22,)))
+    said = await instances.describe([node("n2", "192.0.2.12", is_ready=False)])
+    found = said["n2"]
+    assert isinstance(found, Instance)
+    assert found.state is InstanceState.STOPPED
+    assert network.asked == []
+
+
+@pytest.fixture
+def namespace() -> Iterator[None]:
+    with own_namespace():
+        yield
+
+
+async def test_a_connection_or_its_refusal_is_a_sign_of_life(namespace: None) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), IPV4, 0)
+    port = server.sockets[0].getsockname()[1]
+    prober = Prober(context(), Probing(ports=(port, 1), timeout=timedelta(seconds=0.3)))
+    closed = Prober(context(), Probing(ports=(1,), timeout=timedelta(seconds=60)))
+    async with server:
+        assert await prober.lives(["10.9.0.99", IPV4])
+        assert await closed.lives([IPV4])
+        # Nobody has the first address; there is no way to the second.
+        assert not await prober.lives(["10.9.0.99", "203.0.113.1"])
