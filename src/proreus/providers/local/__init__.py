@@ -12,6 +12,7 @@ from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.instances import LocalInstances
 from proreus.providers.local.inventory import Defaults, Inventory, InventoryReader
+from proreus.providers.local.load_balancers import LocalLoadBalancers
 from proreus.providers.local.probes import Prober
 from proreus.providers.local.routes import LocalRoutes
 from proreus.providers.local.usage import watch_pools
@@ -33,6 +34,7 @@ class LocalCloud(CloudProvider):
         """Take the cloud-config; without one there is no inventory and there are no pools."""
         super().__init__(config)
         self._settings = config if isinstance(config, LocalConfig) else LocalConfig()
+        self._balancers: LocalLoadBalancers | None = None
 
     async def start(self, context: "Context") -> None:
         """Read the inventory once and set the capabilities.
@@ -57,4 +59,13 @@ class LocalCloud(CloudProvider):
         self.instances = LocalInstances(read, defaults, probe, probing)
         if settings.routes.enabled:
             self.routes = LocalRoutes(context, settings.routes)
+        if settings.gateway.enabled and settings.pools:
+            balancers = LocalLoadBalancers(context, settings)
+            await balancers.start()
+            self.load_balancers = self._balancers = balancers
         watch_pools(settings.address_pools, context.listers["services"])
+
+    async def close(self) -> None:
+        """Stop asking nodes; the kernel goes on with what it has."""
+        if self._balancers is not None:
+            await self._balancers.close()

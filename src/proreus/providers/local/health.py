@@ -1,0 +1,114 @@
+"""Asking nodes whether they serve, again and again, and telling when the answer changes."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+import msgspec
+
+from proreus.providers.local.config import HealthChecks
+from proreus.providers.local.plan import Condition, Target
+
+_GOOD: Final = range(200, 400)
+_LONGEST_LINE: Final = 256
+_AT_ONCE: Final = 200
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What one question found; `clear` if the node itself has said so."""
+
+    condition: Condition
+    clear: bool
+
+
+class Streak(msgspec.Struct, frozen=True):
+    """How many unclear answers there were in a row, and what was told last."""
+
+    told: Condition | None = None
+    failures: int = 0
+
+
+def weighed(streak: Streak, answer: Answer, threshold: int) -> Streak:
+    """What to tell after one more answer. Pure.
+
+    What a node says itself counts at once: that it serves, or by a status of 503 that it does
+    not. What may be the network's fault counts after `threshold` times in a row.
+    """
+    if answer.clear:
+        return Streak(answer.condition)
+    failures = streak.failures + 1
+    if failures < threshold:
+        return Streak(streak.told, failures)
+    return Streak(answer.condition, failures)
+
+
+async def ask(target: Target, seconds: float) -> Answer:
+    """Ask once: HTTP, or only a TCP connection where the check has no path."""
+    try:
+        async with asyncio.timeout(seconds):
+            status = await _status(target)
+    except ConnectionRefusedError:
+        # The machine lives, and what its kernel was told before may go on without kube-proxy.
+        return Answer(Condition.REFUSING, clear=False)
+    except (OSError, ValueError):
+        return Answer(Condition.SILENT, clear=False)
+    return Answer(Condition.SERVING if status in _GOOD else Condition.REFUSING, clear=True)
+
+
+async def _status(target: Target) -> int:
+    check = target.check
+    reader, writer = await asyncio.open_connection(
+        target.address, check.port, limit=_LONGEST_LINE
+    )  # fmt: skip
+    try:
+        if not check.path:
+            return _GOOD.start
+        host = f"[{target.address}]" if ":" in target.address else target.address
+        writer.write(
+            f"GET {check.path} HTTP/1.1\r\nHost: {host}:{check.port}\r\n"
+            "User-Agent: proreus\r\nConnection: close\r\n\r\n".encode()
+        )
+        await writer.drain()
+        line = await reader.readline()
+        return int(line.split()[1]) if line.startswith(b"HTTP/") else 0
+    except IndexError:
+        return 0
+    finally:
+        writer.transport.abort()  # nothing is left to say, and no port waits
+
+
+class Checker:
+    """Asks all targets, each at its own time."""
+
+    def __init__(self, settings: HealthChecks, tell: Callable[[Target, Condition], None]) -> None:
+        """Tell of each target what is found first, and then each change."""
+        self._interval = settings.interval.total_seconds()
+        self._timeout = settings.timeout.total_seconds()
+        self._threshold = settings.threshold
+        self._tell = tell
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: dict[Target, asyncio.Task[None]] = {}
+
+    def watch(self, targets: Collection[Target]) -> None:
+        """Ask these from now on, new ones at once, and no others."""
+        for target in self._tasks.keys() - set(targets):
+            self._tasks.pop(target).cancel()
+        for target in targets:
+            if target not in self._tasks:
+                self._tasks[target] = asyncio.create_task(self._ask_on(target))
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        tasks = [*self._tasks.values()]
+        self.watch(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _ask_on(self, target: Target) -> None:
+        streak = Streak()
+        while True:
+            async with self._slots:
+                answer = await ask(target, self._timeout)
+            before, streak = streak.told, weighed(streak, answer, self._threshold)
+            if streak.told is not None and streak.told is not before:
+                self._tell(target, streak.told)
+            await asyncio.sleep(self._interval)

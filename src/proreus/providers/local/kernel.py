@@ -1,0 +1,184 @@
+"""The kernel's side: `nft` and `ip` are run here, settings read and written. Everything blocks."""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.providers.local import network, nft_changes
+from proreus.providers.local.config import Gateway
+from proreus.providers.local.network import Interface, Ways
+from proreus.providers.local.nft import Json, Program
+
+PATIENCE: Final = 20.0
+"""Seconds that one run of a program may take."""
+
+_SETTINGS: Final = Path("/proc/sys/net")
+_KINDS: Final = ("dummy", "bridge")  # some kernels are without the first one
+_LONGEST: Final = 400
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What the kernel has: the table (None: there is none), routes by family, interfaces."""
+
+    program: Program | None
+    ways: Mapping[str, Ways]
+    interfaces: tuple[Interface, ...]
+    settings: Mapping[str, int]
+    device: bool
+
+
+class Kernel:
+    """This machine's kernel, or that of the network namespace that the thread is in."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Use the names and numbers of `gateway`."""
+        self._gateway = gateway
+
+    def show(self) -> Shown:
+        """Read all.
+
+        Raises:
+            CloudError: A program is missing or refuses.
+        """
+        gateway = self._gateway
+        links = self._ask("addr show", "")
+        found = network.interfaces(links, gateway.device)
+        ways = {}
+        for family, option in network.FAMILIES.items():
+            rules, routes, proxies = (
+                self._ask(question.format(gateway.protocol), option)
+                for question in network.QUESTIONS
+            )
+            ways[family] = network.shown(rules, routes, proxies, gateway)
+        names = (
+            *network.QUESTIONABLE, *(f"ipv4/conf/{one.name}/rp_filter" for one in found),
+        )  # fmt: skip
+        settings = {name: value for name in names if (value := _setting(name)) is not None}
+        device = any(one.get("ifname") == gateway.device for one in links)
+        return Shown(self._table(), ways, found, settings, device)
+
+    def counters(self) -> Mapping[str, tuple[int, int]]:
+        """Packets and bytes of each counter.
+
+        Raises:
+            CloudError: `nft` is missing or refuses.
+        """
+        said = _run(["nft", "-j", "list", "counters", "table", "inet", self._gateway.nft_table])
+        if said.returncode:
+            return {}
+        found = [one["counter"] for one in json.loads(said.stdout)["nftables"] if "counter" in one]
+        return {one["name"]: (one["packets"], one["bytes"]) for one in found}
+
+    def make_device(self) -> None:
+        """Make the device that leads nowhere.
+
+        Raises:
+            CloudError: The kernel refuses.
+        """
+        name = self._gateway.device
+        refused = ""
+        for kind in _KINDS:
+            said = _run(["ip", "link", "add", name, "type", kind])
+            refused = said.stderr.strip()
+            if not said.returncode or "exists" in refused:
+                break
+        else:
+            raise _refusal(f"make the device {name}", refused)
+        self.take([f"link set {name} addrgenmode none up"], "")
+
+    def remove_device(self) -> None:
+        """Remove it.
+
+        Raises:
+            CloudError: The kernel refuses.
+        """
+        self.take([f"link del {self._gateway.device}"], "")
+
+    def take(self, lines: Sequence[str], option: str) -> None:
+        """Run lines of `ip -batch`; `option` is -4 or -6.
+
+        Raises:
+            CloudError: The kernel refuses one; those before it are done.
+        """
+        if not lines:
+            return
+        said = _run(["ip", *_given(option), "-batch", "-"], "\n".join(lines) + "\n")
+        if said.returncode:
+            raise _refusal("change routes", said.stderr)
+
+    def change(self, commands: Sequence[Json]) -> None:
+        """Change the table, all at once or not at all.
+
+        Raises:
+            CloudError: The kernel refuses.
+        """
+        if not commands:
+            return
+        said = _run(["nft", "-j", "-f", "-"], json.dumps({"nftables": commands}))
+        if said.returncode:
+            raise _refusal(f"change the table {self._gateway.nft_table}", said.stderr)
+
+    def set(self, settings: Iterable[tuple[str, int]]) -> None:
+        """Set what is below /proc/sys/net, where it is another value and can be set."""
+        for name, value in settings:
+            if _setting(name) not in {None, value}:
+                # Without it first answers take a second; a read-only /proc is no failure.
+                with contextlib.suppress(OSError):
+                    (_SETTINGS / name).write_text(f"{value}\n", encoding="ascii")
+
+    def _table(self) -> Program | None:
+        table = self._gateway.nft_table
+        said = _run(["nft", "-j", "list", "table", "inet", table])
+        if not said.returncode:
+            return nft_changes.shown(json.loads(said.stdout))
+        if "No such file" in said.stderr:
+            return None
+        raise _refusal(f"list the table {table}", said.stderr)
+
+    def _ask(self, question: str, option: str) -> Sequence[Mapping[str, Any]]:
+        said = _run(["ip", "-N", "-j", *_given(option), *question.split()])
+        if not said.returncode:
+            found: list[Mapping[str, Any]] = json.loads(said.stdout or "[]")
+            return [one for one in found if one]
+        if "does not exist" in said.stderr or "not supported" in said.stderr:
+            return []  # no such table yet; no IPv6 in this kernel
+        raise _refusal(f"read with ip {question}", said.stderr)
+
+
+def _given(option: str) -> Sequence[str]:
+    return (option,) if option else ()
+
+
+def _setting(name: str) -> int | None:
+    try:
+        return int((_SETTINGS / name).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _run(command: Sequence[str], given: str = "") -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(  # noqa: S603 - no shell, and the words are checked ones
+            command, input=given, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise CloudError(
+            f"the program {command[0]} is missing: install nftables and iproute2 on the gateway"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CloudError(f"{command[0]} gave no answer in {PATIENCE:g} s") from None
+
+
+def _refusal(what: str, said: str) -> CloudError:
+    text = " ".join(said.split())[:_LONGEST]
+    if "not permitted" in text:
+        return Unauthenticated(
+            f"cannot {what}: {text}; run the manager as root or with CAP_NET_ADMIN"
+        )
+    return CloudError(f"cannot {what}: {text}")

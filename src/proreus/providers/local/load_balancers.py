@@ -1,0 +1,372 @@
+"""Load balancers in this machine's kernel: observe, plan (`plan.py`), apply.
+
+Nothing is remembered here: each verb reads the state in the kernel, and so does a new process.
+The verbs and the keeper, which applies what health checks find, take turns.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from proreus.cloudprovider.context import Context
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+)
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.local import memo, network, nft, nft_changes, plan, pools
+from proreus.providers.local.announce import announce
+from proreus.providers.local.config import LocalConfig
+from proreus.providers.local.figures import FIGURES
+from proreus.providers.local.health import Checker
+from proreus.providers.local.kernel import Kernel, Shown
+from proreus.providers.local.plan import Condition, State, Target
+
+log = logging.getLogger(__name__)
+
+COUNTED_EVERY: Final = 10.0
+"""Seconds between two readings of the counters."""
+REPAIRED_EVERY: Final = 30.0
+"""Seconds between two comparisons of the kernel with what it should have."""
+
+_LOOKED_EVERY: Final = 1.0
+_ANNOUNCEMENTS: Final = 3
+_BETWEEN_ANNOUNCEMENTS: Final = 1.0
+_PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
+_FAMILY_OF_DOTS: Final = {True: "IPv4", False: "IPv6"}
+
+
+class LocalLoadBalancers:
+    """Implements `cloudprovider.LoadBalancers`. All Services are one group: one table."""
+
+    def __init__(self, context: Context, settings: LocalConfig) -> None:
+        """Use the gateway, pools and health checks of `settings`."""
+        self._context = context
+        self._settings = settings
+        self._gateway = settings.gateway
+        self._names = nft.Settings(
+            self._gateway.nft_table, self._gateway.device, self._gateway.mark_mask
+        )
+        self._kernel = Kernel(self._gateway)
+        self._turn = asyncio.Lock()
+        self._verdicts: dict[Target, Condition] = {}
+        self._news = asyncio.Event()
+        self._checker = Checker(settings.health_checks, self._told)
+        self._reach = plan.Reach(())
+        self._state = State()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Go on with what the kernel has.
+
+        Raises:
+            CloudError: It cannot be read.
+        """
+        shown = await self._show()
+        state = _state(shown)
+        self._follow(state)
+        announced = network.ways(state, shown.interfaces, self._gateway).values()
+        self._later(self._announce([each for one in announced for each in one.announced]))
+        self._later(self._keep())
+
+    async def close(self) -> None:
+        """Stop asking and repairing; the kernel keeps what it has."""
+        await self._checker.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        """The same for all."""
+        del lb
+        return "gateway"
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """All nodes, both families."""
+        del service
+        return HostPolicy()
+
+    def fingerprint(self, wanted: LoadBalancer) -> str:
+        """What `list_owned` shows if the kernel is as wished."""
+        addresses = dict.fromkeys(wanted.families, "")
+        state, _ = plan.ensured(State(), wanted, addresses, self._reach, sharing_key=_key(wanted))
+        return plan.sketch(state, wanted.ref.uid)
+
+    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """One reading of the kernel and, where something differs, one transaction for all."""
+        answers: dict[str, EnsureAnswer] = {}
+
+        def edit(state: State, shown: Shown) -> State:
+            for wish in wanted:
+                try:
+                    state, answers[wish.ref.uid] = self._ensured(state, wish)
+                except CloudError as error:
+                    answers[wish.ref.uid] = error
+            problems = network.obstacles(state, shown.settings, shown.interfaces)
+            if problems:
+                raise CloudError("; ".join(problems))
+            return state
+
+        try:
+            await self._change(edit)
+        except CloudError as error:
+            return {one.ref.uid: error for one in wanted}
+        return answers
+
+    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """The same as `ensure`, which writes only what differs."""
+        return await self.ensure(wanted)
+
+    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
+        """Take the Services' rules and addresses away, if they are of the ref's cluster."""
+
+        def edit(state: State, shown: Shown) -> State:
+            del shown
+            for ref in gone:
+                found = state.balancers.get(ref.uid)
+                if found is not None and found.cluster == ref.cluster.uid:
+                    state = plan.deleted(state, ref.uid)
+            return state
+
+        await self._change(edit)
+        return {one.uid: Done() for one in gone}
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """Every load balancer of the cluster; without a fingerprint if something is missing."""
+        shown = await self._show()
+        state = _state(shown)
+        damaged = self._damaged(state, shown)
+        return [
+            OwnedObject(
+                kind="load_balancer",
+                id=uid,
+                service=one.service,
+                service_uid=uid,
+                fingerprint="" if damaged else plan.sketch(state, uid),
+                addresses=tuple(one.addresses.values()),
+            )
+            for uid, one in state.balancers.items()
+            if one.cluster == cluster.uid
+        ]
+
+    def _ensured(self, state: State, wish: LoadBalancer) -> tuple[State, EnsureAnswer]:
+        _check(wish)
+        uid = wish.ref.uid
+        now = state.balancers.get(uid)
+        if now is not None and now.cluster != wish.ref.cluster.uid:
+            raise CloudError(f"the Service's uid {uid} is in use by another cluster")
+        asked = pools.asked(wish, now.addresses.values() if now is not None else ())
+        said = pools.assign(
+            asked,
+            [*_taken(state), *pools.taken_by(self._others(state))],
+            self._settings.address_pools,
+            in_use=_in_use(wish, self._reach),
+        )
+        if isinstance(said, pools.Refused):
+            raise InvalidRequest(said.reason)
+        addresses = {_FAMILY_OF_DOTS["." in one]: one for one in said.addresses}
+        draining = self._settings.draining.total_seconds()
+        state, rejected = plan.ensured(
+            state,
+            wish,
+            addresses,
+            self._reach,
+            sharing_key=asked.sharing_key,
+            leave=self._now() + draining if draining else 0.0,
+        )
+        ingress = tuple(LoadBalancerIngress(ip=one, ip_mode="VIP") for one in addresses.values())
+        return state, Ensured(ingress, rejected)
+
+    def _others(self, state: State) -> Iterator[Service]:
+        """Services that this kernel does not know: their status says what they have."""
+        for one in self._context.listers["services"].all():
+            if isinstance(one, Service) and one.metadata.uid not in state.balancers:
+                yield one
+
+    async def _change(self, edit: Callable[[State, Shown], State]) -> None:
+        """Read, edit, apply."""
+        async with self._turn:
+            shown = await self._show()
+            verdicts, self._verdicts = self._verdicts, {}
+            try:
+                state = edit(plan.judged(_state(shown), verdicts), shown)
+                state = plan.swept(state, self._now())
+                await self._apply(state, shown)
+            except BaseException:
+                self._verdicts = verdicts | self._verdicts
+                raise
+            self._follow(state)
+
+    async def _apply(self, state: State, shown: Shown) -> None:
+        """First the ways, then what leads packets there; the other way round to take away."""
+        gateway, kernel = self._gateway, self._kernel
+        wished = network.ways(state, shown.interfaces, gateway)
+        if state.balancers and not shown.device:
+            await self._write("make_device", kernel.make_device)
+        kept = network.needs(state, shown.interfaces, gateway)
+        for family, option in network.FAMILIES.items():
+            there = shown.ways[family]
+            lines = [*network.added(family, wished[family], there, gateway)]
+            if lines:
+
+                def add(lines: Sequence[str] = lines, option: str = option) -> None:
+                    kernel.set(kept)
+                    kernel.take(lines, option)
+
+                await self._write("add_routes", add)
+        commands = _commands(state, shown, self._names)
+        if commands:
+            await self._write("change_table", lambda: kernel.change(commands))
+        for family, option in network.FAMILIES.items():
+            lines = [*network.removed(family, wished[family], shown.ways[family], gateway)]
+            if lines:
+                await self._write(
+                    "remove_routes",
+                    lambda lines=lines, option=option: kernel.take(lines, option),  # type: ignore[misc]
+                )
+        if shown.device and not state.balancers:
+            await self._write("remove_device", kernel.remove_device)
+        fresh = [
+            each
+            for family, ways in wished.items()
+            for each in ways.announced - shown.ways[family].announced
+        ]
+        if fresh:
+            self._later(self._announce(fresh))
+
+    def _damaged(self, state: State, shown: Shown) -> bool:
+        """Whether the kernel is not as `state`, which it holds itself, says."""
+        wished = network.ways(state, shown.interfaces, self._gateway)
+        return wished != shown.ways or bool(_commands(state, shown, self._names))
+
+    async def _show(self) -> Shown:
+        shown = await self._context.call(
+            "kernel", "show", self._kernel.show, read=True, blocking=True
+        )
+        self._reach = network.reach(shown.interfaces, self._names.marks)
+        return shown
+
+    async def _write(self, operation: str, fn: Callable[[], None]) -> None:
+        await self._context.call("kernel", operation, fn, read=False, blocking=True)
+
+    def _now(self) -> float:
+        return self._context.now().timestamp()
+
+    # The keeper
+
+    def _told(self, target: Target, condition: Condition) -> None:
+        self._verdicts[target] = condition
+        self._news.set()
+
+    def _follow(self, state: State) -> None:
+        self._state = state
+        self._checker.watch(plan.targets(state))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _announce(self, addresses: Sequence[tuple[str, str]]) -> None:
+        """Say it a few times: nobody confirms it."""
+        for _ in range(_ANNOUNCEMENTS):
+            for each in addresses:
+                announce([each])  # a few packets without waiting
+                await asyncio.sleep(0)
+            await asyncio.sleep(_BETWEEN_ANNOUNCEMENTS)
+
+    async def _keep(self) -> None:
+        """Apply what health checks find, end what has drained, repair, count."""
+        loop = asyncio.get_running_loop()
+        repaired = counted = loop.time()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOKED_EVERY):
+                    await self._news.wait()
+            self._news.clear()
+            try:
+                drained = plan.swept(self._state, self._now()) != self._state
+                if self._verdicts or drained or loop.time() - repaired >= REPAIRED_EVERY:
+                    repaired = loop.time()
+                    await self._change(lambda state, _: state)
+                if loop.time() - counted >= COUNTED_EVERY:
+                    counted = loop.time()
+                    await self._count()
+            except CloudError as error:
+                log.warning("The load balancers in the kernel could not be kept: %s", error)
+                await asyncio.sleep(1.0)
+
+    async def _count(self) -> None:
+        counters = await self._context.call(
+            "kernel", "counters", self._kernel.counters, read=True, blocking=True
+        )
+        FIGURES.show(self._state, counters)
+
+
+def _state(shown: Shown) -> State:
+    if shown.program is None:
+        return State()
+    return memo.read({name: one.comments for name, one in shown.program.chains.items()})
+
+
+def _commands(state: State, shown: Shown, names: nft.Settings) -> list[nft.Json]:
+    if state.balancers:
+        return nft_changes.changes(nft.program(state, names), shown.program, names.table)
+    if shown.program is None:
+        return []
+    return [{"delete": {"table": {"family": "inet", "name": names.table}}}]
+
+
+def _check(wish: LoadBalancer) -> None:
+    """Refuse what cannot be.
+
+    Raises:
+        InvalidRequest: Names every such field.
+    """
+    problems = [
+        f"spec.ports {one.port}/{one.protocol}: only TCP, UDP and SCTP are forwarded"
+        for one in wish.frontends
+        if one.protocol not in _PROTOCOLS
+    ]
+    if wish.proxy_protocol:
+        problems.append("connections are handed on as they are: leave the PROXY protocol out")
+    if problems:
+        raise InvalidRequest("; ".join(problems))
+
+
+def _key(wish: LoadBalancer) -> str:
+    return pools.annotation(wish.service, pools.ANNOTATION_SHARING_KEY)
+
+
+def _taken(state: State) -> Iterator[pools.Taken]:
+    """What the kernel shows that Services have."""
+    for uid, one in state.balancers.items():
+        ports = frozenset((protocol.upper(), port) for protocol, port in one.ports)
+        for address in one.addresses.values():
+            yield pools.Taken(
+                address=address,
+                uid=uid,
+                service=one.service,
+                ports=ports,
+                sharing_key=one.sharing_key,
+            )
+
+
+def _in_use(wish: LoadBalancer, reach: plan.Reach) -> Mapping[str, str]:
+    """Addresses of nodes and of this machine, with whose they are."""
+    nodes = {
+        address: f"the node {host.node}"
+        for host in wish.hosts
+        for listed in host.addresses.values()
+        for address in listed
+    }
+    return nodes | dict.fromkeys(reach.own, "this machine")

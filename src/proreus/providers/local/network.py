@@ -1,0 +1,239 @@
+"""The state as routes, rules and announced addresses, and what has to change. Pure.
+
+Each node has a routing table with nothing but a way to it, which packets with its mark take. Each
+address of a load balancer is routed to a device that leads nowhere, so that the kernel answers
+ARP and NDP for it on the interfaces where it is announced, and does not take it for its own.
+
+What is ours is known by the protocol number; nothing else is read or changed.
+"""
+
+import ipaddress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from proreus.providers.local.addresses import parse
+from proreus.providers.local.config import Gateway
+from proreus.providers.local.nft import Settings
+from proreus.providers.local.plan import HERE, Network, Reach, State
+
+FAMILIES: Final = MappingProxyType({"IPv4": "-4", "IPv6": "-6"})
+"""The option of `ip` for each family."""
+QUESTIONS: Final = ("rule show", "route show table all proto {}", "neigh show proxy")
+"""What `ip` is asked in each family; {} is our protocol number."""
+
+_EVERYWHERE: Final = MappingProxyType({"IPv4": "0.0.0.0/0", "IPv6": "::/0"})
+_LENGTH: Final = MappingProxyType({"IPv4": 32, "IPv6": 128})
+_LOOPBACK: Final = "lo"
+
+
+class Interface(msgspec.Struct, frozen=True):
+    """A network interface that is up, with its addresses, each with its network's length."""
+
+    name: str
+    addresses: tuple[ipaddress.IPv4Interface | ipaddress.IPv6Interface, ...] = ()
+
+
+class Ways(msgspec.Struct, frozen=True):
+    """Routes and rules of one family.
+
+    Attributes:
+        rules: The numbers of the nodes whose mark leads to their table.
+        nodes: The address of the node of each table, by its number.
+        addresses: The addresses that are routed to the device.
+        announced: Addresses with the interfaces on which they are announced.
+    """
+
+    rules: frozenset[int] = frozenset()
+    nodes: Mapping[int, str] = MappingProxyType({})
+    addresses: frozenset[str] = frozenset()
+    announced: frozenset[tuple[str, str]] = frozenset()
+
+
+def interfaces(shown: Sequence[Mapping[str, Any]], device: str) -> tuple[Interface, ...]:
+    """The interfaces in what `ip -j addr show` says, without the loopback and our device."""
+    return tuple(
+        Interface(
+            one["ifname"],
+            tuple(
+                ipaddress.ip_interface(f"{each['local']}/{each['prefixlen']}")
+                for each in one.get("addr_info", ())
+                if each.get("scope") != "link" and "local" in each
+            ),
+        )
+        for one in shown
+        if one.get("ifname") not in {device, _LOOPBACK} and "UP" in one.get("flags", ())
+    )
+
+
+def reach(found: Sequence[Interface], marks: int) -> Reach:
+    """What a machine with these interfaces reaches."""
+    every = [address for one in found for address in one.addresses]
+    networks: list[Network] = [address.network for address in every]
+    return Reach(tuple(networks), frozenset(str(address.ip) for address in every), marks)
+
+
+def announcing(address: str, found: Sequence[Interface], named: Collection[str]) -> tuple[str, ...]:
+    """The interfaces to announce an address on: those named, else those that are in its network.
+
+    An address that is in nobody's network is announced nowhere: routers lead to it.
+    """
+    if named:
+        return tuple(one.name for one in found if one.name in named)
+    parsed = parse(address)
+    return tuple(
+        one.name
+        for one in found
+        if any(
+            parsed is not None and each.version == parsed.version and parsed in each.network
+            for each in one.addresses
+        )
+    )
+
+
+def ways(state: State, found: Sequence[Interface], gateway: Gateway) -> Mapping[str, Ways]:
+    """The wished routes and rules, by family."""
+    wished = {}
+    for family in FAMILIES:
+        nodes = {
+            one.mark: one.addresses[family]
+            for one in state.machines.values()
+            if one.mark != HERE and family in one.addresses
+        }
+        addresses = frozenset(
+            one.addresses[family] for one in state.balancers.values() if family in one.addresses
+        )
+        announced = frozenset(
+            (address, name)
+            for address in addresses
+            for name in announcing(address, found, gateway.interfaces)
+        )
+        wished[family] = Ways(frozenset(nodes), nodes, addresses, announced)
+    return wished
+
+
+def shown(
+    rules: Sequence[Mapping[str, Any]],
+    routes: Sequence[Mapping[str, Any]],
+    proxies: Sequence[Mapping[str, Any]],
+    gateway: Gateway,
+) -> Ways:
+    """The routes and rules in what `ip -N -j` says to the `QUESTIONS`."""
+    protocol = str(gateway.protocol)
+    settings = Settings(mask=gateway.mark_mask)
+    ours = [one for one in rules if one.get("protocol") == protocol]
+    numbers = {int(one["table"]) - gateway.first_table: one for one in ours}
+    return Ways(
+        frozenset(
+            number
+            for number, one in numbers.items()
+            if int(one.get("fwmark", "0"), 16) == settings.mark(number)
+        ),
+        {
+            int(one["table"]) - gateway.first_table: one.get("gateway", "")
+            for one in routes
+            if one.get("dst") == "default"
+        },
+        frozenset(one["dst"] for one in routes if one.get("dev") == gateway.device),
+        frozenset((one["dst"], one["dev"]) for one in proxies if one.get("protocol") == protocol),
+    )
+
+
+def added(family: str, wished: Ways, there: Ways, gateway: Gateway) -> Iterator[str]:
+    """Lines for `ip -batch`, before packets are led there."""
+    protocol = gateway.protocol
+    for number, address in sorted(wished.nodes.items()):
+        if there.nodes.get(number) != address:
+            table = gateway.first_table + number
+            yield (
+                f"route replace {_EVERYWHERE[family]} via {address} table {table} proto {protocol}"
+            )
+    for number in sorted(wished.rules - there.rules):
+        yield f"rule add {_rule(number, gateway)}"
+    for address in sorted(wished.addresses - there.addresses):
+        yield (f"route replace {address}/{_LENGTH[family]} dev {gateway.device} proto {protocol}")
+    for address, interface in sorted(wished.announced - there.announced):
+        yield f"neigh replace proxy {address} dev {interface} protocol {protocol}"
+
+
+def removed(family: str, wished: Ways, there: Ways, gateway: Gateway) -> Iterator[str]:
+    """Lines for `ip -batch`, when no packets are led there any more."""
+    for address, interface in sorted(there.announced - wished.announced):
+        yield f"neigh del proxy {address} dev {interface}"
+    for address in sorted(there.addresses - wished.addresses):
+        yield (
+            f"route del {address}/{_LENGTH[family]} dev {gateway.device} proto {gateway.protocol}"
+        )
+    for number in sorted(there.rules - wished.rules):
+        yield f"rule del {_rule(number, gateway)}"
+    for number in sorted(there.nodes.keys() - wished.nodes.keys()):
+        table = gateway.first_table + number
+        yield f"route del {_EVERYWHERE[family]} table {table} proto {gateway.protocol}"
+
+
+def _rule(number: int, gateway: Gateway) -> str:
+    mark = Settings(mask=gateway.mark_mask).mark(number)
+    table = gateway.first_table + number
+    return (
+        f"fwmark {mark:#x}/{gateway.mark_mask:#x} lookup {table}"
+        f" pref {gateway.rule_priority} protocol {gateway.protocol}"
+    )
+
+
+def needs(
+    state: State, found: Sequence[Interface], gateway: Gateway
+) -> tuple[tuple[str, int], ...]:
+    """Kernel settings of interfaces that make it answer for our addresses, and without delay."""
+    names = sorted(
+        {name for one in ways(state, found, gateway).values() for _, name in one.announced}
+    )
+    return tuple(
+        setting
+        for name in names
+        for setting in (
+            (f"ipv4/neigh/{name}/proxy_delay", 0),
+            (f"ipv6/neigh/{name}/proxy_delay", 0),
+            (f"ipv6/conf/{name}/proxy_ndp", 1),
+        )
+    )
+
+
+def obstacles(
+    state: State, settings: Mapping[str, int], found: Sequence[Interface]
+) -> tuple[str, ...]:
+    """What in the machine's own settings keeps traffic from flowing, each with the remedy.
+
+    `settings` holds what is below /proc/sys/net; a setting left out is not there.
+    """
+    families = {family for one in state.balancers.values() for family in one.addresses}
+    problems = []
+    if "IPv4" in families and settings.get("ipv4/ip_forward") == 0:
+        problems.append(
+            "this machine forwards no IPv4 packets: set net.ipv4.ip_forward=1 with sysctl"
+        )
+    if "IPv6" in families and settings.get("ipv6/conf/all/forwarding") == 0:
+        problems.append(
+            "this machine forwards no IPv6 packets: set net.ipv6.conf.all.forwarding=1 with sysctl"
+        )
+    for name in _towards_nodes(state, found) if "IPv4" in families else ():
+        strict = max(
+            settings.get("ipv4/conf/all/rp_filter", 0),
+            settings.get(f"ipv4/conf/{name}/rp_filter", 0),
+        )
+        if strict == 1:
+            problems.append(
+                f"{name} drops the nodes' answers, by strict reverse path filtering: set"
+                f" net.ipv4.conf.{name}.rp_filter=2 with sysctl"
+            )
+    return tuple(problems)
+
+
+def _towards_nodes(state: State, found: Sequence[Interface]) -> list[str]:
+    nodes = [one for each in state.machines.values() for one in each.addresses.values()]
+    return sorted({name for one in nodes for name in announcing(one, found, ())})
+
+
+QUESTIONABLE: Final = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/all/rp_filter")
+"""Settings below /proc/sys/net that `obstacles` reads, beside each interface's rp_filter."""

@@ -1,0 +1,320 @@
+"""The state as an nftables program, and what has to change in the kernel's. Pure.
+
+The table has a chain for each Service and family, for each pool and for each node:
+
+    prerouting, output  -> balance4, balance6     for our addresses only
+    balance4            -> service4-<uid>         by address, protocol and port
+    service4-<uid>      counts, drops strangers  -> pool-<key>
+    pool-<key>          the connection's mark, else a hash of the connection  -> node-<number>
+    node-<number>       marks packet and connection: rules lead the packet to the node's table
+
+A Service with ClientIP affinity chooses in its own chain: for each node there is a set of the
+clients that it serves, which forgets them after the timeout; unknown clients are given a node by
+a hash of their address. What gets no node is routed to a device that leads nowhere, and refused.
+
+Rules are compared by their comments, which are digests of what was asked for: nft shows rules
+differently from how they are given.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from proreus.providers.local import memo
+from proreus.providers.local.plan import HERE, Balancer, Pool, State, chosen, digest, keeping, slots
+
+Json = Any
+"""A piece of nftables' JSON."""
+
+CONFIRMED: Final = "service-"
+FAMILY: Final = MappingProxyType({"IPv4": "4", "IPv6": "6"})
+
+_IP: Final = MappingProxyType({"IPv4": "ip", "IPv6": "ip6"})
+_KIND: Final = MappingProxyType({"IPv4": "ipv4_addr", "IPv6": "ipv6_addr"})
+_ICMP: Final = MappingProxyType({"IPv4": "icmp", "IPv6": "ipv6-icmp"})
+_EVERYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
+_SEED: Final = 0x70726F72
+_ALL_BITS: Final = 2**32 - 1
+_MANGLE, _AFTER_DNAT, _FILTER = -150, -95, 0
+_MOST_CLIENTS: Final = 65535
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What a rule says, and its comment."""
+
+    comment: str
+    says: tuple[Json, ...] = ()
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """The rules of a chain; `hook` is its type, hook and priority if it is a base chain."""
+
+    rules: tuple[Rule, ...] = ()
+    hook: tuple[str, str, int] | None = None
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        """What is compared."""
+        return tuple(one.comment for one in self.rules)
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A whole table: chains, sets with their attributes, elements by set, and counters.
+
+    The value of an element is the chain that it leads to, or "" in a set. Elements that packets
+    add are not shown.
+    """
+
+    chains: Mapping[str, Chain] = MappingProxyType({})
+    sets: Mapping[str, Mapping[str, Json]] = MappingProxyType({})
+    elements: Mapping[str, Mapping[tuple[str | int, ...], str]] = MappingProxyType({})
+    counters: frozenset[str] = frozenset()
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Names and numbers of the gateway."""
+
+    table: str = "proreus"
+    device: str = "proreus0"
+    mask: int = 0x0FF00000
+
+    @property
+    def marks(self) -> int:
+        """How many nodes the mask has room for."""
+        return self.mask // self._lowest
+
+    def mark(self, number: int) -> int:
+        """The bits that stand for a node."""
+        return number * self._lowest
+
+    @property
+    def _lowest(self) -> int:
+        return self.mask & -self.mask
+
+
+def program(state: State, settings: Settings) -> Program:
+    """The table that does what `state` says."""
+    chains = dict(_base(state, settings))
+    sets: dict[str, Mapping[str, Json]] = {}
+    elements: dict[str, dict[tuple[str | int, ...], str]] = {}
+    for family in FAMILY:
+        services, addresses = f"services{FAMILY[family]}", f"addresses{FAMILY[family]}"
+        sets[services] = {"type": [_KIND[family], "inet_proto", "inet_service"], "map": "verdict"}
+        sets[addresses] = {"type": _KIND[family]}
+        elements |= {services: {}, addresses: {}}
+    for uid, one in state.balancers.items():
+        for family, address in one.addresses.items():
+            name = service_chain(uid, family)
+            elements[f"addresses{FAMILY[family]}"][address,] = ""
+            for protocol, port in one.ports:
+                elements[f"services{FAMILY[family]}"][address, protocol, port] = name
+            chains |= _service(state, settings, uid, family)
+            if one.affinity is not None:
+                for set_ in _clients(state, uid, family).values():
+                    sets[set_] = {
+                        "type": _KIND[family], "flags": ["timeout"], "size": _MOST_CLIENTS,
+                    }  # fmt: skip
+    for key, pool in state.pools.items():
+        chains[f"pool-{key}"] = _chain(_pool_rules(state, settings, pool))
+    for number in {one.mark for one in state.machines.values()}:
+        chains[f"node-{number}"] = _chain(_node_rules(settings, number))
+    for name, comments in memo.written(state).items():
+        chains[name] = Chain(tuple(Rule(text, ({"continue": None},)) for text in comments))
+    counters = frozenset(
+        service_chain(uid, family)
+        for uid, one in state.balancers.items()
+        for family in one.addresses
+    )
+    return Program(chains, sets, elements, counters)
+
+
+def service_chain(uid: str, family: str) -> str:
+    """The chain of a Service, which is also the name of its counter."""
+    return f"service{FAMILY[family]}-{uid}"
+
+
+def chains_of(balancer: Balancer, uid: str) -> tuple[str, ...]:
+    """Every chain that the load balancer needs for itself or with others."""
+    mine = [service_chain(uid, family) for family in balancer.addresses]
+    shared = [f"pool-{key}" for key in balancer.pools.values()]
+    return (
+        memo.BALANCER + uid,
+        *mine,
+        *shared,
+        *(memo.POOL + key for key in balancer.pools.values()),
+    )
+
+
+def _rule(*says: Json) -> Rule:
+    return Rule(digest(says), says)
+
+
+def _chain(rules: Iterable[Rule], hook: tuple[str, str, int] | None = None) -> Chain:
+    return Chain(tuple(rules), hook)
+
+
+def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
+    """What is there without any Service."""
+    ours = [
+        _rule(_match(_field(family, "daddr"), f"@addresses{digit}"), _jump(f"balance{digit}"))
+        for family, digit in FAMILY.items()
+    ]
+    yield "prerouting", _chain(ours, ("filter", "prerouting", _MANGLE))
+    yield "output", _chain(ours, ("route", "output", _MANGLE))
+    # A machine whose own kube-proxy has taken the connection must not send it to another node.
+    taken = _rule(
+        {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}},
+        {"match": {"op": "!=", "left": _bits("meta", settings.mask), "right": 0}},
+        _set_mark("meta", settings.mask, 0),
+    )
+    yield "unmark", _chain([taken], ("filter", "prerouting", _AFTER_DNAT))
+    yield "unmark-output", _chain([taken], ("route", "output", _AFTER_DNAT))
+    refused = [*_refuse(settings.device)]
+    yield "forward", _chain(refused, ("filter", "forward", _FILTER))
+    yield "refuse-output", _chain([*refused, *_no_redirects(state)], ("filter", "output", _FILTER))
+    marks = sorted({one.mark for one in state.machines.values()} - {HERE})
+    nodes = [(settings.mark(number), f"node-{number}") for number in marks]
+    for family, digit in FAMILY.items():
+        by_port = {"concat": [_field(family, "daddr"), _meta("l4proto"), _port("dport")]}
+        # What routers say of a connection, such as that packets are too big, follows it.
+        related = [
+            _rule(_match(_meta("l4proto"), _ICMP[family]), _lead(_bits("ct", settings.mask), nodes))
+        ]
+        services = _rule({"vmap": {"key": by_port, "data": f"@services{digit}"}})
+        yield f"balance{digit}", _chain([*(related if nodes else ()), services])
+
+
+def _refuse(device: str) -> Iterator[Rule]:
+    outward = _match(_meta("oifname"), device)
+    yield _rule(outward, _match(_meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}})
+    yield _rule(outward, {"reject": {"type": "icmpx", "expr": "port-unreachable"}})
+
+
+def _no_redirects(state: State) -> Iterator[Rule]:
+    """Nobody is told to send to a node directly: the choice of the node is ours."""
+    addresses = sorted(
+        one.addresses["IPv4"] for one in state.balancers.values() if "IPv4" in one.addresses
+    )
+    if addresses:
+        # The address is within the packet that the redirect quotes, behind eight bytes of ICMP.
+        quoted = {"payload": {"base": "th", "offset": (8 + 16) * 8, "len": 32}}
+        numbers = sorted({_number(one) for one in addresses})
+        redirect = _match({"payload": {"protocol": "icmp", "field": "type"}}, "redirect")
+        yield _rule(redirect, _match(quoted, {"set": numbers}), {"drop": None})
+
+
+def _number(address: str) -> int:
+    return int.from_bytes(bytes(int(part) for part in address.split(".")), "big")
+
+
+def _service(
+    state: State, settings: Settings, uid: str, family: str
+) -> Iterator[tuple[str, Chain]]:
+    one = state.balancers[uid]
+    name = service_chain(uid, family)
+    rules = [_rule({"counter": name})]
+    ranges = one.ranges.get(family, ())
+    if not ranges:
+        rules.append(_rule({"drop": None}))
+    elif not _EVERYWHERE & set(ranges):
+        allowed = {"set": [_prefix(cidr) for cidr in ranges]}
+        rules.append(_rule(_match(_field(family, "saddr"), allowed, "!="), {"drop": None}))
+    if one.affinity is None:
+        yield name, _chain([*rules, _rule(_goto(f"pool-{one.pools[family]}"))])
+        return
+    pool = state.pools[one.pools[family]]
+    clients = _clients(state, uid, family)
+    source = _field(family, "saddr")
+    rules += _kept(state, settings, pool)
+    rules += [_rule(_match(source, f"@{set_}"), _goto(f"to-{set_}")) for set_ in clients.values()]
+    rules += _hashed(source, [f"to-{clients[node]}" for node in slots(tuple(clients))])
+    yield name, _chain(rules)
+    for node, set_ in clients.items():
+        elem = {"elem": {"val": source, "timeout": one.affinity}}
+        remembered = _rule({"set": {"op": "update", "elem": elem, "set": f"@{set_}"}})
+        yield f"to-{set_}", _chain([remembered, _rule(_goto(_node(state, node)))])
+
+
+def _clients(state: State, uid: str, family: str) -> dict[str, str]:
+    """The set of clients of each node that gets new connections."""
+    pool = state.pools[state.balancers[uid].pools[family]]
+    prefix = f"clients{FAMILY[family]}-{uid}"
+    return {node: f"{prefix}-{digest(node)}" for node in chosen(pool)}
+
+
+def _pool_rules(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
+    yield from _kept(state, settings, pool)
+    whose = {"concat": [_field(pool.family, "saddr"), _port("sport")]}
+    yield from _hashed(whose, [_node(state, node) for node in slots(chosen(pool))])
+
+
+def _kept(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
+    """Connections stay where they are."""
+    marks = {state.machines[node].mark for node in keeping(pool)} - {HERE}
+    if marks:
+        nodes = [(settings.mark(number), f"node-{number}") for number in sorted(marks)]
+        yield _rule(_lead(_bits("ct", settings.mask), nodes))
+
+
+def _hashed(whose: Json, chains: Sequence[str]) -> Iterator[Rule]:
+    if chains:
+        key = {"jhash": {"mod": len(chains), "seed": _SEED, "expr": whose}}
+        yield _rule(_lead(key, list(enumerate(chains))))
+
+
+def _node_rules(settings: Settings, number: int) -> Iterator[Rule]:
+    if number != HERE:
+        yield _rule(_set_mark("meta", settings.mask, settings.mark(number)))
+        yield _rule(_set_mark("ct", settings.mask, settings.mark(number)))
+    yield _rule({"accept": None})
+
+
+def _node(state: State, node: str) -> str:
+    return f"node-{state.machines[node].mark}"
+
+
+def _match(left: Json, right: Json, op: str = "==") -> Json:
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+def _field(family: str, field: str) -> Json:
+    return {"payload": {"protocol": _IP[family], "field": field}}
+
+
+def _port(field: str) -> Json:
+    return {"payload": {"protocol": "th", "field": field}}
+
+
+def _meta(key: str) -> Json:
+    return {"meta": {"key": key}}
+
+
+def _bits(of: str, mask: int) -> Json:
+    return {"&": [{of: {"key": "mark"}}, mask]}
+
+
+def _set_mark(of: str, mask: int, bits: int) -> Json:
+    """Sets our bits and leaves the others."""
+    kept: Json = _bits(of, _ALL_BITS ^ mask)
+    return {
+        "mangle": {"key": {of: {"key": "mark"}}, "value": {"|": [kept, bits]} if bits else kept}
+    }
+
+
+def _lead(key: Json, chains: Sequence[tuple[int, str]]) -> Json:
+    return {"vmap": {"key": key, "data": {"set": [[at, _goto(name)] for at, name in chains]}}}
+
+
+def _goto(chain: str) -> Json:
+    return {"goto": {"target": chain}}
+
+
+def _jump(chain: str) -> Json:
+    return {"jump": {"target": chain}}
+
+
+def _prefix(cidr: str) -> Json:
+    address, _, length = cidr.partition("/")
+    return {"prefix": {"addr": address, "len": int(length)}}

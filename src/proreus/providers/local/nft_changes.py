@@ -1,0 +1,124 @@
+"""From the kernel's table to the wished one: one transaction of commands. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from proreus.providers.local.nft import Chain, Json, Program, Rule
+
+_SHOWN_AS: Final = {"tcp": "tcp", "udp": "udp", "sctp": "sctp", 6: "tcp", 17: "udp", 132: "sctp"}
+
+
+def shown(listing: Mapping[str, Any]) -> Program:
+    """The program in what `nft -j list table` says; rules have their comments only."""
+    chains: dict[str, tuple[tuple[str, str, int] | None, list[Rule]]] = {}
+    sets: dict[str, Mapping[str, Json]] = {}
+    elements: dict[str, dict[tuple[str | int, ...], str]] = {}
+    counters = set()
+    for entry in listing["nftables"]:
+        ((kind, value),) = entry.items()
+        if kind == "chain":
+            hook = (value["type"], value["hook"], value["prio"]) if "hook" in value else None
+            chains[value["name"]] = (hook, [])
+        elif kind == "rule":
+            chains[value["chain"]][1].append(Rule(value.get("comment", "")))
+        elif kind == "counter":
+            counters.add(value["name"])
+        elif kind in {"set", "map"}:
+            sets[value["name"]] = {}
+            if "flags" not in value:
+                elements[value["name"]] = dict(_element(one) for one in value.get("elem", ()))
+    return Program(
+        {name: Chain(tuple(rules), hook) for name, (hook, rules) in chains.items()},
+        sets,
+        elements,
+        frozenset(counters),
+    )
+
+
+def _element(entry: Json) -> tuple[tuple[str | int, ...], str]:
+    if not isinstance(entry, list):
+        return (entry,), ""
+    key, verdict = entry
+    address, protocol, port = key["concat"]
+    return (address, _SHOWN_AS.get(protocol, str(protocol)), port), verdict["goto"]["target"]
+
+
+def changes(wished: Program, there: Program | None, table: str) -> list[Json]:
+    """The commands that make the table as wished; none if it is.
+
+    `there` is None if there is no table. Elements that packets added, and counters, stay.
+    """
+    owner: Json = {"family": "inet", "name": table}
+    if there is not None and _is_foreign(wished, there):
+        return [{"delete": {"table": owner}}, *changes(wished, None, table)]
+    commands = [] if there is not None else [{"add": {"table": owner}}]
+    there = there or Program()
+    within: Json = {"family": "inet", "table": table}
+    commands += _made(wished, there, within)
+    commands += _elements(wished, there, within, gone=True)
+    stale = [name for name in there.chains if name not in wished.chains]
+    changed = [
+        name
+        for name, chain in wished.chains.items()
+        if chain.comments != (there.chains[name].comments if name in there.chains else ())
+    ]
+    for name in (*stale, *(one for one in changed if one in there.chains)):
+        commands.append({"flush": {"chain": {**within, "name": name}}})
+    for name in changed:
+        commands += [_rule(name, rule, within) for rule in wished.chains[name].rules]
+    commands += _elements(wished, there, within, gone=False)
+    commands += [{"delete": {"chain": {**within, "name": name}}} for name in stale]
+    for name in sorted(there.sets.keys() - wished.sets.keys()):
+        commands.append({"delete": {"set": {**within, "name": name}}})
+    for name in sorted(there.counters - wished.counters):
+        commands.append({"delete": {"counter": {**within, "name": name}}})
+    return commands
+
+
+def _rule(chain: str, rule: Rule, within: Json) -> Json:
+    says = {"chain": chain, "expr": [*rule.says], "comment": rule.comment}
+    return {"add": {"rule": {**within, **says}}}
+
+
+def _is_foreign(wished: Program, there: Program) -> bool:
+    """Whether base chains hook in elsewhere: another version made the table."""
+    hooks = {name: chain.hook for name, chain in wished.chains.items()}
+    return any(
+        chain.hook != hooks.get(name) for name, chain in there.chains.items()
+        if chain.hook or hooks.get(name)
+    )  # fmt: skip
+
+
+def _made(wished: Program, there: Program, within: Json) -> Iterator[Json]:
+    """What rules and elements refer to."""
+    for name in sorted(wished.counters - there.counters):
+        yield {"add": {"counter": {**within, "name": name}}}
+    for name, attributes in wished.sets.items():
+        if name not in there.sets:
+            kind = "map" if "map" in attributes else "set"
+            yield {"add": {kind: {**within, "name": name, **attributes}}}
+    for name, chain in wished.chains.items():
+        if name not in there.chains:
+            hooked = (
+                dict(zip(("type", "hook", "prio"), chain.hook, strict=True), policy="accept")
+                if chain.hook
+                else {}
+            )
+            yield {"add": {"chain": {**within, "name": name, **hooked}}}
+
+
+def _elements(wished: Program, there: Program, within: Json, *, gone: bool) -> Iterator[Json]:
+    """Elements that are too much or lead elsewhere; or those that are missing then."""
+    first, second = (there, wished) if gone else (wished, there)
+    for name, listed in first.elements.items():
+        if name not in wished.sets:
+            continue
+        other = second.elements.get(name, {})
+        differing = [_given(key, to) for key, to in listed.items() if other.get(key) != to]
+        if differing:
+            verb = "delete" if gone else "add"
+            yield {verb: {"element": {**within, "name": name, "elem": differing}}}
+
+
+def _given(key: Sequence[str | int], to: str) -> Json:
+    return [{"concat": list(key)}, {"goto": {"target": to}}] if to else key[0]

@@ -1,0 +1,391 @@
+"""What this machine's kernel should do with the load balancers' traffic. Pure.
+
+`State` is the whole of it: which Service has which address and ports, which nodes may get its
+connections, and under which mark. It is kept in the kernel (`memo.py`), rendered as an nftables
+program (`nft.py`) and as routes (`network.py`); what the kernel shows is compared with that.
+
+Services with the same nodes and the same health check share a pool, so that one dead node is one
+change, however many Services it serves.
+
+A connection stays with its node, by the connection's mark, as long as that node keeps
+connections: while it serves, while it answers that it takes no new ones, and for the time of
+draining after it is no host any more. It is given to another node only when its own is silent.
+"""
+
+import hashlib
+import ipaddress
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.providers.local.addresses import parse
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+HERE: Final = 0
+"""The mark of a node that is this very machine: kube-proxy takes its connections unmarked."""
+SLOTS: Final = (251, 4093)
+"""How many parts the connections are cut into: prime, and many more than there are nodes."""
+
+_SHORT: Final = 12
+_MANY_NODES: Final = 25
+
+
+class Condition(StrEnum):
+    """What a node's health check says."""
+
+    UNKNOWN = "unknown"
+    SERVING = "serving"
+    REFUSING = "refusing"
+    SILENT = "silent"
+
+
+class Check(msgspec.Struct, frozen=True, order=True):
+    """How a pool's nodes are asked: HTTP on `port` and `path`, TCP without a path.
+
+    Port 0: not at all. `needed`: without a good answer a node gets no connections; else all
+    nodes get some if none of them answers, for then it is the check that is at fault.
+    """
+
+    port: int = 0
+    path: str = ""
+    needed: bool = False
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node of a pool; `leaving` is when it loses its connections (Unix time), 0 if it stays."""
+
+    node: str
+    condition: Condition = Condition.UNKNOWN
+    leaving: float = 0.0
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """Nodes that one or more Services have in common; `family` is IPv4 or IPv6."""
+
+    family: str
+    check: Check
+    members: tuple[Member, ...] = ()
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """A node with its mark's number (or `HERE`) and its address of each family."""
+
+    mark: int
+    addresses: Mapping[str, str] = MappingProxyType({})
+
+
+class Balancer(msgspec.Struct, frozen=True):
+    """The load balancer of one Service; mappings are by IP family, pools by their key."""
+
+    cluster: str
+    service: str
+    addresses: Mapping[str, str]
+    ports: tuple[tuple[str, int], ...]
+    ranges: Mapping[str, tuple[str, ...]]
+    pools: Mapping[str, str]
+    affinity: int | None = None
+    sharing_key: str = ""
+
+
+class State(msgspec.Struct, frozen=True):
+    """Everything: balancers by the Service's uid, pools by their key, machines by node."""
+
+    balancers: Mapping[str, Balancer] = MappingProxyType({})
+    pools: Mapping[str, Pool] = MappingProxyType({})
+    machines: Mapping[str, Machine] = MappingProxyType({})
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """What this machine reaches directly.
+
+    Attributes:
+        networks: Networks of its interfaces.
+        own: Its own addresses.
+        marks: How many nodes can be told apart.
+    """
+
+    networks: tuple[Network, ...]
+    own: frozenset[str] = frozenset()
+    marks: int = 255
+
+    def is_near(self, address: str) -> bool:
+        """Whether the address can be sent to without a router between."""
+        found = parse(address)
+        return found is not None and any(
+            one.version == found.version and found in one for one in self.networks
+        )
+
+
+def digest(*parts: object) -> str:
+    """A short name for a value."""
+    text = msgspec.json.encode(parts, order="sorted")
+    return hashlib.sha256(text).hexdigest()[:_SHORT]
+
+
+def check_of(wish: LoadBalancer) -> Check:
+    """How the nodes of a Service are asked."""
+    asked = wish.health_check
+    if asked.port:
+        return Check(asked.port, asked.path, wish.local_traffic)
+    # The node port itself answers only where a pod is; of UDP nobody can tell.
+    ports = [one.node_port for one in wish.frontends if one.protocol == "TCP" and one.node_port]
+    return Check(ports[0], "", wish.local_traffic) if ports else Check()
+
+
+def ensured(
+    state: State,
+    wish: LoadBalancer,
+    addresses: Mapping[str, str],
+    reach: Reach,
+    *,
+    sharing_key: str = "",
+    leave: float = 0.0,
+) -> tuple[State, Mapping[str, str]]:
+    """The state with one load balancer as wished.
+
+    Args:
+        state: What is there.
+        wish: The framework's wish.
+        addresses: The Service's addresses by family.
+        reach: What this machine reaches.
+        sharing_key: What the Service says about sharing its addresses.
+        leave: When nodes that are no hosts any more lose their connections, as Unix time; those
+            that are leaving already keep their time. 0: at once.
+
+    Returns:
+        The state, and by node why it cannot be a host.
+    """
+    before = state.balancers.get(wish.ref.uid)
+    machines, rejected = _machines(state.machines, wish, addresses, reach)
+    check = check_of(wish)
+    found = dict(state.pools)
+    keys = {}
+    for family in addresses:
+        nodes = [one.node for one in wish.hosts if _has(machines, one.node, family, rejected)]
+        key = digest(family, check, sorted(nodes))
+        old = found.get(before.pools.get(family, "")) if before is not None else None
+        found[key] = _pool(found, key, Pool(family, check), nodes, old=old, leave=leave)
+        keys[family] = key
+    balancer = Balancer(
+        cluster=wish.ref.cluster.uid,
+        service=wish.ref.key,
+        addresses=dict(addresses),
+        ports=tuple(sorted({(one.protocol.lower(), one.port) for one in wish.frontends})),
+        ranges={family: _merged(wish.source_ranges.get(family, ())) for family in addresses},
+        pools=keys,
+        affinity=wish.affinity_seconds,
+        sharing_key=sharing_key,
+    )
+    balancers = {**state.balancers, wish.ref.uid: balancer}
+    return State(balancers, found, machines), rejected
+
+
+def _merged(cidrs: tuple[str, ...]) -> tuple[str, ...]:
+    """Ranges of one family without those that are within others, which the kernel refuses."""
+    networks = [ipaddress.ip_network(one) for one in cidrs]
+    # All are of one version, which their type does not say.
+    return tuple(str(one) for one in ipaddress.collapse_addresses(networks))  # type: ignore[type-var]
+
+
+def _has(
+    machines: Mapping[str, Machine], node: str, family: str, rejected: Mapping[str, str]
+) -> bool:
+    return node not in rejected and family in machines[node].addresses
+
+
+def _machines(
+    known: Mapping[str, Machine],
+    wish: LoadBalancer,
+    addresses: Mapping[str, str],
+    reach: Reach,
+) -> tuple[dict[str, Machine], dict[str, str]]:
+    """The machines with the hosts among them, and why some hosts are not."""
+    machines, rejected = dict(known), {}
+    for host in wish.hosts:
+        every = {family: host.addresses.get(family, ()) for family in addresses}
+        near = {
+            family: next(iter(one for one in listed if reach.is_near(one)), "")
+            for family, listed in every.items()
+        }
+        usable = {family: one for family, one in near.items() if one}
+        if not usable:
+            rejected[host.node] = _unusable(every)
+            continue
+        machine = machines.get(host.node)
+        kept = machine.addresses if machine is not None else {}
+        mark = machine.mark if machine is not None else _free_mark(machines, reach.marks)
+        if any(one in reach.own for one in usable.values()):
+            mark = HERE
+        elif mark == HERE:
+            mark = _free_mark(machines, reach.marks)
+        if mark is None:
+            rejected[host.node] = (
+                f"there are marks for {reach.marks} nodes: set more bits in gateway mark-mask"
+            )
+            continue
+        machines[host.node] = Machine(mark, {**kept, **usable})
+    return machines, rejected
+
+
+def _unusable(every: Mapping[str, tuple[str, ...]]) -> str:
+    if not any(every.values()):
+        return f"it has no {' or '.join(every)} address"
+    shown = ", ".join(one for listed in every.values() for one in listed)
+    return f"{shown} is in no network of this gateway's interfaces"
+
+
+def _free_mark(machines: Mapping[str, Machine], most: int) -> int | None:
+    """A number that was not given out lately, for old connections still carry it."""
+    used = {one.mark for one in machines.values()}
+    last = max(used, default=0)
+    every = (*range(last + 1, most + 1), *range(1, last))
+    return next((one for one in every if one not in used), None)
+
+
+def _pool(
+    known: Mapping[str, Pool],
+    key: str,
+    empty: Pool,
+    nodes: list[str],
+    *,
+    old: Pool | None,
+    leave: float,
+) -> Pool:
+    """The pool of these nodes, with what is known of them, and those of `old` leaving."""
+    same = known.get(key)
+    told = {
+        one.node: one.condition
+        for pool in known.values()
+        if pool.family == empty.family and pool.check == empty.check
+        for one in pool.members
+    }
+    leaving = {one.node: one for one in (same.members if same else ()) if one.leaving}
+    for one in old.members if old is not None and leave else ():
+        if one.node not in nodes:
+            when = one.leaving or leave
+            condition = told.get(one.node, one.condition)
+            leaving[one.node] = Member(one.node, condition, when)
+    staying = [Member(node, told.get(node, Condition.UNKNOWN)) for node in nodes]
+    members = sorted((*staying, *leaving.values()), key=lambda one: one.node)
+    return msgspec.structs.replace(empty, members=tuple(members))
+
+
+def deleted(state: State, uid: str) -> State:
+    """The state without a Service's load balancer."""
+    left = {key: one for key, one in state.balancers.items() if key != uid}
+    return State(left, state.pools, state.machines)
+
+
+def sketch(state: State, uid: str) -> str:
+    """A digest of one load balancer, whatever its address and the state of its nodes."""
+    one = state.balancers[uid]
+    hosts = {
+        family: sorted(
+            (each.node, state.machines[each.node].addresses.get(family, ""))
+            for each in state.pools[key].members
+            if not each.leaving
+        )
+        for family, key in one.pools.items()
+    }
+    checks = {family: state.pools[key].check for family, key in one.pools.items()}
+    return digest(one.ports, one.ranges, one.affinity, one.sharing_key, hosts, checks)
+
+
+def swept(state: State, now: float) -> State:
+    """The state without members whose time is over, and pools and machines that nobody needs."""
+    used = {key for one in state.balancers.values() for key in one.pools.values()}
+    found = {
+        key: msgspec.structs.replace(
+            pool, members=tuple(one for one in pool.members if not 0 < one.leaving <= now)
+        )
+        for key, pool in state.pools.items()
+        if key in used
+    }
+    nodes = {one.node for pool in found.values() for one in pool.members}
+    machines = {node: one for node, one in state.machines.items() if node in nodes}
+    return State(state.balancers, found, machines)
+
+
+class Target(msgspec.Struct, frozen=True, order=True):
+    """One question: is `address` serving, by `check`?"""
+
+    address: str
+    check: Check
+
+
+def _targets(state: State, pool: Pool) -> Iterator[tuple[Member, Target]]:
+    for one in pool.members:
+        address = state.machines[one.node].addresses.get(pool.family, "")
+        yield one, Target(address, pool.check)
+
+
+def targets(state: State) -> frozenset[Target]:
+    """What has to be asked."""
+    return frozenset(
+        target
+        for pool in state.pools.values()
+        if pool.check.port
+        for _, target in _targets(state, pool)
+    )
+
+
+def judged(state: State, verdicts: Mapping[Target, Condition]) -> State:
+    """The state with what the health checks found; what was not asked stays as it is."""
+    found = {}
+    for key, pool in state.pools.items():
+        members = tuple(
+            msgspec.structs.replace(one, condition=verdicts.get(target, one.condition))
+            for one, target in _targets(state, pool)
+        )
+        found[key] = msgspec.structs.replace(pool, members=members)
+    return State(state.balancers, found, state.machines)
+
+
+def chosen(pool: Pool) -> tuple[str, ...]:
+    """The nodes that get new connections."""
+    good = {Condition.SERVING}
+    if not pool.check.port or not pool.check.needed:
+        good.add(Condition.UNKNOWN)
+    staying = [one for one in pool.members if not one.leaving]
+    serving = tuple(one.node for one in staying if one.condition in good)
+    if serving or (pool.check.port and pool.check.needed):
+        return serving
+    # Nobody answers: more likely it is the question that is wrong than every node.
+    alive = tuple(one.node for one in staying if one.condition is not Condition.SILENT)
+    return alive or tuple(one.node for one in staying)
+
+
+def keeping(pool: Pool) -> tuple[str, ...]:
+    """The nodes that keep the connections which they have."""
+    alive = {one.node for one in pool.members if one.condition is not Condition.SILENT}
+    return tuple(sorted(alive.union(chosen(pool))))
+
+
+@lru_cache(maxsize=1024)
+def slots(nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """Which node has each part of the connections.
+
+    The same on every gateway, evenly, and with little change when a node comes or goes: each
+    node has an order of its own in which it takes slots, turn by turn (Maglev's hashing).
+    """
+    size = SLOTS[len(nodes) > _MANY_NODES]
+    wishes = [_order(node, size) for node in nodes]
+    taken: list[str | None] = [None] * size
+    left = size if nodes else 0
+    while left:
+        for node, order in zip(nodes[:left], wishes[:left], strict=True):
+            taken[next(one for one in order if taken[one] is None)] = node
+            left -= 1
+    return tuple(one for one in taken if one is not None)
+
+
+def _order(node: str, size: int) -> Iterator[int]:
+    number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big")
+    first, step = number % size, number // size % (size - 1) + 1
+    return ((first + turn * step) % size for turn in range(size))
