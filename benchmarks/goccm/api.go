@@ -36,6 +36,9 @@ type part struct {
 	Port      int32             `json:"port"`
 	To        int32             `json:"target_port"`
 	Targets   []target          `json:"targets"`
+	Affinity  *int32            `json:"affinity_seconds"`
+	Check     checkup           `json:"health_check"`
+	Sources   []string          `json:"source_ranges"`
 	CIDR      string            `json:"destination"`
 	Instance  string            `json:"instance_id"`
 }
@@ -46,12 +49,13 @@ type target struct {
 }
 
 type machine struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Zone      string `json:"zone"`
-	Region    string `json:"region"`
-	Type      string `json:"type"`
-	State     string `json:"state"`
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	Zone      string            `json:"zone"`
+	Region    string            `json:"region"`
+	Type      string            `json:"type"`
+	State     string            `json:"state"`
+	Labels    map[string]string `json:"labels"`
 	Addresses []struct {
 		Type    string `json:"type"`
 		Address string `json:"address"`

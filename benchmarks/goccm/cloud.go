@@ -100,6 +100,8 @@ func (c *cloud) InstanceMetadata(
 		NodeAddresses: addresses,
 		Zone:          found.Zone,
 		Region:        found.Region,
+
+		AdditionalLabels: found.Labels,
 	}, nil
 }
 
@@ -129,7 +131,7 @@ func (c *cloud) CreateRoute(
 		return err
 	}
 	return c.call(ctx, "POST", "routes", object{
-		"name":        fmt.Sprintf("%s-%s", cluster, hint),
+		"name":        fmt.Sprintf("%s-%s-%s", cluster, hint, route.DestinationCIDR),
 		"destination": route.DestinationCIDR,
 		"instance_id": strings.TrimPrefix(node.Spec.ProviderID, prefix+c.Region+"/"),
 		"tags":        object{ownerTag: cluster, "node": node.Name},

@@ -91,23 +91,27 @@ func (c *cloud) EnsureLoadBalancer(
 		fields["name"], fields["tags"] = name, marks(cluster, service)
 		return made, c.call(ctx, "POST", collections[kind], fields, &made)
 	}
-	address, err := one("address", object{})
+	address, err := one("address", object{"address": service.Spec.LoadBalancerIP})
 	if err != nil {
 		return nil, err
 	}
-	check := object{"port": 10256, "path": "/healthz"}
-	balancer, err := one(
-		"load_balancer", object{"address_id": address.ID, "health_check": check})
+	affinity, check := traits(service)
+	balancer, err := one("load_balancer", object{
+		"address_id": address.ID, "health_check": check, "affinity_seconds": affinity})
+	if err != nil {
+		return nil, err
+	}
+	open, err := sources(service)
 	if err != nil {
 		return nil, err
 	}
 	tags := marks(cluster, service)
 	steps := append(c.listenerSteps(ctx, name, tags, service, balancer, kinds["listener"]),
 		func() error {
-			open := []string{"0.0.0.0/0"}
 			_, err := one("firewall", object{"load_balancer_id": balancer.ID, "source_ranges": open})
 			return err
 		},
+		func() error { return c.adjust(ctx, service, balancer, kinds["firewall"]) },
 		func() error { return c.retarget(ctx, balancer, nodes) })
 	return status(address.Address), together(steps...)
 }
