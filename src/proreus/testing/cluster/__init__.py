@@ -7,6 +7,7 @@ containerd, kubelet and kube-proxy on nodes; all are namespaces of this machine,
 
 from proreus.testing.cluster.cluster import Cluster, Settings, directory_of, find, remove
 from proreus.testing.cluster.errors import ClusterError
+from proreus.testing.cluster.manager import start_manager
 from proreus.testing.cluster.programs import ensure_programs, why_not
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "ensure_programs",
     "find",
     "remove",
+    "start_manager",
     "why_not",
 ]

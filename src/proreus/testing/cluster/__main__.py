@@ -10,6 +10,7 @@ from pathlib import Path
 from proreus.testing.cluster import Cluster, ClusterError, Settings, directory_of, find, remove
 from proreus.testing.cluster.cluster import AGNHOST_IMAGE, NODE, runs
 from proreus.testing.cluster.machines import GATEWAY
+from proreus.testing.cluster.manager import start_manager
 from proreus.testing.cluster.node import load_image
 from proreus.testing.cluster.programs import Programs, ensure_programs
 from proreus.testing.controlplane import ControlPlaneError
@@ -80,14 +81,13 @@ def _up(options: argparse.Namespace) -> int:
         name=options.name,
         nodes=options.nodes,
         dual_stack=options.dual_stack,
-        manager=not options.no_manager,
     )
     programs = _programs()
     if options.if_absent and runs(options.name, programs):
         return 0
     begun = time.monotonic()
     cluster = Cluster(settings, programs, _report)
-    cluster.start()
+    cluster.start(None if options.no_manager else start_manager)
     _report(f"ready after {time.monotonic() - begun:.0f} s")
     name = "" if options.name == "default" else f" --name={options.name}"
     print(

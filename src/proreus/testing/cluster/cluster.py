@@ -13,7 +13,6 @@ import msgspec
 from proreus.testing.cluster import images, machines
 from proreus.testing.cluster.errors import ClusterError
 from proreus.testing.cluster.machines import GATEWAY, Machine
-from proreus.testing.cluster.manager import start_manager
 from proreus.testing.cluster.network import (
     MOST_NODES,
     cable_commands,
@@ -51,8 +50,6 @@ class Settings(msgspec.Struct, frozen=True):
     dual_stack: bool = False
     """IPv6 beside IPv4. Kubernetes' spec of endpoints on some nodes fails with it: it asks IPv6
     addresses for the health of an IPv4 Service."""
-    manager: bool = True
-    """Run the manager with the provider `local` on the gateway."""
 
 
 def directory_of(name: str, environ: Mapping[str, str] = os.environ) -> Path:
@@ -109,13 +106,17 @@ class Cluster:
         self.directory = directory_of(settings.name)
         self.families = families(ipv6=settings.dual_stack)
         self.nodes: list[Node] = []
-        self._programs = programs
+        self.programs = programs
         self._report = report
         self.gateway: Machine
         self.plane: Plane
 
-    def start(self) -> None:
-        """Make it and wait until its nodes are ready, or, without a manager, joined.
+    def start(self, manager: "Callable[[Cluster], None] | None" = None) -> None:
+        """Make it and wait until its nodes are ready, or, without a manager, have joined.
+
+        Args:
+            manager: starts the manager, when the nodes have begun to join. It must give nodes
+                the networks of their pods; without one, kube-controller-manager does.
 
         Raises:
             ClusterError: there is one of this name, or a step failed.
@@ -127,21 +128,21 @@ class Cluster:
             )
         self._lay_network()
         self._report("etcd, kube-apiserver and their companions")
-        self.plane = Plane(self.gateway, self._programs, self.families)
-        self.plane.start(node_ipam=not self.settings.manager)
+        self.plane = Plane(self.gateway, self.programs, self.families)
+        self.plane.start(node_ipam=manager is None)
         self._start_nodes()
-        if self.settings.manager:
-            self._report("the manager, with the provider local")
-            start_manager(self.gateway, self.plane, self.families)
+        if manager is not None:
+            self._report("the manager")
+            manager(self)
         self._await_pod_networks()
-        if self.settings.manager:
+        if manager is not None:
             self._report("nodes become ready")
             self._until(self._ready, "ready")
 
     def _lay_network(self) -> None:
         self._report(f"network namespaces of a gateway, {self.settings.nodes} nodes and a client")
         self.directory.mkdir(parents=True, mode=0o700)
-        pause = self._programs.path("pause")
+        pause = self.programs.path("pause")
         self.gateway = machines.start_gateway(self.directory, pause)
         self.gateway.run_all(gateway_commands(self.families))
         for number in range(1, self.settings.nodes + 1):
@@ -153,7 +154,7 @@ class Cluster:
             machine.run_all(host_commands(own))
             addresses = [address for address, _, _ in own]
             cgroup = cgroup_of(self.settings.name)
-            self.nodes.append(Node(machine, self._programs, addresses, cgroup))
+            self.nodes.append(Node(machine, self.programs, addresses, cgroup))
         client = machines.start_machine(self.gateway, CLIENT, pause)
         holder = self.gateway.pid(f"holder-{CLIENT}")
         self.gateway.run_all(cable_commands("clients0", holder, None))
@@ -166,8 +167,8 @@ class Cluster:
     def _start_nodes(self) -> None:
         self._report("images of the programs of this machine")
         place = self.directory / "images"
-        pause = images.pause_image(Path(self._programs.path("pause")), PAUSE_IMAGE, place)
-        agnhost = images.agnhost_image(Path(self._programs.path("agnhost")), [AGNHOST_IMAGE], place)
+        pause = images.pause_image(Path(self.programs.path("pause")), PAUSE_IMAGE, place)
+        agnhost = images.agnhost_image(Path(self.programs.path("agnhost")), [AGNHOST_IMAGE], place)
         for node in self.nodes:
             node.start_containerd()
         for node in self.nodes:

@@ -21,7 +21,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _APPLETS = (
     *("cat", "cp", "cut", "date", "dd", "env", "grep", "head", "hostname", "id", "ip", "kill"),
-    *("ls", "mkdir", "mv", "nslookup", "ping", "printf", "ps", "rm", "sed", "seq", "sh"),
+    *("ls", "mkdir", "mv", "nslookup", "ping", "printf", "ps", "rm", "sed", "seq"),
     *("sleep", "sort", "tail", "tar", "test", "timeout", "touch", "tr", "uname", "wc", "wget"),
 )
 """What scripts in pods ask of busybox."""
@@ -65,7 +65,9 @@ class Root:
             shutil.copy(source, path)
 
     def shell(self) -> None:
-        """Add a shell with the usual commands, all of them busybox.
+        """Add this machine's shell, and the usual commands, all of them busybox.
+
+        Busybox' own shell would prefer its commands to others of the same name.
 
         Raises:
             ClusterError: busybox is not there.
@@ -73,6 +75,7 @@ class Root:
         busybox = shutil.which("busybox")
         if busybox is None:
             raise ClusterError("there is no busybox: apt install busybox-static")
+        self.program(Path("/bin/sh").resolve(), "/bin/sh")
         self.program(Path(busybox), "/bin/busybox")
         for applet in _APPLETS:
             link = self.path / "bin" / applet

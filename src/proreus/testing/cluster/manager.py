@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from proreus.testing.cluster.machines import Machine
+from proreus.testing.cluster.cluster import Cluster
 from proreus.testing.cluster.network import Family
-from proreus.testing.cluster.plane import Plane
 
 ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
 """The user that the manager is; its rights are those of `proreus roles`."""
@@ -45,18 +44,17 @@ def flags(used: Sequence[Family]) -> list[str]:
     ]
 
 
-def start_manager(machine: Machine, plane: Plane, used: Sequence[Family]) -> None:
+def start_manager(cluster: Cluster) -> None:
     """Give the manager its rights and start it.
 
     Raises:
         ClusterError: the API server or the machine refuses.
     """
+    machine, plane, used = cluster.gateway, cluster.plane, cluster.families
     config = machine.directory / "cloud.yaml"
     config.write_text(cloud_config(used))
     chosen = [*flags(used), f"--cloud-config={config}"]
     program = (sys.executable, "-m", "proreus")
     plane.apply(machine.run(*program, "roles", *chosen))
     user = plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], "manager")
-    machine.start(
-        "manager", *program, "run", *chosen, f"--kubeconfig={user}", "--leader-elect", "-v=2"
-    )
+    machine.start("manager", *program, "run", *chosen, f"--kubeconfig={user}", "-v=2")

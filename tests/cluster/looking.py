@@ -1,0 +1,84 @@
+"""What tests see of a cluster."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from proreus.testing.cluster import Cluster, ClusterError, find
+from proreus.testing.cluster.cluster import AGNHOST_IMAGE
+
+PATIENCE = 120.0
+
+
+def until(what: str, happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < deadline, f"not there after {PATIENCE:.0f} s: {what}"
+        time.sleep(0.5)
+
+
+def get(cluster: Cluster, *what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cluster.plane.kubectl("get", *what, "-o", "json"))
+    return found
+
+
+def serve(cluster: Cluster, name: str, *, node: str = "", **service: object) -> None:
+    """Start a server that tells its host name, one pod or, without a node, two; and its Service."""
+    labels = {"app": name}
+    container = {"name": "server", "image": AGNHOST_IMAGE, "args": ["netexec"]}
+    pod: dict[str, object] = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    if node:
+        pod["nodeName"] = node
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1 if node else 2,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {**pod, **({} if node else {"topologySpreadConstraints": [spread]})},
+            },
+        },
+    }
+    exposed = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": labels,
+            "ports": [{"port": 80, "targetPort": 8080}],
+            **service,
+        },
+    }
+    cluster.plane.apply(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [deployment, exposed]})
+    )
+    replicas = 1 if node else 2
+    until(
+        f"{replicas} ready pods of {name}",
+        lambda: get(cluster, "deployment", name)["status"].get("readyReplicas", 0) == replicas,
+    )
+
+
+def pods(cluster: Cluster, name: str) -> dict[str, str]:
+    """The pods of a server and their addresses."""
+    found = get(cluster, "pods", "--selector", f"app={name}")["items"]
+    return {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
+
+
+def ask(cluster: Cluster, url: str, *, on: str = "client") -> str:
+    """The answer, "" if there is none."""
+    machine = find(cluster.settings.name, cluster.programs)[on]
+    try:
+        return machine.run("curl", "--silent", "--globoff", "--max-time", "5", url)
+    except ClusterError:
+        return ""
