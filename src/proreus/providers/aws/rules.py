@@ -1,0 +1,197 @@
+"""The rules of security groups that load balancers need. Pure.
+
+    classic   clients ─► group k8s-elb-<name> of the load balancer ─► every port of hosts' groups
+    network   clients ─► node ports in hosts' groups (the client's address is seen there)
+
+AWS groups rules into permissions as it likes, so they are compared one by one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proreus.providers.aws.annotations import TRAFFIC_PORT
+from proreus.providers.aws.listeners import Listener, PortMapping
+
+CLIENT_RULE: Final = "kubernetes.io/rule/nlb/client"
+"""Begins the description of a rule that lets clients of a network load balancer in."""
+HEALTH_RULE: Final = "kubernetes.io/rule/nlb/health"
+"""Begins that of one that lets its health checks in."""
+MTU_RULE: Final = "kubernetes.io/rule/nlb/mtu"
+"""The description of one that lets path MTU discovery work; all load balancers share it."""
+ALL: Final = "-1"
+"""The protocol that stands for all of them."""
+
+Permission = Mapping[str, Any]
+"""Rules with the same protocol and ports, as AWS shows and takes them."""
+
+_EVERYWHERE: Final = frozenset({"0.0.0.0/0"})
+
+
+class Rule(msgspec.Struct, frozen=True, order=True):
+    """Lets a source reach ports; `source` is a CIDR or the id of a security group.
+
+    With the protocol icmp, `from_port` and `to_port` are type and code.
+    """
+
+    protocol: str
+    from_port: int
+    to_port: int
+    source: str
+    description: str = ""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What to do to the rules of a group; nothing is false."""
+
+    grant: tuple[Rule, ...] = ()
+    revoke: tuple[Rule, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.grant or self.revoke)
+
+
+def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:
+    """The single rules in what AWS shows."""
+    found = set()
+    for one in permissions:
+        protocol = one["IpProtocol"]
+        ports = (one.get("FromPort", -1), one.get("ToPort", -1)) if protocol != ALL else (-1, -1)
+        for field, key in (
+            ("IpRanges", "CidrIp"),
+            ("Ipv6Ranges", "CidrIpv6"),
+            ("UserIdGroupPairs", "GroupId"),
+        ):
+            for source in one.get(field) or ():
+                description = source.get("Description") or ""
+                found.add(Rule(protocol, *ports, source[key], description))
+    return frozenset(found)
+
+
+def permissions_of(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """The rules as AWS takes them."""
+    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for rule in sorted(rules):
+        ports = {} if rule.protocol == ALL else {"FromPort": rule.from_port, "ToPort": rule.to_port}
+        permission = found.setdefault(
+            (rule.protocol, rule.from_port, rule.to_port), {"IpProtocol": rule.protocol, **ports}
+        )
+        field, key = _place(rule.source)
+        told = {"Description": rule.description} if rule.description else {}
+        permission.setdefault(field, []).append({key: rule.source, **told})
+    return list(found.values())
+
+
+def _place(source: str) -> tuple[str, str]:
+    if source.startswith("sg-"):
+        return "UserIdGroupPairs", "GroupId"
+    return ("Ipv6Ranges", "CidrIpv6") if ":" in source else ("IpRanges", "CidrIp")
+
+
+def changed(have: frozenset[Rule], want: frozenset[Rule], ours: frozenset[Rule]) -> Change:
+    """From the rules of a group to those wished; of what it has, only `ours` may be revoked.
+
+    A rule that differs in its description alone is the same to AWS: it cannot be granted beside
+    the other, and is left.
+    """
+    bare = {_bare(rule) for rule in have}
+    wished = {_bare(rule) for rule in want}
+    grant = {_bare(rule): rule for rule in sorted(want) if _bare(rule) not in bare}
+    revoke = (rule for rule in sorted(have & ours) if _bare(rule) not in wished)
+    return Change(tuple(grant.values()), tuple(revoke))
+
+
+def _bare(rule: Rule) -> Rule:
+    return msgspec.structs.replace(rule, description="")
+
+
+def of_classic(listeners: Iterable[Listener], ranges: Iterable[str]) -> frozenset[Rule]:
+    """The rules of a classic load balancer's own group: its ports, and path MTU discovery."""
+    ports = [one.port for one in listeners]
+    return frozenset(
+        rule
+        for source in ranges
+        for rule in (*(Rule("tcp", port, port, source) for port in ports), _mtu(source))
+    )
+
+
+def of_hosts(load_balancer_group: str) -> Rule:
+    """The rule of a host's group that lets a classic load balancer in."""
+    return Rule(ALL, -1, -1, load_balancer_group)
+
+
+def _mtu(source: str, description: str = "") -> Rule:
+    # ICMP type 3, code 4: fragmentation needed. ICMPv6 has a type of its own: packet too big.
+    if ":" in source:
+        return Rule("icmpv6", 2, 0, source, description)
+    return Rule("icmp", 3, 4, source, description)
+
+
+def of_network(
+    name: str,
+    mappings: Sequence[PortMapping],
+    ranges: Iterable[str],
+    subnets: Iterable[str],
+) -> frozenset[Rule]:
+    """The rules that a network load balancer needs in the group of its hosts.
+
+    Args:
+        name: The load balancer's.
+        mappings: Its listeners.
+        ranges: CIDRs of clients.
+        subnets: CIDRs of its subnets, from which health checks come.
+    """
+    ranges = frozenset(ranges)
+    clients = frozenset(
+        (protocol, one.target_port)
+        for one in mappings
+        for protocol in _transports(one.target_protocol)
+    )
+    asked = {_health_port(one) for one in mappings}
+    found = {
+        Rule(protocol, port, port, source, f"{CLIENT_RULE}={name}")
+        for protocol, port in clients
+        for source in ranges
+    }
+    found |= {_mtu(source, MTU_RULE) for source in ranges}
+    # Where everybody is let in anyway, the health checks are, too.
+    open_ports = {port for protocol, port in clients if protocol == "tcp"}
+    if not (ranges >= _EVERYWHERE and asked <= open_ports):
+        found |= {
+            Rule("tcp", port, port, source, f"{HEALTH_RULE}={name}")
+            for port in asked
+            for source in subnets
+        }
+    return frozenset(found)
+
+
+def _transports(protocol: str) -> tuple[str, ...]:
+    if protocol == "TCP_UDP":
+        return ("tcp", "udp")
+    return ("udp",) if protocol == "UDP" else ("tcp",)
+
+
+def _health_port(mapping: PortMapping) -> int:
+    port = mapping.health.port
+    return mapping.target_port if port == TRAFFIC_PORT else int(port)
+
+
+def made_for(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
+    """Of the rules of a group those that were made for the network load balancer of that name."""
+    own = {f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}"}
+    return frozenset(rule for rule in rules if rule.description in own)
+
+
+def idle_mtu(have: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[Rule]:
+    """The rules of path MTU discovery that no load balancer's clients need any more.
+
+    Args:
+        have: The rules of a group.
+        remaining: Those that it will have, of all load balancers.
+    """
+    needed = {rule.source for rule in remaining if rule.description.startswith(CLIENT_RULE)}
+    return frozenset(
+        rule for rule in have if rule.description == MTU_RULE and rule.source not in needed
+    )
