@@ -39,6 +39,7 @@ _SEED: Final = 0x70726F72
 _ALL_BITS: Final = 2**32 - 1
 _MANGLE, _AFTER_DNAT, _FILTER = -150, -95, 0
 _MOST_CLIENTS: Final = 65535
+_DNAT: Final[Json] = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}}
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -165,15 +166,15 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
     yield "output", _chain(ours, ("route", "output", _MANGLE))
     # A machine whose own kube-proxy has taken the connection must not send it to another node.
     taken = _rule(
-        {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}},
+        _DNAT,
         {"match": {"op": "!=", "left": _bits("meta", settings.mask), "right": 0}},
         _set_mark("meta", settings.mask, 0),
     )
     yield "unmark", _chain([taken], ("filter", "prerouting", _AFTER_DNAT))
     yield "unmark-output", _chain([taken], ("route", "output", _AFTER_DNAT))
-    refused = [*_refuse(settings.device)]
+    refused = [*_refuse(settings)]
     yield "forward", _chain(refused, ("filter", "forward", _FILTER))
-    yield "refuse-output", _chain([*refused, *_no_redirects(state)], ("filter", "output", _FILTER))
+    yield "refuse-output", _chain([*_no_redirects(state), *refused], ("filter", "output", _FILTER))
     marks = sorted({one.mark for one in state.machines.values()} - {HERE})
     nodes = [(settings.mark(number), f"node-{number}") for number in marks]
     for family, digit in FAMILY.items():
@@ -186,10 +187,13 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
         yield f"balance{digit}", _chain([*(related if nodes else ()), services])
 
 
-def _refuse(device: str) -> Iterator[Rule]:
-    outward = _match(_meta("oifname"), device)
-    yield _rule(outward, _match(_meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}})
-    yield _rule(outward, {"reject": {"type": "icmpx", "expr": "port-unreachable"}})
+def _refuse(settings: Settings) -> Iterator[Rule]:
+    # What this machine sends itself still seems to go to the device when it got another way.
+    outward = _match(_meta("oifname"), settings.device)
+    lost = (outward, _match(_bits("meta", settings.mask), 0))
+    yield _rule(outward, _DNAT, {"accept": None})
+    yield _rule(*lost, _match(_meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}})
+    yield _rule(*lost, {"reject": {"type": "icmpx", "expr": "port-unreachable"}})
 
 
 def _no_redirects(state: State) -> Iterator[Rule]:
