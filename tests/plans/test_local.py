@@ -1,0 +1,335 @@
+"""Decisions of the gateway of the provider `local`: who gets which connections."""
+
+from collections import Counter
+from ipaddress import ip_network
+
+import pytest
+
+from proreus.cloudprovider import ClusterIdentity, Frontend, HealthCheck, Host, LoadBalancer
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.kube.objects import Service
+from proreus.providers.local.plan import (
+    HERE,
+    Check,
+    Condition,
+    Machine,
+    Member,
+    Pool,
+    Reach,
+    State,
+    Target,
+    check_of,
+    chosen,
+    deleted,
+    ensured,
+    judged,
+    keeping,
+    sketch,
+    slots,
+    swept,
+    targets,
+)
+
+CLUSTER = ClusterIdentity("one", "cluster-uid")
+REACH = Reach(
+    (ip_network("10.9.0.0/16"), ip_network("fd00:9::/64")), frozenset({"10.9.0.1"}), marks=3
+)
+ADDRESSES = {"IPv4": "192.0.2.1"}
+KUBE_PROXY = HealthCheck(10256, "/healthz")
+UNKNOWN, SERVING, REFUSING, SILENT = Condition
+LATER = 1030.0
+
+
+def host(name, *addresses, v6=()):
+    every = {"IPv4": addresses, "IPv6": v6}
+    return Host(name, f"local://{name}", {family: one for family, one in every.items() if one})
+
+
+ONE, TWO, THREE = (host(name, f"10.9.0.{n}") for n, name in enumerate(("one", "two", "three"), 11))
+
+
+def wish(
+    *hosts,
+    uid="web",
+    check=KUBE_PROXY,
+    local=False,
+    ports=(("TCP", 80, 30080),),
+    families=("IPv4",),
+    ranges=("0.0.0.0/0",),
+    affinity=None,
+):
+    return LoadBalancer(
+        ref=LoadBalancerRef(CLUSTER, "default", uid, uid, uid),
+        service=Service(),
+        marks={},
+        frontends=tuple(
+            Frontend(protocol, port, node_port, family)
+            for family in families
+            for protocol, port, node_port in ports
+        ),
+        hosts=hosts,
+        health_check=check,
+        source_ranges={"IPv4": ranges, "IPv6": ("::/0",)},
+        families=families,
+        local_traffic=local,
+        affinity_seconds=affinity,
+    )
+
+
+def after(*wishes, state=None, leave=0.0, addresses=ADDRESSES):
+    state = state or State()
+    for one in wishes:
+        state, rejected = ensured(state, one, addresses, REACH, leave=leave)
+        assert not rejected
+    return state
+
+
+def pool_of(state, uid="web", family="IPv4"):
+    return state.pools[state.balancers[uid].pools[family]]
+
+
+def nodes_of(state, uid="web", family="IPv4"):
+    return [one.node for one in pool_of(state, uid, family).members]
+
+
+def told(state, **conditions):
+    return judged(
+        state,
+        {
+            Target(state.machines[node].addresses["IPv4"], pool_of(state).check): condition
+            for node, condition in conditions.items()
+        },
+    )
+
+
+def test_a_balancer_has_what_the_wish_says():
+    ports = (("UDP", 53, 30053), ("TCP", 53, 30054))
+    state = after(wish(ONE, TWO, ports=ports, ranges=("10.0.0.0/8", "10.1.0.0/16"), affinity=60))
+    one = state.balancers["web"]
+    assert one.cluster == "cluster-uid"
+    assert one.service == "default/web"
+    assert one.addresses == ADDRESSES
+    assert one.ports == (("tcp", 53), ("udp", 53))
+    assert one.ranges == {"IPv4": ("10.0.0.0/8",)}, "a range within another one is refused by nft"
+    assert one.affinity == 60
+    assert nodes_of(state) == ["one", "two"]
+    assert state.machines == {
+        "one": Machine(1, {"IPv4": "10.9.0.11"}),
+        "two": Machine(2, {"IPv4": "10.9.0.12"}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, Check(10256, "/healthz", needed=False)),
+        (
+            {"check": HealthCheck(31000, "/healthz"), "local": True},
+            Check(31000, "/healthz", needed=True),
+        ),
+        ({"check": HealthCheck(), "local": True}, Check(30080, "", needed=True)),
+        ({"check": HealthCheck(), "ports": (("UDP", 53, 30053),)}, Check()),
+        ({"check": HealthCheck(), "ports": (("TCP", 53, 0),)}, Check()),
+    ],
+    ids=["Cluster", "Local", "Local without its port", "UDP has no answer", "no node port"],
+)
+def test_how_nodes_are_asked(changes, expected):
+    assert check_of(wish(ONE, **changes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (host("far", "172.16.0.1", "not an address"), "172.16.0.1, not an address is in no"),
+        (host("bare"), "it has no IPv4 address"),
+        (host("six", v6=("fd00:9::6",)), "it has no IPv4 address"),
+    ],
+    ids=["behind a router", "no address", "wrong family"],
+)
+def test_a_host_that_cannot_be_reached_is_rejected_and_the_others_serve(bad, reason):
+    state, rejected = ensured(State(), wish(ONE, bad), ADDRESSES, REACH)
+    assert list(rejected) == [bad.node]
+    assert rejected[bad.node].startswith(reason)
+    assert nodes_of(state) == ["one"]
+    assert list(state.machines) == ["one"]
+
+
+def test_the_first_near_address_of_a_host_is_used():
+    state = after(wish(host("one", "172.16.0.1", "10.9.0.77")))
+    assert state.machines["one"].addresses == {"IPv4": "10.9.0.77"}
+
+
+def test_a_host_of_one_family_serves_that_family():
+    both = host("both", "10.9.0.20", v6=("fd00:9::20",))
+    state = after(
+        wish(ONE, both, families=("IPv4", "IPv6")),
+        addresses={"IPv4": "192.0.2.1", "IPv6": "2001:db8::1"},
+    )
+    assert nodes_of(state) == ["both", "one"]
+    assert nodes_of(state, family="IPv6") == ["both"]
+    assert state.machines["both"].addresses == {"IPv4": "10.9.0.20", "IPv6": "fd00:9::20"}
+
+
+def test_this_machine_as_a_node_has_no_mark_while_it_has_the_address():
+    here, moved = host("here", "10.9.0.1"), host("here", "10.9.0.99")
+    state = after(wish(ONE, here))
+    assert state.machines["here"].mark == HERE
+    assert after(wish(ONE, moved), state=state).machines["here"].mark == 2
+    assert after(wish(ONE, here), state=after(wish(ONE, moved))).machines["here"].mark == HERE
+
+
+def test_marks_are_kept_reused_late_and_may_run_out():
+    state = after(wish(ONE, TWO))
+    state = swept(after(wish(TWO), state=state), 0.0)
+    assert state.machines["two"].mark == 2
+    state = after(wish(TWO, THREE), state=state)
+    assert state.machines["three"].mark == 3, "1 may still be on old connections"
+    state = after(wish(ONE, TWO, THREE), state=state)
+    assert state.machines["one"].mark == 1
+    state, rejected = ensured(state, wish(ONE, host("four", "10.9.0.4")), ADDRESSES, REACH)
+    assert rejected == {"four": "there are marks for 3 nodes: set more bits in gateway mark-mask"}
+
+
+def test_services_with_the_same_nodes_and_check_share_a_pool():
+    state = after(wish(ONE, TWO), wish(TWO, ONE, uid="same"), wish(ONE, uid="fewer"))
+    local = wish(ONE, TWO, uid="local", check=HealthCheck(31000, "/healthz"), local=True)
+    state = after(local, state=state)
+    keys = {uid: one.pools["IPv4"] for uid, one in state.balancers.items()}
+    assert keys["web"] == keys["same"]
+    assert len(set(keys.values())) == 3
+
+
+def test_a_new_pool_knows_what_is_known_of_its_nodes():
+    state = told(after(wish(ONE, TWO)), one=SERVING, two=SILENT)
+    state = after(wish(ONE, TWO, THREE), state=state)
+    assert pool_of(state).members == (
+        Member("one", SERVING),
+        Member("three", UNKNOWN),
+        Member("two", SILENT),
+    )
+
+
+def test_a_host_that_is_removed_drains():
+    state = told(after(wish(ONE, TWO, THREE)), one=SERVING, two=SERVING)
+    state = after(wish(ONE, THREE), state=state, leave=LATER)
+    assert Member("two", SERVING, LATER) in pool_of(state).members
+    assert "two" not in chosen(pool_of(state))
+    assert "two" in keeping(pool_of(state))
+    state = after(wish(ONE), state=state, leave=LATER + 100)
+    assert Member("two", SERVING, LATER) in pool_of(state).members, "it keeps its time"
+    assert nodes_of(swept(state, LATER - 1)) == ["one", "three", "two"]
+    assert nodes_of(swept(state, LATER)) == ["one", "three"]
+    assert set(swept(state, LATER).machines) == {"one", "three"}
+
+
+def test_a_host_that_comes_back_stays():
+    state = after(wish(ONE), state=after(wish(ONE, TWO)), leave=LATER)
+    state = after(wish(ONE, TWO), state=state, leave=LATER)
+    assert pool_of(state).members == (Member("one"), Member("two"))
+
+
+def test_a_pool_that_others_drain_in_keeps_doing_so():
+    state = after(wish(ONE), wish(ONE, TWO, uid="other"))
+    state = after(wish(ONE, uid="other"), state=state, leave=LATER)
+    state = after(wish(ONE), state=state, leave=LATER)
+    assert pool_of(state).members == (Member("one"), Member("two", UNKNOWN, LATER))
+
+
+def test_without_draining_a_host_is_gone_at_once():
+    state = swept(after(wish(ONE), state=after(wish(ONE, TWO))), 0.0)
+    assert nodes_of(state) == ["one"]
+    assert list(state.machines) == ["one"]
+
+
+def test_a_deleted_balancer_leaves_nothing():
+    state = swept(deleted(after(wish(ONE, TWO)), "web"), 0.0)
+    assert state == State({}, {}, {})
+
+
+EITHER, NEEDED, UNASKED = Check(1, "/"), Check(1, "/", needed=True), Check()
+
+
+@pytest.mark.parametrize(
+    ("check", "members", "new", "old"),
+    [
+        (EITHER, {"a": UNKNOWN, "b": SERVING}, "ab", "ab"),
+        (EITHER, {"a": REFUSING, "b": SERVING}, "b", "ab"),
+        (EITHER, {"a": SILENT, "b": SERVING}, "b", "b"),
+        (EITHER, {"a": SILENT, "b": REFUSING}, "b", "b"),
+        (EITHER, {"a": SILENT, "b": SILENT}, "ab", "ab"),
+        (EITHER, {}, "", ""),
+        (NEEDED, {"a": UNKNOWN, "b": SERVING}, "b", "ab"),
+        (NEEDED, {"a": SILENT, "b": REFUSING}, "", "b"),
+        (NEEDED, {"a": SILENT}, "", ""),
+        (UNASKED, {"a": UNKNOWN}, "a", "a"),
+    ],
+)
+def test_who_gets_new_connections_and_who_keeps_old_ones(check, members, new, old):
+    pool = Pool("IPv4", check, tuple(Member(*one) for one in members.items()))
+    assert "".join(chosen(pool)) == new
+    assert "".join(keeping(pool)) == old
+
+
+def test_leaving_nodes_get_nothing_new_even_if_all_others_are_silent():
+    pool = Pool("IPv4", EITHER, (Member("a", SILENT), Member("b", SERVING, LATER)))
+    assert chosen(pool) == ("a",)
+    assert keeping(pool) == ("a", "b")
+
+
+def test_each_node_is_asked_once_for_all_services_alike():
+    state = after(wish(ONE, TWO), wish(ONE, uid="other"), wish(ONE, uid="u", check=HealthCheck()))
+    udp = wish(ONE, uid="udp", check=HealthCheck(), ports=(("UDP", 1, 2),))
+    state = after(udp, state=state)
+    kube_proxy = Check(10256, "/healthz")
+    assert targets(state) == {
+        Target("10.9.0.11", kube_proxy),
+        Target("10.9.0.12", kube_proxy),
+        Target("10.9.0.11", Check(30080)),
+    }
+
+
+def test_what_is_told_of_a_node_counts_in_every_pool_with_that_check():
+    state = after(wish(ONE, TWO), wish(ONE, uid="other"))
+    state = told(state, one=SILENT)
+    assert pool_of(state).members == (Member("one", SILENT), Member("two", UNKNOWN))
+    assert pool_of(state, "other").members == (Member("one", SILENT),)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        wish(ONE),
+        wish(ONE, host("two", "10.9.0.99")),
+        wish(ONE, TWO, ports=(("TCP", 81, 30080),)),
+        wish(ONE, TWO, ranges=("10.0.0.0/8",)),
+        wish(ONE, TWO, affinity=10),
+        wish(ONE, TWO, check=HealthCheck(31000, "/healthz")),
+    ],
+    ids=["hosts", "address", "ports", "ranges", "affinity", "check"],
+)
+def test_the_sketch_of_another_wish_differs(other):
+    assert sketch(after(wish(ONE, TWO)), "web") != sketch(after(other), "web")
+
+
+def test_the_sketch_is_of_the_wish_alone():
+    state = told(after(wish(THREE, uid="x"), wish(ONE, TWO, THREE)), one=SILENT)
+    state = after(wish(ONE, TWO), state=state, leave=LATER, addresses={"IPv4": "192.0.2.9"})
+    assert sketch(state, "web") == sketch(after(wish(TWO, ONE)), "web")
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
+def test_slots_are_given_out_evenly(count):
+    shares = Counter(slots(tuple(f"node-{number}" for number in range(count))))
+    assert len(shares) == count
+    assert max(shares.values()) - min(shares.values()) <= 1
+
+
+def test_slots_of_nobody_are_none():
+    assert slots(()) == ()
+
+
+def test_a_node_that_goes_takes_hardly_anybody_elses_connections_with_it():
+    before = slots(("a", "b", "c", "d"))
+    now = slots(("a", "b", "d"))
+    others = [(one, other) for one, other in zip(before, now, strict=True) if one != "c"]
+    assert sum(one != other for one, other in others) < len(before) / 10
