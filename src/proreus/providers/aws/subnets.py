@@ -1,0 +1,148 @@
+"""In which subnets a load balancer stands: one in each availability zone. Pure.
+
+Annotated subnets go before found ones. Found are those of the VPC with the cluster's tag, public
+for a public load balancer; of several in a zone the one whose role tag says so, then the one with
+the cluster's tag, then the first by id, as the official manager chooses.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.providers.aws.annotations import PREFIX
+from proreus.providers.aws.identity import ClusterTags, tags_of
+
+TAG_PUBLIC: Final = "kubernetes.io/role/elb"
+"""On a subnet: it is for public load balancers."""
+TAG_INTERNAL: Final = "kubernetes.io/role/internal-elb"
+"""On a subnet: it is for internal load balancers."""
+
+_FIELD: Final = f"annotation {PREFIX}subnets"
+_ZONES: Final = "availability-zone"
+
+Described = Mapping[str, Any]
+"""Something as EC2 describes it."""
+
+
+class Subnet(msgspec.Struct, frozen=True):
+    """A subnet; `v6` is its IPv6 range, "" without one."""
+
+    id: str
+    zone: str
+    vpc: str
+    v4: str = ""
+    v6: str = ""
+    tags: Mapping[str, str] = {}
+    public: bool = False
+
+
+def subnets_of(subnets: Iterable[Described], tables: Sequence[Described]) -> tuple[Subnet, ...]:
+    """What EC2 describes, with what the route tables of the VPC say of each subnet."""
+    return tuple(_subnet(one, tables) for one in subnets)
+
+
+def _subnet(described: Described, tables: Sequence[Described]) -> Subnet:
+    v6 = next(
+        (
+            one["Ipv6CidrBlock"]
+            for one in described.get("Ipv6CidrBlockAssociationSet") or ()
+            if one.get("Ipv6CidrBlockState", {}).get("State") == "associated"
+        ),
+        "",
+    )
+    return Subnet(
+        id=described["SubnetId"],
+        zone=described["AvailabilityZone"],
+        vpc=described["VpcId"],
+        v4=described.get("CidrBlock", ""),
+        v6=v6,
+        tags=tags_of(described),
+        public=_is_public(described["SubnetId"], described["VpcId"], tables),
+    )
+
+
+def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
+    """Whether its route table, else the VPC's main one, has a route to an internet gateway."""
+
+    def associated(table: Described, **what: object) -> bool:
+        associations = table.get("Associations") or ()
+        return any(what.items() <= one.items() for one in associations)
+
+    own = [table for table in tables if associated(table, SubnetId=subnet)]
+    main = [table for table in tables if table["VpcId"] == vpc and associated(table, Main=True)]
+    return any(
+        (route.get("GatewayId") or "").startswith("igw-")
+        for table in own or main
+        for route in table.get("Routes") or ()
+    )
+
+
+def usable_zones(zones: Iterable[Described]) -> frozenset[str]:
+    """Of what EC2 describes the zones of a region's own; not local and wavelength zones."""
+    return frozenset(one["ZoneName"] for one in zones if one.get("ZoneType", _ZONES) == _ZONES)
+
+
+def found(
+    subnets: Iterable[Subnet],
+    zones: frozenset[str],
+    cluster: ClusterTags,
+    *,
+    internal: bool,
+    default: str = "",
+) -> tuple[Subnet, ...]:
+    """The subnets for a load balancer that names none, by id.
+
+    Args:
+        subnets: All of the VPC.
+        zones: Those that may be used; see `usable_zones`.
+        cluster: How the cluster's subnets are told.
+        internal: Whether it has no public address.
+        default: The id of a subnet to use where none has the cluster's tag.
+
+    Raises:
+        InvalidRequest: There is none.
+    """
+    subnets = tuple(subnets)
+    role = TAG_INTERNAL if internal else TAG_PUBLIC
+    # A subnet with a role is meant for load balancers, whatever cluster it is tagged for.
+    usable = [one for one in subnets if cluster.has(one.tags) or role in one.tags]
+    usable = usable or [one for one in subnets if one.id == default]
+    best: dict[str, Subnet] = {}
+    for one in sorted(
+        (one for one in usable if one.zone in zones and (internal or one.public)),
+        key=lambda one: (role not in one.tags, not cluster.has(one.tags), one.id),
+    ):
+        best.setdefault(one.zone, one)
+    if not best:
+        kind = "internal" if internal else "public"
+        raise InvalidRequest(
+            f"no subnet for a {kind} load balancer: tag one in each zone with {role}, or give "
+            f"{PREFIX}subnets"
+        )
+    return tuple(sorted(best.values(), key=lambda one: one.id))
+
+
+def named(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subnet, ...]:
+    """The subnets of these ids or names, in their order.
+
+    Raises:
+        InvalidRequest: Names every one that is not there, is not unique, or has a zone twice.
+    """
+    subnets = tuple(subnets)
+    problems, chosen = [], []
+    for name in names:
+        matches = [one for one in subnets if name in {one.id, one.tags.get("Name")}]
+        if len(matches) != 1:
+            many = "is none" if not matches else f"are {len(matches)}"
+            problems.append(f"{_FIELD}: there {many} of {name!r} in the cluster's VPC")
+        chosen += matches[:1]
+    zones: dict[str, str] = {}
+    for one in chosen:
+        first = zones.setdefault(one.zone, one.id)
+        if first != one.id:
+            problems.append(f"{_FIELD}: {first} and {one.id} are both in {one.zone}: leave one out")
+    if problems:
+        raise InvalidRequest("; ".join(problems))
+    return tuple(chosen)
