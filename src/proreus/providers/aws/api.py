@@ -191,7 +191,6 @@ class Api:
                 read_timeout=settings.timeout.total_seconds(),
                 max_pool_connections=_MOST_CONNECTIONS,
                 retries={"total_max_attempts": 1, "mode": "standard"},
-                sts_regional_endpoints="regional",
                 user_agent_extra="proreus kubernetes-cloud-controller-manager",
             ),
         )

@@ -11,7 +11,7 @@ PREFIX = "aws://"
 FARGATE = "fargate-"
 """Prefix of a Fargate pod's node name, and of the last part of its provider id."""
 
-_ID = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+_ID = re.compile(r"i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")
 _PROVIDER_ID = re.compile(r"aws://(?P<path>[^/]*/.*)")
 _FARGATE_ADDRESS = re.compile(r"ip-(\d+-\d+-\d+-\d+)(?:\..*)?")
 _REGION_LABEL = "topology.kubernetes.io/region"

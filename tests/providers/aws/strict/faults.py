@@ -53,6 +53,8 @@ class Settings(msgspec.Struct):
     """Instances that never become healthy."""
     routes_per_table: int = 50
     rules_per_group: int = 60
+    zone_ids: bool = True
+    """Whether instances tell the ids of their zones."""
     page: int = 0
     """The most that a page shows where it may show less than asked for; 0 for AWS' own."""
 

@@ -4,6 +4,8 @@ import fnmatch
 import re
 from typing import Any
 
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+
 from .limits import everything, page
 from .world import Answer, AWSError, Params, World, corrects
 
@@ -101,7 +103,13 @@ def amended(world: World, instance: dict[str, Any]) -> dict[str, Any]:
             nic["PrivateDnsName"] = names["PrivateDnsName"]
         addresses = extra.get("ipv6", {}).get(nic["Attachment"]["DeviceIndex"], ())
         nic["Ipv6Addresses"] = [{"Ipv6Address": one, "IsPrimaryIpv6": False} for one in addresses]
-    return instance | names
+    placement = dict(instance["Placement"])
+    if world.faults.settings.zone_ids:
+        zones = RegionsAndZonesBackend.zones[world.region]
+        placement["AvailabilityZoneId"] = next(
+            zone.zone_id for zone in zones if zone.name == placement["AvailabilityZone"]
+        )
+    return instance | names | {"Placement": placement}
 
 
 @corrects("ec2", "RunInstances")

@@ -102,7 +102,6 @@ def everything(
     "DescribeSecurityGroups",
     "DescribeSubnets",
     "DescribeVolumes",
-    "DescribeNetworkInterfaces",
 )
 def paged(world: World, params: Params) -> Answer:
     """Moto pages none of these, or otherwise than the API reference says."""
@@ -111,3 +110,24 @@ def paged(world: World, params: Params) -> Answer:
     items = everything(world, operation, params, lambda answer: answer[field])
     shown, token = page(world, items, params)
     return {field: shown, "NextToken": token} if token else {field: shown}
+
+
+@corrects("ec2", "DescribeNetworkInterfaces")
+def interfaces(world: World, params: Params) -> Answer:
+    """Moto lacks the filter attachment.status, which the API reference has."""
+    filters = params.get("Filters") or []
+    of_status = [one["Values"] for one in filters if one["Name"] == "attachment.status"]
+    rest = [one for one in filters if one["Name"] != "attachment.status"]
+    found = everything(
+        world,
+        "DescribeNetworkInterfaces",
+        params | {"Filters": rest},
+        lambda answer: answer["NetworkInterfaces"],
+    )
+    matching = [
+        one
+        for one in found
+        if all(one.get("Attachment", {}).get("Status") in values for values in of_status)
+    ]
+    shown, token = page(world, matching, params)
+    return {"NetworkInterfaces": shown} | ({"NextToken": token} if token else {})

@@ -1,0 +1,136 @@
+"""What the tests of the provider `aws` share: a network with machines, and a started provider."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from proreus.cloudprovider.config import read
+from proreus.cloudprovider.context import CallHooks, Context
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.kube.objects import KubeObject, Node, NodeSpec, ObjectMeta
+from proreus.providers.aws import AWSCloud
+from proreus.providers.aws.config import AWSConfig
+
+from .strict.process import REGION, StrictAWS
+
+CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
+CLUSTER_TAG = "kubernetes.io/cluster/test"
+OWNED = {CLUSTER_TAG: "owned"}
+
+
+class Events:
+    """Events as reason and message."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
+        self.seen.append((reason, message))
+
+
+class Objects:
+    """A lister over what the test puts in."""
+
+    def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
+        self.by_key = {one.metadata.name: one for one in objects}
+
+    def get(self, key: str) -> KubeObject | None:
+        return self.by_key.get(key)
+
+    def all(self) -> Iterable[KubeObject]:
+        return tuple(self.by_key.values())
+
+    def by(self, index: str, value: str) -> Iterable[KubeObject]:
+        return ()
+
+
+class Network:
+    """A VPC with a subnet in each of three zones, tagged as the cluster's."""
+
+    def __init__(self, aws: StrictAWS) -> None:
+        self.aws = aws
+        self.ec2 = aws.client("ec2")
+        self.vpc = self.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        self.subnets = [
+            self.ec2.create_subnet(
+                VpcId=self.vpc, CidrBlock=f"10.0.{n}.0/24", AvailabilityZone=f"{REGION}{zone}"
+            )["Subnet"]["SubnetId"]
+            for n, zone in enumerate("abc")
+        ]
+
+    def run(
+        self, count: int = 1, tags: Mapping[str, str] | None = None, **parameters: Any
+    ) -> list[str]:
+        """Start instances; their ids."""
+        wanted = OWNED if tags is None else tags
+        given = {
+            "ImageId": "ami-12c6146b",
+            "InstanceType": "m5.large",
+            **({} if "NetworkInterfaces" in parameters else {"SubnetId": self.subnets[0]}),
+            **parameters,
+        }
+        if wanted:
+            pairs = [{"Key": key, "Value": value} for key, value in wanted.items()]
+            given["TagSpecifications"] = [{"ResourceType": "instance", "Tags": pairs}]
+        answer = self.ec2.run_instances(MinCount=count, MaxCount=count, **given)
+        return [one["InstanceId"] for one in answer["Instances"]]
+
+    def describe(self, id_: str) -> Any:
+        """One instance, as EC2 tells it."""
+        answer = self.ec2.describe_instances(InstanceIds=[id_])
+        return answer["Reservations"][0]["Instances"][0]
+
+
+def config_text(aws: StrictAWS, vpc: str, extra: str = "", sections: str = "") -> str:
+    """An official file that sends every call to the strict layer."""
+    overrides = "\n".join(
+        f'[ServiceOverride "{n}"]\nService = {service}\nRegion = {REGION}\nURL = {aws.endpoint}\n'
+        f"SigningRegion = {REGION}"
+        for n, service in enumerate(("ec2", "elasticloadbalancing", "sts"))
+    )
+    return f"""
+[Global]
+Zone = {REGION}a
+VPC = {vpc}
+SubnetID = subnet-0123456789abcdef0
+KubernetesClusterID = test
+{extra}
+{overrides}
+{sections}
+"""
+
+
+def context(
+    hooks: CallHooks | None = None, nodes: Objects | None = None, events: Events | None = None
+) -> Context:
+    return Context(
+        CLUSTER,
+        now=lambda: datetime.now(UTC),
+        events=events or Events(),
+        listers={"nodes": nodes or Objects()},
+        hooks=hooks,
+    )
+
+
+@asynccontextmanager
+async def started(text: str, with_: Context | None = None) -> AsyncIterator[CloudProvider]:
+    """A started provider with this cloud-config."""
+    provider = AWSCloud(read(text, AWSConfig, source="cloud.conf"))
+    try:
+        await provider.start(with_ or context())
+        yield provider
+    finally:
+        await provider.close()
+
+
+def node(name: str, provider_id: str = "", **labels: str) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", labels=labels),
+        spec=NodeSpec(provider_id=provider_id),
+    )
+
+
+def node_of(id_: str, zone: str = f"{REGION}a") -> Node:
+    return node(f"node-{id_}", f"aws:///{zone}/{id_}")
