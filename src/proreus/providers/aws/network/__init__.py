@@ -1,0 +1,1 @@
+"""Network load balancers: what there is (`parts`), what is to be done (`plan`), doing it."""

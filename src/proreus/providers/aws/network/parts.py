@@ -1,0 +1,108 @@
+"""A network load balancer with its listeners and target groups: as wished, and as AWS has it."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from proreus.providers.aws.listeners import HealthCheck, PortMapping
+
+DUALSTACK = "dualstack"
+"""The address type of a load balancer with IPv4 and IPv6 addresses."""
+INTERNAL = "internal"
+"""The scheme of a load balancer without public addresses."""
+PUBLIC = "internet-facing"
+"""The scheme of one with public addresses."""
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A subnet of the load balancer, and the address that it has there if it is given one."""
+
+    subnet: str
+    zone: str
+    allocation: str = ""
+    private_address: str = ""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What there is to be for one Service.
+
+    Attributes:
+        name: The load balancer's.
+        cluster: The cluster's id, and
+        service: the Service's namespace and name: both are part of names of target groups.
+        tags: On every part.
+        scheme: `INTERNAL` or `PUBLIC`.
+        address_type: ipv4 or `DUALSTACK`.
+        target_type: ipv4 or ipv6: the family of the hosts' addresses.
+        vpc: Where it stands.
+        placed: In which subnets.
+        groups: Security groups of its own; none: it is made without, and stays so.
+        mappings: Its listeners, each with its target group.
+        targets: Ids of the hosts' instances.
+        attributes: Of the load balancer, those that matter.
+        target_attributes: Of target groups, those that matter.
+    """
+
+    name: str
+    cluster: str
+    service: tuple[str, str]
+    tags: Mapping[str, str]
+    scheme: str
+    address_type: str
+    target_type: str
+    vpc: str
+    placed: tuple[Placed, ...]
+    groups: tuple[str, ...]
+    mappings: tuple[PortMapping, ...]
+    targets: frozenset[str]
+    attributes: Mapping[str, str]
+    target_attributes: Mapping[str, str]
+
+
+class Balancer(msgspec.Struct, frozen=True):
+    """The load balancer itself; `zones` are its subnets by zone, `state` such as active."""
+
+    arn: str
+    name: str
+    dns_name: str
+    scheme: str
+    state: str
+    address_type: str
+    zones: Mapping[str, str]
+    groups: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = {}
+    tags: Mapping[str, str] = {}
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """A listener; it forwards to one target group."""
+
+    arn: str
+    port: int
+    protocol: str
+    target_group: str
+    certificate: str = ""
+    policy: str = ""
+
+
+class TargetGroup(msgspec.Struct, frozen=True):
+    """A target group; `targets` are ids of instances, without those that are going."""
+
+    arn: str
+    name: str
+    health: HealthCheck
+    targets: frozenset[str] = frozenset()
+    attributes: Mapping[str, str] = {}
+    tags: Mapping[str, str] = {}
+
+
+class Actual(msgspec.Struct, frozen=True):
+    """What there is. Target groups are those of its listeners, and others that are the Service's.
+
+    `refused` says by instance id why it could not be a target.
+    """
+
+    balancer: Balancer | None = None
+    listeners: tuple[Listener, ...] = ()
+    target_groups: tuple[TargetGroup, ...] = ()
+    refused: Mapping[str, str] = {}

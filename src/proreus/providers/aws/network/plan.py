@@ -1,0 +1,304 @@
+"""What is to be done so that a network load balancer becomes as wished. Pure.
+
+`plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
+and `plan` is asked again, until nothing is left to do.
+
+    make     load balancer, target groups -> listeners
+    delete   listeners -> target groups, load balancer
+
+Every part has a name that is the Service's alone, and its tags from its creation, so the process
+may end between any two calls. A target group is never changed to another port or protocol: AWS
+cannot do it. The listener is turned to a new one first, and the old one goes then, so that
+connections to other ports live on.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.providers.aws.annotations import PREFIX
+from proreus.providers.aws.listeners import HealthCheck, PortMapping
+from proreus.providers.aws.network.parts import (
+    INTERNAL,
+    Actual,
+    Balancer,
+    Listener,
+    TargetGroup,
+    Wish,
+)
+
+_TRANSPORTS = {"TCP": "TCP", "TLS": "TCP", "UDP": "UDP", "TCP_UDP": "TCP_UDP"}
+"""Listeners of equal transport can be changed into one another."""
+_CHUNK = 100
+"""Targets in one call."""
+
+
+class CreateBalancer(msgspec.Struct, frozen=True):
+    """Make the load balancer."""
+
+
+class CreateTargetGroup(msgspec.Struct, frozen=True):
+    """Make the target group of a listener."""
+
+    name: str
+    mapping: PortMapping
+
+
+class CreateListener(msgspec.Struct, frozen=True):
+    """Make a listener that forwards to a target group."""
+
+    mapping: PortMapping
+    target_group: str
+
+
+class ChangeListener(msgspec.Struct, frozen=True):
+    """Change what a listener is and where it forwards to."""
+
+    arn: str
+    mapping: PortMapping
+    target_group: str
+
+
+class ChangeHealthCheck(msgspec.Struct, frozen=True):
+    """Change how a target group's hosts are asked."""
+
+    arn: str
+    health: HealthCheck
+
+
+class ChangeAttributes(msgspec.Struct, frozen=True):
+    """Set attributes of the load balancer or of a target group."""
+
+    arn: str
+    attributes: Mapping[str, str]
+    of_target_group: bool = False
+
+
+class ChangeAddressType(msgspec.Struct, frozen=True):
+    """Give the load balancer IPv6 addresses, or take them."""
+
+    address_type: str
+
+
+class ChangeSubnets(msgspec.Struct, frozen=True):
+    """Set the subnets of the load balancer."""
+
+    subnets: tuple[str, ...]
+
+
+class ChangeGroups(msgspec.Struct, frozen=True):
+    """Set the security groups of the load balancer."""
+
+    groups: tuple[str, ...]
+
+
+class AddTags(msgspec.Struct, frozen=True):
+    """Put tags on a part."""
+
+    arn: str
+    tags: Mapping[str, str]
+
+
+class Register(msgspec.Struct, frozen=True):
+    """Make instances targets."""
+
+    arn: str
+    instances: tuple[str, ...]
+
+
+class Deregister(msgspec.Struct, frozen=True):
+    """Take instances off."""
+
+    arn: str
+    instances: tuple[str, ...]
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Delete a part."""
+
+    part: Balancer | Listener | TargetGroup
+
+
+Step = (
+    CreateBalancer
+    | CreateTargetGroup
+    | CreateListener
+    | ChangeListener
+    | ChangeHealthCheck
+    | ChangeAttributes
+    | ChangeAddressType
+    | ChangeSubnets
+    | ChangeGroups
+    | AddTags
+    | Register
+    | Deregister
+    | Delete
+)
+
+
+def target_group_name(wish: Wish, mapping: PortMapping) -> str:
+    """The name of a listener's target group: the official one, so that it is found again.
+
+    It holds a digest of all that cannot be changed about a target group.
+    """
+    namespace, name = wish.service
+    traits = (
+        wish.cluster,
+        namespace,
+        name,
+        str(mapping.port),
+        str(mapping.target_port),
+        mapping.target_protocol,
+        "instance",
+        mapping.health.protocol,
+        str(mapping.health.interval),
+        # Officially there is no other family.
+        wish.target_type if wish.target_type != "ipv4" else "",
+    )
+    digest = hashlib.sha1("".join(traits).encode(), usedforsecurity=False).hexdigest()
+    return f"k8s-{_letters(namespace)[:8]}-{_letters(name)[:8]}-{digest[:10]}"
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", text)
+
+
+def check(wish: Wish, actual: Actual) -> None:
+    """Refuse what can be no more.
+
+    Raises:
+        InvalidRequest: Names every such field.
+    """
+    balancer, problems = actual.balancer, []
+    if balancer is None:
+        return
+    if balancer.scheme != wish.scheme:
+        kind = "internal" if balancer.scheme == INTERNAL else "public"
+        problems.append(
+            f"annotation {PREFIX}internal: the load balancer is {kind} and stays so; take the "
+            "change back, or make the Service anew"
+        )
+    if wish.groups and not balancer.groups:
+        problems.append(
+            f"annotation {PREFIX}security-groups: the load balancer was made without security "
+            "groups and can have none; take the change back, or make the Service anew"
+        )
+    if problems:
+        raise InvalidRequest("; ".join(problems))
+
+
+def plan(wish: Wish, actual: Actual) -> tuple[Step, ...]:
+    """The steps to take now; none when all is as wished."""
+    by_name = {one.name: one for one in actual.target_groups}
+    needed = {target_group_name(wish, one): one for one in wish.mappings}
+    steps: list[Step] = [
+        CreateTargetGroup(name, mapping) for name, mapping in needed.items() if name not in by_name
+    ]
+    if actual.balancer is None:
+        return (CreateBalancer(), *steps)
+    steps += _balancer_steps(wish, actual.balancer)
+    for name, mapping in needed.items():
+        if group := by_name.get(name):
+            steps += _target_group_steps(wish, mapping, group, actual.refused)
+    steps += _listener_steps(wish, actual, by_name)
+    used = {one.target_group for one in actual.listeners}
+    steps += (
+        Delete(one)
+        for one in actual.target_groups
+        if one.name not in needed and one.arn not in used
+    )
+    return tuple(steps)
+
+
+def delete_steps(actual: Actual) -> tuple[Step, ...]:
+    """The parts to delete now: those that no other needs."""
+    if actual.listeners:
+        return tuple(Delete(one) for one in actual.listeners)
+    balancer = (actual.balancer,) if actual.balancer is not None else ()
+    return tuple(Delete(one) for one in (*balancer, *actual.target_groups))
+
+
+def _balancer_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+    yield from _attribute_steps(balancer.arn, balancer.attributes, wish.attributes)
+    yield from _tag_steps(wish, balancer.arn, balancer.tags)
+    # A zone is added when a subnet appears in it; none is left, for connections are in it.
+    new = [one for one in wish.placed if one.zone not in balancer.zones]
+    if new and not any(one.allocation or one.private_address for one in wish.placed):
+        subnets = (*balancer.zones.values(), *(one.subnet for one in new))
+        yield ChangeSubnets(tuple(sorted(subnets)))
+    elif balancer.address_type != wish.address_type:
+        yield ChangeAddressType(wish.address_type)
+    if wish.groups and set(balancer.groups) != set(wish.groups):
+        yield ChangeGroups(wish.groups)
+
+
+def _attribute_steps(
+    arn: str, have: Mapping[str, str], want: Mapping[str, str], *, of_target_group: bool = False
+) -> Iterator[Step]:
+    if differing := {key: value for key, value in want.items() if have.get(key) != value}:
+        yield ChangeAttributes(arn, differing, of_target_group)
+
+
+def _tag_steps(wish: Wish, arn: str, have: Mapping[str, str]) -> Iterator[Step]:
+    if missing := {key: value for key, value in wish.tags.items() if have.get(key) != value}:
+        yield AddTags(arn, missing)
+
+
+def _target_group_steps(
+    wish: Wish, mapping: PortMapping, group: TargetGroup, refused: Mapping[str, str]
+) -> Iterator[Step]:
+    if group.health != mapping.health:
+        yield ChangeHealthCheck(group.arn, mapping.health)
+    yield from _attribute_steps(
+        group.arn, group.attributes, wish.target_attributes, of_target_group=True
+    )
+    yield from _tag_steps(wish, group.arn, group.tags)
+    for chunk in _chunks(wish.targets - group.targets - refused.keys()):
+        yield Register(group.arn, chunk)
+    for chunk in _chunks(group.targets - wish.targets):
+        yield Deregister(group.arn, chunk)
+
+
+def _chunks(instances: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    ordered = sorted(instances)
+    for first in range(0, len(ordered), _CHUNK):
+        yield tuple(ordered[first : first + _CHUNK])
+
+
+def _listener_steps(
+    wish: Wish, actual: Actual, by_name: Mapping[str, TargetGroup]
+) -> Iterator[Step]:
+    wished = {one.port: one for one in wish.mappings}
+    kept = set()
+    for listener in actual.listeners:
+        mapping = wished.get(listener.port)
+        if mapping is None or _transport(mapping.protocol) != _transport(listener.protocol):
+            # A port is free for another protocol only when its listener is gone.
+            yield Delete(listener)
+            kept.add(listener.port)
+            continue
+        kept.add(listener.port)
+        group = by_name.get(target_group_name(wish, mapping))
+        if group is not None and not _forwards(listener, mapping, group):
+            yield ChangeListener(listener.arn, mapping, group.arn)
+    for port, mapping in wished.items():
+        group = by_name.get(target_group_name(wish, mapping))
+        if port not in kept and group is not None:
+            yield CreateListener(mapping, group.arn)
+
+
+def _transport(protocol: str) -> str:
+    return _TRANSPORTS.get(protocol, protocol)
+
+
+def _forwards(listener: Listener, mapping: PortMapping, group: TargetGroup) -> bool:
+    """Whether a listener is as wished; AWS chooses a policy where none is wished."""
+    return (
+        listener.protocol == mapping.protocol
+        and listener.target_group == group.arn
+        and listener.certificate == mapping.certificate
+        and (not mapping.policy or listener.policy == mapping.policy)
+    )

@@ -1,0 +1,408 @@
+"""What is done to a network load balancer: a table of situations, and that it ends."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proreus.cloudprovider import InvalidRequest
+from proreus.providers.aws.listeners import HealthCheck, PortMapping
+from proreus.providers.aws.network.parts import (
+    DUALSTACK,
+    INTERNAL,
+    PUBLIC,
+    Actual,
+    Balancer,
+    Listener,
+    Placed,
+    TargetGroup,
+    Wish,
+)
+from proreus.providers.aws.network.plan import (
+    AddTags,
+    ChangeAddressType,
+    ChangeAttributes,
+    ChangeGroups,
+    ChangeHealthCheck,
+    ChangeListener,
+    ChangeSubnets,
+    CreateBalancer,
+    CreateListener,
+    CreateTargetGroup,
+    Delete,
+    Deregister,
+    Register,
+    Step,
+    check,
+    delete_steps,
+    plan,
+    target_group_name,
+)
+
+TAGS = {"kubernetes.io/service-name": "shop/web"}
+HTTP = PortMapping(80, "TCP", 30080, "TCP", HealthCheck())
+TLS = PortMapping(80, "TLS", 30080, "TCP", HealthCheck(), "arn:cert")
+UDP = PortMapping(80, "UDP", 30080, "UDP", HealthCheck())
+WISH = Wish(
+    name="a1",
+    cluster="prod",
+    service=("shop", "web-1"),
+    tags=TAGS,
+    scheme=PUBLIC,
+    address_type="ipv4",
+    target_type="ipv4",
+    vpc="vpc-1",
+    placed=(Placed("subnet-1", "a"),),
+    groups=(),
+    mappings=(HTTP,),
+    targets=frozenset({"i-1"}),
+    attributes={"cross": "true"},
+    target_attributes={"preserve": "true"},
+)
+
+
+def wish(**fields: Any) -> Wish:
+    return msgspec.structs.replace(WISH, **fields)
+
+
+def balancer(**fields: Any) -> Balancer:
+    default = Balancer(
+        arn="lb", name="a1", dns_name="lb.example.com", scheme=PUBLIC, state="active",
+        address_type="ipv4", zones={"a": "subnet-1"}, attributes={"cross": "true", "x": "y"},
+        tags=TAGS,
+    )  # fmt: skip
+    return msgspec.structs.replace(default, **fields)
+
+
+def group(mapping: PortMapping = HTTP, arn: str = "tg", **fields: Any) -> TargetGroup:
+    default = TargetGroup(
+        arn, target_group_name(WISH, mapping), mapping.health, frozenset({"i-1"}),
+        {"preserve": "true"}, TAGS,
+    )  # fmt: skip
+    return msgspec.structs.replace(default, **fields)
+
+
+def listener(**fields: Any) -> Listener:
+    return msgspec.structs.replace(Listener("l", 80, "TCP", "tg"), **fields)
+
+
+def actual(
+    lb: Balancer | None = None,
+    listeners: tuple[Listener, ...] | None = None,
+    groups: tuple[TargetGroup, ...] | None = None,
+    **fields: Any,
+) -> Actual:
+    return Actual(
+        lb or balancer(),
+        (listener(),) if listeners is None else listeners,
+        (group(),) if groups is None else groups,
+        **fields,
+    )
+
+
+NAME = target_group_name(WISH, HTTP)
+QUICK = HealthCheck("HTTP", "31000", "/healthz")
+MANY = frozenset(f"i-{n:03}" for n in range(150))
+PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
+    "nothing there": (WISH, Actual(), (CreateBalancer(), CreateTargetGroup(NAME, HTTP))),
+    "no listener yet": (WISH, actual(listeners=()), (CreateListener(HTTP, "tg"),)),
+    "no target group yet": (WISH, actual(listeners=(), groups=()), (CreateTargetGroup(NAME, HTTP),)),
+    "all as wished": (WISH, actual(), ()),
+    "attributes": (
+        wish(attributes={"cross": "false"}, target_attributes={"preserve": "false"}),
+        actual(),
+        (
+            ChangeAttributes("lb", {"cross": "false"}),
+            ChangeAttributes("tg", {"preserve": "false"}, of_target_group=True),
+        ),
+    ),
+    "tags taken away": (
+        WISH,
+        actual(balancer(tags={}), groups=(group(tags={"other": "1"}),)),
+        (AddTags("lb", TAGS), AddTags("tg", TAGS)),
+    ),
+    "a subnet in a new zone": (
+        wish(placed=(Placed("subnet-1", "a"), Placed("subnet-2", "b"))),
+        actual(),
+        (ChangeSubnets(("subnet-1", "subnet-2")),),
+    ),
+    "another subnet in the same zone": (wish(placed=(Placed("subnet-9", "a"),)), actual(), ()),
+    "a new zone with given addresses": (
+        wish(placed=(Placed("subnet-1", "a", "eipalloc-1"), Placed("subnet-2", "b", "eipalloc-2"))),
+        actual(),
+        (),
+    ),
+    "dual stack": (wish(address_type=DUALSTACK), actual(), (ChangeAddressType(DUALSTACK),)),
+    "security groups": (
+        wish(groups=("sg-2", "sg-1")),
+        actual(balancer(groups=("sg-1",))),
+        (ChangeGroups(("sg-2", "sg-1")),),
+    ),
+    "security groups in another order": (
+        wish(groups=("sg-2", "sg-1")),
+        actual(balancer(groups=("sg-1", "sg-2"))),
+        (),
+    ),
+    "hosts come and go": (
+        wish(targets=frozenset({"i-2"})),
+        actual(),
+        (Register("tg", ("i-2",)), Deregister("tg", ("i-1",))),
+    ),
+    "a host that was refused": (
+        wish(targets=frozenset({"i-1", "i-2"})),
+        actual(refused={"i-2": "terminated"}),
+        (),
+    ),
+    "many hosts": (
+        wish(targets=MANY | {"i-1"}),
+        actual(),
+        (Register("tg", tuple(sorted(MANY))[:100]), Register("tg", tuple(sorted(MANY))[100:])),
+    ),
+    "another port of health checks": (
+        wish(mappings=(msgspec.structs.replace(HTTP, health=HealthCheck(port="8080")),)),
+        actual(),
+        (ChangeHealthCheck("tg", HealthCheck(port="8080")),),
+    ),
+    "a certificate": (
+        wish(mappings=(TLS,)),
+        actual(),
+        (ChangeListener("l", TLS, "tg"),),
+    ),
+    "another certificate": (
+        wish(mappings=(TLS,)),
+        actual(listeners=(listener(protocol="TLS", certificate="arn:old", policy="aws-own"),)),
+        (ChangeListener("l", TLS, "tg"),),
+    ),
+    "a policy that AWS chose": (
+        wish(mappings=(TLS,)),
+        actual(listeners=(listener(protocol="TLS", certificate="arn:cert", policy="aws-own"),)),
+        (),
+    ),
+    "another policy": (
+        wish(mappings=(msgspec.structs.replace(TLS, policy="strict"),)),
+        actual(listeners=(listener(protocol="TLS", certificate="arn:cert", policy="aws-own"),)),
+        (ChangeListener("l", msgspec.structs.replace(TLS, policy="strict"), "tg"),),
+    ),
+    "another node port: its target group first": (
+        wish(mappings=(msgspec.structs.replace(HTTP, target_port=30081),)),
+        actual(),
+        (
+            CreateTargetGroup(
+                target_group_name(WISH, msgspec.structs.replace(HTTP, target_port=30081)),
+                msgspec.structs.replace(HTTP, target_port=30081),
+            ),
+        ),
+    ),
+    "another protocol of health checks: the listener is turned, then the old group goes": (
+        wish(mappings=(msgspec.structs.replace(HTTP, health=QUICK),)),
+        actual(groups=(group(), group(msgspec.structs.replace(HTTP, health=QUICK), "new"))),
+        (ChangeListener("l", msgspec.structs.replace(HTTP, health=QUICK), "new"),),
+    ),
+    "a target group that is not used any more": (
+        WISH,
+        actual(groups=(group(), group(UDP, "old"))),
+        (Delete(group(UDP, "old")),),
+    ),
+    "another transport: the port has to be free first": (
+        wish(mappings=(UDP,)),
+        actual(groups=(group(), group(UDP, "udp"))),
+        (Delete(listener()),),
+    ),
+    "a port too many": (
+        WISH,
+        actual(listeners=(listener(), listener(arn="l2", port=81))),
+        (Delete(listener(arn="l2", port=81)),),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_the_steps(case: str) -> None:
+    wanted, found, steps = PLANS[case]
+    assert plan(wanted, found) == steps
+
+
+def test_target_groups_have_the_official_name() -> None:
+    assert NAME == "k8s-shop-web1-dd29ecb216"
+
+
+def test_target_groups_for_ipv6_have_another_name() -> None:
+    assert target_group_name(wish(target_type="ipv6"), HTTP) != NAME
+
+
+def test_listeners_are_deleted_before_what_they_need() -> None:
+    assert delete_steps(actual()) == (Delete(listener()),)
+    assert delete_steps(actual(listeners=())) == (Delete(balancer()), Delete(group()))
+    assert delete_steps(Actual(target_groups=(group(),))) == (Delete(group()),)
+    assert delete_steps(Actual()) == ()
+
+
+REFUSED: dict[str, tuple[Wish, Actual, str]] = {
+    "became internal": (wish(scheme=INTERNAL), actual(), "internal: the load balancer is public"),
+    "became public": (WISH, actual(balancer(scheme=INTERNAL)), "the load balancer is internal"),
+    "security groups later": (wish(groups=("sg-1",)), actual(), "security-groups: the load"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_change_is_refused_by_its_field(case: str) -> None:
+    wanted, found, message = REFUSED[case]
+    with pytest.raises(InvalidRequest, match=message):
+        check(wanted, found)
+
+
+def test_all_that_cannot_change_is_told_at_once() -> None:
+    with pytest.raises(InvalidRequest, match=r"(?s)internal:.*security-groups:"):
+        check(wish(scheme=INTERNAL, groups=("sg-1",)), actual())
+
+
+def test_what_is_new_or_the_same_can_be() -> None:
+    check(wish(scheme=INTERNAL, groups=("sg-1",)), Actual())
+    check(WISH, actual())
+
+
+class Model:
+    """A cloud that does what steps say, and refuses what AWS refuses."""
+
+    def __init__(self) -> None:
+        self.lb: Balancer | None = None
+        self.listeners: dict[str, Listener] = {}
+        self.groups: dict[str, TargetGroup] = {}
+        self.made = 0
+
+    def shown(self) -> Actual:
+        return Actual(self.lb, tuple(self.listeners.values()), tuple(self.groups.values()))
+
+    def arn(self) -> str:
+        self.made += 1
+        return f"arn-{self.made}"
+
+    def listen(self, arn: str, mapping: PortMapping, target_group: str) -> None:
+        assert target_group in self.groups
+        others = (one.port for one in self.listeners.values() if one.arn != arn)
+        assert mapping.port not in others, "DuplicateListener"
+        policy = mapping.policy or ("aws-own" if mapping.protocol == "TLS" else "")
+        self.listeners[arn] = Listener(
+            arn, mapping.port, mapping.protocol, target_group, mapping.certificate, policy
+        )
+
+    def change_group(self, arn: str, **fields: Any) -> None:
+        self.groups[arn] = msgspec.structs.replace(self.groups[arn], **fields)
+
+    def change_lb(self, **fields: Any) -> None:
+        assert self.lb is not None
+        self.lb = msgspec.structs.replace(self.lb, **fields)
+
+    def take(self, step: Step, wanted: Wish) -> None:
+        match step:
+            case CreateBalancer():
+                self.lb = balancer(
+                    arn=self.arn(), attributes={}, tags=wanted.tags, groups=wanted.groups,
+                    zones={one.zone: one.subnet for one in wanted.placed},
+                )  # fmt: skip
+            case CreateTargetGroup(name, mapping):
+                assert name not in {one.name for one in self.groups.values()}
+                new = TargetGroup(self.arn(), name, mapping.health, tags=wanted.tags)
+                self.groups[new.arn] = new
+            case CreateListener(mapping, target_group):
+                assert self.lb is not None
+                self.listen(self.arn(), mapping, target_group)
+            case ChangeListener(arn, mapping, target_group):
+                self.listen(arn, mapping, target_group)
+            case ChangeHealthCheck(arn, health):
+                old = self.groups[arn].health
+                assert (health.protocol, health.interval) == (old.protocol, old.interval)
+                self.change_group(arn, health=health)
+            case Register(arn, instances):
+                self.change_group(arn, targets=self.groups[arn].targets | set(instances))
+            case Deregister(arn, instances):
+                self.change_group(arn, targets=self.groups[arn].targets - set(instances))
+            case Delete(part):
+                self.delete(part)
+            case _:
+                self.change(step)
+
+    def change(self, step: Step) -> None:
+        match step:
+            case ChangeAttributes(arn, attributes, of_target_group):
+                if of_target_group:
+                    self.change_group(arn, attributes={**self.groups[arn].attributes, **attributes})
+                else:
+                    assert self.lb is not None
+                    self.change_lb(attributes={**self.lb.attributes, **attributes})
+            case ChangeAddressType(address_type):
+                self.change_lb(address_type=address_type)
+            case ChangeSubnets(subnets):
+                self.change_lb(zones={one[-1]: one for one in subnets})
+            case ChangeGroups(groups):
+                self.change_lb(groups=groups)
+            case AddTags(arn, tags) if arn in self.groups:
+                self.change_group(arn, tags={**self.groups[arn].tags, **tags})
+            case AddTags(_, tags):
+                assert self.lb is not None
+                self.change_lb(tags={**self.lb.tags, **tags})
+
+    def delete(self, part: Balancer | Listener | TargetGroup) -> None:
+        if isinstance(part, Balancer):
+            self.lb, self.listeners = None, {}
+        elif isinstance(part, Listener):
+            del self.listeners[part.arn]
+        else:
+            used = {one.target_group for one in self.listeners.values()}
+            assert part.arn not in used, "ResourceInUse"
+            del self.groups[part.arn]
+
+
+def converge(model: Model, wanted: Wish) -> None:
+    for _ in range(6):
+        steps = plan(wanted, model.shown())
+        if not steps:
+            return
+        for step in steps:
+            model.take(step, wanted)
+    raise AssertionError(plan(wanted, model.shown()))
+
+
+MAPPINGS = st.lists(
+    st.builds(
+        lambda port, protocol, to, health: PortMapping(
+            port, protocol, to, "TCP" if protocol == "TLS" else protocol, health,
+            "arn:cert" if protocol == "TLS" else "",
+        ),
+        st.sampled_from((80, 443)),
+        st.sampled_from(("TCP", "TLS", "UDP", "TCP_UDP")),
+        st.sampled_from((30080, 30081)),
+        st.sampled_from((HealthCheck(), HealthCheck(port="8080"), QUICK)),
+    ),
+    max_size=2,
+    unique_by=lambda one: one.port,
+)  # fmt: skip
+WISHES = st.builds(
+    lambda mappings, targets, zones, stack, cross: wish(
+        mappings=tuple(mappings), targets=targets, address_type=stack, attributes={"cross": cross},
+        placed=tuple(Placed(zone, zone) for zone in sorted(zones)),
+    ),
+    MAPPINGS,
+    st.frozensets(st.sampled_from(("i-1", "i-2", "i-3"))),
+    st.sets(st.sampled_from("abc"), min_size=1),
+    st.sampled_from(("ipv4", DUALSTACK)),
+    st.sampled_from(("true", "false")),
+)  # fmt: skip
+
+
+@given(st.lists(WISHES, min_size=1, max_size=3))
+def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wish]) -> None:
+    model = Model()
+    for wanted in wishes:
+        converge(model, wanted)
+        assert {one.port for one in model.listeners.values()} == {
+            one.port for one in wanted.mappings
+        }
+        assert len(model.groups) == len(wanted.mappings)
+        assert all(one.targets == wanted.targets for one in model.groups.values())
+    for _ in range(3):
+        for step in delete_steps(model.shown()):
+            model.take(step, wishes[-1])
+    assert model.shown() == Actual()
