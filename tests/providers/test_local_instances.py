@@ -302,3 +302,16 @@ async def test_a_connection_or_its_refusal_is_a_sign_of_life(namespace: None) ->
         assert await closed.lives([IPV4])
         # Nobody has the first address; there is no way to the second.
         assert not await prober.lives(["10.9.0.99", "203.0.113.1"])
+
+
+async def test_a_node_that_was_ready_in_between_begins_a_new_count() -> None:
+    network = Network("192.0.2.1")
+    instances = LocalInstances(
+        None,
+        Defaults(),
+        network.probe,
+        Probing(ports=(22,), threshold=2, unreachable=Unreachable.GONE),
+    )
+    for is_ready in (False, True, False):
+        said = await instances.describe([READY, node("dead", "192.0.2.2", is_ready=is_ready)])
+        assert isinstance(said["dead"], Instance)

@@ -4,7 +4,7 @@ There is no cloud and nothing to log in to: what machines there are, a file says
 and what traffic needs is in the kernel of the machine that runs the manager.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
 __all__ = ["LocalCloud"]
+
+READING_SECONDS: Final = 120.0
+"""For the inventory; 5,000 machines in one file take some seconds after a change."""
 
 
 class LocalCloud(CloudProvider):
@@ -50,7 +53,12 @@ class LocalCloud(CloudProvider):
 
             async def read() -> Inventory:
                 return await context.call(
-                    "local", "read_inventory", reader.read, read=True, blocking=True
+                    "local",
+                    "read_inventory",
+                    reader.read,
+                    read=True,
+                    blocking=True,
+                    deadline=READING_SECONDS,
                 )
 
             await read()

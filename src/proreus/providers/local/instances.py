@@ -98,9 +98,11 @@ class LocalInstances:
             for node in nodes
             if isinstance(answer := answers[node.metadata.name], Instance)
             and answer.state is InstanceState.RUNNING
-            and _is_ip_known(answer)
+            and _ips(answer)
         }
         ready = {node.metadata.name for node in nodes if _is_ready(node)}
+        for name in ready & running.keys():
+            self._failures.pop(running[name].provider_id, None)
         suspects = [name for name in running if name not in ready]
         if not suspects:
             return {}
@@ -239,10 +241,6 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
 def _is_ready(node: Node) -> bool:
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
-
-
-def _is_ip_known(found: Instance) -> bool:
-    return bool(_ips(found))
 
 
 def _ips(found: Instance) -> tuple[str, ...]:

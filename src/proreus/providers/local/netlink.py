@@ -64,7 +64,9 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
                     if error.code in {errno.ENOENT, errno.EAFNOSUPPORT}:
                         continue  # no such table yet; no IPv6 in this kernel
                     raise _refusal("list routes", error) from error
-                found += [route for one in said if (route := self._ours(one)) is not None]
+                # A kernel without IPv6 answers with what it has.
+                mine = (self._ours(one) for one in said if one["family"] == family)
+                found += [one for one in mine if one is not None]
         return found
 
     def change(
