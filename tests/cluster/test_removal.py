@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from proreus.testing.cluster import Cluster, ClusterError, directory_of, find, remove
+from proreus.testing.cluster.cgroups import hierarchies
 from proreus.testing.cluster.cluster import cgroup_of
-from proreus.testing.cluster.machines import CGROUPS
 
 from .conftest import Make
 from .looking import serve, until
 
 pytestmark = pytest.mark.long
 
-MANY = 20
+MANY = 10
 
 
 def test_a_killed_gateway_takes_everything_with_it(make: Make) -> None:
@@ -30,16 +30,17 @@ def test_a_killed_gateway_takes_everything_with_it(make: Make) -> None:
     serve(cluster, "server", node="node-1")
     space, processes = members(cluster)
     assert len(processes) > MANY
+    assert containers(cluster)
 
     os.kill(int(cluster.gateway.entry[-1]), signal.SIGKILL)
 
-    until("the end of all processes", lambda: not of_namespace(space))
+    until("the end of all", lambda: not of_namespace(space) and not containers(cluster))
     assert machine() == before
 
     remove(cluster.settings.name)
 
     assert not directory_of(cluster.settings.name).exists()
-    assert not cgroups(cluster.settings.name)
+    assert not groups(cluster.settings.name)
 
 
 def test_removal_ends_a_cluster_whose_programs_were_killed(make: Make) -> None:
@@ -57,7 +58,7 @@ def test_removal_ends_a_cluster_whose_programs_were_killed(make: Make) -> None:
 
     assert not of_namespace(space)
     assert not directory_of(cluster.settings.name).exists()
-    assert not cgroups(cluster.settings.name)
+    assert not groups(cluster.settings.name)
     assert machine() == before
 
 
@@ -126,5 +127,17 @@ def of_namespace(space: str) -> list[str]:
     return found
 
 
-def cgroups(name: str) -> list[Path]:
-    return [*CGROUPS.glob(f"*/{cgroup_of(name)}"), *CGROUPS.glob(cgroup_of(name))]
+def containers(cluster: Cluster) -> list[str]:
+    """The processes of pods; they have PID namespaces of their own."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if cgroup_of(cluster.settings.name) in (place / "cgroup").read_text():
+                found.append(place.name)
+        except OSError:
+            continue
+    return found
+
+
+def groups(name: str) -> list[Path]:
+    return [one / cgroup_of(name) for one in hierarchies() if (one / cgroup_of(name)).exists()]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.testing.cluster import images, machines
+from proreus.testing.cluster import cgroups, images, machines
 from proreus.testing.cluster.errors import ClusterError
 from proreus.testing.cluster.machines import GATEWAY, Machine
 from proreus.testing.cluster.network import (
@@ -68,7 +69,11 @@ def remove(name: str) -> None:
     Raises:
         ClusterError: something does not go.
     """
-    machines.remove(directory_of(name), cgroup_of(name))
+    directory = directory_of(name)
+    machines.stop(directory)
+    cgroups.remove(cgroup_of(name))
+    if directory.exists():
+        shutil.rmtree(directory)
 
 
 def find(name: str, programs: Programs) -> dict[str, Machine]:
@@ -154,6 +159,7 @@ class Cluster:
             machine.run_all(host_commands(own))
             addresses = [address for address, _, _ in own]
             cgroup = cgroup_of(self.settings.name)
+            cgroups.make(cgroup, machine.name)
             self.nodes.append(Node(machine, self.programs, addresses, cgroup))
         client = machines.start_machine(self.gateway, CLIENT, pause)
         holder = self.gateway.pid(f"holder-{CLIENT}")

@@ -4,16 +4,15 @@ The gateway is a process in PID, mount, network and UTS namespaces of its own, s
 `unshare --kill-child`. A node or client is a process within them with a mount, network and UTS
 namespace of its own. So the kernel cleans up: when the gateway ends, whoever killed it, all
 processes of the cluster end with it, and with the last one their mounts, interfaces, routes and
-nftables vanish. Only files and cgroups stay, which `remove` removes.
+nftables vanish. Only files and control groups stay.
 """
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from proreus.testing.cluster.errors import ClusterError
@@ -21,9 +20,6 @@ from proreus.testing.cluster.network import Command
 
 GATEWAY = "gateway"
 """The machine that the others hang on."""
-
-CGROUPS = Path("/sys/fs/cgroup")
-"""Where control groups are mounted."""
 
 _ENTRY = ("nsenter", "--mount", "--net", "--uts")
 _PATIENCE = 60.0
@@ -139,12 +135,12 @@ def start_gateway(directory: Path, pause: str) -> Machine:
     record = directory / "holder"
     separate = ("--fork", "--kill-child", "--pid", "--mount", "--net", "--uts", "--mount-proc")
     with (place / "holder.log").open("wb") as log:
-        subprocess.Popen(
-            ["sh", "-c", _RECORD, str(record), "unshare", *separate, pause],
+        subprocess.run(
+            ["setsid", "--fork", "sh", "-c", _RECORD, str(record), "unshare", *separate, pause],
+            check=True,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,
             cwd="/",
         )
     deadline = time.monotonic() + _PATIENCE
@@ -224,40 +220,16 @@ def _identity(stat: str) -> tuple[int, int]:
     return int(pid), int(rest.rpartition(")")[2].split()[19])
 
 
-def remove(directory: Path, cgroup: str) -> None:
-    """End everything of a cluster and remove what is left, from whatever state it is in.
+def stop(directory: Path) -> None:
+    """End the machines of a cluster, and all that runs on them; their files stay.
 
     Raises:
-        ClusterError: Something does not go.
+        ClusterError: They do not end.
     """
     deadline = time.monotonic() + _PATIENCE
     while (holder := _holder(directory)) is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(holder, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(holder, os.WNOHANG)  # it may be our own child
         if time.monotonic() > deadline:
             raise ClusterError(f"process {holder} does not end")
         time.sleep(0.05)
-    for place in _cgroups(cgroup):
-        while place.exists():
-            if time.monotonic() > deadline:
-                raise ClusterError(f"{place} cannot be removed: processes of it do not end")
-            _remove_cgroup(place)
-            time.sleep(0.02)
-    if directory.exists():
-        shutil.rmtree(directory)
-
-
-def _cgroups(cgroup: str) -> Iterator[Path]:
-    """The control group in all hierarchies: one of version 2, or several of version 1."""
-    for place in (CGROUPS / cgroup, *CGROUPS.glob(f"*/{cgroup}")):
-        if place.is_dir():
-            yield place
-
-
-def _remove_cgroup(place: Path) -> None:
-    """Remove a control group from its leaves on, as far as they are empty of processes."""
-    for directory, _, _ in os.walk(place, topdown=False):
-        with contextlib.suppress(OSError):
-            Path(directory).rmdir()

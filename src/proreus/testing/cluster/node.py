@@ -151,10 +151,9 @@ class Node:
             "resolvConf": resolver,
             "containerRuntimeEndpoint": f"unix://{_SOCKET}",
             "podLogsDir": str(self.machine.directory / "logs"),
-            # The machine's own control groups stay as they are.
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{self._cgroup}/{self.name}",
-            "cgroupsPerQOS": False,
+            "cgroupsPerQOS": True,
             "enforceNodeAllocatable": [],
             "failCgroupV1": False,
             "failSwapOn": False,

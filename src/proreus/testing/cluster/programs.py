@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from proreus.testing.cluster import cgroups
 from proreus.testing.cluster.errors import ClusterError
 from proreus.testing.controlplane import KUBERNETES_VERSION, Assets, ensure_assets
 from proreus.testing.controlplane.assets import cache, lock
@@ -89,11 +90,8 @@ def why_not() -> list[str]:
         return [f"nodes are network namespaces, which {sys.platform} does not have: use Linux"]
     if os.geteuid() != 0:
         reasons.append("namespaces and mounts need root: run it with sudo")
-    if not _can_write_cgroups():
-        reasons.append(
-            "/sys/fs/cgroup cannot be written: in a container, run it privileged and with the "
-            "cgroup namespace of the host"
-        )
+    elif reason := cgroups.why_not():
+        reasons.append(reason)
     absent = {name: package for name, package in SYSTEM_PROGRAMS.items() if not shutil.which(name)}
     packages = set(absent.values())
     if cni_directory() is None:
@@ -113,12 +111,6 @@ def cni_directory() -> Path | None:
         if all(os.access(directory / plugin, os.X_OK) for plugin in _CNI_PLUGINS):
             return directory
     return None
-
-
-def _can_write_cgroups() -> bool:
-    root = Path("/sys/fs/cgroup")
-    places = [root] if (root / "cgroup.procs").exists() else [root / "pids", root / "memory"]
-    return all(os.access(place, os.W_OK) for place in places)
 
 
 async def ensure_programs(
