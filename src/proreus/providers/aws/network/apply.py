@@ -1,0 +1,327 @@
+"""Takes the steps of a plan, one call for each."""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.providers.aws.errors import Refused
+from proreus.providers.aws.listeners import HealthCheck, PortMapping
+from proreus.providers.aws.network import observe
+from proreus.providers.aws.network.parts import Actual, Balancer, Listener, TargetGroup, Wish
+from proreus.providers.aws.network.plan import (
+    AddTags,
+    ChangeAddressType,
+    ChangeAttributes,
+    ChangeGroups,
+    ChangeHealthCheck,
+    ChangeListener,
+    ChangeSubnets,
+    CreateBalancer,
+    CreateListener,
+    CreateTargetGroup,
+    Delete,
+    Deregister,
+    Register,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+
+Effect = Callable[[Actual], Actual]
+"""How what there is differs after a step."""
+
+_MOST_ROUNDS: Final = 12
+_GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound"})
+_INSTANCE: Final = re.compile(r"i-[0-9a-f]+")
+
+
+async def converge(
+    api: "Api", wish: Wish | None, actual: Actual, steps: Callable[[Actual], tuple[Step, ...]]
+) -> Actual:
+    """Take steps until there are none; what there is then.
+
+    Args:
+        api: The way to AWS.
+        wish: What is made; None for a deletion.
+        actual: What there is.
+        steps: What is to be done next.
+
+    Raises:
+        CloudError: A step failed; the others of its round are done.
+    """
+    for _ in range(_MOST_ROUNDS):
+        now = steps(actual)
+        if not now:
+            return actual
+        # All run to their end, so that none is cut off in mid-call by another's failure.
+        results = await asyncio.gather(
+            *(_take(api, wish, actual, step) for step in now), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            actual = result(actual)
+    raise CloudError("AWS does not keep what it is told: the plan never becomes empty")
+
+
+async def _take(api: "Api", wish: Wish | None, actual: Actual, step: Step) -> Effect:
+    match step:
+        case Delete(part):
+            return await _delete(api, part)
+        case Register() | Deregister():
+            return await _retarget(api, actual, step)
+        case AddTags(arn, tags):
+            await api.call("elbv2", "AddTags", ResourceArns=[arn], Tags=_pairs(tags))
+            return lambda now: _retagged(now, arn, tags)
+        case ChangeAttributes() | ChangeAddressType() | ChangeSubnets() | ChangeGroups():
+            return await _change_balancer(api, actual, step)
+        case ChangeHealthCheck(arn, health):
+            await api.call("elbv2", "ModifyTargetGroup", TargetGroupArn=arn, **_health(health))
+            return lambda now: _with_group(now, arn, health=health)
+    if wish is None:
+        raise AssertionError(step)
+    return await _create(api, wish, actual, step)
+
+
+async def _create(api: "Api", wish: Wish, actual: Actual, step: Step) -> Effect:
+    match step:
+        case CreateBalancer():
+            made = await _create_balancer(api, wish)
+            return lambda now: msgspec.structs.replace(now, balancer=made)
+        case CreateTargetGroup(name, mapping):
+            group = await _create_group(api, wish, name, mapping)
+            return lambda now: msgspec.structs.replace(
+                now, target_groups=(*now.target_groups, group)
+            )
+        case CreateListener(mapping, target_group) if actual.balancer is not None:
+            answer = await api.call(
+                "elbv2",
+                "CreateListener",
+                LoadBalancerArn=actual.balancer.arn,
+                Tags=_pairs(wish.tags),
+                **_forward(mapping, target_group),
+            )
+            return lambda now: _with_listener(now, observe.listener_of(answer["Listeners"][0]))
+        case ChangeListener(arn, mapping, target_group):
+            answer = await api.call(
+                "elbv2", "ModifyListener", ListenerArn=arn, **_forward(mapping, target_group)
+            )
+            return lambda now: _with_listener(now, observe.listener_of(answer["Listeners"][0]))
+    raise AssertionError(step)
+
+
+async def _create_balancer(api: "Api", wish: Wish) -> Balancer:
+    mappings = [
+        {
+            "SubnetId": one.subnet,
+            **({"AllocationId": one.allocation} if one.allocation else {}),
+            **({"PrivateIPv4Address": one.private_address} if one.private_address else {}),
+        }
+        for one in wish.placed
+    ]
+    groups = {"SecurityGroups": list(wish.groups)} if wish.groups else {}
+    answer = await api.call(
+        "elbv2",
+        "CreateLoadBalancer",
+        Name=wish.name,
+        Type=observe.NETWORK,
+        Scheme=wish.scheme,
+        IpAddressType=wish.address_type,
+        SubnetMappings=mappings,
+        Tags=_pairs(wish.tags),
+        **groups,
+    )
+    found = answer["LoadBalancers"][0]
+    attributes = await api.call(
+        "elbv2", "DescribeLoadBalancerAttributes", LoadBalancerArn=found["LoadBalancerArn"]
+    )
+    return msgspec.structs.replace(
+        observe.shown(found, wish.tags), attributes=observe.attributes_of(attributes)
+    )
+
+
+async def _create_group(api: "Api", wish: Wish, name: str, mapping: PortMapping) -> TargetGroup:
+    answer = await api.call(
+        "elbv2",
+        "CreateTargetGroup",
+        Name=name,
+        Protocol=mapping.target_protocol,
+        Port=mapping.target_port,
+        VpcId=wish.vpc,
+        TargetType="instance",
+        IpAddressType=wish.target_type,
+        Tags=_pairs(wish.tags),
+        HealthCheckProtocol=mapping.health.protocol,
+        HealthCheckIntervalSeconds=mapping.health.interval,
+        **_health(mapping.health),
+    )
+    return await observe.target_group_of(
+        api, answer["TargetGroups"][0], {answer["TargetGroups"][0]["TargetGroupArn"]: wish.tags}
+    )
+
+
+def _health(health: HealthCheck) -> dict[str, Any]:
+    """What can be changed of a health check."""
+    return {
+        "HealthCheckPort": health.port,
+        "HealthyThresholdCount": health.healthy,
+        "UnhealthyThresholdCount": health.unhealthy,
+        **({"HealthCheckPath": health.path} if health.path else {}),
+    }
+
+
+def _forward(mapping: PortMapping, target_group: str) -> dict[str, Any]:
+    tls = {"Certificates": [{"CertificateArn": mapping.certificate}]} if mapping.certificate else {}
+    return {
+        "Port": mapping.port,
+        "Protocol": mapping.protocol,
+        "DefaultActions": [{"Type": "forward", "TargetGroupArn": target_group}],
+        **tls,
+        **({"SslPolicy": mapping.policy} if mapping.policy else {}),
+    }
+
+
+async def _retarget(api: "Api", actual: Actual, step: Register | Deregister) -> Effect:
+    arn, instances = step.arn, step.instances
+    if isinstance(step, Deregister):
+        await api.call("elbv2", "DeregisterTargets", TargetGroupArn=arn, Targets=_ids(instances))
+        return lambda now: _retargeted(now, arn, remove=instances)
+    # AWS takes all or none; those that it names are left out, and told.
+    refused: dict[str, str] = {}
+    left = [one for one in instances if one not in actual.refused]
+    while left:
+        try:
+            await api.call("elbv2", "RegisterTargets", TargetGroupArn=arn, Targets=_ids(left))
+            break
+        except Refused as error:
+            named = set(_INSTANCE.findall(error.text)) & set(left)
+            if error.code != "InvalidTarget" or not named:
+                raise
+            refused |= dict.fromkeys(named, error.text)
+            left = [one for one in left if one not in named]
+    return lambda now: _retargeted(now, arn, add=tuple(left), refused=refused)
+
+
+async def _delete(api: "Api", part: Balancer | Listener | TargetGroup) -> Effect:
+    match part:
+        case Balancer():
+            operation, field = "DeleteLoadBalancer", "LoadBalancerArn"
+        case Listener():
+            operation, field = "DeleteListener", "ListenerArn"
+        case TargetGroup():
+            operation, field = "DeleteTargetGroup", "TargetGroupArn"
+    try:
+        await api.call("elbv2", operation, **{field: part.arn})
+    except Refused as error:
+        if error.code not in _GONE:
+            raise
+    return lambda now: _without(now, part)
+
+
+async def _change_balancer(
+    api: "Api",
+    actual: Actual,
+    step: ChangeAttributes | ChangeAddressType | ChangeSubnets | ChangeGroups,
+) -> Effect:
+    arn = actual.balancer.arn if actual.balancer is not None else ""
+    match step:
+        case ChangeAttributes(of, attributes, of_target_group):
+            kind = "TargetGroup" if of_target_group else "LoadBalancer"
+            await api.call(
+                "elbv2",
+                f"Modify{kind}Attributes",
+                **{f"{kind}Arn": of},
+                Attributes=_pairs(attributes),
+            )
+            return lambda now: _with_attributes(now, of, attributes)
+        case ChangeAddressType(address_type):
+            await api.call(
+                "elbv2", "SetIpAddressType", LoadBalancerArn=arn, IpAddressType=address_type
+            )
+            return lambda now: _with_balancer(now, address_type=address_type)
+        case ChangeSubnets(subnets):
+            answer = await api.call(
+                "elbv2", "SetSubnets", LoadBalancerArn=arn, Subnets=list(subnets)
+            )
+            zones = {one["ZoneName"]: one["SubnetId"] for one in answer["AvailabilityZones"]}
+            return lambda now: _with_balancer(now, zones=zones)
+        case ChangeGroups(groups):
+            await api.call(
+                "elbv2", "SetSecurityGroups", LoadBalancerArn=arn, SecurityGroups=list(groups)
+            )
+            return lambda now: _with_balancer(now, groups=groups)
+
+
+def _ids(instances: "tuple[str, ...] | list[str]") -> list[dict[str, str]]:
+    # Without a port: each gets traffic at the port of the group.
+    return [{"Id": one} for one in instances]
+
+
+def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
+def _with_balancer(now: Actual, **fields: Any) -> Actual:
+    return msgspec.structs.replace(
+        now, balancer=now.balancer and msgspec.structs.replace(now.balancer, **fields)
+    )
+
+
+def _with_group(now: Actual, arn: str, **fields: Any) -> Actual:
+    groups = (
+        msgspec.structs.replace(one, **fields) if one.arn == arn else one
+        for one in now.target_groups
+    )
+    return msgspec.structs.replace(now, target_groups=tuple(groups))
+
+
+def _with_listener(now: Actual, listener: Listener) -> Actual:
+    others = (one for one in now.listeners if one.arn != listener.arn)
+    return msgspec.structs.replace(now, listeners=(*others, listener))
+
+
+def _group(now: Actual, arn: str) -> TargetGroup | None:
+    return next((one for one in now.target_groups if one.arn == arn), None)
+
+
+def _with_attributes(now: Actual, arn: str, attributes: Mapping[str, str]) -> Actual:
+    if group := _group(now, arn):
+        return _with_group(now, arn, attributes={**group.attributes, **attributes})
+    have = now.balancer.attributes if now.balancer is not None else {}
+    return _with_balancer(now, attributes={**have, **attributes})
+
+
+def _retagged(now: Actual, arn: str, tags: Mapping[str, str]) -> Actual:
+    if group := _group(now, arn):
+        return _with_group(now, arn, tags={**group.tags, **tags})
+    have = now.balancer.tags if now.balancer is not None else {}
+    return _with_balancer(now, tags={**have, **tags})
+
+
+def _retargeted(
+    now: Actual,
+    arn: str,
+    add: tuple[str, ...] = (),
+    remove: tuple[str, ...] = (),
+    refused: Mapping[str, str] | None = None,
+) -> Actual:
+    now = msgspec.structs.replace(now, refused={**now.refused, **(refused or {})})
+    group = _group(now, arn)
+    targets = (group.targets | set(add)) - set(remove) if group is not None else frozenset()
+    return _with_group(now, arn, targets=targets)
+
+
+def _without(now: Actual, part: Balancer | Listener | TargetGroup) -> Actual:
+    if isinstance(part, Balancer):
+        # Its listeners go with it.
+        return msgspec.structs.replace(now, balancer=None, listeners=())
+    return msgspec.structs.replace(
+        now,
+        listeners=tuple(one for one in now.listeners if one.arn != part.arn),
+        target_groups=tuple(one for one in now.target_groups if one.arn != part.arn),
+    )

@@ -1,0 +1,182 @@
+"""Reads a network load balancer with its listeners and target groups."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from proreus.providers.aws.annotations import TRAFFIC_PORT
+from proreus.providers.aws.errors import Refused
+from proreus.providers.aws.identity import tags_of
+from proreus.providers.aws.listeners import HealthCheck
+from proreus.providers.aws.network.parts import Actual, Balancer, Listener, TargetGroup
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+
+NETWORK: Final = "network"
+"""The type of these load balancers; others of the same name are somebody else's."""
+_GOING: Final = "Target.DeregistrationInProgress"
+_MOST_ARNS: Final = 20
+_HTTP: Final = ("HTTP", "HTTPS")
+
+Described = Mapping[str, Any]
+
+
+async def find_balancer(api: "Api", name: str) -> Described | None:
+    """The load balancer of that name, of any type; None without one.
+
+    Raises:
+        CloudError: AWS does not answer.
+    """
+    try:
+        answer = await api.call("elbv2", "DescribeLoadBalancers", Names=[name])
+    except Refused as error:
+        if error.code == "LoadBalancerNotFound":
+            return None
+        raise
+    found: Described = answer["LoadBalancers"][0]
+    return found
+
+
+async def observe(
+    api: "Api", balancer: Described | None, *, prefix: str = "", names: Iterable[str] = ()
+) -> Actual:
+    """Everything of the load balancer that `find_balancer` found.
+
+    Args:
+        api: The way to AWS.
+        balancer: What was found.
+        prefix: Target groups whose names begin so are looked for if one of `names` is not among
+            those that the load balancer forwards to: an attempt that was cut off may have left
+            them. "" looks for none.
+        names: Of target groups that are needed.
+
+    Raises:
+        CloudError: AWS does not answer, or a part went away meanwhile.
+    """
+    listeners: Sequence[Described] = ()
+    groups: list[Described] = []
+    if balancer is not None:
+        arn = balancer["LoadBalancerArn"]
+        listeners, groups = await asyncio.gather(
+            api.pages("elbv2", "DescribeListeners", "Listeners", LoadBalancerArn=arn),
+            api.pages("elbv2", "DescribeTargetGroups", "TargetGroups", LoadBalancerArn=arn),
+        )
+    have = {one["TargetGroupName"] for one in groups}
+    if prefix and not have.issuperset(names):
+        every = await api.pages("elbv2", "DescribeTargetGroups", "TargetGroups")
+        groups += (
+            one
+            for one in every
+            if one["TargetGroupName"].startswith(prefix)
+            and one["TargetGroupName"] not in have
+            and not one.get("LoadBalancerArns")
+        )
+    arns = [one["TargetGroupArn"] for one in groups]
+    tags = await tags_by_arn(api, [*arns, *([balancer["LoadBalancerArn"]] if balancer else [])])
+    return Actual(
+        await _balancer(api, balancer, tags) if balancer is not None else None,
+        tuple(map(listener_of, listeners)),
+        tuple(await asyncio.gather(*(target_group_of(api, one, tags) for one in groups))),
+    )
+
+
+async def tags_by_arn(api: "Api", arns: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The tags of parts.
+
+    Raises:
+        CloudError: AWS does not answer, or one of them is gone.
+    """
+    chunks = [arns[first : first + _MOST_ARNS] for first in range(0, len(arns), _MOST_ARNS)]
+    answers = await asyncio.gather(
+        *(api.call("elbv2", "DescribeTags", ResourceArns=chunk) for chunk in chunks)
+    )
+    return {
+        one["ResourceArn"]: tags_of(one) for answer in answers for one in answer["TagDescriptions"]
+    }
+
+
+def shown(balancer: Described, tags: Mapping[str, str]) -> Balancer:
+    """A load balancer without its attributes. Pure."""
+    return Balancer(
+        arn=balancer["LoadBalancerArn"],
+        name=balancer["LoadBalancerName"],
+        dns_name=balancer["DNSName"],
+        scheme=balancer["Scheme"],
+        state=balancer.get("State", {}).get("Code", ""),
+        address_type=balancer.get("IpAddressType", "ipv4"),
+        zones={one["ZoneName"]: one["SubnetId"] for one in balancer["AvailabilityZones"]},
+        groups=tuple(balancer.get("SecurityGroups") or ()),
+        tags=tags,
+    )
+
+
+async def _balancer(
+    api: "Api", balancer: Described, tags: Mapping[str, Mapping[str, str]]
+) -> Balancer:
+    arn = balancer["LoadBalancerArn"]
+    answer = await api.call("elbv2", "DescribeLoadBalancerAttributes", LoadBalancerArn=arn)
+    return msgspec.structs.replace(
+        shown(balancer, tags.get(arn, {})), attributes=attributes_of(answer)
+    )
+
+
+def attributes_of(answer: Described) -> dict[str, str]:
+    """Attributes by key. Pure."""
+    return {one["Key"]: one.get("Value", "") for one in answer["Attributes"]}
+
+
+def listener_of(described: Described) -> Listener:
+    """A listener. Pure."""
+    actions = described.get("DefaultActions") or ()
+    certificates = described.get("Certificates") or ()
+    return Listener(
+        arn=described["ListenerArn"],
+        port=int(described["Port"]),
+        protocol=described["Protocol"],
+        target_group=next((one.get("TargetGroupArn", "") for one in actions), ""),
+        certificate=next((one.get("CertificateArn", "") for one in certificates), ""),
+        policy=described.get("SslPolicy") or "",
+    )
+
+
+async def target_group_of(
+    api: "Api", described: Described, tags: Mapping[str, Mapping[str, str]]
+) -> TargetGroup:
+    """A target group with its targets and attributes.
+
+    Raises:
+        CloudError: AWS does not answer, or it is gone.
+    """
+    arn = described["TargetGroupArn"]
+    health, attributes = await asyncio.gather(
+        api.call("elbv2", "DescribeTargetHealth", TargetGroupArn=arn),
+        api.call("elbv2", "DescribeTargetGroupAttributes", TargetGroupArn=arn),
+    )
+    return TargetGroup(
+        arn=arn,
+        name=described["TargetGroupName"],
+        health=health_of(described),
+        targets=frozenset(
+            one["Target"]["Id"]
+            for one in health["TargetHealthDescriptions"]
+            if one.get("TargetHealth", {}).get("Reason") != _GOING
+        ),
+        attributes=attributes_of(attributes),
+        tags=tags.get(arn, {}),
+    )
+
+
+def health_of(described: Described) -> HealthCheck:
+    """The health check of a target group. Pure."""
+    protocol = described["HealthCheckProtocol"]
+    return HealthCheck(
+        protocol=protocol,
+        port=str(described.get("HealthCheckPort", TRAFFIC_PORT)),
+        path=described.get("HealthCheckPath") or "" if protocol in _HTTP else "",
+        healthy=int(described["HealthyThresholdCount"]),
+        unhealthy=int(described["UnhealthyThresholdCount"]),
+        interval=int(described["HealthCheckIntervalSeconds"]),
+    )
