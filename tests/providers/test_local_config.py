@@ -1,8 +1,15 @@
 """The cloud-config of the provider `local`: what is read, and one message for each mistake."""
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import msgspec
 import pytest
 
 from proreus.cloudprovider import ConfigError, read_config
+from proreus.providers.local import inventory, pools, usage
 from proreus.providers.local.config import LocalConfig, Unreachable
 
 
@@ -123,3 +130,40 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         read("routes: {table: 0, protocol: 1}\npools: {a: {addresses: [x, y]}}\ndraining: soon")
     assert len(caught.value.problems) == 5
+
+
+def settings(of: type[msgspec.Struct]) -> Iterator[str]:
+    """The names of all settings, as they are written."""
+    for field in msgspec.structs.fields(of):
+        yield field.name.replace("_", "-")
+        for inner in (field.type, *get_args(field.type)):
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+                yield from settings(inner)
+
+
+def test_the_guide_names_every_setting_annotation_and_metric() -> None:
+    guide = Path(__file__).parents[2].joinpath("docs/guides/local.md").read_text()
+    metrics = [inventory.PROBLEMS, usage.TOTAL, usage.USED]
+    names = {
+        *(f"{name}:" for name in settings(LocalConfig)),
+        *(f"`{name}`" for name in vars(pools).values() if str(name).startswith("proreus.io/")),
+        *(f"`{next(iter(metric.describe())).name}`" for metric in metrics),
+    }
+    assert {name for name in names if name not in guide} == set()
+    machines = {field.encode_name for field in msgspec.structs.fields(inventory.Machine)}
+    spelt = {name.replace("_", "").replace("uuid", "UUID").lower() for name in machines}
+    assert {name for name in spelt if f"{name.lower()}:" not in guide.lower()} == set()
+
+
+def test_the_configurations_that_the_guide_shows_are_right() -> None:
+    guide = Path(__file__).parents[2].joinpath("docs/guides/local.md").read_text()
+    config, machines = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    shown, default = read(config), LocalConfig()
+    assert shown.gateway == default.gateway
+    assert shown.routes == default.routes
+    assert shown.health_checks == default.health_checks
+    assert shown.draining == default.draining
+    assert inventory.decode({"m.yaml": machines}, inventory.Defaults()).by_name.keys() == {
+        "node-1",
+        "node-2",
+    }
