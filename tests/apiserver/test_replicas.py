@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from proreus.controllers.table import CONTROLLERS
 from proreus.kube import config
 from proreus.kube.errors import NotFound
+from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import EVENTS, LEASES
 from proreus.runtime.leaderelection import LeaderElector
 from proreus.testing.controlplane import ControlPlane
@@ -66,6 +68,12 @@ async def leads(manager: ManagerProcess, lease: str = MAIN) -> None:
         return f'"Became leader" lease="kube-system/{lease}"' in manager.output()
 
     await until(f"it wins {lease}", told)
+
+
+async def end_lease(site: Site) -> None:
+    """Make the lease free, as the end of its hour would."""
+    free = Patch(PatchType.MERGE, {"spec": {"holderIdentity": ""}})
+    await site.client.patch(LEASES, MAIN, free, "kube-system")
 
 
 async def lease_events(site: Site, identity: str) -> set[str]:
@@ -130,8 +138,9 @@ async def test_only_the_leader_acts(site: Site) -> None:
 
 
 async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
-    site: Site,
+    site: Site, tmp_path: Path
 ) -> None:
+    """Nothing but its death ends the first one's time: no lease and no call runs out meanwhile."""
     fleet = names("node", 100)
     services = names("web", 5)
     await site.join(*fleet)
@@ -141,9 +150,12 @@ async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
     for operation, skip in silent:
         fault = Fault(mode=FaultMode.HANG, operation=operation, skip=skip, count=0)
         await site.cloud.admin.inject(fault)
-    async with replica(site, "first", batch_size=10) as first:
+    patient = replica(site, "first", LONG_LEASE, batch_size=10)
+    with (tmp_path / "first-cloud.conf").open("a") as file:
+        file.write("timeout = 3600\n")
+    async with patient as first:
         await leads(first)
-        async with replica(site, "second"):
+        async with replica(site, "second", LONG_LEASE):
             await asyncio.gather(*(site.create_service(name) for name in services))
 
             async def amid() -> bool:
@@ -155,6 +167,7 @@ async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
             assert not all(is_initialised(node) for node in (await site.nodes()).values())
             await first.kill()
             await site.cloud.admin.clear_faults()
+            await end_lease(site)
 
             await site.initialised(*fleet)
             for name in services:
