@@ -15,6 +15,7 @@ from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.identity import Place, find_place, find_region
 from proreus.providers.aws.instances import AWSInstances
 from proreus.providers.aws.metadata import Metadata
+from proreus.providers.aws.routes import AWSRoutes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -49,6 +50,7 @@ class AWSCloud(CloudProvider):
             raise CloudError("the session with AWS was not opened")
         self.has_cluster_id = bool(place.tags.id)
         self.instances = AWSInstances(api, place, self._config.global_)
+        self.routes = AWSRoutes(api, place, self._config.global_.route_table_id)
 
     async def close(self) -> None:
         """End tagging and close the session."""

@@ -53,6 +53,52 @@ class Found(msgspec.Struct, frozen=True):
     by_host: Mapping[str, Sequence[Described]] | CloudError
 
 
+async def by_id(api: Api, ids: Collection[str]) -> dict[str, Described | None]:
+    """Instances by id; None are absent.
+
+    One bad id refuses a whole call, but EC2 names it: the others are asked for again.
+
+    Raises:
+        CloudError: EC2 does not tell.
+    """
+    found: dict[str, Described | None] = {}
+    left = set(ids)
+    for _ in range(_ROUNDS):
+        if not left:
+            return found
+        try:
+            answer = [
+                one
+                for part in _parts(left, MOST_IDS)
+                for one in await instances(api, InstanceIds=part)
+            ]
+        except Refused as error:
+            absent = ids_in(error.text) & left
+            if error.code not in _ABSENT or not absent:
+                raise
+            found.update(dict.fromkeys(absent))
+            left -= absent
+        else:
+            return found | {str(one["InstanceId"]): one for one in answer}
+    # There is no end of them: a filter passes over what is not there.
+    for part in _parts(left, MOST_VALUES):
+        filters = [{"Name": "instance-id", "Values": part}]
+        answer = await instances(api, Filters=filters, MaxResults=MOST_RESULTS)
+        found |= dict.fromkeys(part)
+        found |= {str(one["InstanceId"]): one for one in answer}
+    return found
+
+
+async def instances(api: Api, **parameters: Any) -> list[Described]:
+    """All instances that DescribeInstances tells, of all pages.
+
+    Raises:
+        CloudError: EC2 does not tell.
+    """
+    found = await api.pages("ec2", "DescribeInstances", "Reservations", **parameters)
+    return [one for reservation in found for one in reservation.get("Instances") or ()]
+
+
 class AWSInstances:
     """Implements `cloudprovider.Instances`."""
 
@@ -107,39 +153,14 @@ class AWSInstances:
         ids = {one.id for one in wanted} - {""}
         names = {one.dns_name for one in wanted} - {""}
         hosts = {one.fargate for one in wanted} - {""}
-        by_id, by_name, by_host = await asyncio.gather(
-            _part(self._by_id(ids)), _part(self._by_name(names)), _part(self._by_host(hosts))
+        of_ids, of_names, of_hosts = await asyncio.gather(
+            _part(by_id(self._api, ids)), _part(self._by_name(names)), _part(self._by_host(hosts))
         )
-        asked = [part for part, of in ((by_id, ids), (by_name, names), (by_host, hosts)) if of]
+        asked = [part for part, of in ((of_ids, ids), (of_names, names), (of_hosts, hosts)) if of]
         failed = [part for part in asked if isinstance(part, CloudError)]
         if failed and len(failed) == len(asked):
             raise failed[0]
-        return Found(by_id, by_name, by_host)
-
-    async def _by_id(self, ids: Collection[str]) -> Mapping[str, Described | None]:
-        """One bad id refuses a whole call, but EC2 names it: the others are asked for again."""
-        found: dict[str, Described | None] = {}
-        left = set(ids)
-        for _ in range(_ROUNDS):
-            if not left:
-                return found
-            try:
-                answer = await self._instances(InstanceIds=sorted(left))
-            except Refused as error:
-                absent = ids_in(error.text) & left
-                if error.code not in _ABSENT or not absent:
-                    raise
-                found.update(dict.fromkeys(absent))
-                left -= absent
-            else:
-                return found | {str(one["InstanceId"]): one for one in answer}
-        # There is no end of them: a filter passes over what is not there.
-        for part in _parts(left, MOST_VALUES):
-            filters = [{"Name": "instance-id", "Values": part}]
-            answer = await self._instances(Filters=filters, MaxResults=MOST_RESULTS)
-            found |= dict.fromkeys(part)
-            found |= {str(one["InstanceId"]): one for one in answer}
-        return found
+        return Found(of_ids, of_names, of_hosts)
 
     async def _by_name(self, names: Collection[str]) -> Mapping[str, Sequence[Described]]:
         found: dict[str, list[Described]] = {}
@@ -148,7 +169,7 @@ class AWSInstances:
                 {"Name": "private-dns-name", "Values": part},
                 {"Name": "instance-state-name", "Values": _LIVE},
             ]
-            for one in await self._instances(Filters=filters, MaxResults=MOST_RESULTS):
+            for one in await instances(self._api, Filters=filters, MaxResults=MOST_RESULTS):
                 found.setdefault(str(one.get("PrivateDnsName", "")), []).append(one)
         return found
 
@@ -174,10 +195,6 @@ class AWSInstances:
                 ):
                     found.setdefault(str(one.get(field, "")), []).append(one)
         return found
-
-    async def _instances(self, **parameters: Any) -> list[Described]:
-        found = await self._api.pages("ec2", "DescribeInstances", "Reservations", **parameters)
-        return [one for reservation in found for one in reservation.get("Instances") or ()]
 
     async def _labels(
         self, nodes: Sequence[Node], described: Mapping[str, Described]

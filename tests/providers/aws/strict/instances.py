@@ -101,6 +101,7 @@ def amended(world: World, instance: dict[str, Any]) -> dict[str, Any]:
     for nic in instance.get("NetworkInterfaces", ()):
         if nic["Attachment"]["DeviceIndex"] == 0:
             nic["PrivateDnsName"] = names["PrivateDnsName"]
+            instance["SourceDestCheck"] = nic["SourceDestCheck"]
         addresses = extra.get("ipv6", {}).get(nic["Attachment"]["DeviceIndex"], ())
         nic["Ipv6Addresses"] = [{"Ipv6Address": one, "IsPrimaryIpv6": False} for one in addresses]
     placement = dict(instance["Placement"])

@@ -5,38 +5,59 @@ from typing import Any
 
 from .instances import find, state_of
 from .limits import everything, page
-from .world import Answer, AWSError, Params, World, corrects
+from .world import ACCOUNT, Answer, AWSError, Params, World, corrects
+
+_DESTINATIONS = ("DestinationCidrBlock", "DestinationIpv6CidrBlock")
 
 
 @corrects("ec2", "CreateRoute", "ReplaceRoute")
 def create(world: World, params: Params) -> Answer:
-    """The target must live, and be told by its interface if it has several (CreateRoute)."""
-    for field in ("DestinationCidrBlock", "DestinationIpv6CidrBlock"):
+    """A destination is there once, and its target lives (CreateRoute, ReplaceRoute)."""
+    for field in _DESTINATIONS:
         if field in params:
             params[field] = str(ipaddress.ip_network(params[field], strict=False))
+    table = world.backend("ec2").get_route_table(params["RouteTableId"])
+    _check_target(world, params, table.vpc_id)
+    where = {field: params[field] for field in _DESTINATIONS if field in params}
+    destination = "".join(where.values())
+    there = [(r.destination_cidr_block or r.destination_ipv6_cidr_block) for r in table.routes]
+    if world.operation == "ReplaceRoute":
+        if destination not in there:
+            raise AWSError(
+                "InvalidParameterValue",
+                f"There is no route defined for '{destination}' in the route table. Use CreateRoute"
+                " instead.",
+            )
+        world.moto("ec2", "DeleteRoute", {"RouteTableId": table.id, **where})
+        world.moto("ec2", "CreateRoute", params)
+        return {}
+    if destination in there:
+        raise AWSError(
+            "RouteAlreadyExists", f"The route identified by {destination} already exists."
+        )
+    same_family = [one for one in there if (":" in (one or "")) == (":" in destination)]
+    if len(same_family) >= world.faults.settings.routes_per_table:
+        raise AWSError("RouteLimitExceeded", "The maximum number of routes has been reached.")
+    return world.moto("ec2", "CreateRoute", params)
+
+
+def _check_target(world: World, params: Params, vpc: str) -> None:
+    """An instance of one interface, or an interface, in the table's VPC."""
     if params.get("InstanceId"):
-        instance = single(world, params["InstanceId"])
-        nic = next(iter(instance.nics.values()), None)
-    else:
-        nics = world.backend("ec2").enis
-        if params["NetworkInterfaceId"] not in nics:
+        nic = single(world, params["InstanceId"]).nics[0]
+    elif params.get("NetworkInterfaceId"):
+        nic = world.backend("ec2").enis.get(params["NetworkInterfaceId"])
+        if nic is None:
             raise AWSError(
                 "InvalidNetworkInterfaceID.NotFound",
                 f"The networkInterface ID '{params['NetworkInterfaceId']}' does not exist",
             )
-        nic = nics[params["NetworkInterfaceId"]]
-    table = world.backend("ec2").route_tables.get(params["RouteTableId"])
-    if table is not None and nic is not None and nic.subnet.vpc_id != table.vpc_id:
+    else:
+        return
+    if nic.subnet.vpc_id != vpc:
         raise AWSError(
-            "InvalidParameterValue",
-            f"route table {table.id} and interface {nic.id} belong to different networks",
+            "InvalidParameterValue", f"the table and {nic.id} belong to different networks"
         )
-    if table is not None and world.operation == "CreateRoute":
-        is_v6 = "DestinationIpv6CidrBlock" in params
-        made = [r for r in table.routes if bool(r.destination_ipv6_cidr_block) == is_v6]
-        if len(made) >= world.faults.settings.routes_per_table:
-            raise AWSError("RouteLimitExceeded", "The maximum number of routes has been reached.")
-    return world.moto("ec2", world.operation, params)
 
 
 def single(world: World, id_: str) -> Any:
@@ -57,7 +78,8 @@ def single(world: World, id_: str) -> Any:
 def modify(world: World, params: Params) -> Answer:
     """The check of source and destination is an interface's where there are several."""
     if "SourceDestCheck" in params:
-        single(world, params["InstanceId"])
+        nic = single(world, params["InstanceId"]).nics[0]
+        nic.source_dest_check = params["SourceDestCheck"]["Value"]
     return world.moto("ec2", world.operation, params)
 
 
@@ -75,9 +97,12 @@ def describe(world: World, params: Params) -> Answer:
 def _amend(world: World, route: dict[str, Any]) -> None:
     """Both ids are told while the instance lives, and only the interface's afterwards."""
     instance = find(world, route.get("InstanceId", ""))
-    if instance is None:
-        nic = world.backend("ec2").enis.get(route.get("NetworkInterfaceId", ""))
+    nic_id = route.get("NetworkInterfaceId")
+    if instance is None and nic_id:
+        nic = world.backend("ec2").enis.get(nic_id)
         instance = getattr(nic, "instance", None)
+        if nic is None:
+            route["State"] = "blackhole"
     if instance is None:
         return
     route["NetworkInterfaceId"] = route.get("NetworkInterfaceId") or next(
@@ -90,4 +115,4 @@ def _amend(world: World, route: dict[str, Any]) -> None:
         route.pop("InstanceOwnerId", None)
     else:
         route["InstanceId"] = instance.id
-        route["InstanceOwnerId"] = "123456789012"
+        route["InstanceOwnerId"] = ACCOUNT

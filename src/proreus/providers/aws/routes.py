@@ -1,0 +1,291 @@
+"""Routes of pods in a VPC's route table.
+
+A route has no marks in AWS. Ours are those that somebody made (no local or propagated ones), and
+that lead to an instance of this cluster, or to an instance that is gone. Routes to gateways and to
+instances of others, such as NAT instances, are not listed, so nobody deletes them.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.routes import Route
+from proreus.kube.objects import Node
+from proreus.providers.aws.api import Api
+from proreus.providers.aws.errors import Refused
+from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
+from proreus.providers.aws.instances import by_id
+from proreus.providers.aws.machines import TERMINATED, state_of, zone_of
+from proreus.providers.aws.names import instance_id, provider_id
+
+MOST_TABLES = 100
+"""Tables of one page (EC2 API reference, DescribeRouteTables)."""
+_AT_ONCE = 10
+_ELSEWHERE = (
+    "CarrierGatewayId",
+    "CoreNetworkArn",
+    "EgressOnlyInternetGatewayId",
+    "GatewayId",
+    "LocalGatewayId",
+    "NatGatewayId",
+    "TransitGatewayId",
+    "VpcPeeringConnectionId",
+)
+_NO_ROUTE = frozenset({"InvalidRoute.NotFound", "InvalidParameterValue"})
+
+T = TypeVar("T")
+Answer = Done | Pending | CloudError
+
+
+class AWSRoutes:
+    """Implements `cloudprovider.Routes`."""
+
+    def __init__(self, api: Api, place: Place, table_id: str) -> None:
+        """Work on one table.
+
+        Args:
+            api: The session.
+            place: Of the cluster.
+            table_id: The table; "" for the one in the cluster's VPC with the cluster's tag.
+        """
+        self._api = api
+        self._place = place
+        self._configured = table_id
+        self._table_id = table_id
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
+        """One call for the table, and one about instances that are no nodes, if routes name any."""
+        del cluster
+        made = list(made_by_hand(await self._table()))
+        known = {
+            id_: node.spec.provider_id
+            for node in nodes
+            if (id_ := instance_id(node.spec.provider_id)) is not None
+        }
+        strangers = {str(one["InstanceId"]) for one in made if one.get("InstanceId")} - set(known)
+        if strangers:
+            known |= await self._ours(strangers)
+        return [route for one in made if (route := listed(one, known)) is not None]
+
+    async def apply(
+        self,
+        cluster: ClusterIdentity,
+        nodes: Sequence[Node],
+        create: Sequence[Route],
+        delete: Sequence[Route],
+    ) -> Mapping[Route, Answer]:
+        """Replace, then delete, so that a full table has room for what is created at last."""
+        del cluster, nodes
+        if not self._table_id:
+            await self._table()
+        targets = await self._interfaces(create)
+        new = {_network(route): route for route in create}
+        old = [route for route in delete if _network(route) in new]
+        replaced = {_network(route) for route in old}
+        first = await self._each(
+            [route for route in create if _network(route) in replaced], targets, replace=True
+        )
+        answers: dict[Route, Answer] = dict(first)
+        answers.update({route: first[new[_network(route)]] for route in old})
+        rest = [route for route in delete if _network(route) not in new]
+        gone = await asyncio.gather(*(self._slot(self._delete(route)) for route in rest))
+        answers.update(zip(rest, gone, strict=True))
+        missing = [route for route in create if _network(route) not in replaced]
+        answers.update(await self._each(missing, targets, replace=False))
+        return answers
+
+    async def _table(self) -> Described:
+        """The table; remembers its id.
+
+        Raises:
+            CloudError: There is not exactly one.
+        """
+        if self._configured:
+            found = await self._api.pages(
+                "ec2", "DescribeRouteTables", "RouteTables", RouteTableIds=[self._configured]
+            )
+        else:
+            tags = self._place.tags
+            filters = [{"Name": "tag-key", "Values": [tags.key, TAG_LEGACY]}]
+            if self._place.vpc:
+                filters.append({"Name": "vpc-id", "Values": [self._place.vpc]})
+            tagged = await self._api.pages(
+                "ec2",
+                "DescribeRouteTables",
+                "RouteTables",
+                Filters=filters,
+                MaxResults=MOST_TABLES,
+            )
+            found = tags.mine(tagged) if tags.id else []
+            if len(found) != 1:
+                ids = ", ".join(sorted(str(one["RouteTableId"]) for one in found)) or "none"
+                raise CloudError(
+                    f"exactly one route table of {self._place.vpc or 'the region'} must have the"
+                    f" tag {tags.key}, found {ids}: tag one, or give RouteTableID in the"
+                    " cloud-config"
+                )
+        if len(found) != 1:
+            raise CloudError(f"there is no route table {self._configured}")
+        self._table_id = str(found[0]["RouteTableId"])
+        return found[0]
+
+    async def _ours(self, ids: Iterable[str]) -> dict[str, str]:
+        """Instances that are no nodes (any more) but of this cluster, with their provider ids."""
+        machines = await by_id(self._api, set(ids))
+        return {
+            id_: provider_id(zone_of(machine), id_)
+            for id_, machine in machines.items()
+            if machine is not None
+            and self._place.tags.id
+            and self._place.tags.has(tags_of(machine))
+        }
+
+    async def _interfaces(self, routes: Sequence[Route]) -> dict[str, str | CloudError]:
+        """Let the target instances forward; the network interface of each that routes lead to.
+
+        An instance drops what is not addressed to itself unless its check is off. A route to an
+        instance of several interfaces must name one: the first.
+        """
+        ids = {id_ for route in routes if (id_ := instance_id(route.target or "")) is not None}
+        machines = await by_id(self._api, ids)
+        of = list(machines)
+        done = await asyncio.gather(*(self._slot(self._prepare(id_, machines[id_])) for id_ in of))
+        return dict(zip(of, done, strict=True))
+
+    async def _prepare(self, id_: str, machine: Described | None) -> str | CloudError:
+        if machine is None or state_of(machine) == TERMINATED:
+            return CloudError(f"instance {id_} is gone")
+        interfaces = sorted(
+            machine.get("NetworkInterfaces") or (),
+            key=lambda one: int(one.get("Attachment", {}).get("DeviceIndex", 0)),
+        )
+        if not interfaces:
+            return CloudError(f"instance {id_} has no network interface yet")
+        first = interfaces[0]
+        operation, what = "ModifyInstanceAttribute", {"InstanceId": id_}
+        if len(interfaces) > 1:
+            operation = "ModifyNetworkInterfaceAttribute"
+            what = {"NetworkInterfaceId": str(first["NetworkInterfaceId"])}
+        try:
+            if first.get("SourceDestCheck", True):
+                off = {"Value": False}
+                await self._api.call("ec2", operation, SourceDestCheck=off, **what)
+        except CloudError as error:
+            return error
+        return str(first["NetworkInterfaceId"])
+
+    async def _each(
+        self, routes: Sequence[Route], targets: Mapping[str, str | CloudError], *, replace: bool
+    ) -> dict[Route, Answer]:
+        made = await asyncio.gather(
+            *(self._slot(self._make(route, targets, replace=replace)) for route in routes)
+        )
+        return dict(zip(routes, made, strict=True))
+
+    async def _make(
+        self, route: Route, targets: Mapping[str, str | CloudError], *, replace: bool
+    ) -> Answer:
+        id_ = instance_id(route.target or "")
+        if id_ is None:
+            return InvalidRequest(f"route {route.name}: target {route.target!r} is no instance")
+        interface = targets.get(id_, CloudError(f"instance {id_} is unknown"))
+        if isinstance(interface, CloudError):
+            return interface
+        given = {
+            "RouteTableId": self._table_id,
+            "NetworkInterfaceId": interface,
+            **_destination(route),
+        }
+        try:
+            if replace:
+                await self._replace(given)
+            else:
+                await self._create(given, interface)
+        except CloudError as error:
+            return error
+        return Done()
+
+    async def _replace(self, given: Mapping[str, Any]) -> None:
+        """The official manager's IAM policy lacks this right: then there is none for a moment."""
+        try:
+            await self._api.call("ec2", "ReplaceRoute", **given)
+        except Unauthenticated:
+            where = {key: one for key, one in given.items() if key != "NetworkInterfaceId"}
+            await self._api.call("ec2", "DeleteRoute", **where)
+            await self._api.call("ec2", "CreateRoute", **given)
+        except Refused as error:
+            if error.code not in _NO_ROUTE:
+                raise
+            await self._api.call("ec2", "CreateRoute", **given)
+
+    async def _create(self, given: Mapping[str, Any], interface: str) -> None:
+        try:
+            await self._api.call("ec2", "CreateRoute", **given)
+        except Refused as error:
+            if error.code != "RouteAlreadyExists":
+                raise
+            net = _parsed(_text(given))
+            for one in (await self._table())["Routes"]:
+                if _parsed(_text(one)) == net and one.get("NetworkInterfaceId") == interface:
+                    return
+            raise
+
+    async def _delete(self, route: Route) -> Answer:
+        try:
+            await self._api.call(
+                "ec2", "DeleteRoute", RouteTableId=self._table_id, **_destination(route)
+            )
+        except Refused as error:
+            return Done() if error.code == "InvalidRoute.NotFound" else error
+        except CloudError as error:
+            return error
+        return Done()
+
+    async def _slot(self, work: Awaitable[T]) -> T:
+        async with self._slots:
+            return await work
+
+
+def made_by_hand(table: Described) -> Iterator[Described]:
+    """The routes of a table that somebody made and that can lead to an instance. Pure."""
+    for route in table.get("Routes") or ():
+        if route.get("Origin", "CreateRoute") != "CreateRoute":
+            continue
+        if _text(route) and not any(route.get(field) for field in _ELSEWHERE):
+            yield route
+
+
+def listed(route: Described, known: Mapping[str, str]) -> Route | None:
+    """A route as the framework sees it, or None if it is not ours. Pure.
+
+    Args:
+        route: By DescribeRouteTables.
+        known: The provider ids of the cluster's instances.
+    """
+    target = known.get(str(route.get("InstanceId", "")))
+    is_blackhole = route.get("State") == "blackhole"
+    if target is None and not is_blackhole:
+        return None
+    return Route(name=_text(route), destination=_text(route), target=target, blackhole=is_blackhole)
+
+
+def _text(route: Mapping[str, Any]) -> str:
+    return str(route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock") or "")
+
+
+def _parsed(text: str) -> object:
+    return ipaddress.ip_network(text, strict=False) if text else None
+
+
+def _network(route: Route) -> object:
+    return _parsed(route.destination)
+
+
+def _destination(route: Route) -> dict[str, str]:
+    net = ipaddress.ip_network(route.destination, strict=False)
+    return {"DestinationCidrBlock" if net.version == 4 else "DestinationIpv6CidrBlock": str(net)}  # noqa: PLR2004 - IP

@@ -1,0 +1,171 @@
+"""Routes: to instances of the cluster in one table, of both families, and nobody else's."""
+
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.load_balancers import Done
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.cloudprovider.routes import Route
+
+from .site import CLUSTER, OWNED, Network, config_text, node_of, started
+from .strict.process import StrictAWS
+
+
+def table(network: Network, tags: dict[str, str] | None = None) -> str:
+    made = network.ec2.create_route_table(VpcId=network.vpc)["RouteTable"]["RouteTableId"]
+    pairs = [{"Key": key, "Value": value} for key, value in (tags or OWNED).items()]
+    network.ec2.create_tags(Resources=[made], Tags=pairs)
+    return str(made)
+
+
+def route(destination: str, id_: str) -> Route:
+    return Route(f"route to {destination}", destination, f"aws:///us-east-1a/{id_}")
+
+
+async def apply(
+    provider: CloudProvider, create: tuple[Route, ...] = (), delete: tuple[Route, ...] = ()
+) -> Any:
+    assert provider.routes is not None
+    return await provider.routes.apply(CLUSTER, (), create, delete)
+
+
+async def listed(provider: CloudProvider, *ids: str) -> dict[str, tuple[str | None, bool]]:
+    """Target and whether it is a blackhole, by destination."""
+    assert provider.routes is not None
+    found = await provider.routes.list(CLUSTER, [node_of(id_) for id_ in ids])
+    return {one.destination: (one.target, one.blackhole) for one in found}
+
+
+async def test_routes_of_both_families_are_made_and_instances_forward(aws: StrictAWS) -> None:
+    network = Network(aws)
+    table(network)
+    (id_,) = network.run()
+    wanted = (route("10.244.1.0/24", id_), route("fd00:1::/64", id_))
+    async with started(config_text(aws, network.vpc)) as provider:
+        answers = await apply(provider, wanted)
+        aws.calls()
+        again = await apply(provider, wanted)
+        calls = aws.calls()
+        found = await listed(provider, id_)
+    assert answers == again == dict.fromkeys(wanted, Done())
+    assert "ec2.ModifyInstanceAttribute" not in calls, "the check is off already"
+    assert found == {one.destination: (one.target, False) for one in wanted}
+    assert network.describe(id_)["SourceDestCheck"] is False
+
+
+async def test_a_route_to_an_instance_of_two_interfaces_names_its_first(aws: StrictAWS) -> None:
+    network = Network(aws)
+    made = table(network)
+    (id_,) = network.run(
+        NetworkInterfaces=[
+            {"DeviceIndex": index, "SubnetId": network.subnets[0]} for index in (0, 1)
+        ]
+    )
+    wanted = route("10.244.1.0/24", id_)
+    async with started(config_text(aws, network.vpc)) as provider:
+        assert await apply(provider, (wanted,)) == {wanted: Done()}
+        assert await listed(provider, id_) == {"10.244.1.0/24": (wanted.target, False)}
+    (first,) = [
+        nic
+        for nic in network.describe(id_)["NetworkInterfaces"]
+        if nic["Attachment"]["DeviceIndex"] == 0
+    ]
+    routes = network.ec2.describe_route_tables(RouteTableIds=[made])["RouteTables"][0]["Routes"]
+    assert first["SourceDestCheck"] is False
+    assert first["NetworkInterfaceId"] in {one.get("NetworkInterfaceId") for one in routes}
+
+
+async def test_routes_that_are_not_ours_are_not_listed(aws: StrictAWS) -> None:
+    network = Network(aws)
+    made = table(network)
+    ours, stale = network.run(2)
+    (nat,) = network.run(tags={"Name": "nat"})
+    gateway = network.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    network.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=network.vpc)
+    create = network.ec2.create_route
+    create(RouteTableId=made, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    create(RouteTableId=made, DestinationCidrBlock="10.244.9.0/24", InstanceId=nat)
+    create(RouteTableId=made, DestinationCidrBlock="10.244.1.0/24", InstanceId=ours)
+    create(RouteTableId=made, DestinationCidrBlock="10.244.2.0/24", InstanceId=stale)
+    async with started(config_text(aws, network.vpc)) as provider:
+        found = await listed(provider, ours)
+    assert found == {
+        "10.244.1.0/24": (f"aws:///us-east-1a/{ours}", False),
+        "10.244.2.0/24": (f"aws:///us-east-1a/{stale}", False),
+    }
+
+
+async def test_the_route_of_a_terminated_instance_is_a_blackhole_and_can_be_replaced(
+    aws: StrictAWS,
+) -> None:
+    network = Network(aws)
+    table(network)
+    gone, heir, _ = network.run(3)
+    old = route("10.244.1.0/24", gone)
+    async with started(config_text(aws, network.vpc)) as provider:
+        await apply(provider, (old,))
+        network.ec2.terminate_instances(InstanceIds=[gone])
+        assert await listed(provider, heir) == {"10.244.1.0/24": (None, True)}
+        blackhole = Route("x", "10.244.1.0/24", None, blackhole=True)
+        new = route("10.244.1.0/24", heir)
+        aws.calls()
+        assert await apply(provider, (new,), (blackhole,)) == {new: Done(), blackhole: Done()}
+        assert "ec2.DeleteRoute" not in aws.calls(), "there is a route all the time"
+        assert await listed(provider, heir) == {"10.244.1.0/24": (new.target, False)}
+        # The rights of the official manager: no ReplaceRoute.
+        aws.fail("ReplaceRoute", code="UnauthorizedOperation", status=403)
+        assert await apply(provider, (new,), (blackhole,)) == {new: Done(), blackhole: Done()}
+
+
+async def test_one_route_that_cannot_be_made_does_not_keep_the_others(aws: StrictAWS) -> None:
+    network = Network(aws)
+    table(network)
+    gone, live = network.run(2)
+    network.ec2.terminate_instances(InstanceIds=[gone])
+    good = route("10.244.1.0/24", live)
+    dead = route("10.244.2.0/24", gone)
+    unknown = route("10.244.3.0/24", "i-0123456789abcdef0")
+    nonsense = Route("x", "10.244.4.0/24", "gce://a/b/c")
+    absent = route("10.244.5.0/24", live)
+    async with started(config_text(aws, network.vpc)) as provider:
+        answers = await apply(provider, (good, dead, unknown, nonsense), (absent,))
+    assert answers[good] == answers[absent] == Done()
+    assert isinstance(answers[dead], CloudError)
+    assert isinstance(answers[unknown], CloudError)
+    assert isinstance(answers[nonsense], InvalidRequest)
+
+
+async def test_a_destination_that_leads_elsewhere_is_not_taken_for_done(aws: StrictAWS) -> None:
+    network = Network(aws)
+    made = table(network)
+    ours, other = network.run(2)
+    network.ec2.create_route(
+        RouteTableId=made, DestinationCidrBlock="10.244.1.0/24", InstanceId=other
+    )
+    wanted = route("10.244.1.0/24", ours)
+    async with started(config_text(aws, network.vpc)) as provider:
+        answers = await apply(provider, (wanted,))
+    assert isinstance(answers[wanted], CloudError)
+    assert "RouteAlreadyExists" in str(answers[wanted])
+
+
+async def test_a_table_is_taken_by_its_id_or_if_it_alone_has_the_tag(aws: StrictAWS) -> None:
+    network = Network(aws)
+    configured = table(network, {"Name": "untagged"})
+    (id_,) = network.run()
+    wanted = route("10.244.1.0/24", id_)
+    async with started(config_text(aws, network.vpc)) as provider:
+        with pytest.raises(CloudError, match="found none"):
+            await apply(provider, (wanted,))
+        for _ in range(2):
+            table(network, {"KubernetesCluster": "test"})
+        with pytest.raises(CloudError, match="RouteTableID"):
+            await listed(provider, id_)
+    text = config_text(aws, network.vpc, f"RouteTableID = {configured}")
+    async with started(text) as provider:
+        assert await apply(provider, (wanted,)) == {wanted: Done()}
+    routes = network.ec2.describe_route_tables(RouteTableIds=[configured])
+    targets = [one.get("InstanceId") for one in routes["RouteTables"][0]["Routes"]]
+    assert id_ in targets
