@@ -1,7 +1,9 @@
 """Decisions of the gateway of the provider `local`: who gets which connections."""
 
 from collections import Counter
+from collections.abc import Mapping
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -40,7 +42,7 @@ UNKNOWN, SERVING, REFUSING, SILENT = Condition
 LATER = 1030.0
 
 
-def host(name, *addresses, v6=()):
+def host(name: str, *addresses: str, v6: tuple[str, ...] = ()) -> Host:
     every = {"IPv4": addresses, "IPv6": v6}
     return Host(name, f"local://{name}", {family: one for family, one in every.items() if one})
 
@@ -49,15 +51,15 @@ ONE, TWO, THREE = (host(name, f"10.9.0.{n}") for n, name in enumerate(("one", "t
 
 
 def wish(
-    *hosts,
-    uid="web",
-    check=KUBE_PROXY,
-    local=False,
-    ports=(("TCP", 80, 30080),),
-    families=("IPv4",),
-    ranges=("0.0.0.0/0",),
-    affinity=None,
-):
+    *hosts: Host,
+    uid: str = "web",
+    check: HealthCheck = KUBE_PROXY,
+    local: bool = False,
+    ports: tuple[tuple[str, int, int], ...] = (("TCP", 80, 30080),),
+    families: tuple[str, ...] = ("IPv4",),
+    ranges: tuple[str, ...] = ("0.0.0.0/0",),
+    affinity: int | None = None,
+) -> LoadBalancer:
     return LoadBalancer(
         ref=LoadBalancerRef(CLUSTER, "default", uid, uid, uid),
         service=Service(),
@@ -76,7 +78,12 @@ def wish(
     )
 
 
-def after(*wishes, state=None, leave=0.0, addresses=ADDRESSES):
+def after(
+    *wishes: LoadBalancer,
+    state: State | None = None,
+    leave: float = 0.0,
+    addresses: Mapping[str, str] = ADDRESSES,
+) -> State:
     state = state or State()
     for one in wishes:
         state, rejected = ensured(state, one, addresses, REACH, leave=leave)
@@ -84,15 +91,15 @@ def after(*wishes, state=None, leave=0.0, addresses=ADDRESSES):
     return state
 
 
-def pool_of(state, uid="web", family="IPv4"):
+def pool_of(state: State, uid: str = "web", family: str = "IPv4") -> Pool:
     return state.pools[state.balancers[uid].pools[family]]
 
 
-def nodes_of(state, uid="web", family="IPv4"):
+def nodes_of(state: State, uid: str = "web", family: str = "IPv4") -> list[str]:
     return [one.node for one in pool_of(state, uid, family).members]
 
 
-def told(state, **conditions):
+def told(state: State, **conditions: Condition) -> State:
     return judged(
         state,
         {
@@ -102,7 +109,7 @@ def told(state, **conditions):
     )
 
 
-def test_a_balancer_has_what_the_wish_says():
+def test_a_balancer_has_what_the_wish_says() -> None:
     ports = (("UDP", 53, 30053), ("TCP", 53, 30054))
     state = after(wish(ONE, TWO, ports=ports, ranges=("10.0.0.0/8", "10.1.0.0/16"), affinity=60))
     one = state.balancers["web"]
@@ -133,7 +140,7 @@ def test_a_balancer_has_what_the_wish_says():
     ],
     ids=["Cluster", "Local", "Local without its port", "UDP has no answer", "no node port"],
 )
-def test_how_nodes_are_asked(changes, expected):
+def test_how_nodes_are_asked(changes: dict[str, Any], expected: Check) -> None:
     assert check_of(wish(ONE, **changes)) == expected
 
 
@@ -146,7 +153,9 @@ def test_how_nodes_are_asked(changes, expected):
     ],
     ids=["behind a router", "no address", "wrong family"],
 )
-def test_a_host_that_cannot_be_reached_is_rejected_and_the_others_serve(bad, reason):
+def test_a_host_that_cannot_be_reached_is_rejected_and_the_others_serve(
+    bad: Host, reason: str
+) -> None:
     state, rejected = ensured(State(), wish(ONE, bad), ADDRESSES, REACH)
     assert list(rejected) == [bad.node]
     assert rejected[bad.node].startswith(reason)
@@ -154,12 +163,12 @@ def test_a_host_that_cannot_be_reached_is_rejected_and_the_others_serve(bad, rea
     assert list(state.machines) == ["one"]
 
 
-def test_the_first_near_address_of_a_host_is_used():
+def test_the_first_near_address_of_a_host_is_used() -> None:
     state = after(wish(host("one", "172.16.0.1", "10.9.0.77")))
     assert state.machines["one"].addresses == {"IPv4": "10.9.0.77"}
 
 
-def test_a_host_of_one_family_serves_that_family():
+def test_a_host_of_one_family_serves_that_family() -> None:
     both = host("both", "10.9.0.20", v6=("fd00:9::20",))
     state = after(
         wish(ONE, both, families=("IPv4", "IPv6")),
@@ -170,7 +179,7 @@ def test_a_host_of_one_family_serves_that_family():
     assert state.machines["both"].addresses == {"IPv4": "10.9.0.20", "IPv6": "fd00:9::20"}
 
 
-def test_this_machine_as_a_node_has_no_mark_while_it_has_the_address():
+def test_this_machine_as_a_node_has_no_mark_while_it_has_the_address() -> None:
     here, moved = host("here", "10.9.0.1"), host("here", "10.9.0.99")
     state = after(wish(ONE, here))
     assert state.machines["here"].mark == HERE
@@ -178,7 +187,7 @@ def test_this_machine_as_a_node_has_no_mark_while_it_has_the_address():
     assert after(wish(ONE, here), state=after(wish(ONE, moved))).machines["here"].mark == HERE
 
 
-def test_marks_are_kept_reused_late_and_may_run_out():
+def test_marks_are_kept_reused_late_and_may_run_out() -> None:
     state = after(wish(ONE, TWO))
     state = swept(after(wish(TWO), state=state), 0.0)
     assert state.machines["two"].mark == 2
@@ -190,7 +199,7 @@ def test_marks_are_kept_reused_late_and_may_run_out():
     assert rejected == {"four": "there are marks for 3 nodes: set more bits in gateway mark-mask"}
 
 
-def test_services_with_the_same_nodes_and_check_share_a_pool():
+def test_services_with_the_same_nodes_and_check_share_a_pool() -> None:
     state = after(wish(ONE, TWO), wish(TWO, ONE, uid="same"), wish(ONE, uid="fewer"))
     local = wish(ONE, TWO, uid="local", check=HealthCheck(31000, "/healthz"), local=True)
     state = after(local, state=state)
@@ -199,7 +208,7 @@ def test_services_with_the_same_nodes_and_check_share_a_pool():
     assert len(set(keys.values())) == 3
 
 
-def test_a_new_pool_knows_what_is_known_of_its_nodes():
+def test_a_new_pool_knows_what_is_known_of_its_nodes() -> None:
     state = told(after(wish(ONE, TWO)), one=SERVING, two=SILENT)
     state = after(wish(ONE, TWO, THREE), state=state)
     assert pool_of(state).members == (
@@ -209,7 +218,7 @@ def test_a_new_pool_knows_what_is_known_of_its_nodes():
     )
 
 
-def test_a_host_that_is_removed_drains():
+def test_a_host_that_is_removed_drains() -> None:
     state = told(after(wish(ONE, TWO, THREE)), one=SERVING, two=SERVING)
     state = after(wish(ONE, THREE), state=state, leave=LATER)
     assert Member("two", SERVING, LATER) in pool_of(state).members
@@ -222,26 +231,26 @@ def test_a_host_that_is_removed_drains():
     assert set(swept(state, LATER).machines) == {"one", "three"}
 
 
-def test_a_host_that_comes_back_stays():
+def test_a_host_that_comes_back_stays() -> None:
     state = after(wish(ONE), state=after(wish(ONE, TWO)), leave=LATER)
     state = after(wish(ONE, TWO), state=state, leave=LATER)
     assert pool_of(state).members == (Member("one"), Member("two"))
 
 
-def test_a_pool_that_others_drain_in_keeps_doing_so():
+def test_a_pool_that_others_drain_in_keeps_doing_so() -> None:
     state = after(wish(ONE), wish(ONE, TWO, uid="other"))
     state = after(wish(ONE, uid="other"), state=state, leave=LATER)
     state = after(wish(ONE), state=state, leave=LATER)
     assert pool_of(state).members == (Member("one"), Member("two", UNKNOWN, LATER))
 
 
-def test_without_draining_a_host_is_gone_at_once():
+def test_without_draining_a_host_is_gone_at_once() -> None:
     state = swept(after(wish(ONE), state=after(wish(ONE, TWO))), 0.0)
     assert nodes_of(state) == ["one"]
     assert list(state.machines) == ["one"]
 
 
-def test_a_deleted_balancer_leaves_nothing():
+def test_a_deleted_balancer_leaves_nothing() -> None:
     state = swept(deleted(after(wish(ONE, TWO)), "web"), 0.0)
     assert state == State({}, {}, {})
 
@@ -264,19 +273,21 @@ EITHER, NEEDED, UNASKED = Check(1, "/"), Check(1, "/", needed=True), Check()
         (UNASKED, {"a": UNKNOWN}, "a", "a"),
     ],
 )
-def test_who_gets_new_connections_and_who_keeps_old_ones(check, members, new, old):
+def test_who_gets_new_connections_and_who_keeps_old_ones(
+    check: Check, members: dict[str, Condition], new: str, old: str
+) -> None:
     pool = Pool("IPv4", check, tuple(Member(*one) for one in members.items()))
     assert "".join(chosen(pool)) == new
     assert "".join(keeping(pool)) == old
 
 
-def test_leaving_nodes_get_nothing_new_even_if_all_others_are_silent():
+def test_leaving_nodes_get_nothing_new_even_if_all_others_are_silent() -> None:
     pool = Pool("IPv4", EITHER, (Member("a", SILENT), Member("b", SERVING, LATER)))
     assert chosen(pool) == ("a",)
     assert keeping(pool) == ("a", "b")
 
 
-def test_each_node_is_asked_once_for_all_services_alike():
+def test_each_node_is_asked_once_for_all_services_alike() -> None:
     state = after(wish(ONE, TWO), wish(ONE, uid="other"), wish(ONE, uid="u", check=HealthCheck()))
     udp = wish(ONE, uid="udp", check=HealthCheck(), ports=(("UDP", 1, 2),))
     state = after(udp, state=state)
@@ -288,7 +299,7 @@ def test_each_node_is_asked_once_for_all_services_alike():
     }
 
 
-def test_what_is_told_of_a_node_counts_in_every_pool_with_that_check():
+def test_what_is_told_of_a_node_counts_in_every_pool_with_that_check() -> None:
     state = after(wish(ONE, TWO), wish(ONE, uid="other"))
     state = told(state, one=SILENT)
     assert pool_of(state).members == (Member("one", SILENT), Member("two", UNKNOWN))
@@ -307,28 +318,28 @@ def test_what_is_told_of_a_node_counts_in_every_pool_with_that_check():
     ],
     ids=["hosts", "address", "ports", "ranges", "affinity", "check"],
 )
-def test_the_sketch_of_another_wish_differs(other):
+def test_the_sketch_of_another_wish_differs(other: LoadBalancer) -> None:
     assert sketch(after(wish(ONE, TWO)), "web") != sketch(after(other), "web")
 
 
-def test_the_sketch_is_of_the_wish_alone():
+def test_the_sketch_is_of_the_wish_alone() -> None:
     state = told(after(wish(THREE, uid="x"), wish(ONE, TWO, THREE)), one=SILENT)
     state = after(wish(ONE, TWO), state=state, leave=LATER, addresses={"IPv4": "192.0.2.9"})
     assert sketch(state, "web") == sketch(after(wish(TWO, ONE)), "web")
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
-def test_slots_are_given_out_evenly(count):
+def test_slots_are_given_out_evenly(count: int) -> None:
     shares = Counter(slots(tuple(f"node-{number}" for number in range(count))))
     assert len(shares) == count
     assert max(shares.values()) - min(shares.values()) <= 1
 
 
-def test_slots_of_nobody_are_none():
+def test_slots_of_nobody_are_none() -> None:
     assert slots(()) == ()
 
 
-def test_a_node_that_goes_takes_hardly_anybody_elses_connections_with_it():
+def test_a_node_that_goes_takes_hardly_anybody_elses_connections_with_it() -> None:
     before = slots(("a", "b", "c", "d"))
     now = slots(("a", "b", "d"))
     others = [(one, other) for one, other in zip(before, now, strict=True) if one != "c"]

@@ -1,0 +1,387 @@
+"""Load balancers of the provider `local` with real traffic: a gateway, two nodes and a client."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import (
+    ClusterIdentity,
+    Context,
+    Done,
+    Ensured,
+    InvalidRequest,
+    LoadBalancer,
+    marks,
+)
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    ClientIPConfig,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    SessionAffinityConfig,
+)
+from proreus.providers.local import LocalCloud
+from proreus.providers.local.config import HealthChecks, LocalConfig, PoolConfig
+from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
+
+from .traffic import CLIENT, CLIENT6, NODES, OTHER, STRANGER, VIP, VIP6, Lab, run
+
+CLUSTER = ClusterIdentity("one", "uid-of-one")
+PATIENCE = 60.0
+PORTS = tuple(
+    ServicePort(port, f"{protocol.lower()}-{port}", protocol)
+    for port in (80, 81)
+    for protocol in ("TCP", "UDP")
+)
+"""Without node ports: nothing here needs them."""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with ExitStack() as stack:
+        yield Lab(stack)
+
+
+@pytest.fixture(autouse=True)
+def healthy(lab: Lab) -> Iterator[None]:
+    yield
+    for name in NODES:
+        lab.plug(name)
+        lab.check_says(name, "200 OK")
+    assert not [one for one in lab.table() if "chain" in one], "a test left something behind"
+
+
+class Nothing:
+    def get(self, key: str) -> None: ...
+
+    def all(self) -> tuple[()]:
+        return ()
+
+    def by(self, index: str, value: str) -> tuple[()]:
+        return ()
+
+    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
+        raise AssertionError(f"an event: {reason}")
+
+
+@asynccontextmanager
+async def manager(
+    *, patience: float = 10.0, draining: float = 60.0
+) -> AsyncIterator[tuple[Any, Context]]:
+    """The provider in a new process, so to speak: it knows nothing but what the kernel holds."""
+    config = LocalConfig(
+        pools={"default": PoolConfig(addresses=(f"{VIP}-{OTHER}", VIP6))},
+        health_checks=HealthChecks(
+            interval=timedelta(seconds=0.1), timeout=timedelta(seconds=patience)
+        ),
+        draining=timedelta(seconds=draining),
+    )
+    provider = LocalCloud(config)
+    context = Context(
+        CLUSTER,
+        now=lambda: datetime.now(UTC),
+        events=Nothing(),
+        listers={"services": Nothing()},
+    )
+    await provider.start(context)
+    try:
+        yield provider.load_balancers, context
+    finally:
+        await provider.close()
+
+
+def node(name: str) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name),
+        spec=NodeSpec(provider_id=f"local://{name}"),
+        status=NodeStatus(addresses=tuple(NodeAddress("InternalIP", one) for one in NODES[name])),
+    )
+
+
+def wish(
+    balancers: Any, *names: str, name: str = "web", key: str = "", **spec: Any
+) -> LoadBalancer:
+    service = Service(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"uid-of-{name}",
+            annotations={ANNOTATION_SHARING_KEY: key} if key else {},
+        ),
+        spec=ServiceSpec(
+            type="LoadBalancer", **{"ports": PORTS, "ip_families": ("IPv4", "IPv6"), **spec}
+        ),
+    )
+    return wanted(service, [node(one) for one in names], balancers.host_policy(service), CLUSTER)
+
+
+async def ensure(balancers: Any, *wishes: LoadBalancer) -> list[tuple[str, ...]]:
+    answers = await balancers.ensure(wishes)
+    found = []
+    for one in wishes:
+        answer = answers[one.ref.uid]
+        assert isinstance(answer, Ensured), answer
+        assert answer.rejected == {}
+        assert {point.ip_mode for point in answer.ingress} == {"VIP"}
+        found.append(tuple(point.ip for point in answer.ingress))
+    return found
+
+
+async def delete(balancers: Any, *wishes: LoadBalancer) -> None:
+    answers = await balancers.delete([one.ref for one in wishes])
+    assert set(answers.values()) == {Done()} or all(
+        isinstance(one, Done) for one in answers.values()
+    )
+
+
+async def eventually(condition: Any) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+def asked(lab: Lab, address: str = VIP, times: int = 16, **how: Any) -> set[str]:
+    """The nodes that answer new connections."""
+    found = set()
+    for _ in range(times):
+        with lab.client.connect(address, **how) as line:
+            found.add(line.ask()[0])
+    return found
+
+
+def only(lab: Lab, name: str) -> bool:
+    """Whether new connections are all answered by one node."""
+    with contextlib.suppress(OSError):
+        return asked(lab, seconds=0.5) == {name}
+    return False
+
+
+async def test_both_nodes_answer_both_families_and_see_the_client(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        web = wish(balancers, "one", "two")
+        assert await ensure(balancers, web) == [(VIP, VIP6)]
+        for address, client in ((VIP, CLIENT), (VIP6, CLIENT6)):
+            assert asked(lab, address, 32) == {"one", "two"}
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                with lab.client.connect(address, kind=kind) as line:
+                    assert line.ask()[1] == client
+        with lab.gateway.connect(VIP) as line:
+            assert line.ask()[0] in NODES, "the gateway reaches its own load balancers"
+        for machine in (lab.client, lab.gateway):
+            with pytest.raises(ConnectionRefusedError):
+                machine.connect(VIP, 7299)
+        await delete(balancers, web)
+
+
+async def test_a_service_that_is_deleted_leaves_nothing_and_takes_nothing_of_others(
+    lab: Lab,
+) -> None:
+    run("nft", "add", "table", "inet", "mine")
+    run("ip", "rule", "add", "fwmark", "0x100000/0x100000", "lookup", "7301", "pref", "7299")
+    run("ip", "route", "add", VIP, "dev", "clients0", "metric", "7", "proto", "201")
+    shown = ("ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all",
+             "ip neigh show proxy", "ip -o link show type bridge", "nft list ruleset")  # fmt: skip
+    before = [run(*one.split()) for one in shown]
+    async with manager() as (balancers, _):
+        web = wish(balancers, "one", "two", session_affinity="ClientIP")
+        await ensure(balancers, web)
+        assert [run(*one.split()) for one in shown] != before
+        await delete(balancers, web)
+    assert [run(*one.split()) for one in shown] == before
+    run("nft", "delete", "table", "inet", "mine")
+    run("ip", "rule", "del", "pref", "7299")
+    run("ip", "route", "del", VIP, "dev", "clients0", "metric", "7")
+
+
+async def test_changes_break_no_connection_that_they_do_not_concern(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        web, both = wish(balancers, "one"), wish(balancers, "one", "two")
+        other = wish(balancers, "two", name="other", ports=PORTS[:2])
+        await ensure(balancers, web)
+        with lab.client.connect(VIP) as line, lab.client.connect(VIP6) as line6:
+            await ensure(balancers, both, other)
+            assert {line.ask()[0], line6.ask()[0]} == {"one"}
+            await balancers.update_hosts([wish(balancers, "two")])
+            assert asked(lab) == {"two"}
+            assert {line.ask()[0], line6.ask()[0]} == {"one"}, "it drains"
+            await delete(balancers, other)
+            assert {line.ask()[0], line6.ask()[0]} == {"one"}
+        await delete(balancers, web)
+
+
+async def test_a_node_that_refuses_keeps_its_connections_and_gets_no_new_ones(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        web = wish(balancers, "one", "two")
+        await ensure(balancers, web)
+        with contextlib.ExitStack() as stack:
+            lines = [stack.enter_context(lab.client.connect(VIP)) for _ in range(16)]
+            before = [line.ask()[0] for line in lines]
+            lab.check_says("one", "503 Service Unavailable")
+            await eventually(lambda: only(lab, "two"))
+            assert [line.ask()[0] for line in lines] == before
+        lab.check_says("one", "200 OK")
+        await eventually(lambda: asked(lab) == {"one", "two"})
+        await delete(balancers, web)
+
+
+async def test_a_dead_node_gets_no_connections_and_the_others_keep_theirs(lab: Lab) -> None:
+    async with manager(patience=0.5) as (balancers, _):
+        web = wish(balancers, "one", "two")
+        await ensure(balancers, web)
+        with contextlib.ExitStack() as stack:
+            lines = [stack.enter_context(lab.client.connect(VIP)) for _ in range(16)]
+            staying = [line for line in lines if line.ask()[0] == "two"]
+            lab.unplug("one")
+            await eventually(lambda: only(lab, "two"))
+            assert {line.ask()[0] for line in staying} == {"two"}
+            lab.plug("one")
+            await eventually(lambda: not only(lab, "two"))
+        await delete(balancers, web)
+
+
+async def test_with_the_policy_local_only_nodes_whose_check_is_good_get_connections(
+    lab: Lab,
+) -> None:
+    lab.check_says("one", "503 Service Unavailable")
+    lab.check_says("two", "503 Service Unavailable")
+    async with manager() as (balancers, _):
+        web = wish(
+            balancers, "one", "two", external_traffic_policy="Local", health_check_node_port=10256
+        )
+        await ensure(balancers, web)
+        with pytest.raises(ConnectionRefusedError):
+            lab.client.connect(VIP)
+        lab.check_says("two", "200 OK")
+        await eventually(lambda: only(lab, "two"))
+        with lab.client.connect(VIP) as line:
+            assert line.ask() == ("two", CLIENT)
+        await delete(balancers, web)
+
+
+async def test_a_client_with_affinity_stays_with_its_node(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        affinity: dict[str, Any] = {
+            "session_affinity": "ClientIP",
+            "session_affinity_config": SessionAffinityConfig(ClientIPConfig(300)),
+        }
+        await ensure(balancers, wish(balancers, "one", **affinity))
+        assert asked(lab) == asked(lab, source=STRANGER) == asked(lab, VIP6) == {"one"}
+        web = wish(balancers, "one", "two", **affinity)
+        await ensure(balancers, web)
+        assert asked(lab) == asked(lab, source=STRANGER) == asked(lab, VIP6) == {"one"}
+        await ensure(balancers, wish(balancers, "one", "two"))
+        assert asked(lab, times=32) == {"one", "two"}, "affinity was switched off"
+        await ensure(balancers, web)
+        assert len(asked(lab)) == 1
+        await delete(balancers, web)
+
+
+async def test_strangers_are_kept_out(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        ranges = (f"{CLIENT}/32", "10.9.0.0/16", "10.9.1.0/24", "fd00:77::/64")
+        web = wish(balancers, "one", "two", load_balancer_source_ranges=ranges)
+        await ensure(balancers, web)
+        assert asked(lab) <= set(NODES)
+        for address, source in ((VIP, STRANGER), (VIP6, CLIENT6)):
+            with pytest.raises(TimeoutError):
+                lab.client.connect(address, source=source, seconds=0.3)
+        only_four = wish(balancers, "one", load_balancer_source_ranges=(f"{STRANGER}/32",))
+        await ensure(balancers, only_four)
+        assert asked(lab, source=STRANGER) == {"one"}
+        with pytest.raises(TimeoutError):
+            lab.client.connect(VIP6, seconds=0.3)
+        await delete(balancers, web)
+
+
+async def test_without_a_manager_traffic_goes_on_and_a_new_one_changes_nothing(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        web = wish(balancers, "one", "two", session_affinity="ClientIP")
+        await ensure(balancers, web)
+        await eventually(lambda: "serving" in str(balancers._state.pools))
+        line = lab.client.connect(VIP)
+        before = line.ask()[0]
+    table = [one for one in lab.table() if "rule" in one]
+    assert asked(lab) == {before}
+    async with manager() as (balancers, _):
+        (owned,) = await balancers.list_owned(CLUSTER)
+        assert owned.fingerprint == balancers.fingerprint(web)
+        assert owned.addresses == (VIP, VIP6)
+        await ensure(balancers, web)
+        assert [one for one in lab.table() if "rule" in one] == table
+        assert line.ask()[0] == before
+        assert asked(lab) == {before}
+        lab.check_says(before, "503 Service Unavailable")
+        await eventually(lambda: asked(lab) != {before})
+        assert line.ask()[0] == before
+        line.socket.close()
+        await delete(balancers, web)
+
+
+async def test_services_share_an_address_on_different_ports(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        web = wish(balancers, "one", name="web", key="k", ports=PORTS[:1], ip_families=("IPv4",))
+        dns = wish(balancers, "two", name="dns", key="k", ports=PORTS[2:], ip_families=("IPv4",))
+        assert await ensure(balancers, web, dns) == [(VIP,), (VIP,)]
+        assert asked(lab) == {"one"}
+        assert asked(lab, port=81) == {"two"}
+        alone = wish(balancers, "two", name="alone", ip_families=("IPv4",), load_balancer_ip=VIP)
+        refusal = (await balancers.ensure([alone]))["uid-of-alone"]
+        assert isinstance(refusal, InvalidRequest)
+        assert "belongs to the Service default/" in str(refusal)
+        with lab.client.connect(VIP, 81) as line:
+            assert line.ask()[0] == "two"
+            await delete(balancers, web)
+            assert line.ask()[0] == "two"
+        with pytest.raises(ConnectionRefusedError):
+            lab.client.connect(VIP)
+        await delete(balancers, dns)
+
+
+async def test_hundreds_of_ports_and_what_was_damaged_is_repaired(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        ports = tuple(ServicePort(port, f"p{port}") for port in range(7000, 7300))
+        web = wish(balancers, "one", ports=ports)
+        await ensure(balancers, web)
+        assert asked(lab, port=7299) == {"one"}
+        for damage in (
+            "nft flush chain inet proreus balance4",
+            "ip route flush proto 202 table all",
+            "ip link del proreus0",
+            "nft delete table inet proreus",
+        ):
+            run(*damage.split())
+            assert all(not one.fingerprint for one in await balancers.list_owned(CLUSTER))
+            await ensure(balancers, web)
+            (owned,) = await balancers.list_owned(CLUSTER)
+            assert owned.fingerprint
+            assert asked(lab, port=7299) == {"one"}
+        await delete(balancers, web)
+
+
+async def test_a_load_balancer_is_of_one_cluster(lab: Lab) -> None:
+    async with manager() as (balancers, _):
+        web = wish(balancers, "one")
+        other = ClusterIdentity("one", "uid-of-the-other")
+        theirs = msgspec.structs.replace(
+            web,
+            ref=msgspec.structs.replace(web.ref, cluster=other),
+            marks=marks(other, "default/web", "uid-of-web"),
+        )
+        await ensure(balancers, web)
+        await delete(balancers, theirs)
+        assert asked(lab) == {"one"}
+        assert await balancers.list_owned(other) == []
+        await delete(balancers, web)
