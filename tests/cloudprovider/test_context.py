@@ -309,6 +309,63 @@ def test_a_crowd_of_calls_without_a_bulk_call_keeps_to_the_quota_of_the_cloud() 
     assert refused < 20
 
 
+@pytest.mark.parametrize("after", [None, 5.0])
+def test_a_few_that_are_refused_whatever_their_pace_do_not_slow_the_others_down(
+    after: float | None,
+) -> None:
+    """Three are always refused, and try again each 10 s; others make 100 calls a second."""
+
+    async def scenario() -> tuple[float, int]:
+        loop = asyncio.get_running_loop()
+        ctx = context()
+
+        async def refused(who: str) -> None:
+            scope.set(who)
+            while True:
+                with suppress(Throttled):
+                    await ctx.call("lb", "Put", raising(Throttled("no", after=after)), read=False)
+                await asyncio.sleep(10)
+
+        async def admitted(who: int) -> None:
+            scope.set(who)
+            for _ in range(100):
+                await asyncio.sleep(1)
+                await ctx.call("lb", "Put", answer, read=False)
+
+        poor = [asyncio.create_task(refused(who)) for who in ("a", "b", "c")]
+        await asyncio.sleep(30)
+        began = loop.time()
+        async with asyncio.TaskGroup() as group:
+            for who in range(100):
+                group.create_task(admitted(who))
+        took = loop.time() - began
+        for task in poor:
+            task.cancel()
+        return took, outcomes(ctx).count(Outcome.THROTTLED)
+
+    took, seen = clock.run(scenario())
+    assert took < 200
+    assert seen >= 3 * int(took / 10) - 3
+
+
+def test_a_read_that_is_refused_whatever_its_pace_is_not_sent_again() -> None:
+    async def scenario() -> list[int]:
+        ctx = context()
+        scope.set("a")
+        sent = []
+        for _ in range(3):
+            await asyncio.sleep(10)
+            before = len(ctx.calls)
+            with suppress(Throttled):
+                await ctx.call("lb", "Get", raising(Throttled("no")), read=True)
+            sent.append(len(ctx.calls) - before)
+        return sent
+
+    first, *later = clock.run(scenario())
+    assert first > 1
+    assert later == [1, 1]
+
+
 class Recorder:
     """Hooks that keep what they see, and kill once they are told to."""
 

@@ -7,7 +7,7 @@ the bucket learns, and stopped when this replica no longer leads.
 import asyncio
 import inspect
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
@@ -18,6 +18,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled
 from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.refusals import Refusals
 from proreus.cloudprovider.threads import Place, Threads
 from proreus.kube.objects import KubeObject
 from proreus.runtime import klog, metrics, priority
@@ -98,6 +99,11 @@ class _Call(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"{self.service}.{self.operation}"
 
+    def who(self) -> Hashable:
+        """For whom the running task makes this sort of call, or None."""
+        group = scope.get()
+        return None if group is None else (group, self.name)
+
 
 class Context:
     """A provider's link to the framework, given to `CloudProvider.start`.
@@ -144,6 +150,7 @@ class Context:
         self._hooks = hooks
         self._new_bucket = bucket
         self._buckets: dict[tuple[str, bool], AdaptiveBucket] = {}
+        self._refusals: dict[tuple[str, bool], Refusals] = defaultdict(Refusals)
         self._threads = threads or Threads()
         self._running: dict[Hashable, set[asyncio.Future[Any]]] = {}
         self._outlasting: dict[Hashable, set[asyncio.Future[Any]]] = {}
@@ -215,7 +222,8 @@ class Context:
                 return await self._send(call, fn, bucket, grant, place=place, deadline=deadline)
             except Throttled:
                 passed = loop.time() + bucket.held_for - first_sent
-                if not retries_left or not 0 <= passed < deadline:
+                is_alone = self._refusals[credential, read].is_alone(call.who())
+                if is_alone or not retries_left or not 0 <= passed < deadline:
                     raise
                 retries_left -= 1
             finally:
@@ -301,9 +309,33 @@ class Context:
                 raise
             raise CloudError(f"{call.name}: the SDK raised {type(error).__name__}") from error
         finally:
-            _verdict(bucket, outcome, grant, after)
+            self._judge(call, bucket, grant, outcome, sent=started, after=after)
             self._record(call, started, outcome)
         return answer
+
+    def _judge(
+        self,
+        call: _Call,
+        bucket: AdaptiveBucket,
+        grant: int,
+        outcome: Outcome,
+        *,
+        sent: float,
+        after: float | None,
+    ) -> None:
+        """Tell the bucket what the call says about the quota: an error was admitted by it, too."""
+        refusals, who = self._refusals[call.credential, call.read], call.who()
+        if outcome is Outcome.THROTTLED:
+            now = asyncio.get_running_loop().time()
+            if refusals.refused(who, sent=sent, now=now):
+                bucket.abandoned()
+            else:
+                bucket.refused(grant, after)
+        elif outcome in {Outcome.OK, Outcome.ERROR}:
+            refusals.admitted(who)
+            bucket.succeeded()
+        else:
+            bucket.abandoned()
 
     async def _run(self, call: _Call, fn: Callable[[], Awaitable[T] | T], place: Place | None) -> T:
         if place is None:
@@ -362,13 +394,3 @@ def _counted(state: str, ended: "asyncio.Future[None]") -> None:
     gauge = metrics.PROVIDER_THREADS.labels(state)
     gauge.inc()
     ended.add_done_callback(lambda _: gauge.dec())
-
-
-def _verdict(bucket: AdaptiveBucket, outcome: Outcome, grant: int, after: float | None) -> None:
-    """Tell the bucket what the call says about the quota: an error was admitted by it, too."""
-    if outcome is Outcome.THROTTLED:
-        bucket.refused(grant, after)
-    elif outcome in {Outcome.OK, Outcome.ERROR}:
-        bucket.succeeded()
-    else:
-        bucket.abandoned()

@@ -1,0 +1,61 @@
+"""Whose calls the cloud refuses whatever their pace: their refusals say nothing about the quota.
+
+Many clouds throttle per object, too, or answer 429 for a limit that no waiting changes. Those who
+are refused again and again, while nobody else is refused anew, are slowed down by the backoff of
+their keys alone; the quota that all share is not cut for them. Pure; times in seconds.
+"""
+
+from collections.abc import Hashable
+from typing import Final
+
+import msgspec
+
+FORGET_SECONDS: Final = 1800.0
+"""After so long a refusal counts as the first again."""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The last one: its time, how many had been refused anew by then, and what was said of it."""
+
+    time: float
+    fresh: int
+    is_alone: bool
+
+
+class Refusals:
+    """Remembers, for one quota, who was refused last and has not been admitted since."""
+
+    def __init__(self) -> None:
+        """Nobody was refused yet."""
+        self._last: dict[Hashable, _Refusal] = {}
+        self._fresh = 0
+
+    def admitted(self, who: Hashable) -> None:
+        """A call of theirs was let through."""
+        self._last.pop(who, None)
+
+    def refused(self, who: Hashable, *, sent: float, now: float) -> bool:
+        """A call of theirs was refused; whether that is their trouble alone.
+
+        It is if they were refused before this call was sent, and nobody was refused anew since:
+        nobody who has not been refused already. None stands for calls of which nobody knows whose
+        they are, which are never alone.
+        """
+        self._forget(now)
+        before = self._last.get(who) if who is not None else None
+        if before is None:
+            self._fresh += 1
+        is_alone = before is not None and before.time <= sent and before.fresh == self._fresh
+        if who is not None:
+            self._last[who] = _Refusal(now, self._fresh, is_alone)
+        return is_alone
+
+    def is_alone(self, who: Hashable) -> bool:
+        """What `refused` said of them last; False once they are admitted."""
+        last = self._last.get(who)
+        return last is not None and last.is_alone
+
+    def _forget(self, now: float) -> None:
+        self._last = {
+            who: last for who, last in self._last.items() if now - last.time < FORGET_SECONDS
+        }
