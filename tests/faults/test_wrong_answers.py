@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from proreus.kube.requests import NODES
+from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 
 from ..apiserver.site import names  # noqa: TID252 - pytest imports tests by path
@@ -71,13 +71,18 @@ def spoil(change: Callable[[Answer], Answer]) -> Callable[[str, Answer], Answer]
     )
 
 
-def spoil_listings(share: int) -> Callable[[str, Answer], Answer]:
-    """Listings of parts have only the first of so many parts, and say that this was all."""
+def spoil_listings(share: int, *, kind: str = "") -> Callable[[str, Answer], Answer]:
+    """Listings of parts have only the first of so many parts, and say that this was all.
+
+    Those of a `kind` are all there.
+    """
 
     def change(what: str, answer: Answer) -> Answer:
         if what != "GET resources" or "resources" not in answer:
             return answer
-        kept = answer["resources"][: len(answer["resources"]) // share if share else 0]
+        found = answer["resources"]
+        first = found[: len(found) // share] if share else []
+        kept = [one for one in found if one in first or one["kind"] == kind]
         return {"resources": kept, "next_page_token": ""}
 
     return change
@@ -184,3 +189,57 @@ async def test_wrong_listings_of_parts_make_no_second_load_balancer(
             await made.delete(*services)
             once = {made.script.made[name, "POST load_balancers"] for name in services}
             assert once == {1}
+
+
+async def test_a_listing_without_what_is_deleted_is_not_believed_at_once(
+    control_plane: ControlPlane, tmp_path: Path, tally: Tally
+) -> None:
+    """A deletion lists by name and by marks; later listings are true."""
+    lies = {
+        "an empty page": spoil_listings(0),
+        "listeners only": spoil_listings(0, kind="listener"),
+    }
+    services = names("web", len(lies))
+    async with world(control_plane, tmp_path) as made:
+        with tally.trying() as take_down:
+            await made.serve(*services)
+            for service, (name, lie) in zip(services, lies.items(), strict=True):
+                take_down("parts, at a deletion", name)
+                made.script.rewrite = first(2, lie)
+                await made.delete(service)
+
+
+async def test_what_the_cloud_hides_until_its_service_is_gone_goes_when_it_is_shown(
+    control_plane: ControlPlane, tmp_path: Path, tally: Tally
+) -> None:
+    flags = ("--load-balancer-resync-period=1s", "--delete-leaks-after=1s")
+    async with world(control_plane, tmp_path, *flags) as made:
+        with tally.trying() as take_down:
+            take_down("parts, at a deletion", "empty pages until the Service is gone")
+            await made.serve("web-0", "web-1")
+            made.script.rewrite = spoil_listings(0)
+            await made.ask_for_deletion("web-0")
+
+            async def is_gone() -> bool:
+                services = (await made.client.list(SERVICES)).items
+                return "web-0" not in {service.metadata.name for service in services}
+
+            await made.when("the Service is gone", is_gone)
+            assert "web-0" in made.by_service(await made.admin.parts())
+            made.script.rewrite = lambda _, answer: answer
+            await made.nothing_left("web-0")
+            await made.ready("web-1", ports={80, 81}, ranges={"127.0.0.0/8"})
+
+
+def first(count: int, lie: Callable[[str, Answer], Answer]) -> Callable[[str, Answer], Answer]:
+    """Lie in the first so many listings of parts."""
+    left = count
+
+    def change(what: str, answer: Answer) -> Answer:
+        nonlocal left
+        if what != "GET resources" or not left:
+            return answer
+        left -= 1
+        return lie(what, answer)
+
+    return change

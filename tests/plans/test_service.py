@@ -54,6 +54,7 @@ from proreus.controllers.service.intake import (
     wants,
 )
 from proreus.controllers.service.plan import (
+    CONFIRM_SECONDS,
     Delete,
     Ensure,
     Memory,
@@ -63,6 +64,7 @@ from proreus.controllers.service.plan import (
     Verb,
     after,
     begun,
+    believed,
     decide,
     fingerprint,
     has_new_hosts,
@@ -877,6 +879,37 @@ def test_deletion_for_a_gone_service_patches_nothing_and_goes_on(newest: Service
     assert deleted(newest, Throttled("x", after=2.0)).after == 2.0
     assert deleted(newest, Pending(7.0, "x")) == Change(after=7.0)
     assert deleted(newest, Done()) == Change()
+
+
+def test_a_deletion_that_finds_nothing_of_an_address_must_do_so_twice() -> None:
+    verb = Delete(reference(service(ingress=ADDRESS)))
+    nothing = Done(found=False)
+
+    first, answer = believed(begun(None, verb), nothing, 100.0)
+    assert isinstance(answer, Pending)
+    assert (answer.after, "192.0.2.9" in answer.reason) == (CONFIRM_SECONDS, True)
+    early, answer = believed(begun(first, verb), nothing, 104.0)
+    assert isinstance(answer, Pending)
+    assert answer.after == CONFIRM_SECONDS - 4
+    last, answer = believed(begun(early, verb), nothing, 100.0 + CONFIRM_SECONDS)
+    assert answer == nothing
+    assert last == early
+
+
+@pytest.mark.parametrize(
+    ("ingress", "answer"),
+    [
+        (ADDRESS, Done()),
+        ((), Done(found=False)),
+        (ADDRESS, Pending(1.0, "draining")),
+        (ADDRESS, CloudError("x")),
+    ],
+)
+def test_other_answers_to_a_deletion_are_believed(
+    ingress: tuple[LoadBalancerIngress, ...], answer: DeleteAnswer
+) -> None:
+    memory = Memory(reference(service(ingress=ingress)))
+    assert believed(memory, answer, 0.0) == (memory, answer)
 
 
 # Which verb

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+)
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
@@ -46,6 +51,7 @@ from proreus.providers.simulated.plan import (
     owned,
     plan,
     targets,
+    unlisted,
     wished_fingerprint,
 )
 
@@ -266,6 +272,14 @@ def test_deletion_goes_from_the_leaves_to_the_address() -> None:
     assert delete_steps(actual()) == ()
 
 
+def test_a_listing_is_not_complete_if_its_parts_refer_to_others() -> None:
+    assert unlisted(actual(*DONE)) == set()
+    assert unlisted(actual()) == set()
+    assert unlisted(actual(balancer())) == {"a-1"}
+    assert unlisted(actual(address(), listener())) == {"b-1"}
+    assert unlisted(actual(address(), firewall())) == {"b-1"}
+
+
 OWNED: dict[str, tuple[str, tuple[Part, ...], set[str]]] = {
     "our marks": ("", DONE, {"a-1", "b-1", "l-1", "f-1"}),
     "the marks of another cluster": ("", (address(marks={**MARKS, MARK_CLUSTER_UID: "x"}),), set()),
@@ -344,8 +358,9 @@ def test_the_fingerprint_of_what_is_wished_equals_the_wishs() -> None:
         (address(), balancer(), listener(port=81), firewall()),
         (address(), balancer(), listener(), firewall(source_ranges=("192.0.2.0/24",))),
         (address(), balancer(targets=()), listener(), firewall()),
+        (address(marks={**MARKS, MARK_SERVICE: "default/other"}), *DONE[1:]),
     ],
-    ids=["nothing", "no address", "trait", "listener", "range", "target"],
+    ids=["nothing", "no address", "trait", "listener", "range", "target", "mark"],
 )
 def test_the_fingerprint_tells_every_difference(parts: tuple[Part, ...]) -> None:
     assert fingerprint(actual(*parts)) != wished_fingerprint(WISH, REGION)

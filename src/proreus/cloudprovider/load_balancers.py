@@ -135,7 +135,13 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Deleted: nothing of it is left."""
+    """Deleted: nothing of it is left.
+
+    `found` is False if there was nothing to delete. Of a Service that has an address that is
+    believed when a second `delete`, 10 seconds later, says so too.
+    """
+
+    found: bool = True
 
 
 EnsureAnswer = Ensured | Pending | CloudError

@@ -354,7 +354,9 @@ class ServiceController:
             self._writer.record(service, answers.before_delete(service, verb.ref))
         given = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
-            answer = _answer(given, verb.ref.uid)
+            said = _answer(given, verb.ref.uid)
+            now = asyncio.get_running_loop().time()
+            self._memory[key], answer = plan.believed(self._memory[key], said, now)
             if plan.is_gone(answer):
                 del self._memory[key]
             outcomes[key] = await self._conclude_delete(key, verb.ref, answer)

@@ -16,6 +16,7 @@ from proreus.cloudprovider.load_balancers import (
     Host,
     LoadBalancer,
     LoadBalancerRef,
+    Pending,
 )
 from proreus.cloudprovider.wanted import ref
 from proreus.controllers.service.conditions import ELSEWHERE, Says, is_said, readiness
@@ -29,6 +30,8 @@ from proreus.controllers.service.intake import (
 from proreus.kube.objects import LoadBalancerIngress, ObjectMeta, Service
 
 IP_MODE_VIP = "VIP"
+CONFIRM_SECONDS = 10.0
+"""A cloud must show nothing of a load balancer for so long, if the Service has its address."""
 
 # kubectl's own copy of the object: it repeats the spec and changes with labels too.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -51,7 +54,8 @@ class Memory(msgspec.Struct, frozen=True):
     `last` is the wish last fulfilled, or None if none was or the outcome is unknown; `written`
     the annotations that we set on the Service because the cloud asked for them, `says` what its
     condition is to say. A write that was lost shows by the Service not agreeing with these.
-    `asked` are the hosts last asked for, whatever came of it, or None.
+    `asked` are the hosts last asked for, whatever came of it, or None. `missed` is the time in
+    seconds since which `delete` finds nothing of it, or None.
     """
 
     ref: LoadBalancerRef
@@ -59,6 +63,7 @@ class Memory(msgspec.Struct, frozen=True):
     written: Mapping[str, str] = {}
     says: Says | None = None
     asked: tuple[Host, ...] | None = None
+    missed: float | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -158,7 +163,7 @@ def begun(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> Memory:
     """
     written = memory.written if memory else {}
     if isinstance(verb, Delete):
-        return Memory(verb.ref, None, written)
+        return Memory(verb.ref, None, written, missed=memory.missed if memory else None)
     newest = _newest_ref(verb.wanted.ref, memory)
     return Memory(newest, None, written, asked=verb.wanted.hosts)
 
@@ -194,6 +199,28 @@ def has_new_hosts(memory: Memory | None, wanted: LoadBalancer) -> bool:
     one that fails.
     """
     return memory is None or memory.asked != wanted.hosts
+
+
+def believed(memory: Memory, answer: DeleteAnswer, now: float) -> tuple[Memory, DeleteAnswer]:
+    """What is known after an answer to `delete`, and what that answer is taken for.
+
+    A Service that has an address has had a load balancer. A listing without it may lag or lie, so
+    there must be two, and time between them.
+
+    Args:
+        memory: What `begun` gave.
+        answer: The provider's.
+        now: In seconds, of any clock that only goes forward.
+    """
+    if not isinstance(answer, Done) or answer.found or not memory.ref.last_ingress:
+        return memory, answer
+    since = now if memory.missed is None else memory.missed
+    left = CONFIRM_SECONDS - (now - since)
+    if left <= 0:
+        return memory, answer
+    stated = ", ".join(point.ip or point.hostname for point in memory.ref.last_ingress)
+    text = f"the cloud shows nothing of it, though the Service has the address {stated}"
+    return msgspec.structs.replace(memory, missed=since), Pending(left, f"{text}: looking again")
 
 
 def is_gone(answer: DeleteAnswer) -> bool:

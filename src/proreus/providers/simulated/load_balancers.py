@@ -44,6 +44,7 @@ from proreus.providers.simulated.plan import (
     owned,
     plan,
     targets,
+    unlisted,
     wished_fingerprint,
 )
 
@@ -138,8 +139,11 @@ class SimulatedLoadBalancers:
         by_name, by_mark = await asyncio.gather(
             self._api.parts(name_prefix=gone.name), self._api.parts(tag=marks)
         )
-        await self._apply(owned(gone, [*by_mark, *by_name]), delete_steps)
-        return Done()
+        actual = owned(gone, [*by_mark, *by_name])
+        await self._apply(actual, delete_steps)
+        if unseen := unlisted(actual):
+            return Pending(_ASK_AGAIN, f"the cloud did not list {', '.join(sorted(unseen))}")
+        return Done(found=bool(actual.parts))
 
     async def _apply(self, actual: Actual, steps: Callable[[Actual], tuple[Step, ...]]) -> Actual:
         """Take steps until there are none; the parts as the cloud then answered."""
@@ -162,7 +166,9 @@ class SimulatedLoadBalancers:
             return await self._api.create(collection, body)
         except Refused as error:
             if body.get("address") and error.code in {"BadRequest", "Conflict"}:
-                raise InvalidRequest(f"spec.loadBalancerIP: {error}") from error
+                # An address that is taken may be free later; one that is none never is.
+                kind = InvalidRequest if error.code == "BadRequest" else CloudError
+                raise kind(f"spec.loadBalancerIP: {error}") from error
             raise
 
     async def _take(self, step: Step) -> Callable[[Actual], Actual]:

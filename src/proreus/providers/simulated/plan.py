@@ -16,7 +16,12 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER,
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+)
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
 from proreus.providers.simulated.ids import OFFICIAL_CLUSTER, OFFICIAL_SERVICE, instance_id
 from proreus.providers.simulated.parts import (
@@ -31,6 +36,7 @@ from proreus.providers.simulated.parts import (
 
 FAMILY = "IPv4"
 _PROTOCOLS = ("TCP", "UDP")
+_MARKS = frozenset({MARK_CLUSTER, MARK_CLUSTER_UID, MARK_SERVICE, MARK_SERVICE_UID})
 
 
 class Actual(msgspec.Struct, frozen=True):
@@ -180,6 +186,14 @@ def delete_steps(actual: Actual) -> tuple[Step, ...]:
     return tuple(Delete(part) for part in first)
 
 
+def unlisted(actual: Actual) -> set[str]:
+    """The ids that parts refer to and that are not there: such a listing is not complete."""
+    referred = {listener.load_balancer_id for listener in actual.listeners}
+    referred |= {firewall.load_balancer_id for firewall in actual.firewalls}
+    referred |= {balancer.address_id for balancer in actual.balancers}
+    return referred - actual.parts.keys()
+
+
 def targets(wanted: LoadBalancer, region: str) -> tuple[dict[str, Target], dict[str, str]]:
     """The targets by node name, and why some hosts cannot be one, also by node name."""
     found: dict[str, Target] = {}
@@ -203,11 +217,12 @@ def wished_fingerprint(wanted: LoadBalancer, region: str) -> str:
     ]
     ranges = sorted(wanted.source_ranges.get(FAMILY, ()))
     found = sorted(targets(wanted, region)[0].values())
-    return _digest([_traits(wanted), sorted(listeners), ranges, found])
+    tags = [sorted(wanted.marks.items())]
+    return _digest([_traits(wanted), sorted(listeners), ranges, found, tags])
 
 
 def fingerprint(actual: Actual) -> str:
-    """A digest of the load balancer with its listeners, ranges and targets.
+    """A digest of the load balancer with its listeners, ranges, targets and all parts' marks.
 
     "" without a load balancer, or if its address is gone: nothing wished looks like that.
     """
@@ -225,7 +240,12 @@ def fingerprint(actual: Actual) -> str:
         "affinity_seconds": balancer.affinity_seconds,
         "health_check": balancer.health_check,
     }
-    return _digest([traits, sorted(listeners), ranges, sorted(balancer.targets)])
+    tags = {_marks(part) for part in actual.parts.values()}
+    return _digest([traits, sorted(listeners), ranges, sorted(balancer.targets), sorted(tags)])
+
+
+def _marks(part: Part) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, value) for key, value in part.tags.items() if key in _MARKS))
 
 
 def _traits(wanted: LoadBalancer) -> dict[str, object]:
