@@ -125,11 +125,16 @@ def test_no_promise_is_broken_and_the_cloud_becomes_what_is_asked_for(
 
 
 @pytest.mark.long
-def test_long_histories() -> None:
-    """Give PROREUS_SEED to start with the seed that failed, PROREUS_HISTORIES for more of them."""
+def test_long_histories(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten times a thousand steps, with seeds that are new each time and printed.
+
+    Give PROREUS_SEED to start with the seed that failed, PROREUS_HISTORIES for more of them. What
+    failed is made shorter and kept in `histories.json`.
+    """
     first = int(os.environ.get("PROREUS_SEED") or random.SystemRandom().randrange(1 << 32))
     for seed in range(first, first + int(os.environ.get("PROREUS_HISTORIES", "10"))):
-        print(f"PROREUS_SEED={seed}")
+        with capsys.disabled():
+            print(f"PROREUS_SEED={seed}")
         lived(random_history(seed, 1000))
 
 
