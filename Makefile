@@ -90,9 +90,11 @@ test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kube
 	@$(IN) $(BIN)/python -m proreus.testing.controlplane --download-only
 	@$(IN) $(BIN)/pytest tests/apiserver $(CROWD) || $(ALONE)
 
-test-faults: assets ## Try every fault at every boundary (about ten minutes)
+test-faults: assets ## Try every fault at every boundary, and long histories (about 20 minutes)
 	@echo '== test-faults'
-	@$(BIN)/pytest -v tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py
+	@$(BIN)/pytest -v tests/properties/test_histories.py tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py tests/faults/test_drift.py
+	@echo '== parity with the Go framework, all scripts'
+	@$(BIN)/pytest -q tests/parity
 
 cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
 	@echo '== cluster-up (building its programs takes ten minutes the first time)'
