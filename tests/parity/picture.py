@@ -16,6 +16,8 @@ from proreus.cloudprovider.identity import default_load_balancer_name
 
 Picture = Mapping[str, str]
 REMOVED: Final = "(removed)"
+STAGE: Final = "stage-"
+"""Prefix of the machines that are no script's."""
 CONTROLLERS: Final = frozenset(
     {
         "cloud-node-controller",
@@ -81,9 +83,7 @@ class _Words:
     def __init__(self, named: Mapping[str, str]) -> None:
         self._named = named
         longest_first = sorted(named, key=len, reverse=True)
-        self._any = re.compile(
-            rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w])"
-        )
+        self._any = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w])")
 
     def plain(self, text: str) -> str:
         return self._any.sub(lambda found: self._named[found[0]], text) if self._named else text
@@ -93,9 +93,11 @@ def _named(cast: Cast, seen: Seen) -> dict[str, str]:
     """What each id, uid, address and name is called."""
     named: dict[str, str] = {}
     for machine in seen.machines:
-        here = cast.machines.get(machine["id"]) or machine["name"]
-        for one in machine["addresses"]:
-            named.setdefault(one["address"], f"<{one['type']} of {here}>")
+        if machine["name"].startswith(STAGE):
+            named |= {
+                one["address"]: f"<{one['type']} of {machine['name']}>"
+                for one in machine["addresses"]
+            }
     for obj in (*seen.nodes, *seen.services):
         here = cast.name_here(obj["metadata"]["name"])
         if here is not None:
@@ -125,8 +127,9 @@ def _objects(
         if now is None:
             yield f"{kind} {here}", "gone"
             continue
-        yield f"{kind} {here}", (
-            "being deleted" if now["metadata"].get("deletionTimestamp") else "there"
+        yield (
+            f"{kind} {here}",
+            ("being deleted" if now["metadata"].get("deletionTimestamp") else "there"),
         )
         before, after = dict(read(cast.written[kind, here])), dict(read(now))
         for key in before.keys() | after.keys():
@@ -142,8 +145,9 @@ def _of_node(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "provider id", spec.get("providerID", "")
     yield "pod CIDRs", ", ".join(spec.get("podCIDRs", ()))
     yield "unschedulable", str(spec.get("unschedulable", False))
-    yield "addresses", ", ".join(
-        f"{one['type']} {one['address']}" for one in status.get("addresses", ())
+    yield (
+        "addresses",
+        ", ".join(f"{one['type']} {one['address']}" for one in status.get("addresses", ())),
     )
     yield from _conditions(status)
 
@@ -152,9 +156,12 @@ def _of_service(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _metadata(service)
     status = service.get("status", {})
     yield from _conditions(status)
-    yield "ingress", "; ".join(
-        " ".join(f"{key}={value}" for key, value in sorted(point.items()))
-        for point in status.get("loadBalancer", {}).get("ingress", ())
+    yield (
+        "ingress",
+        "; ".join(
+            " ".join(f"{key}={value}" for key, value in sorted(point.items()))
+            for point in status.get("loadBalancer", {}).get("ingress", ())
+        ),
     )
 
 
@@ -199,7 +206,9 @@ def _load_balancers(cast: Cast, seen: Seen) -> Iterator[tuple[str, str]]:
         mine = [one for one in seen.parts if _is_of(one, uid)]
         kinds = [one["kind"] for one in mine]
         for part in mine:
-            more = "" if kinds.count(part["kind"]) == 1 or part["kind"] == "listener" else part["id"]
+            more = (
+                "" if kinds.count(part["kind"]) == 1 or part["kind"] == "listener" else part["id"]
+            )
             title = f"cloud {here} <{number}>/{part['kind']}{more}"
             if part["kind"] == "address":
                 yield title, part["address"]
@@ -238,7 +247,7 @@ def _hosts(
     names = {one["id"]: one["name"] for one in seen.machines} | cast.machines
     for target in balancer["targets"]:
         name = names.get(target["instance_id"], "")
-        if target["instance_id"] in cast.machines or name.startswith("stage-") or not name:
+        if target["instance_id"] in cast.machines or name.startswith(STAGE) or not name:
             yield f"{title} {name or target['instance_id']}", target["address"]
 
 

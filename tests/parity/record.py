@@ -16,7 +16,7 @@ from .runner import Run, go, ours
 from .scripts.waves import WAVES
 
 RECORDED: Final = Path(__file__).parent / "recorded.json"
-QUIET: Final = 8.0
+QUIET: Final = 10.0
 """Seconds without any change after which a picture is taken to be final."""
 
 

@@ -15,11 +15,11 @@ from proreus.kube.requests import NAMESPACES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.simulated import AdminError, Settings
 
-from ..apiserver.site import PATIENCE, Site, set_up  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
 from .picture import Picture, picture
 from .scripts.script import Script, Wave
 from .steps import joined
-from .world import CLUSTER_CIDRS, World, look
+from .world import CLUSTER_CIDRS, PATIENCE, NeverCame, World, look
 
 GO: Final = Contestant(
     "go",
@@ -128,7 +128,8 @@ class Run:
 
     def _world(self, name: str) -> World:
         self._number += 1
-        return World(self._site, name, self._number, self._routes)
+        speaks = MARK_CLUSTER_UID in self._routes
+        return World(self._site, name, self._number, self._routes, speaks=speaks)
 
     async def _play(self, wave: Wave, worlds: Sequence[World]) -> dict[str, Picture]:
         started = time.monotonic()
@@ -157,7 +158,7 @@ class Run:
         try:
             for step in script.stages[number]:
                 await step(world)
-        except (AssertionError, KubeError, AdminError, ValueError) as error:
+        except (NeverCame, AssertionError, KubeError, AdminError, ValueError) as error:
             self._failures[script.name] = f"stage {number}: {error!r}"
 
     async def _settled(self, worlds: Sequence[World]) -> dict[str, Picture]:

@@ -9,10 +9,9 @@ from typing import Any
 from proreus.kube.objects import TAINT_UNINITIALIZED
 from proreus.testing.simulated import Fault, FaultMode
 
-from ..apiserver.site import until  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.route_site import post  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import TOKENS  # noqa: TID252 - pytest imports tests by path
-from .world import Step, World
+from .world import Step, World, until
 
 # Machines
 
@@ -95,6 +94,7 @@ def register(
     cidrs: int = 0,
     dual: bool = False,
     cidr: str = "",
+    network: str = "",
     **metadata: Any,
 ) -> Step:
     """Register the Node of a machine.
@@ -109,6 +109,7 @@ def register(
         cidrs: How many pod CIDRs of the script come before the one that it has; 0 for none.
         dual: Whether it has one of each family.
         cidr: A pod CIDR that is not the script's.
+        network: The reason of its condition NetworkUnavailable=False, if it has one.
         metadata: More labels, annotations and so on.
     """
 
@@ -117,15 +118,19 @@ def register(
         body = world.node_body(machine, ready=ready or "True")
         if ready is None:
             body["status"]["conditions"].pop()
+        if network:
+            reason = {"reason": network, "message": "by a network plugin"}
+            one = {"type": "NetworkUnavailable", "status": "False", **reason}
+            body["status"]["conditions"].append(one)
         for key, value in metadata.items():
             present = body["metadata"].get(key)
             body["metadata"][key] = {**present, **value} if isinstance(present, dict) else value
         spec = body["spec"]
         spec["taints"] = [*(spec["taints"] if tainted else ()), *taints]
         if provider_id:
-            spec["providerID"] = (
-                world.provider_id(machine) if provider_id == "own" else provider_id
-            )
+            spec["providerID"] = world.provider_id(machine) if provider_id == "own" else provider_id
+        if cidr:
+            world.cast.cidrs[cidr] = "<CIDR outside>"
         if cidr or cidrs:
             both = (4, 6) if dual else (4,)
             spec["podCIDRs"] = [cidr] if cidr else [world.cidr(cidrs, one) for one in both]
@@ -136,7 +141,7 @@ def register(
 
 
 def initialised(*names: str) -> Step:
-    """Wait until nodes have their provider id and lack the taint."""
+    """Wait until nodes have their provider id, lack the taint, and are told so."""
 
     async def step(world: World) -> None:
         for here in names or ("a",):
@@ -149,6 +154,25 @@ def initialised(*names: str) -> Step:
                     and len(node["status"]["addresses"]) > 1
                 ),
             )
+            await world.told(here, "Synced")
+
+    return step
+
+
+def noticed(here: str = "a") -> Step:
+    """Wait until the manager has tried to initialise a node, if it says so when it cannot."""
+
+    async def step(world: World) -> None:
+        if world.speaks:
+            await world.when(
+                "node",
+                here,
+                lambda node: any(
+                    one["type"] == "CloudInitialized" for one in node["status"]["conditions"]
+                ),
+            )
+        else:
+            await asked()(world)
 
     return step
 

@@ -1,5 +1,7 @@
 """The world of one script: its objects and machines, and what steps do to them."""
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from ipaddress import IPv6Network
@@ -16,9 +18,12 @@ from proreus.kube.requests import EVENTS, NODES, SERVICES, Request, Resource
 from proreus.testing.kubelet import node_body
 from proreus.testing.simulated import Instance
 
-from ..apiserver.site import Site, until  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.site import Site  # noqa: TID252 - pytest imports tests by path
 from .picture import Cast, Seen
 
+PATIENCE: Final = 180.0
+"""Seconds to wait for what must come: many scripts wait at the same time. It only ends hangs."""
+POLL: Final = 0.1
 NAMESPACE: Final = "default"
 CLUSTER_CIDRS: Final = ("10.128.0.0/9", "fd00:10::/32")
 Step = Callable[["World"], Awaitable[None]]
@@ -27,7 +32,9 @@ Step = Callable[["World"], Awaitable[None]]
 class World:
     """What a script acts on. Names are the script's own: each object gets its prefix."""
 
-    def __init__(self, site: Site, name: str, number: int, routes: Mapping[str, str]) -> None:
+    def __init__(
+        self, site: Site, name: str, number: int, routes: Mapping[str, str], *, speaks: bool
+    ) -> None:
         """Nothing is there yet.
 
         Args:
@@ -35,12 +42,14 @@ class World:
             name: The script's.
             number: No other script has it; its pod CIDRs are made from it.
             routes: The tags by which the manager knows its routes.
+            speaks: Whether the manager says on a node that it cannot initialise it.
         """
         self.site = site
         self.cloud = site.cloud.admin
         self.cast = Cast(name)
         self.machines: dict[str, Instance] = {}
         self.routes = routes
+        self.speaks = speaks
         self._number = number
 
     def full(self, here: str) -> str:
@@ -75,7 +84,15 @@ class World:
 
     async def born(self, here: str) -> None:
         """Let the cloud have it."""
-        (self.machines[here],) = await self.cloud.create([self.machines[here]])
+        wanted = self.machines[here]
+        (self.machines[here],) = await self.cloud.create([wanted])
+        if not wanted.addresses:
+            # The cloud has chosen them.
+            self.cast.words |= {
+                one.address: f"<{one.type} of {here}>"
+                for one in self.machines[here].addresses
+                if one.type != "Hostname"  # the machine's name, which is known
+            }
 
     def provider_id(self, here: str) -> str:
         """The provider id of a machine."""
@@ -157,9 +174,11 @@ class World:
 
     async def told(self, here: str, reason: str) -> None:
         """Wait for an event about an object."""
+        selector = f"involvedObject.name={self.full(here)},reason={reason}"
 
         async def is_told() -> bool:
-            return bool(await self.site.events(reason, about=self.full(here)))
+            found = await self.site.client.list(EVENTS, NAMESPACE, field_selector=selector)
+            return bool(found.items)
 
         await until(f"{reason} is told about {self.full(here)}", is_told)
 
@@ -175,6 +194,23 @@ class World:
         """The id of the one part of a kind."""
         (found,) = await self.parts(here, kind)
         return str(found["id"])
+
+
+async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until it is so.
+
+    Raises:
+        NeverCame: It is not, after long patience.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not await holds():
+        if time.monotonic() > deadline:
+            raise NeverCame(f"not within {PATIENCE:.0f} s: {what}")
+        await asyncio.sleep(POLL)
+
+
+class NeverCame(Exception):
+    """What a script waits for did not come."""
 
 
 async def look(site: Site) -> Seen:

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from ..steps import (
+from ..steps import (  # noqa: TID252 - pytest imports tests by path
     addressed,
-    asked,
     delete,
     delete_node,
     fails,
@@ -14,6 +13,7 @@ from ..steps import (
     is_well,
     joined,
     machine,
+    noticed,
     register,
     service,
     told,
@@ -25,7 +25,7 @@ GONE: Final = (delete(), gone(kind="service", here="web"))
 SCRIPTS: Final = (
     script(
         "machines-fail",
-        (fails("instances.*", count=0), machine(), register(), asked(3), is_well(), initialised()),
+        (fails("instances.*", count=0), machine(), register(), noticed(), is_well(), initialised()),
     ),
     script(
         "first-step-fails",
@@ -54,15 +54,5 @@ SCRIPTS: Final = (
         joined("a", "b"),
         (service(), addressed(), has_hosts("a", "b")),
         (delete_node("a"), delete_node("b"), told("UnAvailableLoadBalancer"), has_hosts()),
-    ),
-    script(
-        "foreign-node",
-        (
-            joined("a"),
-            machine("b"),
-            register("b", tainted=False, provider_id="simulated://sim-2/i-000000000000"),
-            service(),
-            addressed(),
-        ),
     ),
 )

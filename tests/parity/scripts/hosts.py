@@ -9,7 +9,7 @@ from typing import Final
 from proreus.kube.objects import LABEL_EXCLUDE_LB, TAINT_AUTOSCALER
 from proreus.testing.simulated import Address
 
-from ..steps import (
+from ..steps import (  # noqa: TID252 - pytest imports tests by path
     addressed,
     born,
     change,
@@ -21,6 +21,7 @@ from ..steps import (
     has_hosts,
     joined,
     machine,
+    noticed,
     register,
     says,
     service,
@@ -68,12 +69,10 @@ SCRIPTS: Final = (
     script("autoscaled", TWO, WEB, (taint(TAINT_AUTOSCALER),), ONE_LESS),
     script("going", TWO, WEB, (HOLD, delete_node()), ONE_LESS),
     script("labelled-node", TWO, WEB, (edit_node(metadata={"labels": {"team": "red"}}),), ONE_MORE),
-    script(
-        "other-taint", TWO, WEB, (taint("team", value="red"),), ONE_MORE
-    ),
+    script("other-taint", TWO, WEB, (taint("team", value="red"),), ONE_MORE),
     script(
         "initialised-late",
-        (unborn("a"), register(), joined("b")),
+        (unborn("a"), register(), noticed(), joined("b")),
         (service(), addressed(), has_hosts("b")),
         (born("a"), has_hosts("a", "b")),
         ONE_MORE,
@@ -81,6 +80,17 @@ SCRIPTS: Final = (
     script(
         "never-initialised",
         (unborn("a"), register(), joined("b")),
+        (service(), addressed(), has_hosts("b")),
+        (),
+        ONE_LESS,
+    ),
+    script(
+        "of-another-cloud",
+        (
+            machine("a"),
+            register(tainted=False, provider_id="simulated://sim-2/i-000000000000"),
+            joined("b"),
+        ),
         (service(), addressed(), has_hosts("b")),
         (),
         ONE_LESS,

@@ -4,7 +4,7 @@ from typing import Final
 
 from proreus.kube.objects import TAINT_SHUTDOWN
 
-from ..steps import (
+from ..steps import (  # noqa: TID252 - pytest imports tests by path
     asked,
     change,
     delete_node,
@@ -67,9 +67,7 @@ SCRIPTS: Final = (
         (UNREADY, STOP, has_taint(TAINT_SHUTDOWN), end(), gone()),
     ),
     script("never-there", (unborn(), register(ready="False"), asked(6))),
-    script(
-        "never-there-by-id", (unborn(), register(ready="False", provider_id="own"), asked(6))
-    ),
+    script("never-there-by-id", (unborn(), register(ready="False", provider_id="own"), asked(6))),
     script(
         "elsewhere",
         (machine(), register(ready="False", tainted=False, provider_id=FOREIGN), asked(6)),
@@ -89,9 +87,7 @@ SCRIPTS: Final = (
             asked(6),
         ),
     ),
-    script(
-        "unready-and-back", joined("a"), (UNREADY, asked(2), READY, asked(2))
-    ),
+    script("unready-and-back", joined("a"), (UNREADY, asked(2), READY, asked(2))),
 )
 # By its machine that is gone this node would keep others, which are asked about together with it.
 APART: Final = (script("ended-ready", joined("a"), (end(), asked(4))),)

@@ -4,18 +4,18 @@ from typing import Final
 
 from proreus.kube.objects import LABEL_EXCLUDE_LB
 
-from ..steps import (
+from ..steps import (  # noqa: TID252 - pytest imports tests by path
     asked,
     delete_node,
     foreign_route,
     has_route,
+    initialised,
     is_networked,
     joined,
     machine,
     register,
     remove_route,
     routed_node,
-    says,
     told,
     unborn,
 )
@@ -63,18 +63,19 @@ SCRIPTS: Final = (
         (machine("b"), foreign_route("b", 7, ours=True), routed_node(), ROUTED),
         (has_route(7, not_=True),),
     ),
+    script("plugin", (routed_node(network="CiliumIsUp"), has_route())),
     script(
-        "plugin",
+        "plugin-in-the-way",
         (
-            machine(),
-            register(provider_id="own", tainted=False),
-            says("NetworkUnavailable", "False", "CiliumIsUp"),
-            register("b", of="a", provider_id="own", cidrs=1),
+            machine("b"),
+            foreign_route("b"),
+            routed_node(network="CiliumIsUp"),
+            told("FailedToCreateRoute", "a"),
         ),
     ),
     script(
         "outside",
-        (machine(), register(provider_id="own", tainted=False, cidr="10.9.0.0/24"), asked(2)),
+        (machine(), register(provider_id="own", cidr="10.9.0.0/24"), initialised()),
     ),
     script("no-machine-yet", (unborn(), register(cidrs=1), asked(4))),
 )

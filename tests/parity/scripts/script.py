@@ -23,9 +23,7 @@ def script(name: str, *stages: tuple[Any, ...]) -> Script:
 
 
 def _flat(steps: tuple[Any, ...]) -> list[Any]:
-    return [
-        one for step in steps for one in (_flat(step) if isinstance(step, tuple) else [step])
-    ]
+    return [one for step in steps for one in (_flat(step) if isinstance(step, tuple) else [step])]
 
 
 class Wave(msgspec.Struct, frozen=True):
@@ -36,9 +34,11 @@ class Wave(msgspec.Struct, frozen=True):
         scripts: They share the cluster and the cloud.
         nodes: How many nodes the stage has that are no script's.
         lasting: Whether they are looked at when all waves are over.
+        quick: Whether each run of the tests plays them.
     """
 
     name: str
     scripts: tuple[Script, ...]
     nodes: int = 0
     lasting: bool = False
+    quick: bool = False

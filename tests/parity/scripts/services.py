@@ -4,7 +4,7 @@ from typing import Final
 
 from proreus.kube.objects import ANNOTATION_SOURCE_RANGES
 
-from ..steps import (
+from ..steps import (  # noqa: TID252 - pytest imports tests by path
     addressed,
     delete,
     edit,
@@ -23,7 +23,7 @@ from .script import script
 WEB: Final = (service(), addressed())
 GONE: Final = (delete(), gone(kind="service", here="web"))
 TCP: Final = ("TCP", 80)
-CLASS: Final = {"loadBalancerClass": "example.com/other"}
+CLASS: Final = "example.com/other"
 
 SCRIPTS: Final = (
     script("tcp", WEB),
@@ -56,13 +56,13 @@ SCRIPTS: Final = (
     script("cluster-ip", (service(type="ClusterIP"),)),
     script("deleted", WEB, GONE),
     script("name-anew", WEB, GONE, WEB),
-    script("other-class", (service(**CLASS),)),
-    script("other-class-deleted", (service(**CLASS),), GONE),
+    script("other-class", (service(loadBalancerClass=CLASS),)),
+    script("other-class-deleted", (service(loadBalancerClass=CLASS),), GONE),
     script(
         "to-other-class",
         WEB,
         (edit(spec={"type": "ClusterIP"}), told("DeletedLoadBalancer")),
-        (edit(spec={"type": "LoadBalancer", **CLASS}),),
+        (edit(spec={"type": "LoadBalancer", "loadBalancerClass": CLASS}),),
     ),
     script(
         "ranges", (service(loadBalancerSourceRanges=["192.0.2.0/24", "10.1.0.0/16"]), addressed())
@@ -80,7 +80,9 @@ SCRIPTS: Final = (
     script(
         "ranges-by-annotation",
         (
-            service(metadata={"annotations": {ANNOTATION_SOURCE_RANGES: "192.0.2.0/24, 10.1.0.0/16"}}),
+            service(
+                metadata={"annotations": {ANNOTATION_SOURCE_RANGES: "192.0.2.0/24, 10.1.0.0/16"}}
+            ),
             addressed(),
         ),
     ),
