@@ -196,14 +196,9 @@ class LocalLoadBalancers:
         """Read, edit, apply."""
         async with self._turn:
             shown = await self._show()
-            verdicts, self._verdicts = self._verdicts, {}
-            try:
-                state = edit(plan.judged(_state(shown), verdicts), shown)
-                state = plan.swept(state, self._now())
-                await self._apply(state, shown)
-            except BaseException:
-                self._verdicts = verdicts | self._verdicts
-                raise
+            state = plan.judged(edit(_state(shown), shown), self._verdicts)
+            state = plan.swept(state, self._now())
+            await self._apply(state, shown)
             self._follow(state)
 
     async def _apply(self, state: State, shown: Shown) -> None:
@@ -269,7 +264,9 @@ class LocalLoadBalancers:
 
     def _follow(self, state: State) -> None:
         self._state = state
-        self._checker.watch(plan.targets(state))
+        asked = plan.targets(state)
+        self._checker.watch(asked)
+        self._verdicts = {one: said for one, said in self._verdicts.items() if one in asked}
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -292,10 +289,11 @@ class LocalLoadBalancers:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOKED_EVERY):
                     await self._news.wait()
+            news = self._news.is_set()
             self._news.clear()
             try:
                 drained = plan.swept(self._state, self._now()) != self._state
-                if self._verdicts or drained or loop.time() - repaired >= REPAIRED_EVERY:
+                if news or drained or loop.time() - repaired >= REPAIRED_EVERY:
                     repaired = loop.time()
                     await self._change(lambda state, _: state)
                 if loop.time() - counted >= COUNTED_EVERY:
@@ -303,6 +301,7 @@ class LocalLoadBalancers:
                     await self._count()
             except CloudError as error:
                 log.warning("The load balancers in the kernel could not be kept: %s", error)
+                self._news.set()
                 await asyncio.sleep(1.0)
 
     async def _count(self) -> None:
