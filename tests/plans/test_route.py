@@ -407,7 +407,7 @@ def test_the_condition_is_written_where_it_is_ours_and_differs(
 def test_what_the_condition_says() -> None:
     assert [says.value[2] for says in Says] == [
         "RouteController created a route",
-        "RouteController has not created every route of this node",
+        "RouteController failed to create a route",
         "RouteController leaves the routes of this node alone",
     ]
 

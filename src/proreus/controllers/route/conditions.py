@@ -19,7 +19,7 @@ class Says(Enum):
     """What the condition can say: status, reason, message."""
 
     ROUTED = ("False", CREATED, "RouteController created a route")
-    UNROUTED = ("True", NOT_CREATED, "RouteController has not created every route of this node")
+    UNROUTED = ("True", NOT_CREATED, "RouteController failed to create a route")
     LEFT_ALONE = ("False", CREATED, "RouteController leaves the routes of this node alone")
 
 

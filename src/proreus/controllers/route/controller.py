@@ -45,6 +45,8 @@ from proreus.runtime.workqueue import ShutDown, WorkQueue
 log = klog.logger(__name__)
 
 CONTROLLER: Final = "node-route-controller"
+SOURCE: Final = "route_controller"
+"""Who its events are from; the name that the Go framework gives."""
 TABLE: Final = "table"
 QUIET: Final = 0.2
 """Seconds after an event, so that what comes together is one pass."""
@@ -82,7 +84,7 @@ class RouteController:
         self._cloud: Routes = env.provider.routes
         self._policy = policy or Policy()
         self._chance = chance
-        self._events: EventSource = env.events.source(CONTROLLER)
+        self._events: EventSource = env.events.source(SOURCE)
         self._queue: WorkQueue[str] = WorkQueue("Routes", backoff=LIST_BACKOFF, chance=chance)
         self._slots = Slots(APPLIES_AT_ONCE, slow=APPLIES_AT_ONCE)
         self._says = ConditionWriter(env)
