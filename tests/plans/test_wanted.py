@@ -119,10 +119,11 @@ def test_a_node_is_a_host_by_the_stable_node_set_rules(case: Node, *, is_host: b
         ({"pool": "edge"}, ["a", "b"]),
         ({"pool": "edge", "arch": "arm"}, ["b"]),
         ({"pool": ""}, []),
+        ({"pool": None}, ["a", "b"]),
     ],
 )
 def test_hosts_match_the_whole_selector_and_are_sorted_by_name(
-    selector: dict[str, str], names: list[str]
+    selector: dict[str, str | None], names: list[str]
 ) -> None:
     nodes = [
         node("b", labels={"pool": "edge", "arch": "arm"}),

@@ -104,12 +104,13 @@ class Endpoints(Enum):
 class HostPolicy(msgspec.Struct, frozen=True):
     """Which nodes are hosts of a Service: those whose labels hold all of `selector`.
 
+    A label whose value is None may have any value.
     Frontends, source ranges and addresses of other IP families than `families` are left out of
     the wish; a Service that asks for none of these is refused. `endpoints` says what of its
     endpoints the wish is to hold.
     """
 
-    selector: Mapping[str, str] = {}
+    selector: Mapping[str, str | None] = {}
     families: tuple[str, ...] = ("IPv4", "IPv6")
     endpoints: Endpoints = Endpoints.NONE
 

@@ -122,14 +122,16 @@ def ref(service: Service, cluster: ClusterIdentity) -> LoadBalancerRef:
     )
 
 
-def _is_host(node: Node, selector: Mapping[str, str]) -> bool:
+def _is_host(node: Node, selector: Mapping[str, str | None]) -> bool:
     labels = node.metadata.labels
     return (
         node.metadata.deletion_timestamp is None
         and labels.get(LABEL_EXCLUDE_LB, "false") in _GO_FALSE
         and not has_taint(node, TAINT_AUTOSCALER)
         and node.spec.provider_id != ""
-        and all(labels.get(label) == value for label, value in selector.items())
+        and all(
+            label in labels and value in {None, labels[label]} for label, value in selector.items()
+        )
     )
 
 

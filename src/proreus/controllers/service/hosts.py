@@ -11,7 +11,7 @@ from proreus.cloudprovider.load_balancers import Host, HostPolicy
 from proreus.cloudprovider.wanted import hosts
 from proreus.kube.objects import Node
 
-_Key = tuple[tuple[tuple[str, str], ...], tuple[str, ...]]
+_Key = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]
 
 
 def candidates(nodes: Iterable[Node], owns: Callable[[Node], Ownership]) -> Iterator[Node]:
