@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from proreus.cloudprovider.config import read
@@ -102,12 +102,25 @@ KubernetesClusterID = test
 """
 
 
+class Clock:
+    """The time, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
 def context(
-    hooks: CallHooks | None = None, nodes: Objects | None = None, events: Events | None = None
+    hooks: CallHooks | None = None,
+    nodes: Objects | None = None,
+    events: Events | None = None,
+    clock: Clock | None = None,
 ) -> Context:
     return Context(
         CLUSTER,
-        now=lambda: datetime.now(UTC),
+        now=clock or Clock(),
         events=events or Events(),
         listers={"nodes": nodes or Objects()},
         hooks=hooks,

@@ -16,6 +16,8 @@ from proreus.providers.aws.identity import Place, find_place, find_region
 from proreus.providers.aws.instances import AWSInstances
 from proreus.providers.aws.metadata import Metadata
 from proreus.providers.aws.routes import AWSRoutes
+from proreus.providers.aws.tagging import Tagging
+from proreus.providers.aws.volumes import AWSVolumes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -41,6 +43,7 @@ class AWSCloud(CloudProvider):
             raise ConfigError(("--cloud-config: is not that of the provider aws",))
         self._config = config or AWSConfig()
         self._api: Api | None = None
+        self._tagging: Tagging | None = None
 
     async def start(self, context: "Context") -> None:
         """Find out where the cluster is, and set the capabilities."""
@@ -49,11 +52,16 @@ class AWSCloud(CloudProvider):
         if api is None:
             raise CloudError("the session with AWS was not opened")
         self.has_cluster_id = bool(place.tags.id)
-        self.instances = AWSInstances(api, place, self._config.global_)
+        self._tagging = Tagging(api, self._config.tagging, context.listers["nodes"])
+        self.instances = AWSInstances(api, place, self._config.global_, self._tagging.seen)
         self.routes = AWSRoutes(api, place, self._config.global_.route_table_id)
+        self.volumes = AWSVolumes(api)
+        self._tagging.start()
 
     async def close(self) -> None:
         """End tagging and close the session."""
+        if self._tagging is not None:
+            await self._tagging.close()
         if self._api is not None:
             await self._api.close()
 

@@ -1,7 +1,7 @@
 """Instances of EC2, and machines of Fargate."""
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -102,8 +102,15 @@ async def instances(api: Api, **parameters: Any) -> list[Described]:
 class AWSInstances:
     """Implements `cloudprovider.Instances`."""
 
-    def __init__(self, api: Api, place: Place, settings: Global) -> None:
-        """Look for machines of the cluster at `place`."""
+    def __init__(
+        self,
+        api: Api,
+        place: Place,
+        settings: Global,
+        seen: Callable[[Mapping[str, Described]], None] = lambda _: None,
+    ) -> None:
+        """Look for machines of the cluster at `place`; `seen` takes those of nodes."""
+        self._seen = seen
         self._api = api
         self._place = place
         self._families = settings.node_ip_families
@@ -140,6 +147,7 @@ class AWSInstances:
             for name, one in machines.items()
             if isinstance(one, Mapping) and "InstanceId" in one
         }
+        self._seen(described)
         labels = await self._labels(nodes, described)
         return {
             node.metadata.name: self._answer(node, machines[node.metadata.name], labels)

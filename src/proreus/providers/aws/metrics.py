@@ -5,7 +5,7 @@ Prometheus client does not make counters without it.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -37,6 +37,18 @@ STATUS: Final = Counter(
     ["service", "operation", "status_code"],
     registry=REGISTRY,
 )
+TAGGING_ERRORS: Final = Counter(
+    "cloudprovider_aws_tagging_controller_work_item_errors_total",
+    "Resources that could not be tagged, by AWS' error code.",
+    ["error_type", "instance_id"],
+    registry=REGISTRY,
+)
+
+
+def tagging_failed(code: str, ids: Iterable[str]) -> None:
+    """Count a refusal for each resource that it names, or once for none."""
+    for id_ in list(ids) or [""]:
+        TAGGING_ERRORS.labels(code, id_).inc()
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+"""Tags on the instances of nodes, and on their volumes, if the cloud-config asks for any.
+
+What `describe` reads for the node controllers tells the instances' tags as well, so a tag that
+somebody takes away comes back with the next refresh of nodes, without a call to find out. Tags are
+taken away again from instances whose Node has been deleted for a while.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.providers.aws import metrics
+from proreus.providers.aws.api import Api
+from proreus.providers.aws.config import Resource
+from proreus.providers.aws.config import Tagging as Settings
+from proreus.providers.aws.errors import Refused
+from proreus.providers.aws.identity import Described, tags_of
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Lister
+    from proreus.kube.objects import KubeObject
+
+log = logging.getLogger(__name__)
+
+MOST_RESOURCES = 50
+"""Resources of one call, as many as the official manager's; EC2 takes 1,000."""
+GRACE = timedelta(minutes=5)
+"""For how long a Node must have been gone before its instance loses the tags."""
+_LINGER = 0.5
+_LOOK = 60.0
+_REST = 30.0
+_ROUNDS = 3
+
+
+class Tagging:
+    """Tags machines in the background; a failure is logged and tried again."""
+
+    def __init__(self, api: Api, settings: Settings, nodes: "Lister[KubeObject]") -> None:
+        """Do nothing before `start`.
+
+        Args:
+            api: The session.
+            settings: Which tags, and on what.
+            nodes: All nodes of the cluster.
+        """
+        self._api = api
+        self._wanted = settings.wanted
+        self._instances = Resource.INSTANCE in settings.resources
+        self._volumes = Resource.VOLUME in settings.resources
+        self._nodes = nodes
+        self._due: set[str] = set()
+        self._unread: set[str] = set()
+        self._tagged: dict[str, tuple[str, ...]] = {}
+        self._nodes_of: dict[str, str] = {}
+        self._gone: dict[str, datetime] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Work from now on."""
+        if self._wanted and self._task is None:
+            self._task = asyncio.create_task(self._run(), name="aws-tagging")
+
+    async def close(self) -> None:
+        """End the work; what is not tagged yet will be by the next process."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def seen(self, machines: Mapping[str, Described]) -> None:
+        """Take note of instances by the name of their node, as EC2 tells them. No I/O."""
+        if not self._wanted:
+            return
+        for node, machine in machines.items():
+            id_ = str(machine["InstanceId"])
+            volumes = volumes_of(machine) if self._volumes else ()
+            self._unread.update(set(volumes) - set(self._tagged.get(id_, ())))
+            self._tagged[id_] = volumes
+            self._nodes_of[id_] = node
+            if self._instances and lacks(tags_of(machine), self._wanted):
+                self._due.add(id_)
+        if self._due or self._unread:
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await self._wake.wait()
+            self._wake.clear()
+            await asyncio.sleep(_LINGER)
+            try:
+                await self._read_volumes()
+                await self._tag()
+                await self._untag()
+            except CloudError as error:
+                log.warning("Instances are not tagged yet: %s", error)
+                self._wake.set()
+                await asyncio.sleep(_REST)
+
+    async def _read_volumes(self) -> None:
+        """Find out which of the volumes lack tags: instances do not tell them."""
+        while self._unread:
+            part = sorted(self._unread)[:MOST_RESOURCES]
+            filters = [{"Name": "volume-id", "Values": part}]
+            found = await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters)
+            self._unread.difference_update(part)
+            self._due.update(
+                str(one["VolumeId"]) for one in found if lacks(tags_of(one), self._wanted)
+            )
+
+    async def _tag(self) -> None:
+        tags = [{"Key": key, "Value": value} for key, value in self._wanted.items()]
+        while self._due:
+            part = sorted(self._due)[:MOST_RESOURCES]
+            await self._change("CreateTags", part, tags)
+            self._due.difference_update(part)
+
+    async def _untag(self) -> None:
+        """Only what this process has seen with a Node; the tags go only with their values."""
+        now = self._api.context.now()
+        self._gone = {
+            id_: self._gone.get(id_, now)
+            for id_, name in self._nodes_of.items()
+            if self._nodes.get(name) is None
+        }
+        late = [id_ for id_, since in self._gone.items() if now - since >= GRACE]
+        tags = [{"Key": key, "Value": value} for key, value in self._wanted.items()]
+        for start in range(0, len(late), MOST_RESOURCES):
+            part = late[start : start + MOST_RESOURCES]
+            ids = [id_ for one in part for id_ in (one, *self._tagged[one])]
+            await self._change("DeleteTags", ids, tags)
+            for id_ in part:
+                self._tagged.pop(id_, None)
+                self._nodes_of.pop(id_, None)
+
+    async def _change(
+        self, operation: str, ids: Collection[str], tags: list[dict[str, str]]
+    ) -> None:
+        """One id that EC2 does not know refuses the whole call: the rest is tried again alone."""
+        left = list(ids)
+        for _ in range(_ROUNDS):
+            try:
+                await self._api.call("ec2", operation, Resources=left, Tags=tags)
+            except Refused as error:
+                metrics.tagging_failed(error.code, [id_ for id_ in left if id_ in error.text])
+                named = [id_ for id_ in left if id_ in error.text]
+                if "NotFound" not in error.code or not named:
+                    raise
+                left = [id_ for id_ in left if id_ not in named]
+                if not left:
+                    return
+            else:
+                return
+        for id_ in left:
+            with contextlib.suppress(Refused):
+                await self._api.call("ec2", operation, Resources=[id_], Tags=tags)
+
+
+def lacks(tags: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether something with these tags lacks any, or has one with another value. Pure."""
+    return any(tags.get(key) != value for key, value in wanted.items())
+
+
+def volumes_of(machine: Mapping[str, Any]) -> tuple[str, ...]:
+    """The volumes that are attached to an instance. Pure."""
+    mappings = machine.get("BlockDeviceMappings") or ()
+    ids = (one.get("Ebs", {}).get("VolumeId") for one in mappings)
+    return tuple(str(id_) for id_ in ids if id_)

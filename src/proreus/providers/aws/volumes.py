@@ -1,0 +1,66 @@
+"""Where a volume of EBS is: the labels that keep its pods in its zone."""
+
+import re
+from collections.abc import Mapping
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.providers.aws.api import Api
+from proreus.providers.aws.errors import Refused
+
+LABEL_ZONE = "topology.kubernetes.io/zone"
+"""Volume label: its availability zone."""
+LABEL_REGION = "topology.kubernetes.io/region"
+"""Volume label: its region."""
+DRIVER = "ebs.csi.aws.com"
+"""The CSI driver whose volume handles are ids of EBS."""
+
+_ID = re.compile(r"(?:aws://[^/]*/(?:[^/]*/)?)?(vol-(?:[0-9a-f]{17}|[0-9a-f]{8}))")
+_ABSENT = frozenset({"InvalidVolume.NotFound", "InvalidParameterValue"})
+
+
+class AWSVolumes:
+    """Implements `cloudprovider.Volumes`."""
+
+    def __init__(self, api: Api) -> None:
+        """Ask through `api`."""
+        self._api = api
+
+    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+        """Zone and region of an EBS volume; empty for others.
+
+        Args:
+            volume_source: The spec of a PersistentVolume: `awsElasticBlockStore`, or `csi` with
+                EBS' driver.
+
+        Raises:
+            InvalidRequest: The id is none, or there is no such volume.
+            CloudError: EC2 does not tell.
+        """
+        handle = handle_of(volume_source)
+        if not handle:
+            return {}
+        match = _ID.fullmatch(handle)
+        if match is None:
+            raise InvalidRequest(f"{handle!r} is no volume of EBS: it must be like vol-0123456789")
+        try:
+            found = await self._api.call("ec2", "DescribeVolumes", VolumeIds=[match[1]])
+        except Refused as error:
+            if error.code not in _ABSENT:
+                raise
+            raise InvalidRequest(f"there is no volume {match[1]} in {self._api.region}") from error
+        volumes = list(found.get("Volumes") or ())
+        if len(volumes) != 1:
+            raise CloudError(f"EC2 tells {len(volumes)} volumes of the id {match[1]}")
+        zone = str(volumes[0]["AvailabilityZone"])
+        return {LABEL_ZONE: zone, LABEL_REGION: self._api.region}
+
+
+def handle_of(volume_source: Mapping[str, object]) -> str:
+    """The id of the volume as it is written there, or "" if it is none of EBS. Pure."""
+    in_tree = volume_source.get("awsElasticBlockStore")
+    if isinstance(in_tree, Mapping):
+        return str(in_tree.get("volumeID") or "")
+    csi = volume_source.get("csi")
+    if isinstance(csi, Mapping) and csi.get("driver") == DRIVER:
+        return str(csi.get("volumeHandle") or "")
+    return ""

@@ -1,0 +1,137 @@
+"""Tags on machines of nodes and on their volumes; where volumes are."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.provider import CloudProvider
+
+from .site import Clock, Network, Objects, config_text, context, node_of, started
+from .strict.process import StrictAWS
+
+TAGGING = """
+[Tagging]
+Tags = team=storage
+Tags = cost-centre = 42
+Resources = instance
+Resources = volume
+"""
+WANTED = {"team": "storage", "cost-centre": "42"}
+
+
+def tags(described: Any) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in described.get("Tags", ())}
+
+
+def volume_of(network: Network, id_: str) -> str:
+    return str(network.describe(id_)["BlockDeviceMappings"][0]["Ebs"]["VolumeId"])
+
+
+def volume_tags(network: Network, id_: str) -> dict[str, str]:
+    found = network.ec2.describe_volumes(VolumeIds=[volume_of(network, id_)])
+    return tags(found["Volumes"][0])
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    async with asyncio.timeout(90):
+        while not condition():
+            await asyncio.sleep(0.2)
+    assert condition(), what
+
+
+async def describe(provider: CloudProvider, *ids: str) -> None:
+    assert provider.instances is not None
+    await provider.instances.describe([node_of(id_) for id_ in ids])
+
+
+async def test_machines_and_volumes_are_tagged_and_tagged_again(aws: StrictAWS) -> None:
+    network = Network(aws)
+    ids = network.run(3)
+    nodes = Objects(map(node_of, ids))
+    text = config_text(aws, network.vpc, sections=TAGGING)
+    async with started(text, context(nodes=nodes)) as provider:
+        # One id that EC2 does not know must not keep the others from their tags.
+        aws.fail(
+            "CreateTags",
+            code="InvalidInstanceID.NotFound",
+            message=f"The instance ID '{ids[1]}' does not exist",
+            status=400,
+        )
+        await describe(provider, *ids)
+        await until(
+            lambda: all(tags(network.describe(i)).items() >= WANTED.items() for i in ids[::2]),
+            "tagged",
+        )
+        await until(lambda: volume_tags(network, ids[2]) == WANTED, "volumes are tagged")
+        network.ec2.create_tags(Resources=[ids[0]], Tags=[{"Key": "team", "Value": "other"}])
+        await describe(provider, *ids)
+        await until(
+            lambda: all(tags(network.describe(i)).items() >= WANTED.items() for i in ids),
+            "repaired",
+        )
+
+
+async def test_tags_go_some_time_after_the_node(aws: StrictAWS) -> None:
+    network = Network(aws)
+    ids = network.run(5)
+    kept, gone, first, second, third = ids
+    nodes, clock = Objects(map(node_of, ids)), Clock()
+    text = config_text(aws, network.vpc, sections=TAGGING)
+
+    async with started(text, context(nodes=nodes, clock=clock)) as provider:
+
+        async def pass_for(id_: str) -> None:
+            """A new instance is tagged, and what is due is done beside it."""
+            await describe(provider, id_)
+            await until(lambda: volume_tags(network, id_) == WANTED, "tagged")
+
+        await describe(provider, kept)
+        await pass_for(gone)
+        del nodes.by_key[f"node-{gone}"]
+        await pass_for(first)
+        clock.ahead += timedelta(minutes=4)
+        await pass_for(second)
+        assert volume_tags(network, gone) == WANTED, "the Node may come back"
+        clock.ahead += timedelta(minutes=4)
+        await pass_for(third)
+        await until(lambda: not volume_tags(network, gone), "the volume has lost them")
+        assert not tags(network.describe(gone)).keys() & WANTED.keys()
+        assert tags(network.describe(kept)).items() >= WANTED.items()
+
+
+async def test_nothing_is_tagged_unless_asked_for(aws: StrictAWS) -> None:
+    network = Network(aws)
+    (id_,) = network.run()
+    async with started(config_text(aws, network.vpc)) as provider:
+        await describe(provider, id_)
+        await describe(provider, id_)
+        assert set(aws.calls()) <= {
+            "ec2.CreateVpc", "ec2.CreateSubnet", "ec2.RunInstances", "ec2.DescribeInstances",
+        }  # fmt: skip
+    assert set(tags(network.describe(id_))) == {"kubernetes.io/cluster/test"}
+
+
+async def test_labels_of_a_volume_are_its_zone_and_region(aws: StrictAWS) -> None:
+    network = Network(aws)
+    (id_,) = network.run(SubnetId=network.subnets[1])
+    volume = volume_of(network, id_)
+    labels = {
+        "topology.kubernetes.io/zone": "us-east-1b",
+        "topology.kubernetes.io/region": "us-east-1",
+    }
+    async with started(config_text(aws, network.vpc)) as provider:
+        assert provider.volumes is not None
+        for handle in (volume, f"aws://us-east-1b/{volume}", f"aws:///us-east-1b/{volume}"):
+            of_tree = {"awsElasticBlockStore": {"volumeID": handle}}
+            assert await provider.volumes.labels(of_tree) == labels
+        csi = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": volume}}
+        assert await provider.volumes.labels(csi) == labels
+        foreign = {"csi": {"driver": "other", "volumeHandle": volume}}
+        assert await provider.volumes.labels(foreign) == {}
+        for handle, said in (("vol-x", "vol-x"), ("vol-0123456789abcdef0", "no volume")):
+            with pytest.raises(InvalidRequest, match=said):
+                await provider.volumes.labels({"awsElasticBlockStore": {"volumeID": handle}})
