@@ -5,10 +5,17 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from proreus.testing.controlplane import ControlPlane
 
 from .faults.table import lines, table
+
+# How long an example takes is the machine's affair.
+settings.register_profile(
+    "patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
