@@ -8,7 +8,7 @@ from typing import Any
 from proreus.testing.cluster import Cluster, ClusterError, find
 from proreus.testing.cluster.cluster import AGNHOST_IMAGE
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def until(what: str, happened: Callable[[], bool]) -> None:

@@ -39,7 +39,7 @@ NODE = "node-"
 AGNHOST_IMAGE = "localhost/e2e/agnhost:2.63.0"
 """The image with the server and client that Kubernetes' own specs use; nodes have it."""
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds that nodes may take to be ready; on a quiet machine with 2 cores it is 20 s."""
 
 

@@ -22,7 +22,7 @@ GATEWAY = "gateway"
 """The machine that the others hang on."""
 
 _ENTRY = ("nsenter", "--mount", "--net", "--uts")
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 
 # Written by the process itself before it becomes the holder, with the time of its start: a killed
 # maker leaves nothing that cannot be found, and a number used again is not taken for ours.
@@ -30,6 +30,9 @@ _RECORD = 'cat /proc/$$/stat >"$0.new" && mv "$0.new" "$0" && exec "$@"'
 
 # A daemon; $0 is the file of its process id, $1 its log.
 _DAEMON = 'echo $$ >"$0"; exec >>"$1" 2>&1 </dev/null; shift; exec "$@"'
+
+# The same for a program that a system would start again, as the kubelet does with pods.
+_SERVICE = 'while :; do "$@"; echo "ended with status $?; started again"; sleep 1; done'
 
 # The kubelet insists on these values of the whole machine. It finds them in files bound over
 # the real ones, in the cluster's mount namespace, and so changes nothing.
@@ -97,6 +100,14 @@ class Machine:
         files = (str(self.directory / f"{name}.pid"), str(self.log(name)))
         variables = [f"{key}={value}" for key, value in (environ or {}).items()]
         self.run("env", *variables, "setsid", "--fork", "sh", "-c", _DAEMON, *files, *arguments)
+
+    def keep(self, name: str, *arguments: str) -> None:
+        """Start a program that is started again whenever it ends.
+
+        Raises:
+            ClusterError: The machine is gone.
+        """
+        self.start(name, "sh", "-c", _SERVICE, name, *arguments)
 
     def log(self, name: str) -> Path:
         """The log of a program that was started."""

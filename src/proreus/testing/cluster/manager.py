@@ -13,7 +13,7 @@ _CLOUD_CONFIG = """\
 region: here
 zone: one
 pools:
-  default: {{addresses: [{pools}]}}
+  default: {{addresses: [{pools}], avoid-buggy-ips: true}}
 gateway: {{enabled: true, interfaces: [clients0, nodes0]}}
 """
 
@@ -57,4 +57,6 @@ def start_manager(cluster: Cluster) -> None:
     program = (sys.executable, "-m", "proreus")
     plane.apply(machine.run(*program, "roles", *chosen))
     user = plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], "manager")
-    machine.start("manager", *program, "run", *chosen, f"--kubeconfig={user}", "-v=2")
+    # There is no other: an election would only make it end when the machine stalls.
+    alone = ("--leader-elect=false", f"--kubeconfig={user}", "-v=2")
+    machine.keep("manager", *program, "run", *chosen, *alone)

@@ -1,0 +1,77 @@
+"""The manager as pods, from the chart, on nodes that wait for it."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from proreus.testing.cluster import Cluster
+from proreus.testing.cluster.manager import flags
+from proreus.testing.cluster.node import load_image
+
+from ..deploy.charts import ROOT, Programs  # noqa: TID252 - tests are no package
+from .conftest import Make
+from .image import NAME, manager_image
+from .looking import get, until
+
+pytestmark = pytest.mark.long
+
+TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+
+
+@pytest.fixture(scope="session")
+def chart() -> Programs:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "manifests.py", "programs"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Programs(type(ROOT)(done.stdout.strip()))
+
+
+def values(cluster: Cluster) -> dict[str, Any]:
+    repository, _, tag = NAME.rpartition(":")
+    given = (flag.removeprefix("--").partition("=") for flag in flags(cluster.families))
+    args = {name: value or True for name, _, value in given if name != "cloud-provider"}
+    return {
+        "cloudProvider": "local",
+        # A pod without capabilities can be no gateway.
+        "cloudConfig": {"content": "gateway: {enabled: false}\nroutes: {enabled: false}\n"},
+        "image": {"repository": repository, "tag": tag},
+        "apiServer": {"host": cluster.plane.address},
+        "args": {"v": 2, **args},
+    }
+
+
+def test_pods_of_the_chart_untaint_the_nodes_that_they_run_on(make: Make, chart: Programs) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def deploy(cluster: Cluster) -> None:
+        until("both nodes", lambda: len(get(cluster, "nodes")["items"]) == 2)
+        seen.extend(get(cluster, "nodes")["items"])
+        archive = manager_image(cluster.directory)
+        for node in cluster.nodes:
+            load_image(node.machine, archive)
+        rendered = chart.render(**values(cluster))
+        cluster.plane.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}))
+
+    cluster = make(nodes=2)
+    cluster.start(deploy)
+
+    for node in seen:
+        assert TAINT in [taint["key"] for taint in node["spec"]["taints"]]
+        assert "podCIDR" not in node["spec"]
+        assert "providerID" not in node["spec"]
+    for node in get(cluster, "nodes")["items"]:
+        assert "taints" not in node["spec"]
+        assert node["spec"]["providerID"].startswith("local://")
+
+    def replicas() -> int:
+        deployment = get(cluster, "deployment", "--namespace=kube-system")["items"][0]
+        ready: int = deployment["status"].get("readyReplicas", 0)
+        return ready
+
+    until("both replicas", lambda: replicas() == 2)
