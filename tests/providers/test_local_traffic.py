@@ -1,52 +1,20 @@
 """Load balancers of the provider `local` with real traffic: a gateway, two nodes and a client."""
 
-import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any
 
 import msgspec
 import pytest
 
-from proreus.cloudprovider import (
-    ClusterIdentity,
-    Context,
-    Done,
-    Ensured,
-    InvalidRequest,
-    LoadBalancer,
-    marks,
-)
-from proreus.cloudprovider.wanted import wanted
-from proreus.kube.objects import (
-    ClientIPConfig,
-    Node,
-    NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    Service,
-    ServicePort,
-    ServiceSpec,
-    SessionAffinityConfig,
-)
-from proreus.providers.local import LocalCloud
-from proreus.providers.local.config import HealthChecks, LocalConfig, PoolConfig
-from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
+from proreus.cloudprovider import ClusterIdentity, Context, InvalidRequest, marks
+from proreus.kube.objects import ClientIPConfig, ServicePort, SessionAffinityConfig
 
+from . import local_manager
+from .local_manager import CLUSTER, PORTS, delete, ensure, eventually, wish
 from .traffic import CLIENT, CLIENT6, NODES, OTHER, STRANGER, VIP, VIP6, Lab, run
-
-CLUSTER = ClusterIdentity("one", "uid-of-one")
-PATIENCE = 60.0
-PORTS = tuple(
-    ServicePort(port, f"{protocol.lower()}-{port}", protocol)
-    for port in (80, 81)
-    for protocol in ("TCP", "UDP")
-)
-"""Without node ports: nothing here needs them."""
 
 
 @pytest.fixture(scope="module")
@@ -64,93 +32,8 @@ def healthy(lab: Lab) -> Iterator[None]:
     assert not [one for one in lab.table() if "chain" in one], "a test left something behind"
 
 
-class Nothing:
-    def get(self, key: str) -> None: ...
-
-    def all(self) -> tuple[()]:
-        return ()
-
-    def by(self, index: str, value: str) -> tuple[()]:
-        return ()
-
-    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
-        raise AssertionError(f"an event: {reason}")
-
-
-@asynccontextmanager
-async def manager(
-    *, patience: float = 10.0, draining: float = 60.0
-) -> AsyncIterator[tuple[Any, Context]]:
-    """The provider in a new process, so to speak: it knows nothing but what the kernel holds."""
-    config = LocalConfig(
-        pools={"default": PoolConfig(addresses=(f"{VIP}-{OTHER}", VIP6))},
-        health_checks=HealthChecks(
-            interval=timedelta(seconds=0.1), timeout=timedelta(seconds=patience)
-        ),
-        draining=timedelta(seconds=draining),
-    )
-    provider = LocalCloud(config)
-    context = Context(
-        CLUSTER,
-        now=lambda: datetime.now(UTC),
-        events=Nothing(),
-        listers={"services": Nothing()},
-    )
-    await provider.start(context)
-    try:
-        yield provider.load_balancers, context
-    finally:
-        await provider.close()
-
-
-def node(name: str) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name),
-        spec=NodeSpec(provider_id=f"local://{name}"),
-        status=NodeStatus(addresses=tuple(NodeAddress("InternalIP", one) for one in NODES[name])),
-    )
-
-
-def wish(
-    balancers: Any, *names: str, name: str = "web", key: str = "", **spec: Any
-) -> LoadBalancer:
-    service = Service(
-        metadata=ObjectMeta(
-            name=name,
-            namespace="default",
-            uid=f"uid-of-{name}",
-            annotations={ANNOTATION_SHARING_KEY: key} if key else {},
-        ),
-        spec=ServiceSpec(
-            type="LoadBalancer", **{"ports": PORTS, "ip_families": ("IPv4", "IPv6"), **spec}
-        ),
-    )
-    return wanted(service, [node(one) for one in names], balancers.host_policy(service), CLUSTER)
-
-
-async def ensure(balancers: Any, *wishes: LoadBalancer) -> list[tuple[str, ...]]:
-    answers = await balancers.ensure(wishes)
-    found = []
-    for one in wishes:
-        answer = answers[one.ref.uid]
-        assert isinstance(answer, Ensured), answer
-        assert answer.rejected == {}
-        assert {point.ip_mode for point in answer.ingress} == {"VIP"}
-        found.append(tuple(point.ip for point in answer.ingress))
-    return found
-
-
-async def delete(balancers: Any, *wishes: LoadBalancer) -> None:
-    answers = await balancers.delete([one.ref for one in wishes])
-    assert set(answers.values()) == {Done()} or all(
-        isinstance(one, Done) for one in answers.values()
-    )
-
-
-async def eventually(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.05)
+def manager(**how: float) -> AbstractAsyncContextManager[tuple[Any, Context]]:
+    return local_manager.manager(f"{VIP}-{OTHER}", VIP6, **how)
 
 
 def asked(lab: Lab, address: str = VIP, times: int = 16, **how: Any) -> set[str]:

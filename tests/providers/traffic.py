@@ -28,6 +28,8 @@ from .local_namespace import CLONE_NEWNET
 NODES = {"one": ("10.9.0.11", "fd00:9::11"), "two": ("10.9.0.12", "fd00:9::12")}
 VIP, OTHER, VIP6 = "10.8.0.1", "10.8.0.2", "fd00:8::1"
 CLIENT, STRANGER, CLIENT6 = "10.8.1.2", "10.8.1.3", "fd00:8::1:2"
+VIP_HERE = "10.9.9.9"
+"""An address in the nodes' own network."""
 PATIENCE = 60.0
 PROGRAM = Path(__file__).with_name("traffic_node.py")
 
@@ -154,6 +156,54 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+class Segment:
+    """Everybody in one network: gateways a and b, two nodes and a client, who are neighbours.
+
+    Nodes answer the client directly, past the gateway.
+    """
+
+    def __init__(self, stack: ExitStack) -> None:
+        if os.geteuid():
+            pytest.skip("network namespaces need root")
+        switch = Machine(stack, "switch")
+        with switch.inside():
+            run("ip", "link", "add", "segment", "type", "bridge")
+            run("ip", "link", "set", "segment", "up")
+        self.gateways = {name: Machine(stack, name) for name in ("a", "b")}
+        self.client = Machine(stack, "client")
+        self.nodes = {name: Machine(stack, name) for name in NODES}
+        own = {"a": ("10.9.0.1", "fd00:9::1"), "b": ("10.9.0.2", "fd00:9::2"),
+               "client": ("10.9.1.2", "fd00:9::1:2"), **NODES}  # fmt: skip
+        for machine in (*self.gateways.values(), self.client, *self.nodes.values()):
+            with switch.inside():
+                cable(f"to-{machine.name}", machine)
+                run("ip", "link", "set", f"to-{machine.name}", "master", "segment", "up")
+            with machine.inside():
+                run("ip", "link", "set", "lo", "up")
+                addresses("eth0", own[machine.name][0] + "/16", own[machine.name][1] + "/64")
+        for machine in self.gateways.values():
+            with machine.inside():
+                forwarding()
+        for name, node in self.nodes.items():
+            with node.inside():
+                # kube-proxy's addresses are nobody's, so a node never speaks of them in ARP.
+                Path("/proc/sys/net/ipv4/conf/all/arp_ignore").write_text("1")
+                Path("/proc/sys/net/ipv4/conf/all/arp_announce").write_text("2")
+                addresses("lo", VIP_HERE + "/32")
+            program = node.start(stack, sys.executable, str(PROGRAM), name, VIP_HERE)
+            assert program.answers.readline() == "ready\n"
+
+    def mac_of(self, name: str) -> str:
+        with self.gateways[name].inside():
+            return str(json.loads(run("ip", "-j", "link", "show", "eth0"))[0]["address"])
+
+    def neighbour(self) -> str:
+        """Where the client takes the address to be."""
+        with self.client.inside():
+            found = json.loads(run("ip", "-j", "neigh", "show", VIP_HERE))
+        return str(found[0].get("lladdr", "")) if found else ""
+
+
 class Lab:
     """The machines; this thread is in `gateway`."""
 
@@ -173,8 +223,7 @@ class Lab:
 
     def lay_cables(self) -> None:
         with self.gateway.inside():
-            for setting in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-                Path("/proc/sys/net", setting).write_text("1")
+            forwarding()
             run("ip", "link", "set", "lo", "up")
             run("ip", "link", "add", "nodes0", "type", "bridge")
             addresses("nodes0", "10.9.0.1/16", "fd00:9::1/64")
@@ -208,6 +257,11 @@ class Lab:
     def table(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
         return found[1:]
+
+
+def forwarding() -> None:
+    for setting in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        Path("/proc/sys/net", setting).write_text("1")
 
 
 def cable(here: str, machine: Machine) -> None:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
@@ -218,7 +220,7 @@ class LocalLoadBalancers:
                     kernel.take(lines, option)
 
                 await self._write("add_routes", add)
-        commands = _commands(state, shown, self._names)
+        commands = self._commands(state, shown)
         if commands:
             await self._write("change_table", lambda: kernel.change(commands))
         for family, option in network.FAMILIES.items():
@@ -238,10 +240,20 @@ class LocalLoadBalancers:
         if fresh:
             self._later(self._announce(fresh))
 
+    def _commands(self, state: State, shown: Shown) -> list[nft.Json]:
+        table = self._gateway.nft_table
+        if state.balancers:
+            passing = network.answers_pass_by(state, shown.interfaces, self._gateway)
+            names = msgspec.structs.replace(self._names, direct=passing)
+            return nft_changes.changes(nft.program(state, names), shown.program, table)
+        if shown.program is None:
+            return []
+        return [{"delete": {"table": {"family": "inet", "name": table}}}]
+
     def _damaged(self, state: State, shown: Shown) -> bool:
         """Whether the kernel is not as `state`, which it holds itself, says."""
         wished = network.ways(state, shown.interfaces, self._gateway)
-        return wished != shown.ways or bool(_commands(state, shown, self._names))
+        return wished != shown.ways or bool(self._commands(state, shown))
 
     async def _show(self) -> Shown:
         shown = await self._context.call(
@@ -315,14 +327,6 @@ def _state(shown: Shown) -> State:
     if shown.program is None:
         return State()
     return memo.read({name: one.comments for name, one in shown.program.chains.items()})
-
-
-def _commands(state: State, shown: Shown, names: nft.Settings) -> list[nft.Json]:
-    if state.balancers:
-        return nft_changes.changes(nft.program(state, names), shown.program, names.table)
-    if shown.program is None:
-        return []
-    return [{"delete": {"table": {"family": "inet", "name": names.table}}}]
 
 
 def _check(wish: LoadBalancer) -> None:

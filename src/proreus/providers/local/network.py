@@ -182,6 +182,17 @@ def _rule(number: int, gateway: Gateway) -> str:
     )
 
 
+def answers_pass_by(state: State, found: Sequence[Interface], gateway: Gateway) -> bool:
+    """Whether nodes are in a network where addresses are announced: clients are their neighbours.
+
+    Not if this machine is a node itself, for its kube-proxy has to see whole connections.
+    """
+    if any(one.mark == HERE for one in state.machines.values()):
+        return False
+    announced = {name for one in ways(state, found, gateway).values() for _, name in one.announced}
+    return bool(announced.intersection(_towards_nodes(state, found)))
+
+
 def needs(
     state: State, found: Sequence[Interface], gateway: Gateway
 ) -> tuple[tuple[str, int], ...]:

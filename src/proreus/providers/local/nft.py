@@ -37,7 +37,9 @@ _ICMP: Final = MappingProxyType({"IPv4": "icmp", "IPv6": "ipv6-icmp"})
 _EVERYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
 _SEED: Final = 0x70726F72
 _ALL_BITS: Final = 2**32 - 1
-_MANGLE, _AFTER_DNAT, _FILTER = -150, -95, 0
+_RAW, _MANGLE, _AFTER_DNAT, _FILTER = -300, -150, -95, 0
+_SYN: Final = 0x02
+_FLAGS: Final = 0x17  # FIN, SYN, RST and ACK
 _MOST_CLIENTS: Final = 65535
 _DNAT: Final[Json] = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}}
 
@@ -75,11 +77,15 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Names and numbers of the gateway."""
+    """Names and numbers of the gateway.
+
+    `direct` says that nodes answer clients past this machine, which sees half of a connection.
+    """
 
     table: str = "proreus"
     device: str = "proreus0"
     mask: int = 0x0FF00000
+    direct: bool = False
 
     @property
     def marks(self) -> int:
@@ -162,6 +168,14 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
         _rule(_match(_field(family, "daddr"), f"@addresses{digit}"), _jump(f"balance{digit}"))
         for family, digit in FAMILY.items()
     ]
+    # Seen from its beginning, half a connection counts as broken; from its middle, as whole.
+    begins = _match({"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, _FLAGS]}, _SYN)
+    halves = [
+        _rule(_match(_field(family, "daddr"), f"@addresses{digit}"), begins, {"notrack": None})
+        for family, digit in FAMILY.items()
+        if settings.direct
+    ]
+    yield "begin", _chain(halves, ("filter", "prerouting", _RAW))
     yield "prerouting", _chain(ours, ("filter", "prerouting", _MANGLE))
     yield "output", _chain(ours, ("route", "output", _MANGLE))
     # A machine whose own kube-proxy has taken the connection must not send it to another node.

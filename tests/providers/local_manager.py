@@ -1,0 +1,127 @@
+"""Managers with the provider `local` in this thread's network, and what Services wish of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from proreus.cloudprovider import ClusterIdentity, Context, Done, Ensured, LoadBalancer
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.local import LocalCloud
+from proreus.providers.local.config import HealthChecks, LocalConfig, PoolConfig
+from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
+
+from .traffic import NODES
+
+CLUSTER = ClusterIdentity("one", "uid-of-one")
+PATIENCE = 60.0
+PORTS = tuple(
+    ServicePort(port, f"{protocol.lower()}-{port}", protocol)
+    for port in (80, 81)
+    for protocol in ("TCP", "UDP")
+)
+"""Without node ports: nothing here needs them."""
+
+
+class Nothing:
+    def get(self, key: str) -> None: ...
+
+    def all(self) -> tuple[()]:
+        return ()
+
+    def by(self, index: str, value: str) -> tuple[()]:
+        return ()
+
+    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
+        raise AssertionError(f"an event: {reason}")
+
+
+@asynccontextmanager
+async def manager(
+    *addresses: str, patience: float = 10.0, draining: float = 60.0
+) -> AsyncIterator[tuple[Any, Context]]:
+    """The provider in a new process, so to speak: it knows nothing but what the kernel holds."""
+    config = LocalConfig(
+        pools={"default": PoolConfig(addresses=addresses)},
+        health_checks=HealthChecks(
+            interval=timedelta(seconds=0.1), timeout=timedelta(seconds=patience)
+        ),
+        draining=timedelta(seconds=draining),
+    )
+    provider = LocalCloud(config)
+    context = Context(
+        CLUSTER,
+        now=lambda: datetime.now(UTC),
+        events=Nothing(),
+        listers={"services": Nothing()},
+    )
+    await provider.start(context)
+    try:
+        yield provider.load_balancers, context
+    finally:
+        await provider.close()
+
+
+def node(name: str) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name),
+        spec=NodeSpec(provider_id=f"local://{name}"),
+        status=NodeStatus(addresses=tuple(NodeAddress("InternalIP", one) for one in NODES[name])),
+    )
+
+
+def wish(
+    balancers: Any, *names: str, name: str = "web", key: str = "", has: str = "", **spec: Any
+) -> LoadBalancer:
+    service = Service(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"uid-of-{name}",
+            annotations={ANNOTATION_SHARING_KEY: key} if key else {},
+        ),
+        spec=ServiceSpec(
+            type="LoadBalancer", **{"ports": PORTS, "ip_families": ("IPv4", "IPv6"), **spec}
+        ),
+        status=ServiceStatus(
+            LoadBalancerStatus((LoadBalancerIngress(ip=has, ip_mode="VIP"),) if has else ())
+        ),
+    )
+    return wanted(service, [node(one) for one in names], balancers.host_policy(service), CLUSTER)
+
+
+async def ensure(balancers: Any, *wishes: LoadBalancer) -> list[tuple[str, ...]]:
+    answers = await balancers.ensure(wishes)
+    found = []
+    for one in wishes:
+        answer = answers[one.ref.uid]
+        assert isinstance(answer, Ensured), answer
+        assert answer.rejected == {}
+        assert {point.ip_mode for point in answer.ingress} == {"VIP"}
+        found.append(tuple(point.ip for point in answer.ingress))
+    return found
+
+
+async def delete(balancers: Any, *wishes: LoadBalancer) -> None:
+    answers = await balancers.delete([one.ref for one in wishes])
+    assert all(isinstance(one, Done) for one in answers.values())
+
+
+async def eventually(condition: Any) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.05)
