@@ -42,6 +42,8 @@ PACE: Final = (
 """Flags of both managers: what they do every few minutes they do every few seconds."""
 SETTLE: Final = 2.0
 """Seconds that a picture must stay as it is."""
+LOOK: Final = 0.5
+"""Seconds between looks at all there is."""
 FAILED: Final = "the script could not go on"
 
 SETTINGS: Final = Settings(health_interval=0, route_limit=500)
@@ -181,7 +183,7 @@ class Run:
             last = now
             if time.monotonic() - since >= self._settle or time.monotonic() > deadline:
                 return now
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(LOOK)
 
     async def _clear(self, worlds: Sequence[World]) -> None:
         """Take away what the scripts have left."""

@@ -46,7 +46,7 @@ SCRIPTS: Final = (
         (service(ports=[port(80)]), addressed()),
         (edit(spec={"ports": [port(80, "UDP")]}), has_listeners(("UDP", 80))),
     ),
-    script("node-port-changed", WEB, (edit(spec={"ports": [port(80, nodePort=32123)]}),)),
+    script("node-port-changed", WEB, (edit(spec={"ports": [port(80, nodePort=30007)]}),)),
     script("to-cluster-ip", WEB, (edit(spec={"type": "ClusterIP"}), told("DeletedLoadBalancer"))),
     script("to-node-port", WEB, (edit(spec={"type": "NodePort"}), told("DeletedLoadBalancer"))),
     script(
