@@ -4,7 +4,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import ClusterIdentity, HostPolicy
@@ -271,6 +271,7 @@ def test_buggy_addresses_can_be_left_out() -> None:
     assert "left out" in said.reason
 
 
+UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FOUR = [f"192.0.2.{n}" for n in range(4)]
 OTHERS = st.lists(
     st.builds(
@@ -284,6 +285,7 @@ OTHERS = st.lists(
 )
 
 
+@UNHURRIED
 @given(
     others=OTHERS,
     ports=st.sampled_from([HTTP, HTTPS]),
@@ -313,6 +315,7 @@ def test_an_address_is_given_exactly_where_one_can_be_had(
         assert said.addresses == tuple(current)
 
 
+@UNHURRIED
 @given(st.integers(0, 2**16), st.integers(0, 700))
 def test_the_size_of_a_pool_is_how_many_it_gives(first: int, more: int) -> None:
     start = ip_address("10.0.0.0") + first
