@@ -22,7 +22,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _APPLETS = (
     *("cat", "cp", "cut", "date", "dd", "env", "grep", "head", "hostname", "id", "ip", "kill"),
     *("ls", "mkdir", "mv", "nslookup", "ping", "printf", "ps", "rm", "sed", "seq"),
-    *("sleep", "sort", "tail", "tar", "test", "timeout", "touch", "tr", "uname", "wc", "wget"),
+    *("sleep", "sort", "tail", "tar", "test", "timeout", "touch", "tr", "uname", "wc"),
 )
 """What scripts in pods ask of busybox."""
 
@@ -67,7 +67,8 @@ class Root:
     def shell(self) -> None:
         """Add this machine's shell, and the usual commands, all of them busybox.
 
-        Busybox' own shell would prefer its commands to others of the same name.
+        Busybox' own shell would prefer its commands to others of the same name, and a static
+        busybox cannot look names up: what does so is added by its own name.
 
         Raises:
             ClusterError: busybox is not there.
@@ -139,7 +140,7 @@ def agnhost_image(agnhost: Path, names: Iterable[str], place: Path) -> Path:
     root = Root(place / "agnhost")
     root.copy(agnhost, "/agnhost")
     root.shell()
-    for name in ("curl", "dig", "nc.openbsd"):
+    for name in ("curl", "dig", "nc.openbsd", "wget"):
         if found := shutil.which(name):
             root.program(Path(found), f"/usr/bin/{name.partition('.')[0]}")
     archive = place / "agnhost.tar"

@@ -59,6 +59,7 @@ SYSTEM_PROGRAMS = {
     "runc": "runc",
     "setsid": "util-linux",
     "unshare": "util-linux",
+    "wget": "wget",
 }
 """Programs of the system, and the package of Debian and Ubuntu that each is in."""
 
