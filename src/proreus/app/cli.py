@@ -1,25 +1,15 @@
 """The command line: `cloud-controller-manager FLAGS` and its twin `proreus run FLAGS`."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final
 
 from proreus import __version__
-from proreus.app import (
-    config_file,
-    ending,
-    flags,
-    migration,
-    new_provider,
-    roles,
-    servers,
-    webhooks,
-)
-from proreus.app.doctor import command as doctor
+from proreus.app import config_file, ending, flags, migration, servers, webhooks
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
-from proreus.app.preview import command as preview
 from proreus.app.servers import ServersError
-from proreus.app.status import command as status
 from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider, load
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
@@ -50,26 +40,25 @@ commands:
 "proreus run --help" lists the flags."""
 
 
-def _run_command(args: Sequence[str]) -> int:
-    return cloud_controller_manager(args, program="proreus run")
-
-
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "run": _run_command,
-    "doctor": doctor.main,
-    "plan": preview.main,
-    "status": status.main,
-    "roles": roles.main,
-    "new-provider": new_provider.main,
+BESIDE_RUN: Final[Mapping[str, str]] = {
+    "doctor": "proreus.app.doctor.command",
+    "plan": "proreus.app.preview.command",
+    "status": "proreus.app.status.command",
+    "roles": "proreus.app.roles",
+    "new-provider": "proreus.app.new_provider",
 }
+"""The other commands' modules, imported when they are needed: the manager starts without them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `proreus`."""
     args = list(sys.argv[1:] if argv is None else argv)
     command = args[0] if args else "--help"
-    if command in COMMANDS:
-        return COMMANDS[command](args[1:])
+    if command == "run":
+        return cloud_controller_manager(args[1:], program="proreus run")
+    if command in BESIDE_RUN:
+        code: int = import_module(BESIDE_RUN[command]).main(args[1:])
+        return code
     if command in {"version", "--version"}:
         print(f"proreus {__version__}")
         return 0

@@ -19,7 +19,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     concurrent_node_syncs: int = 32
     concurrent_node_status_updates: int = 0
-    concurrent_service_syncs: int = 16
+    concurrent_service_syncs: int = 64
     node_monitor_period: float = 5.0
     node_status_update_frequency: float = 300.0
     node_deletion_confirmations: int = 2

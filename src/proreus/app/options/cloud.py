@@ -59,7 +59,7 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     ] = 300.0
     concurrent_service_syncs: Annotated[
         int, Flag(SERVICE, "Load-balancer groups worked on at the same time.", integer, at_least(1))
-    ] = 16
+    ] = 64
     configure_cloud_routes: Annotated[
         bool, Flag(ROUTE, "Keep routes to the nodes' pods, where the cloud has routes.", boolean)
     ] = True

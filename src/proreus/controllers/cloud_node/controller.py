@@ -14,7 +14,7 @@ from proreus.controllers.batches import outage
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
-from proreus.controllers.inventory import Inventory
+from proreus.controllers.inventory import FLIGHTS_AT_ONCE, Inventory
 from proreus.kube.client import Written
 from proreus.kube.objects import Node
 from proreus.kube.requests import NODES
@@ -63,7 +63,8 @@ class CloudNodeController:
             self,
             self._queue,
             env.nodes,
-            batch=self._inventory.batch_size,
+            # One call a node must not mean one node at a time.
+            batch=max(self._inventory.batch_size, FLIGHTS_AT_ONCE),
             slots=env.settings.concurrent_node_syncs,
         )
         env.nodes.subscribe(self._on_node)
