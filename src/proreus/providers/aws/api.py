@@ -17,6 +17,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
 from proreus.providers.aws import metrics
@@ -161,7 +162,7 @@ class Api:
         try:
             method = getattr(self._client(service), xform_name(operation))
             answer: Mapping[str, Any] = method(**parameters)
-        except (ClientError, BotoCoreError) as error:
+        except (ClientError, BotoCoreError, ResponseParserError, OSError) as error:
             raised = translated(f"{service}.{operation}", error)
             metrics.answered(service, operation, status_of(error))
             metrics.refused(operation, throttled=isinstance(raised, Throttled))

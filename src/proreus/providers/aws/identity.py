@@ -122,10 +122,15 @@ async def find_place(settings: Global, api: "Api", metadata: "Metadata") -> Plac
 
 async def _this_machine(api: "Api", metadata: "Metadata") -> Described:
     id_ = await metadata.get("instance-id")
+    if not id_:
+        raise CloudError(
+            "the metadata service names no instance: give VPC, SubnetID and KubernetesClusterID in"
+            " the cloud-config"
+        )
     found = await api.pages("ec2", "DescribeInstances", "Reservations", InstanceIds=[id_])
     instances = [one for reservation in found for one in reservation["Instances"]]
     if len(instances) != 1:
-        raise CloudError(f"this machine, {id_ or 'of unknown id'}, is no instance of this account")
+        raise CloudError(f"this machine, {id_}, is no instance of this account")
     return dict(instances[0])
 
 

@@ -57,6 +57,8 @@ class Server:
             return web.Response(status=404, text=f"no such service: {name} {values.get('Version')}")
         world = self._world
         world.calls.append((service, operation))
+        key, source = scope[0], request.headers.get("x-amz-source-arn", "")
+        world.signed.append((operation, key, "/".join(scope[2:4]), source))
         await asyncio.sleep(world.faults.delays.get(operation, 0.0))
         world.region = region
         result: Mapping[str, Any] | AWSError
@@ -116,6 +118,8 @@ class Server:
         elif verb == "extra":
             for id_, extra in given.items():
                 world.extra.setdefault(id_, {}).update(extra)
+        elif verb == "signed":
+            answer, world.signed = world.signed, []
         elif verb == "calls":
             answer, world.calls = world.calls, []
         else:

@@ -63,6 +63,8 @@ class World:
         self.faults = Faults()
         self.numbers = itertools.count(1)
         self.calls: list[tuple[str, str]] = []
+        self.signed: list[tuple[str, str, str, str]] = []
+        """Of each request its operation, access key, region and service, and source ARN."""
         self.born: dict[str, float] = {}
         """When something was made, by its id or ARN, in seconds of `now`."""
         self.extra: dict[str, dict[str, Any]] = {}
