@@ -265,11 +265,13 @@ def set_backend_policies(world: World, params: Params) -> Answer:
 @corrects("elb", "ModifyLoadBalancerAttributes")
 def modify(world: World, params: Params) -> Answer:
     """An additional attribute is there once, however often it is set."""
-    balancer = require(world, params["LoadBalancerName"])
+    attributes = require(world, params["LoadBalancerName"]).attributes
+    before = dict(attributes["additional_attributes"])
     answer = world.moto("elb", "ModifyLoadBalancerAttributes", params)
-    last = {one["Key"]: one for one in balancer.attributes["additional_attributes"]}
-    balancer.attributes["additional_attributes"] = list(last.values())
-    answer["LoadBalancerAttributes"]["AdditionalAttributes"] = list(last.values())
+    after = before | dict(attributes["additional_attributes"])
+    attributes["additional_attributes"] = list(after.items())
+    told = [{"Key": key, "Value": value} for key, value in after.items()]
+    answer["LoadBalancerAttributes"]["AdditionalAttributes"] = told
     return answer
 
 

@@ -53,12 +53,12 @@ class Server:
         region, name = (scope[2], scope[3]) if len(scope) > 4 else ("us-east-1", "")
         operation = values.get("Action", "")
         service = _SERVICES.get((name, values.get("Version", "")))
-        if service is None:
-            return web.Response(status=404, text=f"no such service: {name} {values.get('Version')}")
         world = self._world
-        world.calls.append((service, operation))
         key, source = scope[0], request.headers.get("x-amz-source-arn", "")
         world.signed.append((operation, key, "/".join(scope[2:4]), source))
+        if service is None:
+            return web.Response(status=404, text=f"no such service: {name} {values.get('Version')}")
+        world.calls.append((service, operation))
         await asyncio.sleep(world.faults.delays.get(operation, 0.0))
         world.region = region
         result: Mapping[str, Any] | AWSError
