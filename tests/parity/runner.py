@@ -160,7 +160,14 @@ class Run:
         try:
             for step in script.stages[number]:
                 await step(world)
-        except (NeverCame, AssertionError, KubeError, AdminError, ValueError) as error:
+        except (
+            NeverCame,
+            AssertionError,
+            KubeError,
+            AdminError,
+            TimeoutError,
+            ValueError,
+        ) as error:
             self._failures[script.name] = f"stage {number}: {error!r}"
 
     async def _settled(self, worlds: Sequence[World]) -> dict[str, Picture]:

@@ -63,6 +63,7 @@ def slow(
     return played(control_plane, tmp_path_factory.mktemp("slow"), quick=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", names(quick=True))
 def test_a_script_ends_as_on_go_but_for_what_is_meant(name: str, quick: dict[str, Picture]) -> None:
     assert surprises(name, GO[name], quick[name], MEANT) == []
@@ -76,6 +77,7 @@ def test_a_script_of_failures_ends_as_on_go_but_for_what_is_meant(
     assert surprises(name, GO[name], slow[name], MEANT) == []
 
 
+@pytest.mark.long
 def test_every_difference_that_is_meant_occurs(quick: dict[str, Picture]) -> None:
     found = [one for name in quick for one in differences(name, GO[name], quick[name])]
     general = [rule for rule in MEANT if not set(rule.scripts) & set(names(quick=False))]

@@ -1,18 +1,25 @@
 """The world of one script: its objects and machines, and what steps do to them."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from ipaddress import IPv6Network
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import msgspec
 
 from proreus.cloudprovider.identity import default_load_balancer_name
-from proreus.kube.errors import NotFound
+from proreus.kube.errors import (
+    AlreadyExists,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import EVENTS, NODES, SERVICES, Request, Resource
 from proreus.testing.kubelet import node_body
@@ -26,6 +33,7 @@ PATIENCE: Final = 180.0
 POLL: Final = 0.1
 NAMESPACE: Final = "default"
 CLUSTER_CIDRS: Final = ("10.128.0.0/9", "fd00:10::/32")
+T = TypeVar("T")
 Step = Callable[["World"], Awaitable[None]]
 
 
@@ -124,24 +132,27 @@ class World:
     ) -> None:
         written = {**body, "metadata": {**body.get("metadata", {}), "name": self.full(here)}}
         number = 1 + sum(one[:2] == (kind, here) for one in self.cast.uids.values())
-        made = await self.site.client.create(resource, written, namespace)
         self.cast.written[kind, here] = written
-        self.cast.uids[made.uid] = (kind, here, number)
+        with contextlib.suppress(AlreadyExists):  # by a try that was not answered
+            await patiently(lambda: self.site.client.create(resource, written, namespace))
+        made = await self.raw(kind, here)
+        if made is not None:
+            self.cast.uids[made["metadata"]["uid"]] = (kind, here, number)
 
     async def patch(self, kind: str, here: str, body: object, subresource: str = "") -> None:
         """Change an object, as users do."""
         resource, namespace = (NODES, "") if kind == "node" else (SERVICES, NAMESPACE)
         type_ = PatchType.STRATEGIC if kind == "node" else PatchType.MERGE
-        await self.site.client.patch(
-            resource, self.full(here), Patch(type_, body), namespace, subresource=subresource
+        await patiently(
+            lambda: self.site.client.patch(
+                resource, self.full(here), Patch(type_, body), namespace, subresource=subresource
+            )
         )
 
     async def delete(self, kind: str, here: str) -> None:
         """Delete an object."""
-        if kind == "node":
-            await self.site.client.delete(NODES, self.full(here))
-        else:
-            await self.site.client.delete(SERVICES, self.full(here), NAMESPACE)
+        resource, namespace = (NODES, "") if kind == "node" else (SERVICES, NAMESPACE)
+        await patiently(lambda: self.site.client.delete(resource, self.full(here), namespace))
 
     async def raw(self, kind: str, here: str) -> dict[str, Any] | None:
         """An object with all that the API server has of it, or None."""
@@ -151,7 +162,9 @@ class World:
             else SERVICES.path(NAMESPACE, self.full(here))
         )
         try:
-            return await self.site.client.send(Request("GET", path), dict[str, Any])
+            return await patiently(
+                lambda: self.site.client.send(Request("GET", path), dict[str, Any])
+            )
         except NotFound:
             return None
 
@@ -177,7 +190,9 @@ class World:
         selector = f"involvedObject.name={self.full(here)},reason={reason}"
 
         async def is_told() -> bool:
-            found = await self.site.client.list(EVENTS, NAMESPACE, field_selector=selector)
+            found = await patiently(
+                lambda: self.site.client.list(EVENTS, NAMESPACE, field_selector=selector)
+            )
             return bool(found.items)
 
         await until(f"{reason} is told about {self.full(here)}", is_told)
@@ -194,6 +209,18 @@ class World:
         """The id of the one part of a kind."""
         (found,) = await self.parts(here, kind)
         return str(found["id"])
+
+
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """Ask again where an API server that has much to do does not answer in time."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await call()
+        except (ServerError, TooManyRequests, Unreachable):
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(POLL)
 
 
 async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
@@ -218,7 +245,7 @@ async def look(site: Site) -> Seen:
 
     async def items(resource: Resource[Any]) -> tuple[dict[str, Any], ...]:
         path = resource.path(NAMESPACE if resource.namespaced else "")
-        answer = await site.client.send(Request("GET", path), dict[str, Any])
+        answer = await patiently(lambda: site.client.send(Request("GET", path), dict[str, Any]))
         return tuple(answer["items"])
 
     return Seen(

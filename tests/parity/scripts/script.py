@@ -34,7 +34,7 @@ class Wave(msgspec.Struct, frozen=True):
         scripts: They share the cluster and the cloud.
         nodes: How many nodes the stage has that are no script's.
         lasting: Whether they are looked at when all waves are over.
-        quick: Whether each run of the tests plays them.
+        quick: Whether it is over soon: no script has to wait for another try.
     """
 
     name: str
