@@ -14,7 +14,7 @@ from proreus.controllers.batches import outage
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
-from proreus.controllers.inventory import FLIGHTS_AT_ONCE, Inventory
+from proreus.controllers.inventory import Inventory
 from proreus.kube.client import Written
 from proreus.kube.objects import Node
 from proreus.kube.requests import NODES
@@ -29,6 +29,9 @@ log = klog.logger(__name__)
 
 BACKOFF = Backoff(first=1.0, cap=300.0, factor=2.0, jitter=0.2)
 CONTROLLER = "cloud-node-controller"
+LEAST_BATCH = 4
+"""Nodes asked about together, each by a call of its own where the cloud has no bulk calls. More
+would make an urgent node wait longer for those taken before it where the quota is small."""
 
 
 class NotAsWished(Exception):
@@ -63,8 +66,7 @@ class CloudNodeController:
             self,
             self._queue,
             env.nodes,
-            # One call a node must not mean one node at a time.
-            batch=max(self._inventory.batch_size, FLIGHTS_AT_ONCE),
+            batch=max(self._inventory.batch_size, LEAST_BATCH),
             slots=env.settings.concurrent_node_syncs,
         )
         env.nodes.subscribe(self._on_node)
