@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import ConfigError, read_config
-from proreus.providers.local import inventory, pools, usage
+from proreus.providers.local import LocalCloud, inventory, pools, usage
 from proreus.providers.local.config import LocalConfig, Unreachable
 
 
@@ -124,6 +124,13 @@ def test_a_range_within_a_pool_hides_no_overlap_behind_it() -> None:
         "a and b overlap: 192.0.2.1-192.0.2.99 and 192.0.2.5",
         "a and c overlap: 192.0.2.1-192.0.2.99 and 192.0.2.50",
     ]
+
+
+def test_region_and_zone_can_be_labels() -> None:
+    with pytest.raises(ConfigError) as caught:
+        LocalCloud(read("region: at home\nzone: z-1"))
+    (problem,) = caught.value.problems
+    assert problem.startswith("region: 'at home' must be")
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -34,9 +34,14 @@ class LocalCloud(CloudProvider):
     needs: ClassVar[frozenset[str]] = frozenset({"services"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
-        """Take the cloud-config; without one there is no inventory and there are no pools."""
+        """Take the cloud-config; without one there is no inventory and there are no pools.
+
+        Raises:
+            ConfigError: Region or zone can be no label.
+        """
         super().__init__(config)
         self._settings = config if isinstance(config, LocalConfig) else LocalConfig()
+        self._defaults = Defaults(region=self._settings.region, zone=self._settings.zone)
         self._balancers: LocalLoadBalancers | None = None
 
     async def start(self, context: "Context") -> None:
@@ -46,7 +51,7 @@ class LocalCloud(CloudProvider):
             ConfigError: The inventory is wrong.
         """
         settings = self._settings
-        defaults = Defaults(region=settings.region, zone=settings.zone)
+        defaults = self._defaults
         read = None
         if settings.instances.inventory:
             reader = InventoryReader(settings.instances.inventory, defaults)

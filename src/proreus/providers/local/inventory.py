@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _ID: Final = re.compile(r"[^\s/]{1,200}")
+_LABEL: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
+_LABEL_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 _MOST_SHOWN: Final = 20
 
@@ -59,6 +61,26 @@ class MachineState(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
     GONE = "gone"
+
+
+def _label(name: str, value: str) -> list[str]:
+    """What is wrong with a label of a machine."""
+    domain, slash, rest = name.rpartition("/")
+    is_name = _LABEL.fullmatch(rest) and (not slash or _LABEL_DOMAIN.fullmatch(domain))
+    found = [] if is_name else [f"labels: {name!r} is no name of a label"]
+    if f".{domain}".endswith(tuple(f".{one}" for one in _RESERVED_DOMAINS)):
+        found.append(f"labels: {name} is of a domain that is Kubernetes' own")
+    return [*found, *(f"labels: {one}" for one in _label_values(**{name: value}))]
+
+
+def _label_values(**values: str) -> list[str]:
+    """A sentence for each that cannot be the value of a label, which it will be."""
+    return [
+        f"{name}: {value!r} must be letters, digits, - _ and . (63 at most), a letter or digit at"
+        " both ends"
+        for name, value in values.items()
+        if value and not _LABEL.fullmatch(value)
+    ]
 
 
 class Machine(ConfigSection, frozen=True, kw_only=True):
@@ -104,12 +126,8 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
                 ipaddress.ip_address(text)
             except ValueError:
                 found.append(f"addresses: {text!r} is no IP address")
-        for label in self.labels:
-            domain = label.partition("/")[0]
-            if "/" in label and f".{domain}".endswith(
-                tuple(f".{one}" for one in _RESERVED_DOMAINS)
-            ):
-                found.append(f"labels: {label} is of a domain that is Kubernetes' own")
+        found += [one for name, value in self.labels.items() for one in _label(name, value)]
+        found += _label_values(region=self.region, zone=self.zone, type=self.type)
         if found:
             raise ConfigError(tuple(f"machine {self.name}: {one}" for one in found))
 
@@ -125,6 +143,15 @@ class Defaults(ConfigSection, frozen=True, kw_only=True):
     region: str = ""
     zone: str = ""
     type: str = ""
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem in one sentence.
+        """
+        if found := _label_values(region=self.region, zone=self.zone, type=self.type):
+            raise ConfigError(tuple(found))
 
 
 class InventoryFile(ConfigSection, frozen=True, kw_only=True):
