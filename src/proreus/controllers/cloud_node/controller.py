@@ -29,9 +29,6 @@ log = klog.logger(__name__)
 
 BACKOFF = Backoff(first=1.0, cap=300.0, factor=2.0, jitter=0.2)
 CONTROLLER = "cloud-node-controller"
-LEAST_BATCH = 4
-"""Nodes asked about together, each by a call of its own where the cloud has no bulk calls. More
-would make an urgent node wait longer for those taken before it where the quota is small."""
 
 
 class NotAsWished(Exception):
@@ -66,7 +63,7 @@ class CloudNodeController:
             self,
             self._queue,
             env.nodes,
-            batch=max(self._inventory.batch_size, LEAST_BATCH),
+            batch=self._inventory.batch_size,
             slots=env.settings.concurrent_node_syncs,
         )
         env.nodes.subscribe(self._on_node)
