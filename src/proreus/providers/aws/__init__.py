@@ -14,6 +14,7 @@ from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.identity import Place, find_place, find_region
 from proreus.providers.aws.instances import AWSInstances
+from proreus.providers.aws.load_balancers import load_balancers
 from proreus.providers.aws.metadata import Metadata
 from proreus.providers.aws.routes import AWSRoutes
 from proreus.providers.aws.tagging import Tagging
@@ -54,6 +55,7 @@ class AWSCloud(CloudProvider):
         self.has_cluster_id = bool(place.tags.id)
         self._tagging = Tagging(api, self._config.tagging, context.listers["nodes"])
         self.instances = AWSInstances(api, place, self._config.global_, self._tagging.seen)
+        self.load_balancers = load_balancers(api, place, self._config.global_)
         self.routes = AWSRoutes(api, place, self._config.global_.route_table_id)
         self.volumes = AWSVolumes(api)
         self._tagging.start()

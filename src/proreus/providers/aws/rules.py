@@ -58,7 +58,7 @@ def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:
     found = set()
     for one in permissions:
         protocol = one["IpProtocol"]
-        ports = (one.get("FromPort", -1), one.get("ToPort", -1)) if protocol != ALL else (-1, -1)
+        first, last = (one.get("FromPort", -1), one.get("ToPort", -1))
         for field, key in (
             ("IpRanges", "CidrIp"),
             ("Ipv6Ranges", "CidrIpv6"),
@@ -66,7 +66,7 @@ def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:
         ):
             for source in one.get(field) or ():
                 description = source.get("Description") or ""
-                found.add(Rule(protocol, *ports, source[key], description))
+                found.add(Rule(protocol, first, last, source[key], description))
     return frozenset(found)
 
 

@@ -1,18 +1,23 @@
-"""In which subnets a load balancer stands: one in each availability zone. Pure.
+"""In which subnets a load balancer stands: one in each availability zone.
 
 Annotated subnets go before found ones. Found are those of the VPC with the cluster's tag, public
 for a public load balancer; of several in a zone the one whose role tag says so, then the one with
 the cluster's tag, then the first by id, as the official manager chooses.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.providers.aws.annotations import PREFIX
-from proreus.providers.aws.identity import ClusterTags, tags_of
+from proreus.providers.aws.identity import ClusterTags, Place, tags_of
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
 
 TAG_PUBLIC: Final = "kubernetes.io/role/elb"
 """On a subnet: it is for public load balancers."""
@@ -21,6 +26,7 @@ TAG_INTERNAL: Final = "kubernetes.io/role/internal-elb"
 
 _FIELD: Final = f"annotation {PREFIX}subnets"
 _ZONES: Final = "availability-zone"
+_KEPT: Final = timedelta(minutes=1)
 
 Described = Mapping[str, Any]
 """Something as EC2 describes it."""
@@ -39,7 +45,7 @@ class Subnet(msgspec.Struct, frozen=True):
 
 
 def subnets_of(subnets: Iterable[Described], tables: Sequence[Described]) -> tuple[Subnet, ...]:
-    """What EC2 describes, with what the route tables of the VPC say of each subnet."""
+    """What EC2 describes, with what the route tables of the VPC say of each subnet. Pure."""
     return tuple(_subnet(one, tables) for one in subnets)
 
 
@@ -80,7 +86,7 @@ def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
 
 
 def usable_zones(zones: Iterable[Described]) -> frozenset[str]:
-    """Of what EC2 describes the zones of a region's own; not local and wavelength zones."""
+    """Of what EC2 describes the zones of a region's own; not local and wavelength zones. Pure."""
     return frozenset(one["ZoneName"] for one in zones if one.get("ZoneType", _ZONES) == _ZONES)
 
 
@@ -92,7 +98,7 @@ def found(
     internal: bool,
     default: str = "",
 ) -> tuple[Subnet, ...]:
-    """The subnets for a load balancer that names none, by id.
+    """The subnets for a load balancer that names none, by id. Pure.
 
     Args:
         subnets: All of the VPC.
@@ -125,7 +131,7 @@ def found(
 
 
 def named(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subnet, ...]:
-    """The subnets of these ids or names, in their order.
+    """The subnets of these ids or names, in their order. Pure.
 
     Raises:
         InvalidRequest: Names every one that is not there, is not unique, or has a zone twice.
@@ -146,3 +152,45 @@ def named(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subnet, ...]
     if problems:
         raise InvalidRequest("; ".join(problems))
     return tuple(chosen)
+
+
+class Subnets:
+    """Reads what the choice of subnets needs; it is kept for a minute, since it seldom changes."""
+
+    def __init__(self, api: "Api", place: Place) -> None:
+        """Speak through `api`."""
+        self._api = api
+        self._place = place
+        self._read_at = datetime.min.replace(tzinfo=UTC)
+        self._subnets: tuple[Subnet, ...] = ()
+        self._zones: frozenset[str] = frozenset()
+        self._turn = asyncio.Lock()
+
+    async def choose(self, names: Sequence[str], *, internal: bool) -> tuple[Subnet, ...]:
+        """The subnets of a load balancer that names these, or none.
+
+        Raises:
+            InvalidRequest: There is none, or a name is wrong.
+            CloudError: AWS does not answer.
+        """
+        async with self._turn:
+            now = self._api.context.now()
+            if now - self._read_at > _KEPT:
+                await self._read()
+                self._read_at = now
+        if names:
+            return named(names, self._subnets)
+        place = self._place
+        return found(
+            self._subnets, self._zones, place.tags, internal=internal, default=place.subnet
+        )
+
+    async def _read(self) -> None:
+        here = {"Filters": [{"Name": "vpc-id", "Values": [self._place.vpc]}]}
+        described, tables, zones = await asyncio.gather(
+            self._api.pages("ec2", "DescribeSubnets", "Subnets", **here),
+            self._api.pages("ec2", "DescribeRouteTables", "RouteTables", **here),
+            self._api.call("ec2", "DescribeAvailabilityZones"),
+        )
+        self._subnets = subnets_of(described, tables)
+        self._zones = usable_zones(zones["AvailabilityZones"])

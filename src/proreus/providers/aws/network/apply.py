@@ -1,7 +1,6 @@
 """Takes the steps of a plan, one call for each."""
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +9,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError
 from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
+from proreus.providers.aws.names import ids_in
 from proreus.providers.aws.network import observe
 from proreus.providers.aws.network.parts import Actual, Balancer, Listener, TargetGroup, Wish
 from proreus.providers.aws.network.plan import (
@@ -37,7 +37,6 @@ Effect = Callable[[Actual], Actual]
 
 _MOST_ROUNDS: Final = 12
 _GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound"})
-_INSTANCE: Final = re.compile(r"i-[0-9a-f]+")
 
 
 async def converge(
@@ -199,7 +198,7 @@ async def _retarget(api: "Api", actual: Actual, step: Register | Deregister) -> 
             await api.call("elbv2", "RegisterTargets", TargetGroupArn=arn, Targets=_ids(left))
             break
         except Refused as error:
-            named = set(_INSTANCE.findall(error.text)) & set(left)
+            named = ids_in(error.text) & set(left)
             if error.code != "InvalidTarget" or not named:
                 raise
             refused |= dict.fromkeys(named, error.text)

@@ -159,7 +159,12 @@ def target_group_name(wish: Wish, mapping: PortMapping) -> str:
         wish.target_type if wish.target_type != "ipv4" else "",
     )
     digest = hashlib.sha1("".join(traits).encode(), usedforsecurity=False).hexdigest()
-    return f"k8s-{_letters(namespace)[:8]}-{_letters(name)[:8]}-{digest[:10]}"
+    return f"{target_group_prefix(namespace, name)}{digest[:10]}"
+
+
+def target_group_prefix(namespace: str, name: str) -> str:
+    """What the names of all of a Service's target groups begin with; those of others may, too."""
+    return f"k8s-{_letters(namespace)[:8]}-{_letters(name)[:8]}-"
 
 
 def _letters(text: str) -> str:

@@ -1,0 +1,208 @@
+"""The security groups of hosts, and the rules in them that let load balancers in.
+
+Groups are shared by all load balancers, so one change at a time is made to them; what is to be
+changed is decided from rules that are read within the same turn.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from proreus.providers.aws.errors import Refused
+from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place
+from proreus.providers.aws.rules import (
+    Change,
+    Rule,
+    changed,
+    idle_mtu,
+    made_for,
+    of_hosts,
+    permissions_of,
+    rules_of,
+)
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+
+_MOST_VALUES: Final = 200
+_HAS_ALREADY: Final = "InvalidPermission.Duplicate"
+_HAD_NOT: Final = "InvalidPermission.NotFound"
+
+
+def host_group(instance: Described, tagged: Collection[str]) -> str:
+    """The group of an instance in which load balancers are let in. Pure.
+
+    Args:
+        instance: As EC2 describes it.
+        tagged: Ids of the groups with the cluster's tag.
+
+    Raises:
+        ValueError: It cannot be told which; says why.
+    """
+    groups = [one["GroupId"] for one in instance.get("SecurityGroups") or ()]
+    ours = [one for one in groups if one in tagged]
+    if len(ours) == 1:
+        return str(ours[0])
+    if len(ours) > 1:
+        raise ValueError(
+            f"several of its security groups have the cluster's tag: {', '.join(ours)}"
+        )
+    if len(groups) == 1:
+        return str(groups[0])
+    raise ValueError(
+        "it has several security groups, none with the cluster's tag"
+        if groups
+        else "it has no security group"
+    )
+
+
+class HostGroups:
+    """Lets load balancers reach hosts."""
+
+    def __init__(self, api: "Api", place: Place) -> None:
+        """Speak through `api`."""
+        self._api = api
+        self._tags: ClusterTags = place.tags
+        self._vpc = place.vpc
+        self._turn = asyncio.Lock()
+
+    async def allow_network(
+        self, name: str, instances: Collection[str], want: frozenset[Rule]
+    ) -> Mapping[str, str]:
+        """Let the clients of a network load balancer reach its hosts, and no other instances.
+
+        Args:
+            name: The load balancer's.
+            instances: Ids of its hosts; none: all its rules are taken away.
+            want: The rules that their groups need; see `rules.of_network`.
+
+        Returns:
+            By instance id why one has no group for it.
+
+        Raises:
+            CloudError: AWS does not answer, or refuses a rule.
+        """
+        async with self._turn:
+            groups, homes, refused = await self._look(instances)
+            await asyncio.gather(
+                *(
+                    self._apply(
+                        id_, _network_change(name, have, want if id_ in homes else frozenset())
+                    )
+                    for id_, have in groups.items()
+                )
+            )
+        return refused
+
+    async def allow_classic(self, own: str, instances: Collection[str]) -> Mapping[str, str]:
+        """Let a classic load balancer reach its hosts, and no other instances.
+
+        Args:
+            own: The group of the load balancer.
+            instances: Ids of its hosts; none: all its rules are taken away.
+
+        Returns:
+            By instance id why one has no group for it.
+
+        Raises:
+            CloudError: AWS does not answer, or refuses a rule.
+        """
+        async with self._turn:
+            groups, homes, refused = await self._look(instances)
+            rule = of_hosts(own)
+            await asyncio.gather(
+                *(
+                    self._apply(id_, _classic_change(rule, have, wanted=id_ in homes))
+                    for id_, have in groups.items()
+                )
+            )
+        return refused
+
+    async def _look(
+        self, instances: Collection[str]
+    ) -> tuple[dict[str, frozenset[Rule]], set[str], dict[str, str]]:
+        """The rules of the cluster's groups and the hosts', the hosts' groups, and who has none."""
+        described = await self._tagged()
+        tagged = set(described) if self._tags.id else set()
+        homes: set[str] = set()
+        refused: dict[str, str] = {}
+        for one in await self._instances(instances):
+            try:
+                homes.add(host_group(one, tagged))
+            except ValueError as error:
+                refused[one["InstanceId"]] = str(error)
+        if missing := homes - described.keys():
+            found = await self._api.pages(
+                "ec2", "DescribeSecurityGroups", "SecurityGroups", GroupIds=sorted(missing)
+            )
+            described |= {one["GroupId"]: one for one in found}
+        rules = {id_: rules_of(one.get("IpPermissions") or ()) for id_, one in described.items()}
+        return rules, homes, refused
+
+    async def _tagged(self) -> dict[str, Described]:
+        if not self._tags.id:
+            return {}
+        keys = [self._tags.key, *([TAG_LEGACY] if self._tags.is_legacy else ())]
+        filters = [
+            {"Name": "vpc-id", "Values": [self._vpc]},
+            {"Name": "tag-key", "Values": keys},
+        ]
+        found = await self._api.pages(
+            "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
+        )
+        return {one["GroupId"]: one for one in self._tags.mine(found)}
+
+    async def _instances(self, ids: Iterable[str]) -> list[Described]:
+        ordered = sorted(ids)
+        # By filter, since one id that is gone fails a whole call that names it.
+        answers = await asyncio.gather(
+            *(
+                self._api.pages(
+                    "ec2",
+                    "DescribeInstances",
+                    "Reservations",
+                    Filters=[
+                        {"Name": "instance-id", "Values": ordered[first : first + _MOST_VALUES]}
+                    ],
+                )
+                for first in range(0, len(ordered), _MOST_VALUES)
+            )
+        )
+        return [
+            one for answer in answers for reservation in answer for one in reservation["Instances"]
+        ]
+
+    async def _apply(self, group: str, change: Change) -> None:
+        """Grant first, so that nobody is locked out in between."""
+        await self._each("AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
+        await self._each("RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
+
+    async def _each(
+        self, operation: str, group: str, rules: tuple[Rule, ...], done_already: str
+    ) -> None:
+        """In one call; one by one if somebody else has done some of it."""
+        if not rules:
+            return
+        try:
+            await self._send(operation, group, rules)
+        except Refused as error:
+            if error.code != done_already:
+                raise
+            for rule in rules if len(rules) > 1 else ():
+                await self._each(operation, group, (rule,), done_already)
+
+    async def _send(self, operation: str, group: str, rules: tuple[Rule, ...]) -> Any:
+        return await self._api.call(
+            "ec2", operation, GroupId=group, IpPermissions=permissions_of(rules)
+        )
+
+
+def _network_change(name: str, have: frozenset[Rule], want: frozenset[Rule]) -> Change:
+    own = made_for(name, have)
+    remaining = (have - own) | want
+    return changed(have, want, own | idle_mtu(have, remaining))
+
+
+def _classic_change(rule: Rule, have: frozenset[Rule], *, wanted: bool) -> Change:
+    own = frozenset(one for one in have if one.source == rule.source)
+    return changed(have, frozenset({rule}) if wanted else frozenset(), own)

@@ -1,0 +1,364 @@
+"""Network load balancers on AWS behind the strict layer."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import (
+    CloudError,
+    CloudProvider,
+    Done,
+    Ensured,
+    InvalidRequest,
+    LoadBalancer,
+    LoadBalancers,
+    Pending,
+)
+from proreus.cloudprovider.identity import default_load_balancer_name
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.aws.annotations import PREFIX
+
+from .site import CLUSTER, Network, config_text, node_of, started
+from .strict.process import StrictAWS
+
+UID = "5e000000-0000-4000-8000-000000000001"
+NAME = default_load_balancer_name(UID)
+HTTP = ServicePort(80, "http", node_port=30080)
+HTTPS = ServicePort(443, "https", node_port=30443)
+ARN = "arn:aws:acm:us-east-1:123456789012:certificate/1"
+ANYWHERE = "0.0.0.0/0"
+
+
+class LBSite:
+    """A public VPC with machines in one security group, and a provider."""
+
+    def __init__(self, aws: StrictAWS) -> None:
+        self.aws = aws
+        self.network = network = Network(aws)
+        self.elb = aws.client("elbv2")
+        self.ec2 = network.ec2
+        gateway = self.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=network.vpc)
+        (main,) = self.ec2.describe_route_tables(
+            Filters=[{"Name": "vpc-id", "Values": [network.vpc]}]
+        )["RouteTables"]
+        self.ec2.create_route(
+            RouteTableId=main["RouteTableId"], DestinationCidrBlock=ANYWHERE, GatewayId=gateway
+        )
+        tag = {"Key": "kubernetes.io/cluster/test", "Value": "owned"}
+        self.ec2.create_tags(Resources=network.subnets, Tags=[tag])
+        self.group = self.ec2.create_security_group(
+            GroupName="nodes", Description="nodes", VpcId=network.vpc
+        )["GroupId"]
+        self.ec2.create_tags(Resources=[self.group], Tags=[tag])
+        self.provider: CloudProvider
+
+    def machines(self, count: int) -> list[str]:
+        return self.network.run(count, SecurityGroupIds=[self.group])
+
+    @property
+    def balancers(self) -> LoadBalancers:
+        assert self.provider.load_balancers is not None
+        return self.provider.load_balancers
+
+    def wish(
+        self,
+        ids: Sequence[str],
+        *ports: ServicePort,
+        asked: Mapping[str, str] | None = None,
+        uid: str = UID,
+        shown: str = "",
+        **spec: Any,
+    ) -> LoadBalancer:
+        annotations = {
+            PREFIX + name: value for name, value in {"type": "nlb", **(asked or {})}.items()
+        }
+        ingress = (LoadBalancerIngress(hostname=shown),) if shown else ()
+        service = Service(
+            ObjectMeta(name="web", namespace="shop", uid=uid, annotations=annotations),
+            ServiceSpec(
+                type="LoadBalancer", ports=ports or (HTTP,), **{"ip_families": ("IPv4",), **spec}
+            ),
+            ServiceStatus(LoadBalancerStatus(ingress)),
+        )
+        nodes: list[Node] = [node_of(id_) for id_ in ids]
+        policy = self.balancers.host_policy(service)
+        return wanted(service, nodes, policy, CLUSTER)
+
+    async def ensure(self, wish: LoadBalancer) -> Any:
+        return (await self.balancers.ensure([wish]))[wish.ref.uid]
+
+    async def made(self, wish: LoadBalancer) -> Ensured:
+        """Ensured, once AWS has made it."""
+        answer = await self.ensure(wish)
+        while isinstance(answer, Pending):
+            answer = await self.ensure(wish)
+        assert isinstance(answer, Ensured), answer
+        return answer
+
+    async def delete(self, wish: LoadBalancer) -> Any:
+        return (await self.balancers.delete([wish.ref]))[wish.ref.uid]
+
+    def described(self) -> dict[str, Any] | None:
+        found = self.elb.describe_load_balancers()["LoadBalancers"]
+        return next((one for one in found if one["LoadBalancerName"] == NAME), None)
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Target groups by name, each with the ids of its targets."""
+        found = {}
+        for one in self.elb.describe_target_groups()["TargetGroups"]:
+            health = self.elb.describe_target_health(TargetGroupArn=one["TargetGroupArn"])
+            ids = {target["Target"]["Id"] for target in health["TargetHealthDescriptions"]}
+            found[one["TargetGroupName"]] = {**one, "ids": ids}
+        return found
+
+    def listeners(self) -> dict[int, dict[str, Any]]:
+        found = self.described()
+        assert found is not None
+        answer = self.elb.describe_listeners(LoadBalancerArn=found["LoadBalancerArn"])
+        return {one["Port"]: one for one in answer["Listeners"]}
+
+    def rules(self) -> set[tuple[str, int, str]]:
+        """Protocol, first port and source of all rules of the nodes' group."""
+        (group,) = self.ec2.describe_security_groups(GroupIds=[self.group])["SecurityGroups"]
+        return {
+            (one["IpProtocol"], one.get("FromPort", -1), source["CidrIp"])
+            for one in group["IpPermissions"]
+            for source in one["IpRanges"]
+        }
+
+    def writes(self) -> list[str]:
+        return [one for one in self.aws.calls() if ".Describe" not in one]
+
+
+@asynccontextmanager
+async def placed(aws: StrictAWS, extra: str = "") -> AsyncIterator[LBSite]:
+    site = LBSite(aws)
+    async with started(config_text(aws, site.network.vpc, extra)) as provider:
+        site.provider = provider
+        yield site
+
+
+async def test_a_load_balancer_is_made_left_alone_and_deleted_with_all_parts(
+    aws: StrictAWS,
+) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(2)
+        wish = site.wish(ids, HTTP, HTTPS)
+        answer = await site.made(wish)
+        described = site.described()
+        assert described is not None
+        assert answer.ingress == (LoadBalancerIngress(hostname=described["DNSName"]),)
+        assert answer.rejected == {}
+        assert described["Scheme"] == "internet-facing"
+        assert len(described["AvailabilityZones"]) == 3
+        assert {one["Port"]: one["ids"] for one in site.groups().values()} == {
+            30080: set(ids),
+            30443: set(ids),
+        }
+        assert site.rules() == {
+            ("tcp", 30080, ANYWHERE), ("tcp", 30443, ANYWHERE), ("icmp", 3, ANYWHERE)
+        }  # fmt: skip
+        site.aws.calls()
+        assert await site.made(wish) == answer
+        assert site.writes() == []
+        assert await site.delete(wish) == Done()
+        assert (site.described(), site.groups(), site.rules()) == (None, {}, set())
+        assert await site.delete(wish) == Done()
+
+
+async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        first, second, stopped = site.machines(3)
+        await site.made(site.wish([first]))
+        site.ec2.stop_instances(InstanceIds=[stopped])
+        answer = await site.made(site.wish([second, stopped]))
+        (group,) = site.groups().values()
+        assert group["ids"] == {second}
+        assert list(answer.rejected) == [f"node-{stopped}"]
+
+
+async def test_a_host_of_another_cloud_is_told(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        wish = site.wish(site.machines(1))
+        other = wish.hosts[0].__class__("other", "gce://p/z/other")
+        answer = await site.made(
+            wish.__class__(**{
+                **{name: getattr(wish, name) for name in wish.__struct_fields__},
+                "hosts": (*wish.hosts, other),
+            })
+        )  # fmt: skip
+        assert answer.rejected == {"other": "gce://p/z/other is no instance of EC2"}
+
+
+async def test_a_changed_node_port_leaves_other_listeners_alone(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        await site.made(site.wish(ids, HTTP, HTTPS))
+        before = site.listeners()
+        moved = ServicePort(80, "http", node_port=31080)
+        await site.made(site.wish(ids, moved, HTTPS))
+        after = site.listeners()
+        assert after[443] == before[443]
+        assert after[80]["ListenerArn"] == before[80]["ListenerArn"]
+        assert {one["Port"] for one in site.groups().values()} == {31080, 30443}
+        assert site.rules() >= {("tcp", 31080, ANYWHERE)}
+        assert ("tcp", 30080, ANYWHERE) not in site.rules()
+
+
+async def test_a_port_changes_its_protocol(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        await site.made(site.wish(ids, HTTP))
+        udp = ServicePort(80, "http", "UDP", node_port=30080)
+        await site.made(site.wish(ids, udp))
+        assert site.listeners()[80]["Protocol"] == "UDP"
+        both = (HTTP, ServicePort(80, "udp", "UDP", node_port=30080))
+        await site.made(site.wish(ids, *both))
+        assert site.listeners()[80]["Protocol"] == "TCP_UDP"
+        assert {one["Protocol"] for one in site.groups().values()} == {"TCP_UDP"}
+        assert site.rules() >= {("tcp", 30080, ANYWHERE), ("udp", 30080, ANYWHERE)}
+
+
+async def test_source_ranges_and_attributes_follow_the_service(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        await site.made(site.wish(ids))
+        asked = {
+            "cross-zone-load-balancing-enabled": "true",
+            "target-group-attributes": "preserve_client_ip.enabled=false",
+            "proxy-protocol": "*",
+            "additional-resource-tags": "team=a",
+        }
+        ranges = ("192.0.2.0/24",)
+        await site.made(site.wish(ids, asked=asked, load_balancer_source_ranges=ranges))
+        assert site.rules() == {
+            ("tcp", 30080, "192.0.2.0/24"),
+            ("icmp", 3, "192.0.2.0/24"),
+            *(("tcp", 30080, f"10.0.{n}.0/24") for n in range(3)),
+        }
+        found = site.described()
+        assert found is not None
+        attributes = site.elb.describe_load_balancer_attributes(
+            LoadBalancerArn=found["LoadBalancerArn"]
+        )["Attributes"]
+        assert {"Key": "load_balancing.cross_zone.enabled", "Value": "true"} in attributes
+        (group,) = site.groups().values()
+        of_group = site.elb.describe_target_group_attributes(
+            TargetGroupArn=group["TargetGroupArn"]
+        )["Attributes"]
+        assert {"Key": "preserve_client_ip.enabled", "Value": "false"} in of_group
+        assert {"Key": "proxy_protocol_v2.enabled", "Value": "true"} in of_group
+        (tags,) = site.elb.describe_tags(ResourceArns=[found["LoadBalancerArn"]])["TagDescriptions"]
+        assert {"Key": "team", "Value": "a"} in tags["Tags"]
+
+
+async def test_what_an_attempt_left_behind_is_taken_up_and_deleted(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        wish = site.wish(site.machines(1))
+        site.aws.fail("CreateListener", times=1)
+        assert isinstance(await site.ensure(wish), CloudError)
+        assert len(site.groups()) == 1
+        await site.made(wish)
+        assert len(site.groups()) == 1
+        site.aws.fail("DeleteTargetGroup", times=1)
+        assert isinstance(await site.delete(wish), CloudError)
+        assert await site.delete(wish) == Done()
+        assert (site.described(), site.groups(), site.rules()) == (None, {}, set())
+
+
+@pytest.mark.parametrize(
+    "operation", ["CreateLoadBalancer", "CreateTargetGroup", "CreateListener", "RegisterTargets"]
+)
+async def test_a_lost_answer_makes_no_second_part(aws: StrictAWS, operation: str) -> None:
+    async with placed(aws) as site:
+        wish = site.wish(site.machines(1))
+        site.aws.fail(operation, times=1, after_effect=True)
+        assert isinstance(await site.ensure(wish), CloudError)
+        await site.made(wish)
+        assert len(site.elb.describe_load_balancers()["LoadBalancers"]) == 1
+        assert len(site.groups()) == 1
+        assert list(site.listeners()) == [80]
+
+
+async def test_rules_of_others_in_the_nodes_group_stay(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        own = {
+            "IpProtocol": "tcp",
+            "FromPort": 22,
+            "ToPort": 22,
+            "IpRanges": [{"CidrIp": ANYWHERE}],
+        }
+        site.ec2.authorize_security_group_ingress(GroupId=site.group, IpPermissions=[own])
+        wish = site.wish(site.machines(1))
+        await site.made(wish)
+        await site.delete(wish)
+        assert site.rules() == {("tcp", 22, ANYWHERE)}
+
+
+async def test_two_services_share_the_rule_of_path_mtu_discovery(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        other = site.wish(ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"))
+        wish = site.wish(ids)
+        await site.made(wish)
+        await site.made(other)
+        await site.delete(wish)
+        assert site.rules() == {("tcp", 30081, ANYWHERE), ("icmp", 3, ANYWHERE)}
+        await site.delete(other)
+        assert site.rules() == set()
+
+
+async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictAWS) -> None:
+    async with placed(aws, "DisableSecurityGroupIngress = true") as site:
+        await site.made(site.wish(site.machines(1)))
+        assert site.rules() == set()
+
+
+async def test_what_cannot_change_is_refused_and_left_as_it_is(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        await site.made(site.wish(ids))
+        answer = await site.ensure(site.wish(ids, asked={"internal": "true"}))
+        assert isinstance(answer, InvalidRequest)
+        assert "internal" in str(answer)
+        classic = f"{NAME}-1.us-east-1.elb.amazonaws.com"
+        answer = await site.ensure(site.wish(ids, shown=classic))
+        assert isinstance(answer, InvalidRequest)
+        assert "cannot become one of another kind" in str(answer)
+
+
+async def test_elastic_addresses_are_one_for_each_subnet(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        made = [site.ec2.allocate_address(Domain="vpc")["AllocationId"] for _ in range(3)]
+        few = await site.ensure(site.wish(ids, asked={"eip-allocations": ",".join(made[:2])}))
+        assert isinstance(few, InvalidRequest)
+        assert "one for each subnet; there are 3" in str(few)
+        await site.made(site.wish(ids, asked={"eip-allocations": ",".join(made)}))
+        found = site.described()
+        assert found is not None
+        addresses = [one["LoadBalancerAddresses"] for one in found["AvailabilityZones"]]
+        assert sorted(one["AllocationId"] for (one,) in addresses) == sorted(made)
+
+
+async def test_owned_load_balancers_are_listed_for_the_leak_report(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        await site.made(site.wish(site.machines(1)))
+        site.elb.create_load_balancer(
+            Name="other", Type="network", Subnets=[site.network.subnets[0]]
+        )
+        (one,) = await site.balancers.list_owned(CLUSTER)
+        assert (one.service, one.service_uid) == ("shop/web", UID)
