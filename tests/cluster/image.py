@@ -36,9 +36,7 @@ def manager_image(place: Path) -> Path:
     # Its distribution is installed as a link to the source.
     source = Path(proreus.__file__).parent
     shutil.copytree(source, below(root, f"{PACKAGES}/proreus"), dirs_exist_ok=True)
-    for module in sorted(root.path.rglob("*.so")):
-        original = Path("/", module.relative_to(root.path))
-        root.program(module if PACKAGES in str(original) else original, str(original))
+    root.libraries(sorted(root.path.rglob("*.so")))
     start = below(root, f"/usr/bin/{PROGRAM}")
     start.write_text(
         f"#!{interpreter}\nfrom proreus.app.cli import cloud_controller_manager as main\n"

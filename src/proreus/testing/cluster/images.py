@@ -48,14 +48,22 @@ class Root:
             ClusterError: a library is missing.
         """
         self.copy(source, target)
-        linked = subprocess.run(["ldd", str(source)], capture_output=True, text=True, check=False)
-        if linked.returncode:
-            return  # a static program
-        for line in linked.stdout.splitlines():
-            if "not found" in line:
-                raise ClusterError(f"{source} lacks a library: {line.strip()}")
-            if found := re.search(r"(?:=> )?(/\S+) \(0x", line):
-                self.copy(Path(found[1]), found[1])
+        self.libraries([source])
+
+    def libraries(self, of: Sequence[Path]) -> None:
+        """Copy the libraries that programs and other libraries are linked with.
+
+        Raises:
+            ClusterError: one is missing.
+        """
+        linked = subprocess.run(["ldd", *of], capture_output=True, text=True, check=False)
+        if missing := [line for line in linked.stdout.splitlines() if "not found" in line]:
+            raise ClusterError(f"a library is missing: {missing[0].strip()}")
+        # Nothing is found for static programs.
+        for path in sorted(
+            set(re.findall(r"^\t(?:\S+ => )?(/\S+) \(0x", linked.stdout, re.MULTILINE))
+        ):
+            self.copy(Path(path), path)
 
     def copy(self, source: Path, target: str) -> None:
         """Copy a file, or what a link leads to."""
