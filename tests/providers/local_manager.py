@@ -22,7 +22,7 @@ from proreus.kube.objects import (
     ServiceStatus,
 )
 from proreus.providers.local import LocalCloud
-from proreus.providers.local.config import HealthChecks, LocalConfig, PoolConfig
+from proreus.providers.local.config import Gateway, HealthChecks, LocalConfig, PoolConfig
 from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
 
 from .traffic import NODES
@@ -52,7 +52,7 @@ class Nothing:
 
 @asynccontextmanager
 async def manager(
-    *addresses: str, patience: float = 10.0, draining: float = 60.0
+    *addresses: str, patience: float = 10.0, draining: float = 60.0, hold: float = 0.0
 ) -> AsyncIterator[tuple[Any, Context]]:
     """The provider in a new process, so to speak: it knows nothing but what the kernel holds."""
     config = LocalConfig(
@@ -61,6 +61,7 @@ async def manager(
             interval=timedelta(seconds=0.1), timeout=timedelta(seconds=patience)
         ),
         draining=timedelta(seconds=draining),
+        gateway=Gateway(hold=timedelta(seconds=hold)),
     )
     provider = LocalCloud(config)
     context = Context(

@@ -32,6 +32,7 @@ _HIGHEST_PORT: Final = 65535
 _HIGHEST_TABLE: Final = 2**32 - 1
 _FIRST_PROTOCOL: Final = 192
 _LAST_PROTOCOL: Final = 254
+_SHORTEST_HOLD: Final = timedelta(seconds=1)
 _LONGEST_DEVICE: Final = 15
 _LONGEST_TABLE: Final = 32
 _HIGHEST_MARK: Final = 2**32 - 1
@@ -169,6 +170,9 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
         enabled: Whether there are load balancers at all.
         interfaces: Where the addresses are announced (ARP and NDP). None: on every interface
             whose network holds the address.
+        hold: How long this machine answers for the addresses when its manager has ended. 0s: for
+            ever, which is right for one gateway. Where another one may take over, some 15s: so
+            long may both of them answer, and so long may a restart take.
         device: The name of the device made here that the addresses are routed to.
         nft_table: The name of the nftables table, of family inet, that is made here.
         mark_mask: The bits of packet and connection marks that say which node has a connection,
@@ -180,6 +184,7 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
 
     enabled: bool = True
     interfaces: tuple[str, ...] = ()
+    hold: timedelta = timedelta(0)
     device: str = "proreus0"
     nft_table: str = "proreus"
     mark_mask: int = 0x0FF00000
@@ -194,6 +199,8 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
             ConfigError: Every problem in one sentence.
         """
         found = []
+        if self.hold and self.hold < _SHORTEST_HOLD:
+            found.append("hold: give 0s, or 1s and more")
         for name, text, most in (
             ("device", self.device, _LONGEST_DEVICE),
             ("nft-table", self.nft_table, _LONGEST_TABLE),

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
-from proreus.providers.local import network, nft_changes
+from proreus.providers.local import network, nft, nft_changes
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.network import Interface, Ways
 from proreus.providers.local.nft import Json, Program
@@ -24,9 +24,10 @@ _LONGEST: Final = 400
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What the kernel has: the table (None: there is none), routes by family, interfaces."""
+    """What the kernel has: the tables (None: there is none), routes by family, interfaces."""
 
     program: Program | None
+    silence: Program | None
     ways: Mapping[str, Ways]
     interfaces: tuple[Interface, ...]
     settings: Mapping[str, int]
@@ -61,7 +62,7 @@ class Kernel:
         )  # fmt: skip
         settings = {name: value for name in names if (value := _setting(name)) is not None}
         device = any(one.get("ifname") == gateway.device for one in links)
-        return Shown(self._table(), ways, found, settings, device)
+        return Shown(self._table("inet"), self._table("arp"), ways, found, settings, device)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
         """Packets and bytes of each counter.
@@ -90,7 +91,7 @@ class Kernel:
                 break
         else:
             raise _refusal(f"make the device {name}", refused)
-        self.take([f"link set {name} addrgenmode none up"], "")
+        self.take({"-4": [f"link set {name} addrgenmode none up"]})
 
     def remove_device(self) -> None:
         """Remove it.
@@ -98,19 +99,18 @@ class Kernel:
         Raises:
             CloudError: The kernel refuses.
         """
-        self.take([f"link del {self._gateway.device}"], "")
+        self.take({"-4": [f"link del {self._gateway.device}"]})
 
-    def take(self, lines: Sequence[str], option: str) -> None:
-        """Run lines of `ip -batch`; `option` is -4 or -6.
+    def take(self, lines: Mapping[str, Sequence[str]]) -> None:
+        """Run lines of `ip -batch`, by its option for the family.
 
         Raises:
             CloudError: The kernel refuses one; those before it are done.
         """
-        if not lines:
-            return
-        said = _run(["ip", *_given(option), "-batch", "-"], "\n".join(lines) + "\n")
-        if said.returncode:
-            raise _refusal("change routes", said.stderr)
+        for option, listed in lines.items():
+            said = _run(["ip", option, "-batch", "-"], "\n".join(listed) + "\n")
+            if said.returncode:
+                raise _refusal("change routes", said.stderr)
 
     def change(self, commands: Sequence[Json]) -> None:
         """Change the table, all at once or not at all.
@@ -132,12 +132,21 @@ class Kernel:
                 with contextlib.suppress(OSError):
                     (_SETTINGS / name).write_text(f"{value}\n", encoding="ascii")
 
-    def _table(self) -> Program | None:
+    def is_held(self) -> bool:
+        """Whether the machine was alive, by its set, until now.
+
+        Raises:
+            CloudError: `nft` is missing.
+        """
+        said = _run(["nft", "-j", "list", "set", "inet", self._gateway.nft_table, nft.ALIVE])
+        return not said.returncode and '"elem"' in said.stdout
+
+    def _table(self, family: str) -> Program | None:
         table = self._gateway.nft_table
-        said = _run(["nft", "-j", "list", "table", "inet", table])
+        said = _run(["nft", "-j", "list", "table", family, table])
         if not said.returncode:
             return nft_changes.shown(json.loads(said.stdout))
-        if "No such file" in said.stderr:
+        if "No such file" in said.stderr or "not supported" in said.stderr:
             return None
         raise _refusal(f"list the table {table}", said.stderr)
 

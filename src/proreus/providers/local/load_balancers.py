@@ -8,11 +8,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-import msgspec
-
-from proreus.cloudprovider.context import Context
+from proreus.cloudprovider.context import Context, scope
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
@@ -32,6 +30,7 @@ from proreus.providers.local.figures import FIGURES
 from proreus.providers.local.health import Checker
 from proreus.providers.local.kernel import Kernel, Shown
 from proreus.providers.local.plan import Condition, State, Target
+from proreus.providers.local.work import Work, work
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +39,7 @@ COUNTED_EVERY: Final = 10.0
 REPAIRED_EVERY: Final = 30.0
 """Seconds between two comparisons of the kernel with what it should have."""
 
+_T = TypeVar("_T")
 _LOOKED_EVERY: Final = 1.0
 _ANNOUNCEMENTS: Final = 3
 _BETWEEN_ANNOUNCEMENTS: Final = 1.0
@@ -55,9 +55,7 @@ class LocalLoadBalancers:
         self._context = context
         self._settings = settings
         self._gateway = settings.gateway
-        self._names = nft.Settings(
-            self._gateway.nft_table, self._gateway.device, self._gateway.mark_mask
-        )
+        self._hold = self._gateway.hold.total_seconds()
         self._kernel = Kernel(self._gateway)
         self._turn = asyncio.Lock()
         self._verdicts: dict[Target, Condition] = {}
@@ -65,6 +63,7 @@ class LocalLoadBalancers:
         self._checker = Checker(settings.health_checks, self._told)
         self._reach = plan.Reach(())
         self._state = State()
+        self._scope: Hashable = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -73,6 +72,10 @@ class LocalLoadBalancers:
         Raises:
             CloudError: It cannot be read.
         """
+        self._scope = scope.get()
+        if self._hold and not await self._read("is_held", self._kernel.is_held):
+            # Another gateway may have been in charge since: what is here is out of date.
+            await self._change(lambda *_: State())
         shown = await self._show()
         state = _state(shown)
         self._follow(state)
@@ -86,6 +89,8 @@ class LocalLoadBalancers:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A program that still runs would change the kernel later on.
+        await self._context.settled(self._scope)
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """The same for all."""
@@ -146,7 +151,7 @@ class LocalLoadBalancers:
         """Every load balancer of the cluster; without a fingerprint if something is missing."""
         shown = await self._show()
         state = _state(shown)
-        damaged = self._damaged(state, shown)
+        damaged = work(state, shown, self._gateway) != Work()
         return [
             OwnedObject(
                 kind="load_balancer",
@@ -205,62 +210,35 @@ class LocalLoadBalancers:
 
     async def _apply(self, state: State, shown: Shown) -> None:
         """First the ways, then what leads packets there; the other way round to take away."""
-        gateway, kernel = self._gateway, self._kernel
-        wished = network.ways(state, shown.interfaces, gateway)
-        if state.balancers and not shown.device:
+        kernel = self._kernel
+        found = work(state, shown, self._gateway)
+        if found.makes_device:
             await self._write("make_device", kernel.make_device)
-        kept = network.needs(state, shown.interfaces, gateway)
-        for family, option in network.FAMILIES.items():
-            there = shown.ways[family]
-            lines = [*network.added(family, wished[family], there, gateway)]
-            if lines:
+        if found.added:
 
-                def add(lines: Sequence[str] = lines, option: str = option) -> None:
-                    kernel.set(kept)
-                    kernel.take(lines, option)
+            def add() -> None:
+                kernel.set(found.settings)
+                kernel.take(found.added)
 
-                await self._write("add_routes", add)
-        commands = self._commands(state, shown)
-        if commands:
-            await self._write("change_table", lambda: kernel.change(commands))
-        for family, option in network.FAMILIES.items():
-            lines = [*network.removed(family, wished[family], shown.ways[family], gateway)]
-            if lines:
-                await self._write(
-                    "remove_routes",
-                    lambda lines=lines, option=option: kernel.take(lines, option),  # type: ignore[misc]
-                )
-        if shown.device and not state.balancers:
+            await self._write("add_routes", add)
+        if found.commands:
+            await self._write("change_table", lambda: kernel.change(found.commands))
+        if found.removed:
+            await self._write("remove_routes", lambda: kernel.take(found.removed))
+        if found.removes_device:
             await self._write("remove_device", kernel.remove_device)
-        fresh = [
-            each
-            for family, ways in wished.items()
-            for each in ways.announced - shown.ways[family].announced
-        ]
-        if fresh:
-            self._later(self._announce(fresh))
-
-    def _commands(self, state: State, shown: Shown) -> list[nft.Json]:
-        table = self._gateway.nft_table
-        if state.balancers:
-            passing = network.answers_pass_by(state, shown.interfaces, self._gateway)
-            names = msgspec.structs.replace(self._names, direct=passing)
-            return nft_changes.changes(nft.program(state, names), shown.program, table)
-        if shown.program is None:
-            return []
-        return [{"delete": {"table": {"family": "inet", "name": table}}}]
-
-    def _damaged(self, state: State, shown: Shown) -> bool:
-        """Whether the kernel is not as `state`, which it holds itself, says."""
-        wished = network.ways(state, shown.interfaces, self._gateway)
-        return wished != shown.ways or bool(self._commands(state, shown))
+        if found.announced:
+            self._later(self._announce(found.announced))
 
     async def _show(self) -> Shown:
-        shown = await self._context.call(
-            "kernel", "show", self._kernel.show, read=True, blocking=True
+        shown = await self._read("show", self._kernel.show)
+        self._reach = network.reach(
+            shown.interfaces, nft.Settings(mask=self._gateway.mark_mask).marks
         )
-        self._reach = network.reach(shown.interfaces, self._names.marks)
         return shown
+
+    async def _read(self, operation: str, fn: Callable[[], _T]) -> _T:
+        return await self._context.call("kernel", operation, fn, read=True, blocking=True)
 
     async def _write(self, operation: str, fn: Callable[[], None]) -> None:
         await self._context.call("kernel", operation, fn, read=False, blocking=True)
@@ -296,10 +274,10 @@ class LocalLoadBalancers:
     async def _keep(self) -> None:
         """Apply what health checks find, end what has drained, repair, count."""
         loop = asyncio.get_running_loop()
-        repaired = counted = loop.time()
+        repaired = counted = held = loop.time()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOKED_EVERY):
+                async with asyncio.timeout(min(_LOOKED_EVERY, self._hold / 3 or _LOOKED_EVERY)):
                     await self._news.wait()
             news = self._news.is_set()
             self._news.clear()
@@ -308,6 +286,9 @@ class LocalLoadBalancers:
                 if news or drained or loop.time() - repaired >= REPAIRED_EVERY:
                     repaired = loop.time()
                     await self._change(lambda state, _: state)
+                if self._hold and loop.time() - held >= self._hold / 3:
+                    held = loop.time()
+                    await self._stay()
                 if loop.time() - counted >= COUNTED_EVERY:
                     counted = loop.time()
                     await self._count()
@@ -316,10 +297,15 @@ class LocalLoadBalancers:
                 self._news.set()
                 await asyncio.sleep(1.0)
 
+    async def _stay(self) -> None:
+        """Go on answering for the addresses."""
+        async with self._turn:
+            if self._state.balancers:
+                commands = nft_changes.holding(self._gateway.nft_table, self._hold)
+                await self._write("hold_addresses", lambda: self._kernel.change(commands))
+
     async def _count(self) -> None:
-        counters = await self._context.call(
-            "kernel", "counters", self._kernel.counters, read=True, blocking=True
-        )
+        counters = await self._read("counters", self._kernel.counters)
         FIGURES.show(self._state, counters)
 
 

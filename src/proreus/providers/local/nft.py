@@ -16,6 +16,7 @@ Rules are compared by their comments, which are digests of what was asked for: n
 differently from how they are given.
 """
 
+import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -23,12 +24,15 @@ from typing import Any, Final
 import msgspec
 
 from proreus.providers.local import memo
-from proreus.providers.local.plan import HERE, Balancer, Pool, State, chosen, digest, keeping, slots
+from proreus.providers.local.plan import HERE, Pool, State, chosen, digest, keeping, slots
 
 Json = Any
 """A piece of nftables' JSON."""
 
-CONFIRMED: Final = "service-"
+ALIVE: Final = "alive"
+"""The set that the manager keeps filled where another gateway may take over."""
+PROTOCOLS: Final = MappingProxyType({"inet": ("ip", "ip6"), "arp": ("arp",)})
+"""What the set holds, by the family of the table."""
 FAMILY: Final = MappingProxyType({"IPv4": "4", "IPv6": "6"})
 
 _IP: Final = MappingProxyType({"IPv4": "ip", "IPv6": "ip6"})
@@ -38,6 +42,7 @@ _EVERYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
 _SEED: Final = 0x70726F72
 _ALL_BITS: Final = 2**32 - 1
 _RAW, _MANGLE, _AFTER_DNAT, _FILTER = -300, -150, -95, 0
+_ALIVE_SET: Final[Json] = {"type": "ether_type", "flags": ["timeout"]}
 _SYN: Final = 0x02
 _FLAGS: Final = 0x17  # FIN, SYN, RST and ACK
 _MOST_CLIENTS: Final = 65535
@@ -79,13 +84,15 @@ class Program(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """Names and numbers of the gateway.
 
-    `direct` says that nodes answer clients past this machine, which sees half of a connection.
+    `direct` says that nodes answer clients past this machine, which sees half of a connection;
+    `held` that the machine answers only while the set `alive` has members, which expire.
     """
 
     table: str = "proreus"
     device: str = "proreus0"
     mask: int = 0x0FF00000
     direct: bool = False
+    held: bool = False
 
     @property
     def marks(self) -> int:
@@ -111,6 +118,8 @@ def program(state: State, settings: Settings) -> Program:
         sets[services] = {"type": [_KIND[family], "inet_proto", "inet_service"], "map": "verdict"}
         sets[addresses] = {"type": _KIND[family]}
         elements |= {services: {}, addresses: {}}
+    if settings.held:
+        sets[ALIVE] = _ALIVE_SET
     for uid, one in state.balancers.items():
         for family, address in one.addresses.items():
             name = service_chain(uid, family)
@@ -118,11 +127,7 @@ def program(state: State, settings: Settings) -> Program:
             for protocol, port in one.ports:
                 elements[f"services{FAMILY[family]}"][address, protocol, port] = name
             chains |= _service(state, settings, uid, family)
-            if one.affinity is not None:
-                for set_ in _clients(state, uid, family).values():
-                    sets[set_] = {
-                        "type": _KIND[family], "flags": ["timeout"], "size": _MOST_CLIENTS,
-                    }  # fmt: skip
+            sets |= _clients_sets(state, uid, family)
     for key, pool in state.pools.items():
         chains[f"pool-{key}"] = _chain(_pool_rules(state, settings, pool))
     for number in {one.mark for one in state.machines.values()}:
@@ -137,21 +142,25 @@ def program(state: State, settings: Settings) -> Program:
     return Program(chains, sets, elements, counters)
 
 
+def silence(state: State) -> Program:
+    """The table of the family arp that keeps a machine silent that is not alive."""
+    addresses = _addresses(state, "IPv4")
+    asked = {"payload": {"protocol": "arp", "field": "daddr ip"}}
+    dead = _match(_meta("protocol"), f"@{ALIVE}", "!=")
+    rules = [_rule(_match(asked, {"set": addresses}), dead, {"drop": None})] if addresses else []
+    chains = {"input": _chain(rules, ("filter", "input", _FILTER))}
+    return Program(chains, {ALIVE: _ALIVE_SET})
+
+
 def service_chain(uid: str, family: str) -> str:
     """The chain of a Service, which is also the name of its counter."""
     return f"service{FAMILY[family]}-{uid}"
 
 
-def chains_of(balancer: Balancer, uid: str) -> tuple[str, ...]:
-    """Every chain that the load balancer needs for itself or with others."""
-    mine = [service_chain(uid, family) for family in balancer.addresses]
-    shared = [f"pool-{key}" for key in balancer.pools.values()]
-    return (
-        memo.BALANCER + uid,
-        *mine,
-        *shared,
-        *(memo.POOL + key for key in balancer.pools.values()),
-    )
+def _addresses(state: State, family: str) -> list[str]:
+    """Every address once; Services may share them."""
+    every = (one.addresses.get(family) for one in state.balancers.values())
+    return sorted({one for one in every if one})
 
 
 def _rule(*says: Json) -> Rule:
@@ -164,8 +173,13 @@ def _chain(rules: Iterable[Rule], hook: tuple[str, str, int] | None = None) -> C
 
 def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
     """What is there without any Service."""
+    alive = [_match(_meta("protocol"), f"@{ALIVE}")] if settings.held else []
     ours = [
-        _rule(_match(_field(family, "daddr"), f"@addresses{digit}"), _jump(f"balance{digit}"))
+        _rule(
+            _match(_field(family, "daddr"), f"@addresses{digit}"),
+            *alive,
+            _jump(f"balance{digit}"),
+        )
         for family, digit in FAMILY.items()
     ]
     # Seen from its beginning, half a connection counts as broken; from its middle, as whole.
@@ -176,6 +190,7 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
         if settings.direct
     ]
     yield "begin", _chain(halves, ("filter", "prerouting", _RAW))
+    yield "neighbours", _chain(_silent(state, settings), ("filter", "input", _FILTER))
     yield "prerouting", _chain(ours, ("filter", "prerouting", _MANGLE))
     yield "output", _chain(ours, ("route", "output", _MANGLE))
     # A machine whose own kube-proxy has taken the connection must not send it to another node.
@@ -201,6 +216,17 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
         yield f"balance{digit}", _chain([*(related if nodes else ()), services])
 
 
+def _silent(state: State, settings: Settings) -> Iterator[Rule]:
+    """Who asks for our IPv6 addresses gets no answer from a machine that is not alive."""
+    addresses = _addresses(state, "IPv6")
+    if settings.held and addresses:
+        asks = _match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")
+        asked = {"payload": {"base": "th", "offset": 64, "len": 128}}
+        numbers = [f"{int(ipaddress.IPv6Address(one)):#x}" for one in addresses]
+        dead = _match(_meta("protocol"), f"@{ALIVE}", "!=")
+        yield _rule(asks, _match(asked, {"set": numbers}), dead, {"drop": None})
+
+
 def _refuse(settings: Settings) -> Iterator[Rule]:
     # What this machine sends itself still seems to go to the device when it got another way.
     outward = _match(_meta("oifname"), settings.device)
@@ -212,19 +238,13 @@ def _refuse(settings: Settings) -> Iterator[Rule]:
 
 def _no_redirects(state: State) -> Iterator[Rule]:
     """Nobody is told to send to a node directly: the choice of the node is ours."""
-    addresses = sorted(
-        one.addresses["IPv4"] for one in state.balancers.values() if "IPv4" in one.addresses
-    )
+    addresses = _addresses(state, "IPv4")
     if addresses:
         # The address is within the packet that the redirect quotes, behind eight bytes of ICMP.
         quoted = {"payload": {"base": "th", "offset": (8 + 16) * 8, "len": 32}}
-        numbers = sorted({_number(one) for one in addresses})
+        numbers = [int(ipaddress.IPv4Address(one)) for one in addresses]
         redirect = _match({"payload": {"protocol": "icmp", "field": "type"}}, "redirect")
         yield _rule(redirect, _match(quoted, {"set": numbers}), {"drop": None})
-
-
-def _number(address: str) -> int:
-    return int.from_bytes(bytes(int(part) for part in address.split(".")), "big")
 
 
 def _service(
@@ -260,6 +280,13 @@ def _clients(state: State, uid: str, family: str) -> dict[str, str]:
     pool = state.pools[state.balancers[uid].pools[family]]
     prefix = f"clients{FAMILY[family]}-{uid}"
     return {node: f"{prefix}-{digest(node)}" for node in chosen(pool)}
+
+
+def _clients_sets(state: State, uid: str, family: str) -> Mapping[str, Mapping[str, Json]]:
+    if state.balancers[uid].affinity is None:
+        return {}
+    kind = {"type": _KIND[family], "flags": ["timeout"], "size": _MOST_CLIENTS}
+    return dict.fromkeys(_clients(state, uid, family).values(), kind)
 
 
 def _pool_rules(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:

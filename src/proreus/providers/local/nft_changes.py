@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from proreus.providers.local.nft import Chain, Json, Program, Rule
+from proreus.providers.local.nft import ALIVE, PROTOCOLS, Chain, Json, Program, Rule
 
 _SHOWN_AS: Final = {"tcp": "tcp", "udp": "udp", "sctp": "sctp", 6: "tcp", 17: "udp", 132: "sctp"}
 
@@ -43,17 +43,17 @@ def _element(entry: Json) -> tuple[tuple[str | int, ...], str]:
     return (address, _SHOWN_AS.get(protocol, str(protocol)), port), verdict["goto"]["target"]
 
 
-def changes(wished: Program, there: Program | None, table: str) -> list[Json]:
+def changes(wished: Program, there: Program | None, table: str, family: str = "inet") -> list[Json]:
     """The commands that make the table as wished; none if it is.
 
     `there` is None if there is no table. Elements that packets added, and counters, stay.
     """
-    owner: Json = {"family": "inet", "name": table}
+    owner: Json = {"family": family, "name": table}
     if there is not None and _is_foreign(wished, there):
-        return [{"delete": {"table": owner}}, *changes(wished, None, table)]
+        return [{"delete": {"table": owner}}, *changes(wished, None, table, family)]
     commands = [] if there is not None else [{"add": {"table": owner}}]
     there = there or Program()
-    within: Json = {"family": "inet", "table": table}
+    within: Json = {"family": family, "table": table}
     commands += _made(wished, there, within)
     commands += _elements(wished, there, within, gone=True)
     stale = [name for name in there.chains if name not in wished.chains]
@@ -72,6 +72,22 @@ def changes(wished: Program, there: Program | None, table: str) -> list[Json]:
         commands.append({"delete": {"set": {**within, "name": name}}})
     for name in sorted(there.counters - wished.counters):
         commands.append({"delete": {"counter": {**within, "name": name}}})
+    return commands
+
+
+def holding(table: str, seconds: float) -> list[Json]:
+    """The commands that keep the set `alive` filled for some more seconds."""
+    commands = []
+    for family, protocols in PROTOCOLS.items():
+        members = {"family": family, "table": table, "name": ALIVE}
+        forever: Json = {"element": {**members, "elem": [*protocols]}}
+        expiring = [{"elem": {"val": one, "timeout": max(1, round(seconds))}} for one in protocols]
+        # A member that is there already would keep its time.
+        commands += [
+            {"add": forever},
+            {"delete": forever},
+            {"add": {"element": {**members, "elem": expiring}}},
+        ]
     return commands
 
 

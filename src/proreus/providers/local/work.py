@@ -1,0 +1,83 @@
+"""What has to be done so that the kernel is as the state says. Pure."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from proreus.providers.local import network, nft, nft_changes
+from proreus.providers.local.config import Gateway
+from proreus.providers.local.kernel import Shown
+from proreus.providers.local.plan import State
+
+
+class Work(msgspec.Struct, frozen=True):
+    """The changes in their order; nothing by default.
+
+    Attributes:
+        makes_device: Whether the device that leads nowhere is missing.
+        settings: Settings of interfaces, below /proc/sys/net, that go with what is added.
+        added: Lines for `ip -batch` by its option for the family.
+        commands: One transaction of nftables.
+        removed: Lines that follow it.
+        removes_device: Whether nothing is routed to the device any more.
+        announced: Addresses that neighbours are to be told of, with the interfaces.
+    """
+
+    makes_device: bool = False
+    settings: tuple[tuple[str, int], ...] = ()
+    added: Mapping[str, tuple[str, ...]] = {}
+    commands: tuple[nft.Json, ...] = ()
+    removed: Mapping[str, tuple[str, ...]] = {}
+    removes_device: bool = False
+    announced: tuple[tuple[str, str], ...] = ()
+
+
+def work(state: State, shown: Shown, gateway: Gateway) -> Work:
+    """The work that is left; `Work()` if all is as it should be."""
+    wished = network.ways(state, shown.interfaces, gateway)
+    added, removed = {}, {}
+    for family, option in network.FAMILIES.items():
+        pair = (family, wished[family], shown.ways[family], gateway)
+        if lines := tuple(network.added(*pair)):
+            added[option] = lines
+        if lines := tuple(network.removed(*pair)):
+            removed[option] = lines
+    fresh = {
+        each
+        for family, ways in wished.items()
+        for each in ways.announced - shown.ways[family].announced
+    }
+    return Work(
+        makes_device=bool(state.balancers) and not shown.device,
+        settings=network.needs(state, shown.interfaces, gateway) if added else (),
+        added=added,
+        commands=tuple(_commands(state, shown, gateway)),
+        removed=removed,
+        removes_device=shown.device and not state.balancers,
+        announced=tuple(sorted(fresh)),
+    )
+
+
+def _commands(state: State, shown: Shown, gateway: Gateway) -> list[nft.Json]:
+    """What makes our tables as wished; they are gone when there is nothing to balance."""
+    names = nft.Settings(
+        gateway.nft_table,
+        gateway.device,
+        gateway.mark_mask,
+        direct=network.answers_pass_by(state, shown.interfaces, gateway),
+        held=bool(gateway.hold),
+    )
+    wished = {
+        "inet": nft.program(state, names) if state.balancers else None,
+        "arp": nft.silence(state) if state.balancers and names.held else None,
+    }
+    commands = []
+    for family, there in (("inet", shown.program), ("arp", shown.silence)):
+        program = wished[family]
+        if program is not None:
+            commands += nft_changes.changes(program, there, names.table, family)
+        elif there is not None:
+            commands.append({"delete": {"table": {"family": family, "name": names.table}}})
+    if commands and state.balancers and names.held:
+        commands += nft_changes.holding(names.table, gateway.hold.total_seconds())
+    return commands
