@@ -1,26 +1,16 @@
-"""The provider `local` in a manager: machines of an inventory, routes in a kernel."""
+"""The provider `local` in a manager: nodes follow the inventory."""
 
-import asyncio
-import contextlib
-import os
-import socket
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import yaml
-from pyroute2 import IPRoute
 
-from proreus.kube import config
 from proreus.kube.objects import (
     LABEL_INSTANCE_TYPE,
     LABEL_REGION,
     LABEL_ZONE,
     TAINT_SHUTDOWN,
-    Node,
     NodeAddress,
     condition,
     has_taint,
@@ -28,7 +18,6 @@ from proreus.kube.objects import (
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Address, Instance
 
-from ..providers.local_namespace import entered, own_namespace  # noqa: TID252
 from .site import CONDITION, Site, until
 
 QUICK = ("--node-monitor-period=200ms", "--node-deletion-interval=600ms")
@@ -106,101 +95,3 @@ async def test_nodes_follow_the_inventory_while_it_can_be_read(site: Site, tmp_p
         assert (await site.nodes()).keys() == {"a", "c", "d", "e", "f"}
         inventory.say("f", addresses=["10.1.1.6"])
         await site.initialised("f")
-
-
-class Gateway:
-    """A machine of its own, as far as the network goes, from which the API server can be reached."""
-
-    def __init__(self, namespace: int, inside: ThreadPoolExecutor, api_server: str) -> None:
-        self.namespace = namespace
-        self.api_server = api_server
-        self._inside = inside
-
-    async def routes(self) -> dict[str, str]:
-        """The next hop of each pod CIDR."""
-        return await asyncio.get_running_loop().run_in_executor(self._inside, _routes)
-
-
-def _routes() -> dict[str, str]:
-    with IPRoute() as netlink:
-        return {
-            f"{one.get('RTA_DST')}/{one['dst_len']}": str(one.get("RTA_GATEWAY"))
-            for family in (socket.AF_INET, socket.AF_INET6)
-            for one in netlink.get_routes(family=family, proto=201)
-        }
-
-
-@asynccontextmanager
-async def gateway(site: Site) -> AsyncIterator[Gateway]:
-    server_url = config.load(str(site.plane.kubeconfig), env={}).server
-    host, port = server_url.rpartition("//")[2].split(":")
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer), contextlib.suppress(OSError):
-            back_reader, back_writer = await asyncio.open_connection(host, int(port))
-            with contextlib.closing(back_writer):
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(copy(reader, back_writer))
-                    group.create_task(copy(back_reader, writer))
-
-    with ThreadPoolExecutor(1) as inside:
-        with own_namespace():
-            inside.submit(_routes).result()  # the thread is there, and stays
-            listener = socket.create_server(("127.0.0.1", 0))
-            namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        server = await asyncio.start_server(forward, sock=listener)
-        try:
-            url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-            yield Gateway(namespace, inside, url)
-        finally:
-            server.close()
-            os.close(namespace)
-
-
-async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction of a connection, to its end."""
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
-def wanted(nodes: dict[str, Node]) -> dict[str, str]:
-    """The routes that nodes should have."""
-    return {
-        cidr: next(one.address for one in node.status.addresses if one.type == "InternalIP")
-        for node in nodes.values()
-        for cidr in node.spec.pod_cidrs
-    }
-
-
-async def test_routes_to_pods_are_in_the_kernel_and_stay_when_the_manager_is_killed(
-    site: Site, tmp_path: Path
-) -> None:
-    machines = [machine("a", "10.9.0.11"), machine("b", "10.9.0.12")]
-    await site.register(machines, node_ip=True)
-    async with gateway(site) as there:
-
-        async def routed() -> dict[str, str] | None:
-            routes, nodes = await there.routes(), await site.nodes()
-            return routes if routes == wanted(nodes) and len(routes) == len(nodes) else None
-
-        run = manager(
-            site, tmp_path, "{}", "--allocate-node-cidrs", "--cluster-cidr=10.200.0.0/16",
-            api_server=there.api_server,
-        )  # fmt: skip
-        try:
-            with entered(there.namespace):
-                await run.start()
-            before = await until("there are routes", routed)
-            assert set(before.values()) == {"10.9.0.11", "10.9.0.12"}
-            await run.kill()
-            assert await there.routes() == before
-            await site.register([machine("c", "10.9.0.13")], node_ip=True)
-            with entered(there.namespace):
-                await run.start()
-            after = await until("there is a route to c", routed)
-            assert after.items() > before.items()
-        finally:
-            await run.stop()

@@ -37,21 +37,6 @@ def own_namespace() -> Iterator[None]:
         os.close(before)
 
 
-@contextmanager
-def entered(namespace: int) -> Iterator[None]:
-    """This thread, and what it starts, in the namespace that a descriptor stands for."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        assert not libc.setns(namespace, CLONE_NEWNET), os.strerror(ctypes.get_errno())
-        try:
-            yield
-        finally:
-            leave_for(before)
-    finally:
-        os.close(before)
-
-
 def leave_for(namespace: int) -> None:
     """Go back; what followed in the wrong network would prove nothing."""
     if ctypes.CDLL(None).setns(namespace, CLONE_NEWNET):
