@@ -1,12 +1,14 @@
 """Gateways and clients in one network: nodes answer past the gateway, and gateways take turns."""
 
+import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from .local_manager import delete, ensure, eventually, manager, wish
-from .traffic import VIP_HERE, Segment, run
+from .local_manager import CLUSTER, delete, ensure, eventually, manager, wish
+from .traffic import VIP6_HERE, VIP_HERE, Segment, run
 
 
 @pytest.fixture
@@ -53,3 +55,50 @@ async def test_another_gateway_takes_over_address_and_connections(segment: Segme
                 with segment.client.connect(VIP_HERE) as line:
                     assert line.ask()[0] in before
                 await delete(balancers, web)
+
+
+def seconds_left() -> int:
+    """How long this machine may go on answering, in whole seconds; -1: no more."""
+    said = subprocess.run(
+        ["nft", "-j", "list", "set", "inet", "proreus", "alive"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(said.stdout)["nftables"][-1]["set"].get("elem", []) if said.stdout else []
+    return int(found[0]["elem"]["expires"]) if found else -1
+
+
+async def test_a_gateway_without_its_manager_falls_silent_and_begins_anew(
+    segment: Segment,
+) -> None:
+    both = {"ip_families": ("IPv4", "IPv6")}
+    a, b = segment.gateways.values()
+    with a.inside():
+        async with manager(VIP_HERE, VIP6_HERE, hold=6.0) as (balancers, _):
+            await ensure(balancers, wish(balancers, "one", "two", **both))
+            lowest = seconds_left()
+
+            def is_held_again() -> bool:
+                nonlocal lowest
+                now = seconds_left()
+                lowest = min(lowest, now)
+                return now > lowest
+
+            await eventually(is_held_again)
+        await eventually(lambda: seconds_left() < 0)
+        for address in (VIP_HERE, VIP6_HERE):
+            segment.client.run("ip", "neigh", "flush", "dev", "eth0")
+            with pytest.raises(OSError, match=r"route|timed out"):
+                segment.client.connect(address, seconds=2.0)
+    with b.inside():
+        async with manager(VIP_HERE, VIP6_HERE, hold=600.0) as (balancers, _):
+            web = wish(balancers, "one", "two", has=VIP_HERE, **both)
+            assert await ensure(balancers, web) == [(VIP_HERE, VIP6_HERE)]
+            assert {segment.answers(VIP_HERE), segment.answers(VIP6_HERE)} <= {"one", "two"}
+            assert segment.neighbour() == segment.mac_of("b")
+            await delete(balancers, web)
+    with a.inside():
+        async with manager(VIP_HERE, VIP6_HERE, hold=600.0) as (balancers, _):
+            assert await balancers.list_owned(CLUSTER) == []
+            assert "proreus" not in run("nft", "list", "tables")

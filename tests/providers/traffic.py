@@ -28,8 +28,8 @@ from .local_namespace import CLONE_NEWNET
 NODES = {"one": ("10.9.0.11", "fd00:9::11"), "two": ("10.9.0.12", "fd00:9::12")}
 VIP, OTHER, VIP6 = "10.8.0.1", "10.8.0.2", "fd00:8::1"
 CLIENT, STRANGER, CLIENT6 = "10.8.1.2", "10.8.1.3", "fd00:8::1:2"
-VIP_HERE = "10.9.9.9"
-"""An address in the nodes' own network."""
+VIP_HERE, VIP6_HERE = "10.9.9.9", "fd00:9::99"
+"""Addresses in the nodes' own network."""
 PATIENCE = 60.0
 PROGRAM = Path(__file__).with_name("traffic_node.py")
 
@@ -189,9 +189,14 @@ class Segment:
                 # kube-proxy's addresses are nobody's, so a node never speaks of them in ARP.
                 Path("/proc/sys/net/ipv4/conf/all/arp_ignore").write_text("1")
                 Path("/proc/sys/net/ipv4/conf/all/arp_announce").write_text("2")
-                addresses("lo", VIP_HERE + "/32")
-            program = node.start(stack, sys.executable, str(PROGRAM), name, VIP_HERE)
+                addresses("lo", VIP_HERE + "/32", VIP6_HERE + "/128")
+            program = node.start(stack, sys.executable, str(PROGRAM), name, VIP_HERE, VIP6_HERE)
             assert program.answers.readline() == "ready\n"
+
+    def answers(self, address: str) -> str:
+        """The node that answers the client there."""
+        with self.client.connect(address) as line:
+            return line.ask()[0]
 
     def mac_of(self, name: str) -> str:
         with self.gateways[name].inside():
