@@ -17,6 +17,8 @@ from .strict.process import REGION, StrictAWS
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 CLUSTER_TAG = "kubernetes.io/cluster/test"
+PATIENT = "[Client]\nTimeout = 300s\n"
+"""The machine of the tests may stand still for a while."""
 OWNED = {CLUSTER_TAG: "owned"}
 
 
@@ -98,7 +100,7 @@ SubnetID = subnet-0123456789abcdef0
 KubernetesClusterID = test
 {extra}
 {overrides}
-{sections}
+{sections or PATIENT}
 """
 
 

@@ -70,6 +70,14 @@ def test_the_official_file_is_read_unmodified() -> None:
         assert balancers.url == "https://elb.example.org"
 
 
+def test_regions_are_of_awss_form_unless_that_is_turned_off() -> None:
+    for text in ("Zone = nowhere", "Region = eucalyptus"):
+        with pytest.raises(ConfigError, match=r"give an? "):
+            config(f"[Global]\n{text}")
+    free = "[Global]\nRegion = eucalyptus\nZone = one\nDisableStrictZoneCheck = true"
+    assert config(free).global_.configured_region == "eucalyptus"
+
+
 def test_an_empty_file_leaves_everything_to_this_machine() -> None:
     settings = config("").global_
     assert (settings.configured_region, settings.cluster_id) == ("", "")
@@ -105,7 +113,7 @@ Timeout = 0s
         )
     said = str(refused.value)
     for name in (
-        "Zone: give", "Zone, Region:", "SourceARN: has no effect", "SourceARN: names no account",
+        "Zone, Region:", "SourceARN: has no effect", "SourceARN: names no account",
         "KubernetesClusterTag, KubernetesClusterID", "NodeIPFamilies",
         "HealthProbePort: must be", "HealthProbePath: must", "is no regular expression",
         '[ServiceOverride "1"]: Service: is required', "URL: give", "SigningMethod",

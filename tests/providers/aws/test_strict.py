@@ -232,30 +232,17 @@ def test_instances_of_a_classic_load_balancer_are_checked(aws: StrictAWS) -> Non
 def test_what_is_asked_of_a_missing_classic_load_balancer(aws: StrictAWS) -> None:
     elb = aws.client("elb")
     elb.delete_load_balancer(LoadBalancerName="none")
-    for ask in (
-        lambda: elb.describe_load_balancers(LoadBalancerNames=["none"]),
-        lambda: elb.describe_instance_health(LoadBalancerName="none"),
-        lambda: elb.describe_load_balancer_attributes(LoadBalancerName="none"),
-        lambda: elb.add_tags(LoadBalancerNames=["none"], Tags=[{"Key": "a", "Value": "b"}]),
-        lambda: elb.apply_security_groups_to_load_balancer(
-            LoadBalancerName="none", SecurityGroups=["sg-1"]
-        ),
+    groups = {"LoadBalancerName": "none", "SecurityGroups": ["sg-1"]}
+    tags = {"LoadBalancerNames": ["none"], "Tags": [{"Key": "a", "Value": "b"}]}
+    for ask, given in (
+        (elb.describe_load_balancers, {"LoadBalancerNames": ["none"]}),
+        (elb.describe_instance_health, {"LoadBalancerName": "none"}),
+        (elb.describe_load_balancer_attributes, {"LoadBalancerName": "none"}),
+        (elb.add_tags, tags),
+        (elb.apply_security_groups_to_load_balancer, groups),
     ):
         with refused("LoadBalancerNotFound"):
-            ask()
-
-
-def test_an_additional_attribute_is_there_once(aws: StrictAWS) -> None:
-    network = Network(aws)
-    elb = aws.client("elb")
-    classic(elb, network)
-    for value in ("a", "b"):
-        elb.modify_load_balancer_attributes(
-            LoadBalancerName="a",
-            LoadBalancerAttributes={"AdditionalAttributes": [{"Key": "x", "Value": value}]},
-        )
-    found = elb.describe_load_balancer_attributes(LoadBalancerName="a")["LoadBalancerAttributes"]
-    assert found["AdditionalAttributes"] == [{"Key": "x", "Value": "b"}]
+            ask(**given)
 
 
 def balancer(v2: Any, network: Network, **changes: Any) -> Any:

@@ -10,10 +10,11 @@ import pytest
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.provider import CloudProvider
 
-from .site import Clock, Network, Objects, config_text, context, node_of, started
+from .site import PATIENT, Clock, Network, Objects, config_text, context, node_of, started
 from .strict.process import StrictAWS
 
-TAGGING = """
+TAGGING = f"""
+{PATIENT}
 [Tagging]
 Tags = team=storage
 Tags = cost-centre = 42

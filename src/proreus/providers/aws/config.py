@@ -98,7 +98,7 @@ class Global(
         kubernetes_cluster_tag: The cluster's id in the legacy tag `KubernetesCluster`.
         kubernetes_cluster_id: The cluster's id in the tag `kubernetes.io/cluster/<id>`.
         disable_security_group_ingress: Leave the security groups of nodes alone.
-        disable_strict_zone_check: Accepted and without effect: regions are not checked by name.
+        disable_strict_zone_check: Take regions and zones of any form, for clouds like AWS.
         elb_security_group: One security group for all classic load balancers.
         node_ip_families: Families of node addresses, in the order of preference.
         cluster_service_load_balancer_health_probe_mode: What health checks ask.
@@ -149,11 +149,12 @@ class Global(
             raise ConfigError(tuple(found))
 
     def _wrong_places(self) -> Iterator[str]:
-        if self.zone and not _REGION.match(self.zone):
-            yield "Zone: give an availability zone such as us-east-1a"
-        if self.region and not _REGION.fullmatch(self.region):
-            yield "Region: give a region such as us-east-1"
-        if self.region and self.zone and not self.zone.startswith(self.region):
+        if self.zone and not self.configured_region:
+            yield "Zone: give an availability zone such as us-east-1a, or Region as well"
+        is_free = self.disable_strict_zone_check
+        if self.region and not is_free and not _REGION.fullmatch(self.region):
+            yield "Region: give a region such as us-east-1, or DisableStrictZoneCheck = true"
+        if self.region and self.zone and not is_free and not self.zone.startswith(self.region):
             yield "Zone, Region: the zone is in another region; leave one of the two out"
         if self.source_arn and not self.role_arn:
             yield "SourceARN: has no effect without RoleARN; give both or none"
@@ -244,9 +245,13 @@ class ServiceOverride(
 
     def serves(self, service: str, region: str) -> bool:
         """Whether it is about `service` (ec2, elb, elbv2 or sts) in `region`."""
-        named = _SERVICES.get(re.sub(r"[\s-]", "", self.service).lower())
-        is_both = named == "elb" and service == "elbv2"
-        return self.region.strip() == region and (named == service or is_both)
+        is_both = self.known_service == "elb" and service == "elbv2"
+        return self.region.strip() == region and (self.known_service == service or is_both)
+
+    @property
+    def known_service(self) -> str:
+        """`service` as it is called here (ec2, elb, elbv2 or sts), or "" for others."""
+        return _SERVICES.get(re.sub(r"[\s-]", "", self.service).lower(), "")
 
 
 class Tagging(
@@ -365,5 +370,5 @@ class AWSConfig(
         One that names `elbv2` itself goes before one for both kinds of load balancers.
         """
         found = [one for one in self.service_override.values() if one.serves(service, region)]
-        exact = [one for one in found if _SERVICES.get(one.service.strip().lower()) == service]
+        exact = [one for one in found if one.known_service == service]
         return next(iter([*exact, *found]), None)

@@ -192,8 +192,9 @@ class AWSInstances:
                 filters = [
                     {"Name": name, "Values": part},
                     {"Name": "attachment.status", "Values": ["attached"]},
-                    {"Name": "vpc-id", "Values": [self._place.vpc]},
                 ]
+                if self._place.vpc:
+                    filters.append({"Name": "vpc-id", "Values": [self._place.vpc]})
                 for one in await self._api.pages(
                     "ec2",
                     "DescribeNetworkInterfaces",
@@ -220,7 +221,7 @@ class AWSInstances:
             if machine is None:
                 continue
             of_layers = layers.get(str(machine["InstanceId"]))
-            zone_id = zone_ids.get(zone_of(machine), "")
+            zone_id = zone_ids.get(zone_of(machine)) or node.metadata.labels.get(LABEL_ZONE_ID)
             mine = {LABEL_ZONE_ID: zone_id} if zone_id else {}
             if of_layers is None or isinstance(of_layers, CloudError):
                 kept = _layers_of(node)

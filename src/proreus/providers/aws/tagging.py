@@ -69,8 +69,7 @@ class Tagging:
         """End the work; what is not tagged yet will be by the next process."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
 
     def seen(self, machines: Mapping[str, Described]) -> None:
         """Take note of instances by the name of their node, as EC2 tells them. No I/O."""

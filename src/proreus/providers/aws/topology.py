@@ -88,7 +88,7 @@ class Topology:
         """The id of each instance's zone by the zone's name; asked for where EC2 left it out.
 
         Raises:
-            CloudError: It cannot be had.
+            CloudError: It cannot be had now. Where the rights are missing, there is none.
         """
         lacking = set()
         for one in instances:
@@ -98,11 +98,16 @@ class Topology:
             elif zone and zone not in self._zone_ids:
                 lacking.add(zone)
         if lacking:
-            zones = await self._api.call(
-                "ec2", "DescribeAvailabilityZones", ZoneNames=sorted(lacking)
-            )
-            for zone in zones["AvailabilityZones"]:
-                self._zone_ids[zone["ZoneName"]] = zone.get("ZoneId", "")
+            try:
+                zones = await self._api.call(
+                    "ec2", "DescribeAvailabilityZones", ZoneNames=sorted(lacking)
+                )
+            except Unauthenticated as error:
+                log.warning("Nodes get no labels of their zones' ids: %s", error)
+                self._zone_ids.update(dict.fromkeys(lacking, ""))
+            else:
+                for zone in zones["AvailabilityZones"]:
+                    self._zone_ids[zone["ZoneName"]] = zone.get("ZoneId", "")
         return self._zone_ids
 
 

@@ -12,7 +12,7 @@ import requests
 from botocore.config import Config
 
 REGION = "us-east-1"
-_START_SECONDS = 120.0
+_START_SECONDS = 600.0
 
 
 class StrictAWS:
