@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def segment() -> Iterator[Segment]:
 
 
 async def test_connections_stay_although_the_gateway_sees_half_of_them(segment: Segment) -> None:
-    four = {"ip_families": ("IPv4",)}
+    four: dict[str, Any] = {"ip_families": ("IPv4",)}
     with segment.gateways["a"].inside(), ExitStack() as stack:
         async with manager(VIP_HERE) as (balancers, _):
             await ensure(balancers, wish(balancers, "one", "two", **four))
@@ -35,7 +36,7 @@ async def test_connections_stay_although_the_gateway_sees_half_of_them(segment: 
 
 
 async def test_another_gateway_takes_over_address_and_connections(segment: Segment) -> None:
-    four = {"ip_families": ("IPv4",)}
+    four: dict[str, Any] = {"ip_families": ("IPv4",)}
     a, b = segment.gateways.values()
     with ExitStack() as stack:
         with a.inside():
@@ -72,7 +73,7 @@ def seconds_left() -> int:
 async def test_a_gateway_without_its_manager_falls_silent_and_begins_anew(
     segment: Segment,
 ) -> None:
-    both = {"ip_families": ("IPv4", "IPv6")}
+    both: dict[str, Any] = {"ip_families": ("IPv4", "IPv6")}
     a, b = segment.gateways.values()
     with a.inside():
         async with manager(VIP_HERE, VIP6_HERE, hold=6.0) as (balancers, _):
