@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 		echo 'error: `$(PYTHON)` cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
 	@echo '== venv: installing into .venv (about a minute the first time)'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
 assets: $(STAMP) ## Get etcd and kube-apiserver, for tests and the demo
