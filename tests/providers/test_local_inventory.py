@@ -162,6 +162,7 @@ def test_a_broken_file_leaves_the_last_good_one_in_force(
     file.write(TWO)
     assert file.names() == {"n1", "n2"}
     file.write(broken)
+    caplog.clear()  # of what is told before, at the level that another test has set
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
             known, why = file.stale()
