@@ -5,7 +5,7 @@ changed is decided from rules that are read within the same turn.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from proreus.providers.aws.errors import Refused
@@ -82,17 +82,11 @@ class HostGroups:
         Raises:
             CloudError: AWS does not answer, or refuses a rule.
         """
-        async with self._turn:
-            groups, homes, refused = await self._look(instances)
-            await asyncio.gather(
-                *(
-                    self._apply(
-                        id_, _network_change(name, have, want if id_ in homes else frozenset())
-                    )
-                    for id_, have in groups.items()
-                )
-            )
-        return refused
+
+        def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
+            return _network_change(name, have, want if is_home else frozenset())
+
+        return await self._allow(instances, change)
 
     async def allow_classic(self, own: str, instances: Collection[str]) -> Mapping[str, str]:
         """Let a classic load balancer reach its hosts, and no other instances.
@@ -107,14 +101,23 @@ class HostGroups:
         Raises:
             CloudError: AWS does not answer, or refuses a rule.
         """
+        rule = of_hosts(own)
+
+        def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
+            return _classic_change(rule, have, wanted=is_home)
+
+        return await self._allow(instances, change)
+
+    async def _allow(
+        self,
+        instances: Collection[str],
+        change: Callable[[frozenset[Rule], bool], Change],
+    ) -> Mapping[str, str]:
+        """Change every group, told its rules and whether a host is in it, in one turn."""
         async with self._turn:
             groups, homes, refused = await self._look(instances)
-            rule = of_hosts(own)
             await asyncio.gather(
-                *(
-                    self._apply(id_, _classic_change(rule, have, wanted=id_ in homes))
-                    for id_, have in groups.items()
-                )
+                *(self._apply(id_, change(have, id_ in homes)) for id_, have in groups.items())
             )
         return refused
 
