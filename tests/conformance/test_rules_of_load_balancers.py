@@ -22,6 +22,7 @@ from proreus.cloudprovider import (
     OwnedObject,
     Throttled,
 )
+from proreus.cloudprovider.converge import converge
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers, conclude
@@ -62,7 +63,7 @@ class KeepsPorts(SimulatedLoadBalancers):
             )
             return () if only_ports else planned
 
-        return conclude(wanted, await self._apply(actual, steps), self._region)
+        return conclude(wanted, await converge(actual, steps, self._take), self._region)
 
 
 class IgnoresRanges(SimulatedLoadBalancers):

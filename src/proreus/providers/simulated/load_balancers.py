@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from proreus.cloudprovider.converge import converge
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER_UID,
@@ -50,7 +51,6 @@ from proreus.providers.simulated.plan import (
 
 PORT_ERROR = "simulated/ListenerFailed"
 _ASK_AGAIN = 1.0
-_MAX_ROUNDS = 12  # the longest way: delete in three rounds, make in three
 
 _Item = TypeVar("_Item", LoadBalancer, LoadBalancerRef)
 _Said = TypeVar("_Said", EnsureAnswer, DeleteAnswer)
@@ -128,7 +128,7 @@ class SimulatedLoadBalancers:
     async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
         check(wanted)
         actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
-        actual = await self._apply(actual, lambda now: plan(wanted, now, self._region))
+        actual = await converge(actual, lambda now: plan(wanted, now, self._region), self._take)
         return conclude(wanted, actual, self._region)
 
     async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
@@ -140,26 +140,10 @@ class SimulatedLoadBalancers:
             self._api.parts(name_prefix=gone.name), self._api.parts(tag=marks)
         )
         actual = owned(gone, [*by_mark, *by_name])
-        await self._apply(actual, delete_steps)
+        await converge(actual, delete_steps, self._take)
         if unseen := unlisted(actual):
             return Pending(_ASK_AGAIN, f"the cloud did not list {', '.join(sorted(unseen))}")
         return Done(found=bool(actual.parts))
-
-    async def _apply(self, actual: Actual, steps: Callable[[Actual], tuple[Step, ...]]) -> Actual:
-        """Take steps until there are none; the parts as the cloud then answered."""
-        for _ in range(_MAX_ROUNDS):
-            now = steps(actual)
-            if not now:
-                return actual
-            # All run to their end, so that none is cut off in mid-call by another's failure.
-            results = await asyncio.gather(
-                *(self._take(step) for step in now), return_exceptions=True
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-                actual = result(actual)
-        raise CloudError("the cloud does not keep what it is told: the plan never becomes empty")
 
     async def _create(self, collection: str, body: Mapping[str, Any]) -> Part:
         try:
@@ -171,7 +155,7 @@ class SimulatedLoadBalancers:
                 raise kind(f"spec.loadBalancerIP: {error}") from error
             raise
 
-    async def _take(self, step: Step) -> Callable[[Actual], Actual]:
+    async def _take(self, _: Actual, step: Step) -> Callable[[Actual], Actual]:
         """Take one step; answers how the actual state is different then."""
         match step:
             case Create(collection, body):

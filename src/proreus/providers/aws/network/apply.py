@@ -1,12 +1,10 @@
 """Takes the steps of a plan, one call for each."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import CloudError
 from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.names import ids_in
@@ -35,40 +33,21 @@ if TYPE_CHECKING:
 Effect = Callable[[Actual], Actual]
 """How what there is differs after a step."""
 
-_MOST_ROUNDS: Final = 12
 _GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound"})
 
 
-async def converge(
-    api: "Api", wish: Wish | None, actual: Actual, steps: Callable[[Actual], tuple[Step, ...]]
-) -> Actual:
-    """Take steps until there are none; what there is then.
+async def take(api: "Api", wish: Wish | None, actual: Actual, step: Step) -> Effect:
+    """Take one step.
 
     Args:
         api: The way to AWS.
         wish: What is made; None for a deletion.
         actual: What there is.
-        steps: What is to be done next.
+        step: What is to be done.
 
     Raises:
-        CloudError: A step failed; the others of its round are done.
+        CloudError: AWS refuses.
     """
-    for _ in range(_MOST_ROUNDS):
-        now = steps(actual)
-        if not now:
-            return actual
-        # All run to their end, so that none is cut off in mid-call by another's failure.
-        results = await asyncio.gather(
-            *(_take(api, wish, actual, step) for step in now), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-            actual = result(actual)
-    raise CloudError("AWS does not keep what it is told: the plan never becomes empty")
-
-
-async def _take(api: "Api", wish: Wish | None, actual: Actual, step: Step) -> Effect:
     match step:
         case Delete(part):
             return await _delete(api, part)

@@ -1,10 +1,12 @@
 """Network load balancers of Services: wish, observe, plan, apply."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proreus.cloudprovider.converge import converge
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import (
     Done,
@@ -21,7 +23,7 @@ from proreus.providers.aws.identity import Place
 from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import instance_id
 from proreus.providers.aws.network import plan
-from proreus.providers.aws.network.apply import converge
+from proreus.providers.aws.network.apply import take
 from proreus.providers.aws.network.observe import NETWORK, find_balancer, observe
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
@@ -84,7 +86,9 @@ class NetworkBalancers:
         )
         actual = ours(actual, wanted.ref.key, self._place)
         plan.check(wish, actual)
-        actual = await converge(self._api, wish, actual, lambda now: plan.plan(wish, now))
+        actual = await converge(
+            actual, lambda now: plan.plan(wish, now), partial(take, self._api, wish)
+        )
         balancer = actual.balancer
         if balancer is None:
             raise CloudError(f"{wish.name} is gone again")
@@ -120,7 +124,7 @@ class NetworkBalancers:
         prefix = plan.target_group_prefix(gone.namespace, gone.service_name)
         actual = await observe(self._api, described, prefix=prefix, names=("",))
         actual = ours(actual, gone.key, self._place)
-        await converge(self._api, None, actual, plan.delete_steps)
+        await converge(actual, plan.delete_steps, partial(take, self._api, None))
         if self._hosts is not None:
             await self._hosts.allow_network(gone.name, (), frozenset())
         return Done()
