@@ -29,6 +29,11 @@ LABEL org.opencontainers.image.title="Proreus" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
+# PACKAGES are of the base image's Debian: the provider local needs nftables and iproute2.
+ARG PACKAGES=""
+RUN test -z "${PACKAGES}" || { apt-get update \
+    && apt-get install --yes --no-install-recommends ${PACKAGES} \
+    && rm -rf /var/lib/apt/lists/*; }
 COPY --from=builder /opt/proreus /opt/proreus
 # The bytecode is in the image: nothing is written to the root file system.
 ENV PATH=/opt/proreus/bin:$PATH \

@@ -37,6 +37,8 @@ def manager_image(place: Path) -> Path:
     source = Path(proreus.__file__).parent
     shutil.copytree(source, below(root, f"{PACKAGES}/proreus"), dirs_exist_ok=True)
     root.libraries(sorted(root.path.rglob("*.so")))
+    for name in ("nft", "ip"):
+        root.program(Path(shutil.which(name) or name), f"/usr/sbin/{name}")
     start = below(root, f"/usr/bin/{PROGRAM}")
     start.write_text(
         f"#!{interpreter}\nfrom proreus.app.cli import cloud_controller_manager as main\n"

@@ -8,7 +8,7 @@ from typing import Any
 from proreus.testing.cluster import Cluster, ClusterError, find
 from proreus.testing.cluster.cluster import AGNHOST_IMAGE
 
-PATIENCE = 300.0
+PATIENCE = 600.0
 
 
 def until(what: str, happened: Callable[[], bool]) -> None:
@@ -73,6 +73,19 @@ def pods(cluster: Cluster, name: str) -> dict[str, str]:
     """The pods of a server and their addresses."""
     found = get(cluster, "pods", "--selector", f"app={name}")["items"]
     return {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
+
+
+def address_of(cluster: Cluster, name: str) -> str:
+    """The address of a load balancer, when it is in its status."""
+
+    def status() -> list[dict[str, str]]:
+        found: list[dict[str, str]] = get(cluster, "service", name)["status"]["loadBalancer"].get(
+            "ingress", []
+        )
+        return found
+
+    until(f"an address of {name}", lambda: bool(status()))
+    return status()[0]["ip"]
 
 
 def ask(cluster: Cluster, url: str, *, on: str = "client") -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from proreus.testing.cluster import Cluster
 
-from .looking import ask, get, pods, serve, until
+from .looking import address_of, ask, get, pods, serve, until
 
 pytestmark = pytest.mark.long
 
@@ -64,17 +64,6 @@ def test_a_server_sees_its_clients_address_where_traffic_stays_local(cluster: Cl
         f"{client} in the answer",
         lambda: ask(cluster, f"http://{address}/clientip").rpartition(":")[0] == client,
     )
-
-
-def address_of(cluster: Cluster, name: str) -> str:
-    def status() -> list[dict[str, str]]:
-        found: list[dict[str, str]] = get(cluster, "service", name)["status"]["loadBalancer"].get(
-            "ingress", []
-        )
-        return found
-
-    until(f"an address of {name}", lambda: bool(status()))
-    return status()[0]["ip"]
 
 
 def bracketed(address: str) -> str:

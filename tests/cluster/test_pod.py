@@ -1,4 +1,4 @@
-"""The manager as pods, from the chart, on nodes that wait for it."""
+"""The manager as pods, from the chart, on nodes that wait for it; the leader's node is a gateway."""
 
 import json
 import subprocess
@@ -14,11 +14,13 @@ from proreus.testing.cluster.node import load_image
 from ..deploy.charts import ROOT, Programs  # noqa: TID252 - tests are no package
 from .conftest import Make
 from .image import NAME, manager_image
-from .looking import get, until
+from .looking import address_of, ask, get, pods, serve, until
 
 pytestmark = pytest.mark.long
 
 TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+POOL = "10.80.0.200-10.80.0.209"
+"""In the network of the nodes: there is no gateway beside them that addresses could be routed to."""
 
 
 @pytest.fixture(scope="session")
@@ -36,17 +38,23 @@ def values(cluster: Cluster) -> dict[str, Any]:
     repository, _, tag = NAME.rpartition(":")
     given = (flag.removeprefix("--").partition("=") for flag in flags(cluster.families))
     args = {name: value or True for name, _, value in given if name != "cloud-provider"}
+    config = {
+        "pools": {"default": {"addresses": [POOL]}},
+        "gateway": {"interfaces": ["eth0"], "hold": "15s"},
+    }
     return {
         "cloudProvider": "local",
-        # A pod without capabilities can be no gateway.
-        "cloudConfig": {"content": "gateway: {enabled: false}\nroutes: {enabled: false}\n"},
+        "cloudConfig": {"content": json.dumps(config)},
+        "netAdmin": True,
         "image": {"repository": repository, "tag": tag},
         "apiServer": {"host": cluster.plane.address},
         "args": {"v": 2, **args},
     }
 
 
-def test_pods_of_the_chart_untaint_the_nodes_that_they_run_on(make: Make, chart: Programs) -> None:
+def test_pods_of_the_chart_untaint_their_nodes_and_are_a_gateway(
+    make: Make, chart: Programs
+) -> None:
     seen: list[dict[str, Any]] = []
 
     def deploy(cluster: Cluster) -> None:
@@ -75,3 +83,13 @@ def test_pods_of_the_chart_untaint_the_nodes_that_they_run_on(make: Make, chart:
         return ready
 
     until("both replicas", lambda: replicas() == 2)
+
+    serve(cluster, "web", type="LoadBalancer")
+    address = address_of(cluster, "web")
+    seen_pods: set[str] = set()
+
+    def all_answered() -> bool:
+        seen_pods.add(ask(cluster, f"http://{address}/hostname"))
+        return seen_pods >= set(pods(cluster, "web"))
+
+    until(f"an answer of each pod at {address}", all_answered)

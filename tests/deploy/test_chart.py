@@ -88,6 +88,21 @@ def test_the_container_has_no_rights_and_writes_nowhere_but_tmp(
     assert writable == {"/tmp"}
 
 
+def test_a_gateway_is_root_and_may_change_the_network_but_nothing_else(
+    programs: Programs,
+) -> None:
+    spec = pod(programs.render(netAdmin=True))
+    (container,) = spec["containers"]
+    assert spec["hostNetwork"]
+    assert spec["securityContext"]["runAsUser"] == 0
+    assert "runAsNonRoot" not in spec["securityContext"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+    }
+
+
 def test_probes_ask_the_paths_that_the_manager_serves(programs: Programs) -> None:
     (container,) = pod(programs.render(securePort=1234))["containers"]
     paths = {

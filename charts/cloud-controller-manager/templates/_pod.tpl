@@ -24,8 +24,13 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   securityContext:
+    {{- if .Values.netAdmin }}
+    # A process that is not root keeps no capability when it starts.
+    runAsUser: 0
+    {{- else }}
     runAsNonRoot: true
     runAsUser: 65532
+    {{- end }}
     runAsGroup: 65532
     fsGroup: 65532
     seccompProfile:
@@ -69,6 +74,9 @@ spec:
         readOnlyRootFilesystem: true
         capabilities:
           drop: [ALL]
+          {{- if .Values.netAdmin }}
+          add: [NET_ADMIN]
+          {{- end }}
       volumeMounts:
         - name: tmp
           mountPath: /tmp

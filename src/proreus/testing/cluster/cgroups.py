@@ -17,7 +17,7 @@ from proreus.testing.cluster.errors import ClusterError
 ROOT = Path("/sys/fs/cgroup")
 """Where control groups are mounted."""
 
-_PATIENCE = 60.0
+_PATIENCE = 600.0
 
 
 def hierarchies() -> list[Path]:

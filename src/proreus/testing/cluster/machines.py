@@ -22,7 +22,7 @@ GATEWAY = "gateway"
 """The machine that the others hang on."""
 
 _ENTRY = ("nsenter", "--mount", "--net", "--uts")
-_PATIENCE = 180.0
+_PATIENCE = 600.0  # of a machine that much else keeps busy
 
 # Written by the process itself before it becomes the holder, with the time of its start: a killed
 # maker leaves nothing that cannot be found, and a number used again is not taken for ours.
@@ -59,11 +59,11 @@ class Machine:
         """The command line that runs a program on this machine."""
         return [*self.entry, *arguments]
 
-    def run(self, *arguments: str, stdin: str = "", patience: float = _PATIENCE) -> str:
+    def run(self, *arguments: str, stdin: str = "") -> str:
         """Run a program on this machine to its end; answers what it printed.
 
         Raises:
-            ClusterError: It failed, or did not end within `patience` seconds.
+            ClusterError: It failed, or did not end within ten minutes.
         """
         told = " ".join(arguments)[:200]
         try:
@@ -73,10 +73,10 @@ class Machine:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=patience,
+                timeout=_PATIENCE,
             )
         except subprocess.TimeoutExpired:
-            raise ClusterError(f"{self.name}: {told}: no end after {patience:.0f} s") from None
+            raise ClusterError(f"{self.name}: {told}: no end after {_PATIENCE:.0f} s") from None
         if done.returncode:
             said = (done.stderr or done.stdout).strip()[-2000:]
             raise ClusterError(f"{self.name}: {told}: exit status {done.returncode}: {said}")

@@ -47,7 +47,6 @@ def load_image(machine: Machine, archive: Path) -> None:
     machine.run(
         *("ctr", "--address", _SOCKET, "--namespace", "k8s.io", "images", "import"),
         *("--snapshotter", "overlayfs", str(archive)),
-        patience=300,
     )
 
 

@@ -22,7 +22,7 @@ API_PORT = 6443
 DNS_DOMAIN = "cluster.local"
 """Domain of the cluster's names."""
 
-_READY_SECONDS = 180.0
+_READY_SECONDS = 600.0
 
 _COREFILE = """\
 {domain}:53 in-addr.arpa:53 ip6.arpa:53 {{
