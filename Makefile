@@ -52,8 +52,8 @@ manifests: $(STAMP) ## Make the chart's roles, its README and deploy/*.yaml anew
 image: ## Build the container image (BUILDER=docker, BASE=…, TAG=…, ARGS=…)
 	$(BUILDER) build --build-arg BASE=$(BASE) --tag $(TAG) $(ARGS) .
 
-demo: assets ## Show Proreus at work on a real API server and a simulated cloud (ARGS=…)
-	@$(BIN)/python -m proreus.testing.demo $(ARGS)
+demo: assets ## Show Proreus at work on a real API server and a simulated cloud (PROVIDER=local: on a real cluster; ARGS=…)
+	@$(BIN)/python -m proreus.testing.$(if $(filter local,$(PROVIDER)),cluster demo,demo) $(ARGS)
 
 test: lint types contracts docs plans pytest ## Run all gates: lint, types, contracts, docs, tests, coverage of plans
 

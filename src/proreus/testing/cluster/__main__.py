@@ -9,6 +9,7 @@ from pathlib import Path
 
 from proreus.testing.cluster import Cluster, ClusterError, Settings, directory_of, find, remove
 from proreus.testing.cluster.cluster import AGNHOST_IMAGE, NODE, runs
+from proreus.testing.cluster.demo import Demo
 from proreus.testing.cluster.machines import GATEWAY
 from proreus.testing.cluster.manager import start_manager
 from proreus.testing.cluster.node import load_image
@@ -54,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.add_argument("--if-absent", action="store_true", help="do nothing if it runs")
     up.set_defaults(do=_up)
+    show = verbs.add_parser(
+        "demo", help="make a cluster if there is none, and ask a load balancer of it"
+    )
+    show.set_defaults(do=_demo)
     verbs.add_parser("down", help="remove the cluster, whatever its state").set_defaults(do=_down)
     status = verbs.add_parser("status", help="tell which programs run; fails if one has ended")
     status.set_defaults(do=_status)
@@ -97,6 +102,15 @@ def _up(options: argparse.Namespace) -> int:
             directory=cluster.directory,
         )
     )
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    programs = _programs()
+    if not runs(options.name, programs):
+        Cluster(Settings(name=options.name), programs, _report).start(start_manager)
+    Demo(options.name, find(options.name, programs), programs).play()
+    _report("the cluster stays: make cluster-down removes it")
     return 0
 
 
