@@ -19,7 +19,7 @@ ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench test-oldest test-faults cluster-up cluster-down e2e test-cluster
+.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults cluster-up cluster-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,10 @@ test-cluster: $(STAMP) ## Run the tests on real clusters, without Kubernetes' ow
 bench: assets ## Compare with a manager of the Go framework; needs Go (ARGS=--quick)
 	@echo '== bench'
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-local: $(STAMP) ## Measure the data path of the provider local; needs what cluster-up needs (ARGS=…)
+	@echo '== bench-local'
+	@$(BIN)/python -m benchmarks.local $(ARGS)
 
 mutation: $(STAMP) ## Check that the tests notice changed decisions (slow)
 	@echo '== mutation'

@@ -13,7 +13,12 @@ from proreus.testing.cluster.demo import Demo
 from proreus.testing.cluster.machines import GATEWAY
 from proreus.testing.cluster.manager import start_manager
 from proreus.testing.cluster.node import load_image
-from proreus.testing.cluster.programs import Programs, ensure_programs
+from proreus.testing.cluster.programs import (
+    CLUSTER_PROGRAMS,
+    SPEC_PROGRAMS,
+    Programs,
+    ensure_programs,
+)
 from proreus.testing.controlplane import ControlPlaneError
 
 _DONE = """\
@@ -69,7 +74,11 @@ def _parser() -> argparse.ArgumentParser:
     load = verbs.add_parser("load", help="give all nodes an archive of images")
     load.add_argument("archive", help="what docker, buildah or podman wrote")
     load.set_defaults(do=_load)
-    verbs.add_parser("build", help="only build the programs").set_defaults(do=_build)
+    build = verbs.add_parser("build", help="only build the programs")
+    build.add_argument(
+        "--specs", action="store_true", help="those that run Kubernetes' own specs, too"
+    )
+    build.set_defaults(do=_build)
     return parser
 
 
@@ -137,8 +146,9 @@ def _load(options: argparse.Namespace) -> int:
     return 0
 
 
-def _build(_: argparse.Namespace) -> int:
-    print(_programs().built)
+def _build(options: argparse.Namespace) -> int:
+    wanted = [*CLUSTER_PROGRAMS, *(SPEC_PROGRAMS if options.specs else ())]
+    print(asyncio.run(ensure_programs(wanted, report=_report)).built)
     return 0
 
 

@@ -1,0 +1,1 @@
+"""What the data path of the provider `local` does and costs: `python -m benchmarks.local`."""

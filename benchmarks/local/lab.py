@@ -1,0 +1,276 @@
+"""Clusters to measure on, servers in them, and clients that ask without a pause."""
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.local import probe
+from proreus.testing.cluster import Cluster, Settings, remove, start_manager
+from proreus.testing.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE
+from proreus.testing.cluster.images import Root, pack
+from proreus.testing.cluster.machines import Machine, member, start_machine
+from proreus.testing.cluster.manager import ACCOUNT, flags
+from proreus.testing.cluster.network import IPV4, cable_commands, host_commands, router_commands
+from proreus.testing.cluster.node import load_image
+from proreus.testing.cluster.programs import Programs
+
+NAME = "bench"
+GATEWAYS = {"gateway-a": 2, "gateway-b": 3}
+"""Gateways of a cluster with two of them, and their numbers in the network of the nodes."""
+NEAR = "near"
+"""A client in the network of the nodes, where gateways are told apart by ARP."""
+WEB, STREAM = 80, 5201
+"""Ports of a web server, and of one that takes and gives streams of bytes."""
+
+_IMAGE = "localhost/bench:1"
+_NEAR_NUMBER = 100
+_NEAR_POOL = "10.80.0.200-10.80.0.220"
+_PATIENCE = 300.0
+_WEB_SERVER = """\
+global
+    maxconn 20000
+defaults
+    mode http
+    timeout client 1m
+frontend web
+    bind :8000
+    http-request return status 200 content-type text/plain string ok
+"""
+_CLOUD_CONFIG = """\
+pools: {{default: {{addresses: [{pool}]}}}}
+gateway: {{interfaces: [eth0], hold: 15s}}
+routes: {{enabled: false}}
+"""
+
+
+class Lab:
+    """A cluster with two nodes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """It runs."""
+        self.cluster = cluster
+        self.gateway = cluster.gateway
+
+    def machine(self, name: str) -> Machine:
+        """A machine by its name."""
+        return member(self.gateway, name)
+
+    def kubectl(self, *arguments: str) -> str:
+        """What kubectl prints."""
+        return self.cluster.plane.kubectl(*arguments)
+
+    def get(self, *what: str) -> dict[str, Any]:
+        """An object."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", *what, "--output=json"))
+        return found
+
+    def deploy(self, name: str, *, node: str = "") -> None:
+        """Start servers, one on each node or one on `node`, and wait until they are ready."""
+        labels = {"app": name}
+        containers = [
+            _container("answers", AGNHOST_IMAGE, "/agnhost", "netexec"),
+            _container("web", _IMAGE, "/usr/sbin/haproxy", "-db", "-f", "/etc/web.cfg"),
+            _container("stream", _IMAGE, "/usr/bin/iperf3", "-s"),
+        ]
+        pod = {"containers": containers, "terminationGracePeriodSeconds": 0}
+        pod |= {"nodeName": node} if node else {}
+        kind = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet" if not node else "Deployment",
+            "metadata": {"name": name},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        }
+        self.cluster.plane.apply(json.dumps(kind))
+        self.kubectl("rollout", "status", f"{kind['kind']}/{name}", f"--timeout={_PATIENCE:.0f}s")
+
+    def expose(self, name: str, server: str, *, policy: str = "Local") -> str:
+        """Make a Service of the servers of that name; answers its address when it has one."""
+        self.cluster.plane.apply(json.dumps(service(name, server, policy=policy)))
+        until(f"an address of {name}", lambda: bool(self._ingress(name)))
+        return str(self._ingress(name)[0]["ip"])
+
+    def _ingress(self, name: str) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = self.get("service", name)["status"]["loadBalancer"].get(
+            "ingress", []
+        )
+        return found
+
+
+def service(name: str, server: str, *, policy: str = "Local", address: str = "") -> dict[str, Any]:
+    """A Service of the servers of one name, of their every port."""
+    ports = [
+        {"name": "web", "port": WEB, "targetPort": 8000},
+        {"name": "stream", "port": STREAM, "targetPort": STREAM},
+        {"name": "connections", "port": probe.CONNECTIONS, "targetPort": 8080},
+        {"name": "datagrams", "port": probe.DATAGRAMS, "targetPort": 8081, "protocol": "UDP"},
+    ]
+    spec = {
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": policy,
+        "selector": {"app": server},
+        "ports": ports,
+        **({"loadBalancerIP": address} if address else {}),
+    }
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def until(what: str, happened: Callable[[], bool], pause: float = 0.2) -> None:
+    """Wait for something.
+
+    Raises:
+        TimeoutError: It does not happen.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while not happened():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not there after {_PATIENCE:.0f} s: {what}")
+        time.sleep(pause)
+
+
+@contextmanager
+def one_gateway(programs: Programs) -> Iterator[Lab]:
+    """A cluster as `make cluster-up` makes it."""
+    with _cluster(programs, start_manager) as lab:
+        yield lab
+
+
+@contextmanager
+def two_gateways(programs: Programs) -> Iterator[Lab]:
+    """A cluster with two managers, each on a machine of its own, that elect a leader."""
+    with _cluster(programs, _start_two) as lab:
+        yield lab
+
+
+@contextmanager
+def _cluster(programs: Programs, manager: Callable[[Cluster], None]) -> Iterator[Lab]:
+    remove(NAME)
+    cluster = Cluster(Settings(name=NAME), programs, _report)
+    try:
+        cluster.start(manager)
+        archive = _image(cluster.directory / "images")
+        for node in cluster.nodes:
+            load_image(node.machine, archive)
+        yield Lab(cluster)
+    finally:
+        remove(NAME)
+
+
+def _start_two(cluster: Cluster) -> None:
+    _join(cluster, NEAR, _NEAR_NUMBER)
+    chosen = [*flags([IPV4]), "--configure-cloud-routes=false"]
+    program = (sys.executable, "-m", "proreus")
+    cluster.plane.apply(cluster.gateway.run(*program, "roles", *chosen))
+    for name, number in GATEWAYS.items():
+        machine = _join(cluster, name, number)
+        config = machine.directory / "cloud.yaml"
+        config.write_text(_CLOUD_CONFIG.format(pool=_NEAR_POOL))
+        user = cluster.plane.kubeconfig_for(ACCOUNT, ["system:serviceaccounts"], name)
+        files = (f"--cloud-config={config}", f"--kubeconfig={user}")
+        machine.keep("manager", *program, "run", *chosen, *files, "-v=2")
+
+
+def _join(cluster: Cluster, name: str, number: int) -> Machine:
+    """One more machine in the network of the nodes, at the end of a cable of its name."""
+    gateway = cluster.gateway
+    machine = start_machine(gateway, name, cluster.programs.path("pause"))
+    gateway.run_all(cable_commands(name, gateway.pid(f"holder-{name}"), "nodes0"))
+    machine.run_all(router_commands())
+    address = f"{IPV4.gateway().rpartition('.')[0]}.{number}"
+    machine.run_all(host_commands([(address, IPV4.nodes, IPV4.gateway())]))
+    return machine
+
+
+def _container(name: str, image: str, *command: str) -> dict[str, Any]:
+    return {"name": name, "image": image, "command": list(command)}
+
+
+def _image(place: Path) -> Path:
+    """An image with the servers of streams and pages, made of this machine's programs."""
+    root = Root(place / "bench")
+    for name, target in (("haproxy", "/usr/sbin/haproxy"), ("iperf3", "/usr/bin/iperf3")):
+        root.program(Path(shutil.which(name) or name), target)
+    (root.path / "etc/web.cfg").write_text(_WEB_SERVER)
+    archive = place / "bench.tar"
+    pack(root.path, [_IMAGE], archive, entrypoint=["/usr/bin/iperf3"])
+    return archive
+
+
+def _report(line: str) -> None:
+    print(f"bench: {line}", file=sys.stderr, flush=True)
+
+
+class Asked:
+    """What a client's attempts came to."""
+
+    def __init__(self, said: dict[str, list[probe.Attempt]]) -> None:
+        """Take the client's words."""
+        self.connections = said["connections"]
+        self.datagrams = said["datagrams"]
+        self.streams = said["streams"]
+
+    def lost(self) -> dict[str, str]:
+        """How many of each kind had no answer."""
+        kinds = {
+            "datagrams lost": self.datagrams,
+            "new connections without an answer": self.connections,
+            "connections broken": self.streams,
+        }
+        return {
+            title: f"{sum(1 for one in tried if not one[2]):,} of {len(tried):,}"
+            for title, tried in kinds.items()
+        }
+
+    def last_failure(self, since: float) -> float:
+        """Seconds from a moment to the start of the last connection that had no answer."""
+        return max((at - since for at, _, good in self.connections if not good), default=0.0)
+
+    def longest_silence(self) -> float:
+        """The longest time from the start of one answered connection to that of the next."""
+        starts = sorted(at for at, _, good in self.connections if good)
+        return max((b - a for a, b in itertools.pairwise(starts)), default=0.0)
+
+
+class Client:
+    """A client that asks until it is told to end."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        """It has been started."""
+        self._process = process
+        self.asked = Asked({"connections": [], "datagrams": [], "streams": []})
+
+    def end(self) -> None:
+        """End it and take what it says."""
+        said, _ = self._process.communicate("")
+        self.asked = Asked(json.loads(said))
+
+
+@contextmanager
+def asking(lab: Lab, address: str, *, on: str = CLIENT, warm: float = 3.0) -> Iterator[Client]:
+    """A client that asks all the time; `asked` holds its answers when the block has ended."""
+    command: Sequence[str] = (sys.executable, probe.__file__, address)
+    with subprocess.Popen(
+        lab.machine(on).command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        client = Client(process)
+        try:
+            time.sleep(warm)
+            yield client
+            time.sleep(probe.PATIENCE + 1.0)
+            client.end()
+        finally:
+            process.kill()
+
+
+def node(number: int) -> str:
+    """The name of a node, from 1 on."""
+    return f"{NODE}{number}"
