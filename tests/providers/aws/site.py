@@ -79,6 +79,29 @@ class Network:
         answer = self.ec2.run_instances(MinCount=count, MaxCount=count, **given)
         return [one["InstanceId"] for one in answer["Instances"]]
 
+    def serve(self) -> str:
+        """Have what load balancers need: a way to the Internet, tags, a group for the machines.
+
+        Answers the id of the group.
+        """
+        gateway = self.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=self.vpc)
+        here = [{"Name": "vpc-id", "Values": [self.vpc]}]
+        (main,) = self.ec2.describe_route_tables(Filters=here)["RouteTables"]
+        self.ec2.create_route(
+            RouteTableId=main["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway
+        )
+        group = self.ec2.create_security_group(
+            GroupName="nodes", Description="nodes", VpcId=self.vpc
+        )["GroupId"]
+        self.tag(group, *self.subnets)
+        return str(group)
+
+    def tag(self, *ids: str) -> None:
+        """Tag things as the cluster's."""
+        pairs = [{"Key": key, "Value": value} for key, value in OWNED.items()]
+        self.ec2.create_tags(Resources=list(ids), Tags=pairs)
+
     def describe(self, id_: str) -> Any:
         """One instance, as EC2 tells it."""
         answer = self.ec2.describe_instances(InstanceIds=[id_])

@@ -49,20 +49,7 @@ class LBSite:
         self.network = network = Network(aws)
         self.elb = aws.client("elbv2")
         self.ec2 = network.ec2
-        gateway = self.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-        self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=network.vpc)
-        (main,) = self.ec2.describe_route_tables(
-            Filters=[{"Name": "vpc-id", "Values": [network.vpc]}]
-        )["RouteTables"]
-        self.ec2.create_route(
-            RouteTableId=main["RouteTableId"], DestinationCidrBlock=ANYWHERE, GatewayId=gateway
-        )
-        tag = {"Key": "kubernetes.io/cluster/test", "Value": "owned"}
-        self.ec2.create_tags(Resources=network.subnets, Tags=[tag])
-        self.group = self.ec2.create_security_group(
-            GroupName="nodes", Description="nodes", VpcId=network.vpc
-        )["GroupId"]
-        self.ec2.create_tags(Resources=[self.group], Tags=[tag])
+        self.group = network.serve()
         self.provider: CloudProvider
 
     def machines(self, count: int) -> list[str]:

@@ -7,13 +7,14 @@ of its own: its name stands for the credential in `Context.call` and in the metr
 """
 
 import asyncio
+import functools
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore import xform_name
+import botocore.session
+from botocore import loaders, xform_name
 from botocore.config import Config
 from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError, ClientError
@@ -167,7 +168,12 @@ class Api:
             metrics.answered(service, operation, status_of(error))
             metrics.refused(operation, throttled=isinstance(raised, Throttled))
             raise raised from error
-        metrics.answered(service, operation, answer["ResponseMetadata"]["HTTPStatusCode"])
+        told = answer["ResponseMetadata"]
+        metrics.answered(service, operation, told["HTTPStatusCode"])
+        if not told.get("RequestId"):
+            # The page of a proxy, too, can be read as an answer, in which nothing is to be found.
+            metrics.refused(operation, throttled=False)
+            raise CloudError(f"{service}.{operation}: the answer is none of AWS: no request id")
         return answer
 
     def _client(self, service: str) -> Any:
@@ -179,13 +185,14 @@ class Api:
 
     def _new_client(self, service: str) -> Any:
         if self._session is None:
-            self._session = boto3.session.Session(region_name=self.region)
+            self._session = _new_session()
         settings = self._config.client
         override = self._config.override(service, self.region)
         assumed = self._assumed if service != "sts" else None
-        session = self._session if assumed is None else _with_credentials(self.region, assumed)
-        client = session.client(
+        session = self._session if assumed is None else _with_credentials(assumed)
+        client = session.create_client(
             service,
+            region_name=self.region,
             endpoint_url=override.url.strip() if override else None,
             config=Config(
                 connect_timeout=settings.connect_timeout.total_seconds(),
@@ -241,7 +248,19 @@ class Api:
             self._assumed.put(answer["Credentials"])
 
 
-def _with_credentials(region: str, credentials: Credentials) -> Any:
-    session = boto3.session.Session(region_name=region)
-    session._session._credentials = credentials  # noqa: SLF001 - boto3 takes none that renew
+def _new_session() -> Any:
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    return session
+
+
+@functools.cache
+def _loader(path: str | None) -> Any:
+    """Reads AWS' models of its services once for all sessions: they are large."""
+    return loaders.create_loader(path)
+
+
+def _with_credentials(credentials: Credentials) -> Any:
+    session = _new_session()
+    session._credentials = credentials  # noqa: SLF001 - it takes none that renew
     return session

@@ -39,6 +39,8 @@ class CloudFixture:
         patience: Seconds within which a verb must end although the cloud does not answer.
         own_data_path: Whether the provider brings packets to Services itself, so that node ports
             and health checks are nothing that is written to a cloud.
+        marks_routes: Whether routes of the cloud can carry the mark of a cluster.
+        annotations: Of the Services that load balancers are made for.
         throttled: What the cloud answers when its quota is used up; it asks to wait 120 s.
     """
 
@@ -46,6 +48,8 @@ class CloudFixture:
     page_size: int | None = None
     patience: float = 10.0
     own_data_path: bool = False
+    marks_routes: bool = True
+    annotations: Mapping[str, str] = {}
     throttled: Answer = Answer(429, b"{}", {"Retry-After": "120"})
 
     async def __aenter__(self) -> Self:

@@ -231,7 +231,12 @@ class Site:
         """A Service of a new name and uid."""
         name = f"service-{next(self._numbers)}"
         return Service(
-            metadata=ObjectMeta(name=name, namespace="default", uid=uid or str(uuid.uuid4())),
+            metadata=ObjectMeta(
+                name=name,
+                namespace="default",
+                uid=uid or str(uuid.uuid4()),
+                annotations=self.cloud.annotations,
+            ),
             spec=ServiceSpec(type="LoadBalancer", ip_families=("IPv4",)),
         )
 
