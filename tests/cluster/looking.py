@@ -75,8 +75,8 @@ def pods(cluster: Cluster, name: str) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}
 
 
-def address_of(cluster: Cluster, name: str) -> str:
-    """The address of a load balancer, when it is in its status."""
+def addresses_of(cluster: Cluster, name: str) -> list[str]:
+    """The addresses of a load balancer, when they are in its status."""
 
     def status() -> list[dict[str, str]]:
         found: list[dict[str, str]] = get(cluster, "service", name)["status"]["loadBalancer"].get(
@@ -85,7 +85,7 @@ def address_of(cluster: Cluster, name: str) -> str:
         return found
 
     until(f"an address of {name}", lambda: bool(status()))
-    return status()[0]["ip"]
+    return [one["ip"] for one in status()]
 
 
 def ask(cluster: Cluster, url: str, *, on: str = "client") -> str:

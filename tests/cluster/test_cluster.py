@@ -6,7 +6,7 @@ import pytest
 
 from proreus.testing.cluster import Cluster
 
-from .looking import address_of, ask, get, pods, serve, until
+from .looking import addresses_of, ask, get, pods, serve, until
 
 pytestmark = pytest.mark.long
 
@@ -45,7 +45,7 @@ def test_a_client_reaches_all_pods_by_the_address_of_a_load_balancer(
 ) -> None:
     name = f"web-{family.lower()}"
     serve(cluster, name, type="LoadBalancer", ipFamilies=[family])
-    address = address_of(cluster, name)
+    (address,) = addresses_of(cluster, name)
     seen: set[str] = set()
 
     def all_answered() -> bool:
@@ -56,14 +56,36 @@ def test_a_client_reaches_all_pods_by_the_address_of_a_load_balancer(
 
 
 def test_a_server_sees_its_clients_address_where_traffic_stays_local(cluster: Cluster) -> None:
-    serve(cluster, "kept", node="node-2", type="LoadBalancer", externalTrafficPolicy="Local")
-    address = address_of(cluster, "kept")
-    client = cluster.families[0].client()
-
-    until(
-        f"{client} in the answer",
-        lambda: ask(cluster, f"http://{address}/clientip").rpartition(":")[0] == client,
+    serve(
+        cluster,
+        "kept",
+        node="node-2",
+        type="LoadBalancer",
+        externalTrafficPolicy="Local",
+        ipFamilyPolicy="RequireDualStack",
     )
+
+    for address, family in zip(addresses_of(cluster, "kept"), cluster.families, strict=True):
+        url, client = f"http://{bracketed(address)}/clientip", bracketed(family.client())
+
+        def sees(url: str = url, client: str = client) -> bool:
+            return ask(cluster, url).rpartition(":")[0] == client
+
+        until(f"{client} in the answer from {address}", sees)
+
+
+def test_what_a_load_balancer_cannot_have_is_one_event_of_its_service(cluster: Cluster) -> None:
+    serve(cluster, "first", type="LoadBalancer", loadBalancerIP="10.83.0.99")
+    assert addresses_of(cluster, "first") == ["10.83.0.99"]
+    serve(cluster, "second", type="LoadBalancer", loadBalancerIP="10.83.0.99")
+
+    def warnings() -> list[str]:
+        events = get(cluster, "events", "--field-selector=involvedObject.name=second,type=Warning")
+        return [one["message"] for one in events["items"]]
+
+    until("an event", lambda: bool(warnings()))
+    (said,) = warnings()
+    assert "10.83.0.99 belongs to the Service default/first" in said
 
 
 def bracketed(address: str) -> str:

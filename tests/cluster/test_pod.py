@@ -14,7 +14,7 @@ from proreus.testing.cluster.node import load_image
 from ..deploy.charts import ROOT, Programs  # noqa: TID252 - tests are no package
 from .conftest import Make
 from .image import NAME, manager_image
-from .looking import address_of, ask, get, pods, serve, until
+from .looking import addresses_of, ask, get, pods, serve, until
 
 pytestmark = pytest.mark.long
 
@@ -85,7 +85,7 @@ def test_pods_of_the_chart_untaint_their_nodes_and_are_a_gateway(
     until("both replicas", lambda: replicas() == 2)
 
     serve(cluster, "web", type="LoadBalancer")
-    address = address_of(cluster, "web")
+    (address,) = addresses_of(cluster, "web")
     seen_pods: set[str] = set()
 
     def all_answered() -> bool:
