@@ -35,7 +35,7 @@ _NEAR_POOL = "10.80.0.200-10.80.0.220"
 _PATIENCE = 300.0
 _WEB_SERVER = """\
 global
-    maxconn 20000
+    maxconn 2000
 defaults
     mode http
     timeout client 1m

@@ -35,7 +35,7 @@ _RESTARTS = 3
 _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 _HAPROXY = """\
 global
-    maxconn 20000
+    maxconn 2000
     nbthread 2
 defaults
     mode tcp
