@@ -1,0 +1,66 @@
+"""OpenStack: a drop-in for the official openstack-cloud-controller-manager.
+
+Instances so far. Every call goes through `api.Api`; what an answer means is decided in pure
+functions (`machines`, `names`).
+"""
+
+import os
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.config import OpenStackConfig
+from proreus.providers.openstack.credentials import login
+from proreus.providers.openstack.instances import OpenStackInstances
+from proreus.providers.openstack.reading import Reader
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["OpenStackCloud"]
+
+VARIABLE_REGIONAL = "OS_CCM_REGIONAL"
+"""The environment variable that lets new provider ids name the region, if it is `true`."""
+
+
+class OpenStackCloud(CloudProvider):
+    """One project in one region of OpenStack."""
+
+    name: ClassVar[str] = "openstack"
+    config_type: ClassVar[type[msgspec.Struct] | None] = OpenStackConfig
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Take the cloud-config.
+
+        Raises:
+            ConfigError: There is none, or it is another provider's.
+        """
+        super().__init__(config)
+        if not isinstance(config, OpenStackConfig):
+            raise ConfigError(("--cloud-config: the provider openstack needs its own",))
+        self._config = config
+        self._api: Api | None = None
+        of = config.global_
+        files = (of.clouds_file, of.ca_file, of.cert_file, of.key_file)
+        self.watched_files = tuple(file for file in files if file)
+
+    async def start(self, context: "Context") -> None:
+        """Get a token, and set the capabilities."""
+        found = login(self._config.global_)
+        regional = os.environ.get(VARIABLE_REGIONAL, "").lower() == "true"
+        if regional and not found.region:
+            raise ConfigError((f"[Global] region: is required where {VARIABLE_REGIONAL} is true",))
+        timeout = self._config.client.timeout.total_seconds()
+        self._api = Api(found, context, timeout=timeout)
+        await self._api.connect()
+        self.instances = OpenStackInstances(
+            Reader(self._api), self._config.networking, region=found.region, regional=regional
+        )
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._api is not None:
+            await self._api.close()

@@ -1,0 +1,161 @@
+"""Instances: servers of Nova, and what Neutron says about their addresses."""
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.kube.objects import Node
+from proreus.providers.openstack.config import Networking
+from proreus.providers.openstack.machines import (
+    Described,
+    Wires,
+    flavor_of,
+    id_of,
+    instance,
+    type_of,
+)
+from proreus.providers.openstack.names import Target, ownership, target
+from proreus.providers.openstack.reading import Reader
+
+BATCH = 1000
+"""Nodes in one `describe`: as many as Nova tells in one page unless it is set up otherwise."""
+
+T = TypeVar("T")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What was read for a batch; a part that failed is its error.
+
+    Attributes:
+        by_id: Servers by id; absent ones are None.
+        by_name: Servers by name in lower case; one that is left out has none.
+    """
+
+    by_id: Mapping[str, Described | CloudError | None] | CloudError
+    by_name: Mapping[str, Sequence[Described]] | CloudError
+
+
+class OpenStackInstances:
+    """Implements `cloudprovider.Instances`."""
+
+    def __init__(
+        self, reader: Reader, networking: Networking, *, region: str, regional: bool
+    ) -> None:
+        """Look for servers of one region.
+
+        Args:
+            reader: Reads them.
+            networking: Which addresses are wanted.
+            region: The region, or "" where the cloud has one only.
+            regional: Whether new provider ids name the region.
+        """
+        self._reader = reader
+        self._networking = networking
+        self._region = region
+        self._regional = regional
+
+    @property
+    def batch_size(self) -> int:
+        """How many nodes one `describe` takes at most."""
+        return BATCH
+
+    def owns(self, node: Node) -> Ownership:
+        """By the region in the provider id, else by the Node's label."""
+        return ownership(node, self._region)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """A page for each 1,000 servers and one list of ports for each 100 of them."""
+        targets = {node.metadata.name: target(node, self._region) for node in nodes}
+        found = await self._find(targets.values())
+        matched = {name: match(wanted, found) for name, wanted in targets.items()}
+        servers = {
+            id_of(one): one
+            for one in matched.values()
+            if not isinstance(one, NotFound | CloudError)
+        }
+        wires, types = await asyncio.gather(
+            _part(self._reader.wires(servers)), self._types(servers.values())
+        )
+        answers: dict[str, InstanceAnswer] = {}
+        for node in nodes:
+            server = matched[node.metadata.name]
+            if isinstance(server, NotFound | CloudError):
+                answers[node.metadata.name] = server
+            else:
+                answers[node.metadata.name] = self._answer(node, server, wires, types)
+        return answers
+
+    async def _find(self, targets: Collection[Target]) -> Found:
+        """Raises what all parts fail of, so that the batch is tried again as a whole."""
+        ids = {one.id for one in targets} - {""}
+        names = {one.name for one in targets} - {""}
+        of_ids, of_names = await asyncio.gather(
+            _part(self._reader.by_id(ids)), _part(self._reader.by_name(names))
+        )
+        asked = [part for part, of in ((of_ids, ids), (of_names, names)) if of]
+        failed = [part for part in asked if isinstance(part, CloudError)]
+        if failed and len(failed) == len(asked):
+            raise failed[0]
+        return Found(of_ids, of_names)
+
+    async def _types(self, servers: Collection[Described]) -> dict[str, str | CloudError]:
+        """Instance types by the servers' ids."""
+        flavors = {id_of(server): flavor_of(server) for server in servers}
+        unnamed = {id_ for name, id_ in flavors.values() if id_ and not name}
+        names = await self._reader.flavors(unnamed)
+        types: dict[str, str | CloudError] = {}
+        for server, (name, id_) in flavors.items():
+            known = name or names.get(id_, "")
+            types[server] = known if isinstance(known, CloudError) else type_of(known, id_)
+        return types
+
+    def _answer(
+        self,
+        node: Node,
+        server: Described,
+        wires: Mapping[str, Wires] | CloudError,
+        types: Mapping[str, str | CloudError],
+    ) -> Instance | CloudError:
+        if isinstance(wires, CloudError):
+            return wires
+        type_ = types[id_of(server)]
+        if isinstance(type_, CloudError):
+            return type_
+        return instance(
+            server,
+            wires[id_of(server)],
+            self._networking,
+            region=self._region,
+            type_=type_,
+            known_as=node.spec.provider_id,
+            regional=self._regional,
+        )
+
+
+def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
+    """What was read about one node. Pure."""
+    if wanted.problem:
+        return InvalidRequest(wanted.problem)
+    if wanted.id:
+        if isinstance(found.by_id, CloudError):
+            return found.by_id
+        server = found.by_id[wanted.id]
+        return NotFound() if server is None else server
+    if isinstance(found.by_name, CloudError):
+        return found.by_name
+    alike = found.by_name.get(wanted.name.lower(), ())
+    if len(alike) > 1:
+        ids = ", ".join(sorted(map(id_of, alike)))
+        return IdentityConflict(f"{len(alike)} servers are called {wanted.name}: {ids}")
+    return alike[0] if alike else NotFound()
+
+
+async def _part(work: Awaitable[T]) -> T | CloudError:
+    try:
+        return await work
+    except CloudError as error:
+        return error

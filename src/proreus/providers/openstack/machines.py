@@ -1,0 +1,173 @@
+"""What Nova's and Neutron's descriptions of a server mean to Kubernetes. Pure."""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.instances import Instance, InstanceState
+from proreus.kube.objects import NodeAddress
+from proreus.providers.openstack.config import Networking
+from proreus.providers.openstack.names import is_label, label, provider_id
+
+Described = Mapping[str, Any]
+"""Something as a service describes it."""
+
+_STATES = {
+    "DELETED": InstanceState.TERMINATING,
+    "SHUTOFF": InstanceState.STOPPED,
+    "SOFT_DELETED": InstanceState.TERMINATING,
+    "UNKNOWN": InstanceState.UNKNOWN,
+}
+"""All others count as running, as officially: a paused or a rebooting server is no stopped one."""
+
+
+class Wires(msgspec.Struct, frozen=True):
+    """How a server is wired.
+
+    Attributes:
+        ports: Its ports.
+        trunked: The ports in trunks of these, each with the name of its network.
+    """
+
+    ports: Sequence[Described] = ()
+    trunked: Sequence[tuple[str, Described]] = ()
+
+
+def id_of(described: Described) -> str:
+    """Its id."""
+    return str(described["id"])
+
+
+def flavor_of(server: Described) -> tuple[str, str]:
+    """The name of the server's flavor where Nova tells it, and its id where it tells that."""
+    flavor = server.get("flavor") or {}
+    return str(flavor.get("original_name") or ""), str(flavor.get("id") or "")
+
+
+def type_of(name: str, id_: str) -> str:
+    """The instance type: the flavor's name, or its id if no label can have that name."""
+    if name and is_label(name):
+        return name
+    return id_ if id_ and is_label(id_) else label(name or id_)
+
+
+def instance(
+    server: Described,
+    wires: Wires,
+    networking: Networking,
+    *,
+    region: str,
+    type_: str,
+    known_as: str,
+    regional: bool,
+) -> Instance:
+    """The framework's view.
+
+    Args:
+        server: By Nova.
+        wires: By Neutron.
+        networking: Which addresses are wanted.
+        region: Its region, or "".
+        type_: Its instance type.
+        known_as: The Node's provider id if it has one: there are several forms of the same.
+        regional: Whether a new provider id names the region.
+    """
+    return Instance(
+        provider_id=known_as or provider_id(id_of(server), region if regional else ""),
+        name=str(server.get("name", "")),
+        instance_type=type_,
+        zone=label(str(server.get("OS-EXT-AZ:availability_zone") or "")),
+        region=region,
+        addresses=addresses(server, wires, networking),
+        state=_STATES.get(str(server.get("status", "")).upper(), InstanceState.RUNNING),
+    )
+
+
+def addresses(server: Described, wires: Wires, networking: Networking) -> tuple[NodeAddress, ...]:
+    """All addresses, as the official manager orders and sorts them.
+
+    The fixed addresses of ports come first, then the access addresses and the host name that the
+    server's metadata may name. Nova's view of the networks, by their names, adds floating
+    addresses, makes those of public networks external, and takes away those of networks that are
+    not wanted.
+    """
+    found = [*_of_ports(wires.ports), *_of_server(server)]
+    public = frozenset(filter(None, networking.public_network_name))
+    internal = frozenset(filter(None, networking.internal_network_name))
+    for network, kind, text in _of_networks(server, wires.trunked):
+        is_floating = kind == "floating"
+        if is_floating or network in public:
+            if not is_floating:
+                found = [one for one in found if one.address != text]
+            found.append(NodeAddress("ExternalIP", text))
+        elif internal and network not in internal:
+            found = [one for one in found if one.address != text]
+        else:
+            found.append(NodeAddress("InternalIP", text))
+    if networking.ipv6_support_disabled:
+        found = [one for one in found if not _is_ipv6(one.address)]
+    return _sorted(dict.fromkeys(found), networking)
+
+
+def _of_ports(ports: Iterable[Described]) -> Iterator[NodeAddress]:
+    for port in ports:
+        if port.get("status") == "ACTIVE":
+            for fixed in port.get("fixed_ips") or ():
+                yield NodeAddress("InternalIP", str(fixed["ip_address"]))
+
+
+def _of_server(server: Described) -> Iterator[NodeAddress]:
+    for field in ("accessIPv4", "accessIPv6"):
+        if server.get(field):
+            yield NodeAddress("ExternalIP", str(server[field]))
+    if name := (server.get("metadata") or {}).get("hostname"):
+        yield NodeAddress("Hostname", str(name))
+
+
+def _of_networks(
+    server: Described, trunked: Iterable[tuple[str, Described]]
+) -> list[tuple[str, str, str]]:
+    """Network, kind and address, by the names of the networks."""
+    found = [
+        (str(network), str(one.get("OS-EXT-IPS:type", "")), str(one["addr"]))
+        for network, of_network in (server.get("addresses") or {}).items()
+        for one in of_network
+    ]
+    found += [
+        (network, "fixed", str(fixed["ip_address"]))
+        for network, port in trunked
+        for fixed in port.get("fixed_ips") or ()
+    ]
+    return sorted(found, key=lambda one: one[0])
+
+
+def _sorted(found: Iterable[NodeAddress], networking: Networking) -> tuple[NodeAddress, ...]:
+    """Those in the first network of the order come first, in each by their value.
+
+    Others keep their order, after them.
+    """
+    order = networking.sort_order
+
+    def place(one: NodeAddress) -> tuple[int, bytes]:
+        ip = _parsed(one.address)
+        if ip is not None:
+            for index, network in enumerate(order):
+                if ip in network:
+                    return index, ip.packed
+        return len(order), b""
+
+    return tuple(sorted(found, key=place))
+
+
+def _is_ipv6(text: str) -> bool:
+    ip = _parsed(text)
+    return ip is not None and ip.version == 6  # noqa: PLR2004 - IP
+
+
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

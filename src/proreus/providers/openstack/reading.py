@@ -1,0 +1,166 @@
+"""Servers, ports and flavors, read in few requests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final, TypeVar
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.errors import Refused
+from proreus.providers.openstack.machines import Described, Wires, id_of
+from proreus.providers.openstack.names import pattern
+
+MOST_IDS: Final = 100
+"""Ids in one query: with 8,190 characters in a line of a request, as many servers allow."""
+MOST_NAMES: Final = 20
+"""Names in one query: 253 characters each at most."""
+SINGLES: Final = 4
+"""Servers that are asked for one by one rather than in a page of up to 1,000."""
+
+_AT_ONCE = 10
+_NOT_FOUND = 404
+_PORT_FIELDS = ("id", "device_id", "status", "fixed_ips", "network_id", "trunk_details")
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Reads what the project has."""
+
+    def __init__(self, api: Api) -> None:
+        """Read through `api`."""
+        self._api = api
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._flavors: dict[str, str] = {}
+        self._pages = 1
+
+    async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
+        """Servers by id; None are absent.
+
+        A list leaves out servers of cells that are down, and such as can still be restored. So
+        absence is what Nova says about that very server.
+
+        Raises:
+            CloudError: The list could not be had.
+        """
+        found: dict[str, Described | CloudError | None] = {}
+        if len(ids) > SINGLES * self._pages:
+            listed, self._pages = await self._api.pages(
+                "nova", "server_list", "servers/detail", "servers"
+            )
+            found.update({id_of(one): one for one in listed if id_of(one) in ids})
+        return found | await self._each(set(ids) - set(found), self._server)
+
+    async def by_name(self, names: Collection[str]) -> dict[str, list[Described]]:
+        """Servers by name in lower case, as names of Nodes are; one that is left out has none.
+
+        Raises:
+            CloudError: Nova does not tell.
+        """
+        found: dict[str, list[Described]] = {}
+        for part in _parts(names, MOST_NAMES):
+            parameters = {"name": pattern(part)}
+            listed, _ = await self._api.pages(
+                "nova", "server_list", "servers/detail", "servers", parameters
+            )
+            for one in listed:
+                found.setdefault(str(one.get("name", "")).lower(), []).append(one)
+        return found
+
+    async def wires(self, servers: Collection[str]) -> dict[str, Wires]:
+        """The ports of servers, by the servers' ids.
+
+        Raises:
+            CloudError: Neutron does not tell.
+        """
+        ports = await self._ports("device_id", servers)
+        below = {
+            str(sub["port_id"]): str(port["device_id"])
+            for port in ports
+            for sub in (port.get("trunk_details") or {}).get("sub_ports") or ()
+        }
+        trunked = await self._ports("id", below)
+        networks = await self._networks({str(port["network_id"]) for port in trunked})
+        of_server: dict[str, list[Described]] = {}
+        for port in ports:
+            of_server.setdefault(str(port["device_id"]), []).append(port)
+        in_trunks: dict[str, list[tuple[str, Described]]] = {}
+        for port in trunked:
+            if network := networks.get(str(port["network_id"])):
+                in_trunks.setdefault(below[id_of(port)], []).append((network, port))
+        return {
+            server: Wires(of_server.get(server, ()), in_trunks.get(server, ()))
+            for server in servers
+        }
+
+    async def flavors(self, ids: Collection[str]) -> dict[str, str | CloudError]:
+        """The names of flavors by id; "" where the flavor is gone. None changes its name."""
+        answers = await self._each(set(ids) - set(self._flavors), self._flavor)
+        failed: dict[str, str | CloudError] = {}
+        for id_, answer in answers.items():
+            if isinstance(answer, CloudError):
+                failed[id_] = answer
+            else:
+                self._flavors[id_] = answer
+        return failed | {id_: self._flavors[id_] for id_ in ids if id_ in self._flavors}
+
+    async def _server(self, id_: str) -> Described | None:
+        try:
+            answer = await self._api.get("nova", "server_get", f"servers/{id_}")
+        except Refused as error:
+            if error.status == _NOT_FOUND and error.kind == "itemNotFound":
+                return None  # any other 404 is not Nova's
+            raise
+        server: Described = answer["server"]
+        return server
+
+    async def _flavor(self, id_: str) -> str:
+        try:
+            answer = await self._api.get("nova", "flavor_get", f"flavors/{id_}")
+        except Refused as error:
+            if error.status == _NOT_FOUND:
+                return ""
+            raise
+        return str(answer["flavor"]["name"])
+
+    async def _ports(self, by: str, ids: Collection[str]) -> list[Described]:
+        return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS)
+
+    async def _networks(self, ids: Collection[str]) -> dict[str, str]:
+        found = await self._listed("network_list", "networks", "id", ids, ("id", "name"))
+        return {id_of(one): str(one["name"]) for one in found}
+
+    async def _listed(
+        self, operation: str, what: str, by: str, ids: Collection[str], fields: tuple[str, ...]
+    ) -> list[Described]:
+        """Neutron's objects with one of these ids."""
+
+        async def part(of: list[str]) -> list[Described]:
+            parameters = {by: of, "fields": fields}
+            found, _ = await self._api.pages("neutron", operation, what, what, parameters)
+            return found
+
+        parts = await asyncio.gather(*(self._slot(part(of)) for of in _parts(ids, MOST_IDS)))
+        return [one for found in parts for one in found]
+
+    async def _each(
+        self, keys: Collection[str], ask: Callable[[str], Awaitable[T]]
+    ) -> dict[str, T | CloudError]:
+        async def answer(key: str) -> T | CloudError:
+            try:
+                return await self._slot(ask(key))
+            except CloudError as error:
+                return error
+
+        ordered = sorted(keys)
+        answers = await asyncio.gather(*(answer(key) for key in ordered))
+        return dict(zip(ordered, answers, strict=True))
+
+    async def _slot(self, work: Awaitable[T]) -> T:
+        async with self._slots:
+            return await work
+
+
+def _parts(items: Iterable[str], size: int) -> list[list[str]]:
+    ordered = sorted(items)
+    return [ordered[start : start + size] for start in range(0, len(ordered), size)]
