@@ -77,6 +77,7 @@ class ServiceController:
             env.services,
             batch=BATCH,
             slots=env.settings.concurrent_service_syncs,
+            linger=0.0,  # nothing is asked for the batch
         )
         env.services.subscribe(self._on_service)
         env.nodes.subscribe(self._on_node)
