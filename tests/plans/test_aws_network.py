@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import InvalidRequest
+from proreus.providers.aws.annotations import INTERNAL, PUBLIC
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
-    INTERNAL,
-    PUBLIC,
     Actual,
     Balancer,
     Listener,

@@ -20,6 +20,11 @@ PREFIX: Final = "service.beta.kubernetes.io/aws-load-balancer-"
 TRAFFIC_PORT: Final = "traffic-port"
 """As the port of a health check: that to which traffic goes."""
 
+INTERNAL: Final = "internal"
+"""The scheme of a load balancer without public addresses."""
+PUBLIC: Final = "internet-facing"
+"""The scheme of one with public addresses."""
+
 T = TypeVar("T")
 
 _OTHERS = frozenset({"external", "nlb-ip"})
@@ -124,6 +129,11 @@ class Asked(msgspec.Struct, frozen=True):
     target_labels: Mapping[str, str] = {}
     target_attributes: Mapping[str, str] = {}
     health: Health = Health()
+
+    @property
+    def scheme(self) -> str:
+        """The scheme, as AWS calls it."""
+        return INTERNAL if self.internal else PUBLIC
 
     def has_tls(self, port: int, name: str) -> bool:
         """Whether the load balancer ends TLS at this port."""

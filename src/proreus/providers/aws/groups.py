@@ -6,11 +6,12 @@ changed is decided from rules that are read within the same turn.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place
 from proreus.providers.aws.rules import (
+    HOST_RULE,
     Change,
     Rule,
     changed,
@@ -88,12 +89,16 @@ class HostGroups:
 
         return await self._allow(instances, change)
 
-    async def allow_classic(self, own: str, instances: Collection[str]) -> Mapping[str, str]:
-        """Let a classic load balancer reach its hosts, and no other instances.
+    async def allow_classic(
+        self, group: str, instances: Collection[str], *, is_own: bool
+    ) -> Mapping[str, str]:
+        """Let a classic load balancer reach its hosts.
 
         Args:
-            own: The group of the load balancer.
-            instances: Ids of its hosts; none: all its rules are taken away.
+            group: Its first security group.
+            instances: Ids of its hosts.
+            is_own: Whether the group was made for it: then it reaches no other instances. One that
+                was given others may use, too, so nothing is taken from it before `forget`.
 
         Returns:
             By instance id why one has no group for it.
@@ -101,12 +106,43 @@ class HostGroups:
         Raises:
             CloudError: AWS does not answer, or refuses a rule.
         """
-        rule = of_hosts(own)
+        rule = of_hosts(group, "" if is_own else HOST_RULE)
+        wanted: frozenset[Rule] = frozenset({rule})
+        ours: frozenset[Rule] = wanted if is_own else frozenset()
 
         def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
-            return _classic_change(rule, have, wanted=is_home)
+            return changed(have, wanted if is_home else frozenset(), ours)
 
         return await self._allow(instances, change)
+
+    async def forget(self, groups: Collection[str], *, are_own: bool) -> None:
+        """Let load balancers with these security groups reach no host any more.
+
+        Args:
+            groups: Ids of security groups that no load balancer has any more.
+            are_own: Whether they were made for load balancers. Every rule that names one goes
+                then, for it could not be deleted. Of others only what `allow_classic` has made.
+
+        Raises:
+            CloudError: AWS does not answer, or refuses a rule.
+        """
+        if not groups:
+            return
+        filters = [
+            {"Name": "vpc-id", "Values": [self._vpc]},
+            {"Name": "ip-permission.group-id", "Values": sorted(groups)},
+        ]
+        async with self._turn:
+            found = await self._api.pages(
+                "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
+            )
+            for one in found:
+                rules = (
+                    rule
+                    for rule in sorted(rules_of(one.get("IpPermissions") or ()))
+                    if rule.source in groups and (are_own or rule.description == HOST_RULE)
+                )
+                await apply_change(self._api, one["GroupId"], Change(revoke=tuple(rules)))
 
     async def _allow(
         self,
@@ -117,7 +153,10 @@ class HostGroups:
         async with self._turn:
             groups, homes, refused = await self._look(instances)
             await asyncio.gather(
-                *(self._apply(id_, change(have, id_ in homes)) for id_, have in groups.items())
+                *(
+                    apply_change(self._api, id_, change(have, id_ in homes))
+                    for id_, have in groups.items()
+                )
             )
         return refused
 
@@ -175,37 +214,33 @@ class HostGroups:
             one for answer in answers for reservation in answer for one in reservation["Instances"]
         ]
 
-    async def _apply(self, group: str, change: Change) -> None:
-        """Grant first, so that nobody is locked out in between."""
-        await self._each("AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
-        await self._each("RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
 
-    async def _each(
-        self, operation: str, group: str, rules: tuple[Rule, ...], done_already: str
-    ) -> None:
-        """In one call; one by one if somebody else has done some of it."""
-        if not rules:
-            return
-        try:
-            await self._send(operation, group, rules)
-        except Refused as error:
-            if error.code != done_already:
-                raise
-            for rule in rules if len(rules) > 1 else ():
-                await self._each(operation, group, (rule,), done_already)
+async def apply_change(api: "Api", group: str, change: Change) -> None:
+    """Change the rules of a group; grant first, so that nobody is locked out in between.
 
-    async def _send(self, operation: str, group: str, rules: tuple[Rule, ...]) -> Any:
-        return await self._api.call(
-            "ec2", operation, GroupId=group, IpPermissions=permissions_of(rules)
-        )
+    Raises:
+        CloudError: AWS does not answer, or refuses a rule.
+    """
+    await _each(api, "AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
+    await _each(api, "RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
+
+
+async def _each(
+    api: "Api", operation: str, group: str, rules: tuple[Rule, ...], done_already: str
+) -> None:
+    """In one call; one by one if somebody else has done some of it."""
+    if not rules:
+        return
+    try:
+        await api.call("ec2", operation, GroupId=group, IpPermissions=permissions_of(rules))
+    except Refused as error:
+        if error.code != done_already:
+            raise
+        for rule in rules if len(rules) > 1 else ():
+            await _each(api, operation, group, (rule,), done_already)
 
 
 def _network_change(name: str, have: frozenset[Rule], want: frozenset[Rule]) -> Change:
     own = made_for(name, have)
     remaining = (have - own) | want
     return changed(have, want, own | idle_mtu(have, remaining))
-
-
-def _classic_change(rule: Rule, have: frozenset[Rule], *, wanted: bool) -> Change:
-    own = frozenset(one for one in have if one.source == rule.source)
-    return changed(have, frozenset({rule}) if wanted else frozenset(), own)

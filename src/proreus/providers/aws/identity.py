@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, ConfigError
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.providers.aws.config import Global
 
 if TYPE_CHECKING:
+    from proreus.cloudprovider.load_balancers import LoadBalancerRef
     from proreus.providers.aws.api import Api
     from proreus.providers.aws.metadata import Metadata
 
@@ -16,6 +18,8 @@ TAG_CLUSTER = "kubernetes.io/cluster/"
 """Prefix of the tag on what a cluster uses; its id follows, the value is `owned` or `shared`."""
 TAG_LEGACY = "KubernetesCluster"
 """The older tag; its value is the cluster's id."""
+TAG_SERVICE = "kubernetes.io/service-name"
+"""The tag on the parts of a load balancer; its value is namespace and name of the Service."""
 OWNED = "owned"
 """The tag's value on what lives and dies with the cluster."""
 SHARED = "shared"
@@ -85,6 +89,18 @@ class Place(msgspec.Struct, frozen=True):
     vpc: str
     subnet: str
     tags: ClusterTags
+
+    def made_for(self, ref: "LoadBalancerRef", tags: Mapping[str, str]) -> bool:
+        """Whether something with these tags was made for the Service. Pure.
+
+        The official manager, too, tags every part of a load balancer with cluster and Service. Our
+        mark tells clusters apart that have both alike: one is a copy of the other.
+        """
+        return (
+            tags.get(TAG_SERVICE) == ref.key
+            and self.tags.has(tags)
+            and tags.get(MARK_CLUSTER_UID, ref.cluster.uid) == ref.cluster.uid
+        )
 
 
 async def find_region(settings: Global, metadata: "Metadata") -> str:

@@ -1,34 +1,32 @@
 """Load balancers of Services, of the kind that each Service's annotations ask for."""
 
 import re
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from proreus.cloudprovider.adapters import per_service
-from proreus.cloudprovider.errors import InvalidRequest, NotSupported
-from proreus.cloudprovider.identity import (
-    MARK_CLUSTER_UID,
-    MARK_SERVICE,
-    MARK_SERVICE_UID,
-    ClusterIdentity,
-    OwnedObject,
-)
+from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
+    Done,
     EnsureAnswer,
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
+    Pending,
 )
 from proreus.kube.objects import Service
 from proreus.providers.aws import annotations
 from proreus.providers.aws.annotations import PREFIX, Kind
+from proreus.providers.aws.classic.balancers import ClassicBalancers
+from proreus.providers.aws.classic.observe import exists
 from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import Place
 from proreus.providers.aws.listeners import check
 from proreus.providers.aws.network.balancers import NetworkBalancers
-from proreus.providers.aws.network.observe import NETWORK, tags_by_arn
+from proreus.providers.aws.network.observe import NETWORK, find_balancer
+from proreus.providers.aws.owned import list_owned
 from proreus.providers.aws.subnets import Subnets
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ def load_balancers(api: "Api", place: Place, settings: "Global") -> LoadBalancer
     """The capability. Rules in groups of hosts are shared by all, and have turns of their own."""
     verbs = Verbs(api, place, settings)
     return per_service(
-        verbs.ensure, verbs.delete, host_policy=host_policy, list_owned=verbs.list_owned
+        verbs.ensure, verbs.delete, host_policy=host_policy, list_owned=partial(list_owned, api)
     )
 
 
@@ -69,6 +67,7 @@ class Verbs:
         self._api = api
         hosts = None if settings.disable_security_group_ingress else HostGroups(api, place)
         subnets = Subnets(api, place)
+        self._classic = ClassicBalancers(api, place, settings, subnets=subnets, hosts=hosts)
         self._network = NetworkBalancers(api, place, settings, subnets=subnets, hosts=hosts)
 
     async def ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
@@ -78,47 +77,50 @@ class Verbs:
             CloudError: It cannot be, or AWS refuses.
         """
         asked = annotations.read(wanted.service.metadata.annotations)
-        _check_kind(wanted, asked.kind)
+        await self._check_kind(wanted, asked.kind)
         check(wanted, asked)
         if asked.kind is Kind.CLASSIC:
-            raise NotSupported(f"classic load balancers are not made yet: give {PREFIX}type: nlb")
+            return await self._classic.ensure(wanted, asked)
         return await self._network.ensure(wanted, asked)
 
     async def delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
-        """Delete what was made for the Service, whatever its annotations say now.
+        """Delete what was made for the Service, of both kinds, whatever its annotations say now.
 
         Raises:
             CloudError: AWS refuses.
         """
-        return await self._network.delete(gone)
+        answers = (await self._classic.delete(gone), await self._network.delete(gone))
+        for one in answers:
+            if isinstance(one, Pending):
+                return one
+        return Done(found=any(isinstance(one, Done) and one.found for one in answers))
 
-    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Every load balancer with this cluster's mark."""
-        found = await self._api.pages("elbv2", "DescribeLoadBalancers", "LoadBalancers")
-        arns = [one["LoadBalancerArn"] for one in found if one["Type"] == NETWORK]
-        tags = await tags_by_arn(self._api, arns)
-        return [
-            OwnedObject(
-                "load balancer",
-                arn,
-                service=tags[arn].get(MARK_SERVICE, ""),
-                service_uid=tags[arn].get(MARK_SERVICE_UID, ""),
-            )
-            for arn in arns
-            if tags.get(arn, {}).get(MARK_CLUSTER_UID) == cluster.uid
-        ]
+    async def _check_kind(self, wanted: LoadBalancer, kind: Kind) -> None:
+        """Refuse another kind than the load balancer that there is.
+
+        The host name in the status tells it. While there is none, AWS is asked: an attempt before
+        the annotation was changed may have made one.
+
+        Raises:
+            InvalidRequest: The annotation has changed.
+            CloudError: AWS does not answer.
+        """
+        other = _CLASSIC_HOST if kind is Kind.NETWORK else _NETWORK_HOST
+        for point in wanted.ref.last_ingress:
+            if point.hostname and other.fullmatch(point.hostname):
+                raise _cannot_change(point.hostname)
+        if wanted.ref.last_ingress:
+            return
+        name = wanted.ref.name
+        if kind is Kind.NETWORK:
+            if await exists(self._api, name):
+                raise _cannot_change(name)
+        elif (found := await find_balancer(self._api, name)) and found["Type"] == NETWORK:
+            raise _cannot_change(name)
 
 
-def _check_kind(wanted: LoadBalancer, kind: Kind) -> None:
-    """Refuse another kind than the load balancer that there is; its host name tells.
-
-    Raises:
-        InvalidRequest: The annotation has changed.
-    """
-    other = _CLASSIC_HOST if kind is Kind.NETWORK else _NETWORK_HOST
-    for point in wanted.ref.last_ingress:
-        if point.hostname and other.fullmatch(point.hostname):
-            raise InvalidRequest(
-                f"annotation {PREFIX}type: the load balancer {point.hostname} cannot become one of "
-                "another kind; take the change back, or make the Service anew"
-            )
+def _cannot_change(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"annotation {PREFIX}type: the load balancer {name} cannot become one of another kind; "
+        "take the change back, or make the Service anew"
+    )

@@ -2,9 +2,11 @@
 
 import ipaddress
 import re
+from collections.abc import Iterable
 
 import msgspec
 
+from proreus.cloudprovider.load_balancers import Host
 from proreus.kube.objects import Node
 
 PREFIX = "aws://"
@@ -62,6 +64,19 @@ def instance_id(of: str) -> str | None:
     """The EC2 instance that a provider id names, or None."""
     last = last_part(of)
     return last if last is not None and _ID.fullmatch(last) else None
+
+
+def targets_of(hosts: Iterable[Host]) -> tuple[dict[str, str], dict[str, str]]:
+    """Instance ids by node name, and why some hosts can be none, also by node name."""
+    found: dict[str, str] = {}
+    rejected: dict[str, str] = {}
+    for host in hosts:
+        id_ = instance_id(host.provider_id)
+        if id_ is None:
+            rejected[host.node] = f"{host.provider_id} is no instance of EC2"
+        else:
+            found[host.node] = id_
+    return found, rejected
 
 
 def target(node: Node) -> Target:

@@ -18,6 +18,8 @@ CLIENT_RULE: Final = "kubernetes.io/rule/nlb/client"
 """Begins the description of a rule that lets clients of a network load balancer in."""
 HEALTH_RULE: Final = "kubernetes.io/rule/nlb/health"
 """Begins that of one that lets its health checks in."""
+HOST_RULE: Final = "kubernetes.io/rule/elb/host"
+"""The description of a rule that lets a group which was given, and is not ours, reach hosts."""
 MTU_RULE: Final = "kubernetes.io/rule/nlb/mtu"
 """The description of one that lets path MTU discovery work; all load balancers share it."""
 ALL: Final = "-1"
@@ -109,17 +111,29 @@ def _bare(rule: Rule) -> Rule:
 
 def of_classic(listeners: Iterable[Listener], ranges: Iterable[str]) -> frozenset[Rule]:
     """The rules of a classic load balancer's own group: its ports, and path MTU discovery."""
-    ports = [one.port for one in listeners]
+    return _of_ports([("tcp", one.port) for one in listeners], ranges)
+
+
+def of_managed(mappings: Iterable[PortMapping], ranges: Iterable[str]) -> frozenset[Rule]:
+    """The rules of a network load balancer's own group: its ports, and path MTU discovery."""
+    ports = [(protocol, one.port) for one in mappings for protocol in _transports(one.protocol)]
+    return _of_ports(ports, ranges)
+
+
+def _of_ports(ports: Sequence[tuple[str, int]], ranges: Iterable[str]) -> frozenset[Rule]:
     return frozenset(
         rule
         for source in ranges
-        for rule in (*(Rule("tcp", port, port, source) for port in ports), _mtu(source))
+        for rule in (
+            *(Rule(protocol, port, port, source) for protocol, port in ports),
+            _mtu(source),
+        )
     )
 
 
-def of_hosts(load_balancer_group: str) -> Rule:
+def of_hosts(load_balancer_group: str, description: str = "") -> Rule:
     """The rule of a host's group that lets a classic load balancer in."""
-    return Rule(ALL, -1, -1, load_balancer_group)
+    return Rule(ALL, -1, -1, load_balancer_group, description)
 
 
 def _mtu(source: str, description: str = "") -> Rule:

@@ -11,21 +11,19 @@ HOSTED_ZONE = "Z35SXDOTRQ7X7K"
 """That of us-east-1 (general reference, endpoints)."""
 _PLAIN = (
     "ApplySecurityGroupsToLoadBalancer",
-    "AttachLoadBalancerToSubnets",
     "CreateLBCookieStickinessPolicy",
     "DeleteLoadBalancerPolicy",
     "DescribeLoadBalancerAttributes",
     "DescribeLoadBalancerPolicies",
     "DetachLoadBalancerFromSubnets",
-    "SetLoadBalancerListenerSSLCertificate",
-    "SetLoadBalancerPoliciesOfListener",
 )
 
 
 def kept(world: World, name: str) -> dict[str, Any]:
     """What is kept here about a load balancer."""
     return world.extra.setdefault(
-        f"elb/{name}", {"protocols": {}, "backends": {}, "registered": {}, "number": 0}
+        f"elb/{name}",
+        {"protocols": {}, "policies": {}, "backends": {}, "registered": {}, "number": 0},
     )
 
 
@@ -116,12 +114,15 @@ def describe(world: World, params: Params) -> Answer:
         keep = kept(world, name)
         for described in one["ListenerDescriptions"]:
             listener = described["Listener"]
-            listener["InstanceProtocol"] = keep["protocols"][listener["LoadBalancerPort"]][3]
+            port = listener["LoadBalancerPort"]
+            listener["InstanceProtocol"] = keep["protocols"][port][3]
+            described["PolicyNames"] = keep["policies"].get(port, [])
         one["BackendServerDescriptions"] = [
             {"InstancePort": port, "PolicyNames": names}
             for port, names in sorted(keep["backends"].items())
             if names
         ]
+        one["AvailabilityZones"] = sorted(zones_of(world, one["Subnets"]))
         one["DNSName"] = one["CanonicalHostedZoneName"] = dns_name(world, name)
         one["CanonicalHostedZoneNameID"] = HOSTED_ZONE
         if one["SecurityGroups"]:
@@ -158,10 +159,40 @@ def create_listeners(world: World, params: Params) -> Answer:
 
 @corrects("elb", "DeleteLoadBalancerListeners")
 def delete_listeners(world: World, params: Params) -> Answer:
+    """All of them: told of several at once, moto keeps some twice."""
     require(world, params["LoadBalancerName"])
+    keep = kept(world, params["LoadBalancerName"])
     for port in params["LoadBalancerPorts"]:
-        kept(world, params["LoadBalancerName"])["protocols"].pop(int(port), None)
-    return world.moto("elb", "DeleteLoadBalancerListeners", params)
+        if keep["protocols"].pop(int(port), None) is not None:
+            given = params | {"LoadBalancerPorts": [port]}
+            world.moto("elb", "DeleteLoadBalancerListeners", given)
+        keep["policies"].pop(int(port), None)
+    return {}
+
+
+@corrects("elb", "SetLoadBalancerListenerSSLCertificate")
+def set_certificate(world: World, params: Params) -> Answer:
+    """Of a listener that has one."""
+    require(world, params["LoadBalancerName"])
+    protocols = kept(world, params["LoadBalancerName"])["protocols"]
+    present = protocols.get(int(params["LoadBalancerPort"]))
+    if present is None:
+        raise AWSError("ListenerNotFound", "The load balancer has no listener at this port")
+    if not present[4]:
+        raise AWSError("InvalidConfigurationRequest", "The listener has no certificate")
+    protocols[present[0]] = (*present[:4], params["SSLCertificateId"])
+    return world.moto("elb", world.operation, params)
+
+
+@corrects("elb", "AttachLoadBalancerToSubnets")
+def attach(world: World, params: Params) -> Answer:
+    """One subnet of a zone at a time (user guide, subnets)."""
+    balancer = require(world, params["LoadBalancerName"])
+    new = [one for one in params["Subnets"] if one not in balancer.subnets]
+    zones = zones_of(world, [*balancer.subnets, *new])
+    if len(set(zones)) < len(zones):
+        raise AWSError("InvalidConfigurationRequest", "Only one subnet per zone may be attached")
+    return world.moto("elb", world.operation, params)
 
 
 @corrects("elb", "DeleteLoadBalancer")
@@ -247,6 +278,24 @@ def create_policy(world: World, params: Params) -> Answer:
     if params["PolicyName"] in {one.policy_name for one in balancer.policies}:
         raise AWSError("DuplicatePolicyName", f"Policy {params['PolicyName']} already exists")
     return world.moto("elb", "CreateLoadBalancerPolicy", params)
+
+
+@corrects("elb", "SetLoadBalancerPoliciesOfListener")
+def set_listener_policies(world: World, params: Params) -> Answer:
+    """They are told with the listener; one of them at most is about TLS."""
+    balancer = require(world, params["LoadBalancerName"])
+    types = {one.policy_name: one.policy_type_name for one in balancer.policies}
+    names = list(params.get("PolicyNames") or ())
+    for name in names:
+        if name not in types:
+            raise AWSError("PolicyNotFound", f"There is no policy with name {name}")
+    if [types[name] for name in names].count("SSLNegotiationPolicyType") > 1:
+        raise AWSError("InvalidConfigurationRequest", "Only one TLS policy may be set")
+    keep = kept(world, params["LoadBalancerName"])
+    if int(params["LoadBalancerPort"]) not in keep["protocols"]:
+        raise AWSError("ListenerNotFound", "The load balancer has no listener at this port")
+    keep["policies"][int(params["LoadBalancerPort"])] = names
+    return {}
 
 
 @corrects("elb", "SetLoadBalancerPoliciesForBackendServer")

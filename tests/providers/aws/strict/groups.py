@@ -30,7 +30,8 @@ def _users(world: World, id_: str) -> Iterator[str]:
     for one in world.moto("elbv2", "DescribeLoadBalancers")["LoadBalancers"]:
         if id_ in one.get("SecurityGroups", ()):
             yield one["LoadBalancerName"]
-    if world.used_until.get(id_, 0.0) > world.now():
+    released = world.released.get(id_)
+    if released is not None and world.now() < released + world.faults.settings.detach:
         yield "an interface that is being deleted"
 
 
@@ -56,4 +57,4 @@ def _count(permissions: list[dict[str, Any]]) -> int:
 def release(world: World, ids: list[str]) -> None:
     """A load balancer with these groups was deleted; its interfaces go a little later."""
     for id_ in ids:
-        world.used_until[id_] = world.now() + world.faults.settings.detach
+        world.released[id_] = world.now()

@@ -69,8 +69,8 @@ class World:
         """When something was made, by its id or ARN, in seconds of `now`."""
         self.extra: dict[str, dict[str, Any]] = {}
         """What moto does not keep, by id, name or ARN."""
-        self.used_until: dict[str, float] = {}
-        """Security groups that a deleted load balancer still uses."""
+        self.released: dict[str, float] = {}
+        """When a load balancer with it was deleted, by the id of a security group."""
         self.imds: dict[str, str] = {}
         """What the metadata service tells, by path."""
 

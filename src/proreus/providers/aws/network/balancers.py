@@ -19,16 +19,14 @@ from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import PREFIX, Asked
 from proreus.providers.aws.groups import HostGroups
-from proreus.providers.aws.identity import Place
+from proreus.providers.aws.identity import TAG_SERVICE, Place
 from proreus.providers.aws.listeners import port_mappings
-from proreus.providers.aws.names import instance_id
+from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.network import plan
 from proreus.providers.aws.network.apply import take
 from proreus.providers.aws.network.observe import NETWORK, find_balancer, observe
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
-    INTERNAL,
-    PUBLIC,
     Actual,
     Placed,
     Wish,
@@ -38,9 +36,6 @@ from proreus.providers.aws.subnets import Subnet, Subnets
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
     from proreus.providers.aws.config import Global
-
-TAG_SERVICE: Final = "kubernetes.io/service-name"
-"""The official tag of a load balancer's parts: namespace and name of the Service."""
 
 _ASK_AGAIN: Final = 5.0
 _ACTIVE: Final = "active"
@@ -73,7 +68,7 @@ class NetworkBalancers:
             CloudError: It cannot be, or AWS refuses.
         """
         subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
-        targets, rejected = targets_of(wanted)
+        targets, rejected = targets_of(wanted.hosts)
         wish = wish_of(wanted, asked, self._place, self._settings, subnets)
         described = await find_balancer(self._api, wish.name)
         if described is not None and described["Type"] != NETWORK:
@@ -84,7 +79,7 @@ class NetworkBalancers:
             prefix=plan.target_group_prefix(*wish.service),
             names=[plan.target_group_name(wish, one) for one in wish.mappings],
         )
-        actual = ours(actual, wanted.ref.key, self._place)
+        actual = ours(actual, wanted.ref, self._place)
         plan.check(wish, actual)
         actual = await converge(
             actual, lambda now: plan.plan(wish, now), partial(take, self._api, wish)
@@ -123,24 +118,11 @@ class NetworkBalancers:
             described = None
         prefix = plan.target_group_prefix(gone.namespace, gone.service_name)
         actual = await observe(self._api, described, prefix=prefix, names=("",))
-        actual = ours(actual, gone.key, self._place)
+        actual = ours(actual, gone, self._place)
         await converge(actual, plan.delete_steps, partial(take, self._api, None))
         if self._hosts is not None:
             await self._hosts.allow_network(gone.name, (), frozenset())
-        return Done()
-
-
-def targets_of(wanted: LoadBalancer) -> tuple[dict[str, str], dict[str, str]]:
-    """Instance ids by node name, and why some hosts can be none, also by node name. Pure."""
-    found: dict[str, str] = {}
-    rejected: dict[str, str] = {}
-    for host in wanted.hosts:
-        id_ = instance_id(host.provider_id)
-        if id_ is None:
-            rejected[host.node] = f"{host.provider_id} is no instance of EC2"
-        else:
-            found[host.node] = id_
-    return found, rejected
+        return Done(found=actual != Actual())
 
 
 def wish_of(
@@ -172,14 +154,14 @@ def wish_of(
         cluster=place.tags.id,
         service=(ref.namespace, ref.service_name),
         tags={one["Key"]: one["Value"] for one in place.tags.new(tags)},
-        scheme=INTERNAL if asked.internal else PUBLIC,
+        scheme=asked.scheme,
         address_type=DUALSTACK if is_dual else "ipv4",
         target_type="ipv4" if _IPV4 in wanted.families else "ipv6",
         vpc=place.vpc,
         placed=tuple(_placed(asked, n, one) for n, one in enumerate(subnets)),
         groups=asked.security_groups,
         mappings=port_mappings(wanted, asked, settings),
-        targets=frozenset(targets_of(wanted)[0].values()),
+        targets=frozenset(targets_of(wanted.hosts)[0].values()),
         attributes=_attributes(asked),
         target_attributes=_target_attributes(asked),
     )
@@ -210,21 +192,14 @@ def _target_attributes(asked: Asked) -> dict[str, str]:
     return {**proxy, **asked.target_attributes}
 
 
-def ours(actual: Actual, service: str, place: Place) -> Actual:
+def ours(actual: Actual, ref: LoadBalancerRef, place: Place) -> Actual:
     """What there is without target groups that were not made for this Service. Pure.
 
-    The load balancer's name holds the Service's UID, which is proof, unless its tags say that it
-    belongs to something else.
-
     Raises:
-        CloudError: They do.
+        CloudError: The load balancer of that name was not made for it.
     """
     balancer = actual.balancer
-    if balancer is not None and balancer.tags.get(TAG_SERVICE, service) != service:
+    if balancer is not None and not place.made_for(ref, balancer.tags):
         raise CloudError(f"the load balancer {balancer.name} has tags of another owner: look at it")
-    groups = (
-        one
-        for one in actual.target_groups
-        if one.tags.get(TAG_SERVICE) == service and place.tags.has(one.tags)
-    )
+    groups = (one for one in actual.target_groups if place.made_for(ref, one.tags))
     return msgspec.structs.replace(actual, target_groups=tuple(groups))

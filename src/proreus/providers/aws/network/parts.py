@@ -8,10 +8,6 @@ from proreus.providers.aws.listeners import HealthCheck, PortMapping
 
 DUALSTACK = "dualstack"
 """The address type of a load balancer with IPv4 and IPv6 addresses."""
-INTERNAL = "internal"
-"""The scheme of a load balancer without public addresses."""
-PUBLIC = "internet-facing"
-"""The scheme of one with public addresses."""
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -31,7 +27,7 @@ class Wish(msgspec.Struct, frozen=True):
         cluster: The cluster's id, and
         service: the Service's namespace and name: both are part of names of target groups.
         tags: On every part.
-        scheme: `INTERNAL` or `PUBLIC`.
+        scheme: internal or internet-facing.
         address_type: ipv4 or `DUALSTACK`.
         target_type: ipv4 or ipv6: the family of the hosts' addresses.
         vpc: Where it stands.

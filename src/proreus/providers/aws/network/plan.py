@@ -19,10 +19,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.providers.aws.annotations import PREFIX
+from proreus.providers.aws.annotations import INTERNAL, PREFIX
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.network.parts import (
-    INTERNAL,
     Actual,
     Balancer,
     Listener,

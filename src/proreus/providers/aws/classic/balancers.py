@@ -1,0 +1,210 @@
+"""Classic load balancers of Services: wish, observe, plan, apply."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from proreus.cloudprovider.converge import converge
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.load_balancers import (
+    Done,
+    Ensured,
+    LoadBalancer,
+    LoadBalancerRef,
+    Pending,
+)
+from proreus.kube.objects import LoadBalancerIngress
+from proreus.providers.aws import rules
+from proreus.providers.aws.annotations import Asked
+from proreus.providers.aws.classic import plan
+from proreus.providers.aws.classic.apply import take
+from proreus.providers.aws.classic.observe import observe
+from proreus.providers.aws.classic.parts import Actual, Attributes, Wish
+from proreus.providers.aws.groups import HostGroups
+from proreus.providers.aws.identity import TAG_SERVICE, Place
+from proreus.providers.aws.listeners import classic_health_check, classic_listeners
+from proreus.providers.aws.names import targets_of
+from proreus.providers.aws.own_groups import GroupWish, OwnGroups
+from proreus.providers.aws.subnets import Subnet, Subnets
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+    from proreus.providers.aws.config import Global
+
+_ASK_AGAIN: Final = 5.0
+
+
+class ClassicBalancers:
+    """Makes, changes and deletes classic load balancers."""
+
+    def __init__(
+        self,
+        api: "Api",
+        place: Place,
+        settings: "Global",
+        *,
+        subnets: Subnets,
+        hosts: HostGroups | None,
+    ) -> None:
+        """Speak through `api`; `hosts` is None to leave the groups of hosts alone."""
+        self._api = api
+        self._place = place
+        self._settings = settings
+        self._subnets = subnets
+        self._hosts = hosts
+        self._own_groups = OwnGroups(api, place.vpc)
+
+    async def ensure(self, wanted: LoadBalancer, asked: Asked) -> Ensured | Pending:
+        """Bring it to what is wished.
+
+        Raises:
+            CloudError: It cannot be, or AWS refuses.
+        """
+        subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
+        wish = wish_of(wanted, asked, self._place, self._settings, subnets)
+        before = await self._observe(
+            wanted.ref, with_policies=wish.proxy_protocol or bool(wish.tls_policy)
+        )
+        plan.check(wish, before)
+        actual = await converge(
+            before,
+            lambda now: plan.plan(wish, now),
+            partial(take, self._api, self._own_groups, wish),
+        )
+        balancer = actual.balancer
+        if balancer is None:
+            raise CloudError(f"{wish.name} is gone again")
+        groups = plan.groups_of(wish, actual)
+        targets, rejected = targets_of(wanted.hosts)
+        refused = dict(actual.refused)
+        if self._hosts is not None:
+            refused |= await self._hosts.allow_classic(
+                groups[0], wish.targets - refused.keys(), is_own=wish.own is not None
+            )
+        ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
+        former = set(before.balancer.groups) - set(groups) if before.balancer is not None else set()
+        if left := await self._let_go(actual, former, keep=groups):
+            return Pending(_ASK_AGAIN, left, ingress)
+        refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
+        return Ensured(ingress, {**rejected, **refused_nodes})
+
+    async def delete(self, gone: LoadBalancerRef) -> Done | Pending:
+        """Delete it, its security group, and the rules in the groups of hosts.
+
+        Raises:
+            CloudError: AWS refuses.
+        """
+        actual = await self._observe(gone, with_policies=False)
+        balancer = actual.balancer
+        if balancer is not None:
+            # Given groups are known from the load balancer alone: their rules go before it.
+            await self._forget_given(balancer.groups, actual, beside=balancer.name)
+            await self._api.call("elb", "DeleteLoadBalancer", LoadBalancerName=balancer.name)
+        if left := await self._let_go(actual, (), keep=()):
+            return Pending(_ASK_AGAIN, left)
+        return Done(found=balancer is not None or actual.group is not None)
+
+    async def _observe(self, ref: LoadBalancerRef, *, with_policies: bool) -> Actual:
+        """Everything of the Service's.
+
+        Raises:
+            CloudError: AWS does not answer, or the load balancer is somebody else's.
+        """
+        balancer, group = await asyncio.gather(
+            observe(self._api, ref.name, with_policies=with_policies),
+            self._own_groups.find(group_name(ref.name)),
+        )
+        # Its name holds the Service's UID, which is proof, unless its tags say otherwise.
+        if balancer is not None and balancer.tags.get(TAG_SERVICE, ref.key) != ref.key:
+            raise CloudError(f"the load balancer {ref.name} has tags of another owner: look at it")
+        return Actual(balancer, group)
+
+    async def _let_go(
+        self, actual: Actual, former: Collection[str], *, keep: Collection[str]
+    ) -> str:
+        """Delete the own group unless it is to be kept; what there is to wait for, or "".
+
+        `former` are groups that the load balancer had.
+        """
+        await self._forget_given(former, actual)
+        group = actual.group
+        if group is None or group.id in keep:
+            return ""
+        if self._hosts is not None:
+            await self._hosts.forget((group.id,), are_own=True)
+        left = await self._own_groups.delete((group.id,))
+        return f"the security group {', '.join(left)} is in use still" if left else ""
+
+    async def _forget_given(
+        self, groups: Collection[str], actual: Actual, beside: str = ""
+    ) -> None:
+        """Take away the rules made for given groups, but for those that others use, too."""
+        own = actual.group.id if actual.group is not None else ""
+        given = set(groups) - {own}
+        if not given or self._hosts is None:
+            return
+        found = await self._api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions")
+        for one in found:
+            if one["LoadBalancerName"] != beside:
+                given -= set(one.get("SecurityGroups") or ())
+        await self._hosts.forget(given, are_own=False)
+
+
+def group_name(name: str) -> str:
+    """The name of the security group of a load balancer: the official one."""
+    return f"k8s-elb-{name}"
+
+
+def wish_of(
+    wanted: LoadBalancer,
+    asked: Asked,
+    place: Place,
+    settings: "Global",
+    subnets: Sequence[Subnet],
+) -> Wish:
+    """What there is to be. Pure."""
+    ref = wanted.ref
+    listeners = classic_listeners(wanted, asked)
+    given = asked.security_groups or tuple(filter(None, (settings.elb_security_group,)))
+    ranges = [one for family in wanted.source_ranges.values() for one in family]
+    own = GroupWish(
+        name=group_name(ref.name),
+        description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
+        rules=rules.of_classic(listeners, ranges),
+    )
+    tags = {**asked.tags, TAG_SERVICE: ref.key, **wanted.marks}
+    return Wish(
+        name=ref.name,
+        tags={one["Key"]: one["Value"] for one in place.tags.new(tags)},
+        scheme=asked.scheme,
+        subnets={one.id: one.zone for one in subnets},
+        own=None if given else own,
+        groups=tuple(dict.fromkeys((*given, *asked.extra_security_groups))),
+        listeners=listeners,
+        health=classic_health_check(wanted, asked, settings),
+        targets=frozenset(targets_of(wanted.hosts)[0].values()),
+        attributes=_attributes(asked),
+        proxy_protocol=asked.proxy_protocol,
+        tls_policy=asked.tls_policy,
+    )
+
+
+def _attributes(asked: Asked) -> Attributes:
+    log: dict[str, Any] = {"Enabled": False}
+    if asked.access_log is not None:
+        log = {
+            "Enabled": True,
+            "S3BucketName": asked.access_log.bucket,
+            "S3BucketPrefix": asked.access_log.prefix,
+            "EmitInterval": asked.access_log.interval,
+        }
+    draining: dict[str, Any] = {"Enabled": asked.draining is not None}
+    if asked.draining is not None:
+        draining["Timeout"] = asked.draining
+    return {
+        "AccessLog": log,
+        "ConnectionDraining": draining,
+        "ConnectionSettings": {"IdleTimeout": asked.idle_timeout},
+        "CrossZoneLoadBalancing": {"Enabled": asked.cross_zone},
+    }

@@ -1,0 +1,88 @@
+"""A classic load balancer with its security group: as wished, and as AWS has it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
+from proreus.providers.aws.own_groups import Group, GroupWish
+
+Attributes = Mapping[str, Mapping[str, Any]]
+"""Attributes by their section, as AWS has them."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What there is to be for one Service.
+
+    Attributes:
+        name: The load balancer's.
+        tags: On every part.
+        scheme: internal or internet-facing.
+        subnets: Where it stands: zones by the id of the subnet.
+        own: The security group that is made for it; None: it gets only others.
+        groups: Other security groups of it.
+        listeners: Its listeners.
+        health: How hosts are asked.
+        targets: Ids of the hosts' instances.
+        attributes: Those that matter.
+        proxy_protocol: Hosts get the client's address by the PROXY protocol.
+        tls_policy: The security policy of TLS; "": AWS' own.
+    """
+
+    name: str
+    tags: Mapping[str, str]
+    scheme: str
+    subnets: Mapping[str, str]
+    own: GroupWish | None
+    groups: tuple[str, ...]
+    listeners: frozenset[Listener]
+    health: ClassicHealthCheck
+    targets: frozenset[str]
+    attributes: Attributes
+    proxy_protocol: bool = False
+    tls_policy: str = ""
+
+
+class Balancer(msgspec.Struct, frozen=True):
+    """The load balancer itself.
+
+    Attributes:
+        name: Its name, which is its id, too.
+        dns_name: Where clients find it.
+        scheme: internal or internet-facing.
+        subnets: Ids of its subnets.
+        zones: In which zones these are.
+        groups: Its security groups.
+        listeners: Its listeners.
+        health: How hosts are asked.
+        targets: Ids of the instances that are registered.
+        policies: Types of its policies by name; empty if nobody asked for them.
+        listener_policies: Names of policies by the listener's port.
+        backend_policies: Names of policies by the instances' port.
+        attributes: All of them.
+        tags: Its tags.
+    """
+
+    name: str
+    dns_name: str
+    scheme: str
+    subnets: frozenset[str]
+    zones: frozenset[str]
+    groups: tuple[str, ...]
+    listeners: frozenset[Listener]
+    health: ClassicHealthCheck | None = None
+    targets: frozenset[str] = frozenset()
+    policies: Mapping[str, str] = {}
+    listener_policies: Mapping[int, tuple[str, ...]] = {}
+    backend_policies: Mapping[int, tuple[str, ...]] = {}
+    attributes: Attributes = {}
+    tags: Mapping[str, str] = {}
+
+
+class Actual(msgspec.Struct, frozen=True):
+    """What there is. `refused` says by instance id why it could not be registered."""
+
+    balancer: Balancer | None = None
+    group: Group | None = None
+    refused: Mapping[str, str] = {}

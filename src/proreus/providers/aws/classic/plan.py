@@ -1,0 +1,274 @@
+"""What is to be done so that a classic load balancer becomes as wished. Pure.
+
+`plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
+and `plan` is asked again, until nothing is left to do.
+
+    security group -> load balancer -> policies -> policies of listeners and hosts
+
+Nothing is ever made twice: the name of the load balancer and that of its security group hold the
+Service's UID, and policies have one name each, the official one.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.providers.aws.annotations import INTERNAL, PREFIX
+from proreus.providers.aws.classic.parts import Actual, Attributes, Balancer, Wish
+from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
+from proreus.providers.aws.own_groups import GroupStep, group_steps
+
+PROXY_POLICY = "k8s-proxyprotocol-enabled"
+"""The policy that makes the load balancer speak the PROXY protocol."""
+TLS_POLICY_PREFIX = "k8s-SSLNegotiationPolicy-"
+"""Begins the name of a policy that stands for one of AWS' own security policies."""
+TLS_POLICY_TYPE = "SSLNegotiationPolicyType"
+"""Of the policies of this type a listener has one."""
+
+
+class CreateBalancer(msgspec.Struct, frozen=True):
+    """Make the load balancer with these security groups."""
+
+    groups: tuple[str, ...]
+
+
+class AttachSubnets(msgspec.Struct, frozen=True):
+    """Let it stand in these, too."""
+
+    subnets: tuple[str, ...]
+
+
+class DetachSubnets(msgspec.Struct, frozen=True):
+    """Let it stand in these no more."""
+
+    subnets: tuple[str, ...]
+
+
+class ApplyGroups(msgspec.Struct, frozen=True):
+    """Set its security groups."""
+
+    groups: tuple[str, ...]
+
+
+class CreateListeners(msgspec.Struct, frozen=True):
+    """Make listeners."""
+
+    listeners: tuple[Listener, ...]
+
+
+class DeleteListeners(msgspec.Struct, frozen=True):
+    """Delete the listeners at these ports."""
+
+    ports: tuple[int, ...]
+
+
+class ChangeCertificate(msgspec.Struct, frozen=True):
+    """Give the listener at a port another certificate."""
+
+    port: int
+    certificate: str
+
+
+class CreatePolicy(msgspec.Struct, frozen=True):
+    """Make a policy with one attribute."""
+
+    name: str
+    type: str
+    attribute: str
+    value: str
+
+
+class SetListenerPolicies(msgspec.Struct, frozen=True):
+    """Set the policies of the listener at a port."""
+
+    port: int
+    policies: tuple[str, ...]
+
+
+class SetBackendPolicies(msgspec.Struct, frozen=True):
+    """Set the policies for a port of the instances."""
+
+    port: int
+    policies: tuple[str, ...]
+
+
+class ConfigureHealthCheck(msgspec.Struct, frozen=True):
+    """Change how hosts are asked."""
+
+    health: ClassicHealthCheck
+
+
+class ChangeAttributes(msgspec.Struct, frozen=True):
+    """Set attributes."""
+
+    attributes: Attributes
+
+
+class AddTags(msgspec.Struct, frozen=True):
+    """Put tags on it."""
+
+    tags: Mapping[str, str]
+
+
+class Register(msgspec.Struct, frozen=True):
+    """Register instances."""
+
+    instances: tuple[str, ...]
+
+
+class Deregister(msgspec.Struct, frozen=True):
+    """Take instances off."""
+
+    instances: tuple[str, ...]
+
+
+Step = (
+    CreateBalancer
+    | AttachSubnets
+    | DetachSubnets
+    | ApplyGroups
+    | CreateListeners
+    | DeleteListeners
+    | ChangeCertificate
+    | CreatePolicy
+    | SetListenerPolicies
+    | SetBackendPolicies
+    | ConfigureHealthCheck
+    | ChangeAttributes
+    | AddTags
+    | Register
+    | Deregister
+    | GroupStep
+)
+
+
+def check(wish: Wish, actual: Actual) -> None:
+    """Refuse what cannot be, or can be no more.
+
+    Raises:
+        InvalidRequest: Names every such field.
+    """
+    problems = []
+    if wish.health.timeout >= wish.health.interval:
+        problems.append(
+            f"annotations {PREFIX}healthcheck-timeout, {PREFIX}healthcheck-interval: the timeout, "
+            f"{wish.health.timeout} s, must be shorter than the interval, {wish.health.interval} s"
+        )
+    balancer = actual.balancer
+    if balancer is not None and balancer.scheme != wish.scheme:
+        kind = "internal" if balancer.scheme == INTERNAL else "public"
+        problems.append(
+            f"annotation {PREFIX}internal: the load balancer is {kind} and stays so; take the "
+            "change back, or make the Service anew"
+        )
+    if problems:
+        raise InvalidRequest("; ".join(problems))
+
+
+def groups_of(wish: Wish, actual: Actual) -> tuple[str, ...]:
+    """The security groups that it is to have; () while its own is not made yet.
+
+    The first is the one that is let in by its hosts.
+    """
+    if wish.own is None:
+        return wish.groups
+    return (actual.group.id, *wish.groups) if actual.group is not None else ()
+
+
+def plan(wish: Wish, actual: Actual) -> tuple[Step, ...]:
+    """The steps to take now; none when all is as wished."""
+    steps: list[Step] = list(group_steps(wish.own, wish.tags, actual.group))
+    groups, balancer = groups_of(wish, actual), actual.balancer
+    if balancer is None:
+        return (*steps, CreateBalancer(groups)) if groups else tuple(steps)
+    if groups and set(groups) != set(balancer.groups):
+        steps.append(ApplyGroups(groups))
+    steps += _subnet_steps(wish, balancer)
+    steps += _listener_steps(wish, balancer)
+    steps += _policy_steps(wish, balancer)
+    if balancer.health != wish.health:
+        steps.append(ConfigureHealthCheck(wish.health))
+    if attributes := _differing(wish.attributes, balancer.attributes):
+        steps.append(ChangeAttributes(attributes))
+    if tags := {key: one for key, one in wish.tags.items() if balancer.tags.get(key) != one}:
+        steps.append(AddTags(tags))
+    if new := wish.targets - balancer.targets - actual.refused.keys():
+        steps.append(Register(tuple(sorted(new))))
+    if gone := balancer.targets - wish.targets:
+        steps.append(Deregister(tuple(sorted(gone))))
+    return tuple(steps)
+
+
+def _subnet_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+    """One subnet in a zone: one that is to take another's place waits until that is detached."""
+    new = wish.subnets.keys() - balancer.subnets
+    gone = sorted(balancer.subnets - wish.subnets.keys())
+    if free := sorted(one for one in new if wish.subnets[one] not in balancer.zones):
+        yield AttachSubnets(tuple(free))
+    elif gone:
+        # While another can be kept, it stands somewhere at every time.
+        is_all = len(gone) == len(balancer.subnets) > 1
+        yield DetachSubnets(tuple(gone[1:] if is_all else gone))
+
+
+def _listener_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+    have = {one.port: one for one in balancer.listeners}
+    want = {one.port: one for one in wish.listeners}
+    # A port is free for another listener only when the one that has it is gone.
+    gone = (port for port in have if port not in want or not _is_like(have[port], want[port]))
+    if ports := tuple(sorted(gone)):
+        yield DeleteListeners(ports)
+    for port in sorted(want.keys() & have.keys() - set(ports)):
+        if have[port] != want[port]:
+            yield ChangeCertificate(port, want[port].certificate)
+    if new := tuple(sorted(one for port, one in want.items() if port not in have)):
+        yield CreateListeners(new)
+
+
+def _is_like(have: Listener, want: Listener) -> bool:
+    """Whether they differ in nothing but in which certificate they have."""
+    return bool(have.certificate) == bool(want.certificate) and (
+        msgspec.structs.replace(have, certificate="")
+        == msgspec.structs.replace(want, certificate="")
+    )
+
+
+def _policy_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+    tls = f"{TLS_POLICY_PREFIX}{wish.tls_policy}" if wish.tls_policy else ""
+    if wish.proxy_protocol and PROXY_POLICY not in balancer.policies:
+        yield CreatePolicy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
+    if tls and tls not in balancer.policies:
+        yield CreatePolicy(tls, TLS_POLICY_TYPE, "Reference-Security-Policy", wish.tls_policy)
+    yield from _backend_steps(wish, balancer)
+    for listener in sorted(balancer.listeners if tls in balancer.policies else ()):
+        have = balancer.listener_policies.get(listener.port, ())
+        if listener.certificate and tls not in have:
+            kept = (
+                one
+                for one in have
+                if balancer.policies.get(one, TLS_POLICY_TYPE) != TLS_POLICY_TYPE
+            )
+            yield SetListenerPolicies(listener.port, (*kept, tls))
+
+
+def _backend_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+    """The PROXY protocol for the ports of listeners, and for no others; other policies stay."""
+    wished = {one.instance_port for one in wish.listeners} if wish.proxy_protocol else set()
+    present = {one.instance_port for one in balancer.listeners}
+    can = wished & present if PROXY_POLICY in balancer.policies else set()
+    for port in sorted(present | balancer.backend_policies.keys()):
+        have = balancer.backend_policies.get(port, ())
+        if port in can and PROXY_POLICY not in have:
+            yield SetBackendPolicies(port, (*have, PROXY_POLICY))
+        elif port not in wished and PROXY_POLICY in have:
+            yield SetBackendPolicies(port, tuple(one for one in have if one != PROXY_POLICY))
+
+
+def _differing(want: Attributes, have: Attributes) -> Attributes:
+    """The sections in which something is not as wished."""
+    return {
+        section: values
+        for section, values in want.items()
+        if not values.items() <= have.get(section, {}).items()
+    }

@@ -1,0 +1,61 @@
+"""Everything that carries the marks of a cluster: what is not some Service's was left over."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+    OwnedObject,
+)
+from proreus.providers.aws.classic.observe import tags_by_name
+from proreus.providers.aws.identity import tags_of
+from proreus.providers.aws.network.observe import NETWORK, tags_by_arn
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+
+
+async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+    """Load balancers of both kinds, target groups and security groups with the cluster's mark.
+
+    Raises:
+        CloudError: AWS does not answer, or something went away meanwhile.
+    """
+    classic, network, targets, groups = await asyncio.gather(
+        api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions"),
+        api.pages("elbv2", "DescribeLoadBalancers", "LoadBalancers"),
+        api.pages("elbv2", "DescribeTargetGroups", "TargetGroups"),
+        api.pages(
+            "ec2",
+            "DescribeSecurityGroups",
+            "SecurityGroups",
+            Filters=[{"Name": f"tag:{MARK_CLUSTER_UID}", "Values": [cluster.uid]}],
+        ),
+    )
+    names = [one["LoadBalancerName"] for one in classic]
+    arns = [one["LoadBalancerArn"] for one in network if one["Type"] == NETWORK]
+    target_arns = [one["TargetGroupArn"] for one in targets]
+    by_name, by_arn = await asyncio.gather(
+        tags_by_name(api, names), tags_by_arn(api, [*arns, *target_arns])
+    )
+    seen = [
+        *(("load balancer", name, by_name.get(name, {})) for name in names),
+        *(("load balancer", arn, by_arn.get(arn, {})) for arn in arns),
+        *(("target group", arn, by_arn.get(arn, {})) for arn in target_arns),
+        *(("security group", one["GroupId"], tags_of(one)) for one in groups),
+    ]
+    return [
+        _owned(kind, id_, tags)
+        for kind, id_, tags in seen
+        if tags.get(MARK_CLUSTER_UID) == cluster.uid
+    ]
+
+
+def _owned(kind: str, id_: str, tags: Mapping[str, str]) -> OwnedObject:
+    return OwnedObject(
+        kind, id_, service=tags.get(MARK_SERVICE, ""), service_uid=tags.get(MARK_SERVICE_UID, "")
+    )

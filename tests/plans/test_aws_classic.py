@@ -1,0 +1,402 @@
+"""What is done so that a classic load balancer becomes as wished."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proreus.cloudprovider import InvalidRequest
+from proreus.providers.aws.annotations import INTERNAL, PUBLIC
+from proreus.providers.aws.classic.parts import Actual, Balancer, Wish
+from proreus.providers.aws.classic.plan import (
+    PROXY_POLICY,
+    TLS_POLICY_TYPE,
+    AddTags,
+    ApplyGroups,
+    AttachSubnets,
+    ChangeAttributes,
+    ChangeCertificate,
+    ConfigureHealthCheck,
+    CreateBalancer,
+    CreateListeners,
+    CreatePolicy,
+    DeleteListeners,
+    Deregister,
+    DetachSubnets,
+    Register,
+    SetBackendPolicies,
+    SetListenerPolicies,
+    Step,
+    check,
+    groups_of,
+    plan,
+)
+from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
+from proreus.providers.aws.own_groups import (
+    ChangeRules,
+    CreateGroup,
+    Group,
+    GroupWish,
+    TagGroup,
+)
+from proreus.providers.aws.rules import Change, Rule
+
+TAGS = {"kubernetes.io/service-name": "shop/web"}
+HTTP = Listener(80, "TCP", 30080, "TCP")
+TLS = Listener(443, "SSL", 30443, "TCP", "arn:one")
+RULE = Rule("tcp", 80, 80, "0.0.0.0/0")
+OLD_RULE = Rule("tcp", 81, 81, "0.0.0.0/0")
+HEALTH = ClassicHealthCheck("TCP:30080")
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "AccessLog": {"Enabled": False},
+    "ConnectionSettings": {"IdleTimeout": 60},
+}
+PROXY = CreatePolicy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
+POLICY = "k8s-SSLNegotiationPolicy-strict"
+NEGOTIATION = CreatePolicy(POLICY, TLS_POLICY_TYPE, "Reference-Security-Policy", "strict")
+PROXY_TYPE = {PROXY_POLICY: "ProxyProtocolPolicyType"}
+WISH = Wish(
+    name="a1",
+    tags=TAGS,
+    scheme=PUBLIC,
+    subnets={"subnet-1": "a", "subnet-2": "b"},
+    own=GroupWish("k8s-elb-a1", "", frozenset({RULE})),
+    groups=(),
+    listeners=frozenset({HTTP}),
+    health=HEALTH,
+    targets=frozenset({"i-1"}),
+    attributes=ATTRIBUTES,
+)
+GROUP = Group("sg-1", frozenset({RULE}), TAGS)
+
+
+def wish(**fields: Any) -> Wish:
+    return msgspec.structs.replace(WISH, **fields)
+
+
+def balancer(**fields: Any) -> Balancer:
+    default = Balancer(
+        name="a1", dns_name="a1.example.com", scheme=PUBLIC,
+        subnets=frozenset({"subnet-1", "subnet-2"}), zones=frozenset("ab"), groups=("sg-1",),
+        listeners=frozenset({HTTP}), health=HEALTH, targets=frozenset({"i-1"}),
+        attributes={**ATTRIBUTES, "AccessLog": {"Enabled": False, "EmitInterval": 60}},
+        tags={**TAGS, "other": "1"},
+    )  # fmt: skip
+    return msgspec.structs.replace(default, **fields)
+
+
+def actual(
+    group: Group | None = GROUP, refused: dict[str, str] | None = None, **fields: Any
+) -> Actual:
+    return Actual(balancer(**fields), group, refused or {})
+
+
+def subnets(*names: str) -> dict[str, Any]:
+    """Subnets such as a1, which is in zone a."""
+    return {"subnets": frozenset(names), "zones": frozenset(one[0] for one in names)}
+
+
+def placed(*names: str) -> Wish:
+    return wish(subnets={one: one[0] for one in names})
+
+
+PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
+    "nothing there: the group first": (WISH, Actual(), (CreateGroup(),)),
+    "the group has its rules while the load balancer is made": (
+        WISH,
+        Actual(group=Group("sg-1", frozenset({OLD_RULE}), TAGS)),
+        (ChangeRules("sg-1", Change((RULE,), (OLD_RULE,))), CreateBalancer(("sg-1",))),
+    ),
+    "given groups": (
+        wish(own=None, groups=("sg-8", "sg-9")),
+        Actual(),
+        (CreateBalancer(("sg-8", "sg-9")),),
+    ),
+    "all as wished": (WISH, actual(), ()),
+    "a group without our tags": (
+        WISH,
+        actual(Group("sg-1", frozenset({RULE}))),
+        (TagGroup("sg-1", TAGS),),
+    ),
+    "the group was deleted by somebody": (WISH, actual(None), (CreateGroup(),)),
+    "an extra group": (wish(groups=("sg-9",)), actual(), (ApplyGroups(("sg-1", "sg-9")),)),
+    "groups in another order": (
+        wish(groups=("sg-9",)),
+        actual(groups=("sg-9", "sg-1")),
+        (),
+    ),
+    "a subnet in a new zone": (
+        placed("a1", "b1", "c1"), actual(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
+    ),
+    "a subnet too many": (
+        placed("a1"), actual(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+    ),
+    "another subnet of the same zone": (
+        placed("a1", "b2"), actual(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+    ),
+    "other zones: the new one first": (
+        placed("c1"), actual(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
+    ),
+    "other subnets in all zones: it always stands in one": (
+        placed("a2", "b2"), actual(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+    ),
+    "another subnet in the only zone": (
+        placed("a2"), actual(**subnets("a1")), (DetachSubnets(("a1",)),)
+    ),
+    "a new port": (
+        wish(listeners=frozenset({HTTP, TLS})), actual(), (CreateListeners((TLS,)),)
+    ),
+    "another node port: the old listener goes first": (
+        wish(listeners=frozenset({Listener(80, "TCP", 30081, "TCP")})),
+        actual(),
+        (DeleteListeners((80,)),),
+    ),
+    "a certificate for the first time": (
+        wish(listeners=frozenset({msgspec.structs.replace(HTTP, protocol="SSL", certificate="c")})),
+        actual(),
+        (DeleteListeners((80,)),),
+    ),
+    "another certificate": (
+        wish(listeners=frozenset({msgspec.structs.replace(TLS, certificate="arn:two")})),
+        actual(listeners=frozenset({TLS})),
+        (ChangeCertificate(443, "arn:two"),),
+    ),
+    "proxy protocol": (wish(proxy_protocol=True), actual(), (PROXY,)),
+    "proxy protocol, whose policy is there": (
+        wish(proxy_protocol=True),
+        actual(policies=PROXY_TYPE),
+        (SetBackendPolicies(30080, (PROXY_POLICY,)),),
+    ),
+    "proxy protocol is on": (
+        wish(proxy_protocol=True),
+        actual(policies=PROXY_TYPE, backend_policies={30080: (PROXY_POLICY,)}),
+        (),
+    ),
+    "proxy protocol off; policies of others stay": (
+        WISH,
+        actual(backend_policies={30080: ("mine", PROXY_POLICY), 30081: (PROXY_POLICY,)}),
+        (SetBackendPolicies(30080, ("mine",)), SetBackendPolicies(30081, ())),
+    ),
+    "a policy of TLS": (
+        wish(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
+        actual(listeners=frozenset({HTTP, TLS})),
+        (NEGOTIATION,),
+    ),
+    "a policy of TLS that is there; what is not about TLS stays": (
+        wish(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
+        actual(
+            listeners=frozenset({HTTP, TLS}),
+            policies={POLICY: TLS_POLICY_TYPE, "old": TLS_POLICY_TYPE, "sticky": "Stickiness"},
+            listener_policies={443: ("sticky", "old", "unknown"), 80: ()},
+        ),
+        (SetListenerPolicies(443, ("sticky", POLICY)),),
+    ),
+    "a policy of TLS that is set": (
+        wish(tls_policy="strict", listeners=frozenset({TLS})),
+        actual(
+            listeners=frozenset({TLS}),
+            policies={POLICY: TLS_POLICY_TYPE},
+            listener_policies={443: (POLICY,)},
+        ),
+        (),
+    ),
+    "a health check": (
+        wish(health=ClassicHealthCheck("TCP:1")),
+        actual(),
+        (ConfigureHealthCheck(ClassicHealthCheck("TCP:1")),),
+    ),
+    "attributes: only what differs": (
+        wish(attributes={**ATTRIBUTES, "ConnectionSettings": {"IdleTimeout": 30}}),
+        actual(),
+        (ChangeAttributes({"ConnectionSettings": {"IdleTimeout": 30}}),),
+    ),
+    "tags": (WISH, actual(tags={"other": "1"}), (AddTags(TAGS),)),
+    "hosts come and go": (
+        wish(targets=frozenset({"i-2", "i-3"})),
+        actual(refused={"i-3": "gone"}),
+        (Register(("i-2",)), Deregister(("i-1",))),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_the_steps(case: str) -> None:
+    wanted, found, steps = PLANS[case]
+    assert plan(wanted, found) == steps
+
+
+REFUSED: dict[str, tuple[Wish, Actual, str]] = {
+    "became internal": (wish(scheme=INTERNAL), actual(), "internal: the load balancer is public"),
+    "became public": (WISH, actual(scheme=INTERNAL), "internal: the load balancer is internal"),
+    "a timeout that is too long": (
+        wish(health=ClassicHealthCheck("TCP:1", timeout=10)), Actual(), "healthcheck-timeout",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_by_its_field(case: str) -> None:
+    wanted, found, message = REFUSED[case]
+    with pytest.raises(InvalidRequest, match=message):
+        check(wanted, found)
+
+
+def test_what_is_new_or_the_same_can_be() -> None:
+    check(wish(scheme=INTERNAL), Actual())
+    check(WISH, actual())
+
+
+class Model:
+    """A cloud that does what steps say, and refuses what AWS refuses."""
+
+    def __init__(self) -> None:
+        self.now = Actual()
+
+    def take(self, step: Step, wanted: Wish) -> None:
+        match step:
+            case CreateGroup():
+                assert self.now.group is None
+                self.set(group=Group("sg-1", tags=wanted.tags))
+            case ChangeRules(_, change):
+                assert self.now.group is not None
+                rules = (self.now.group.rules - set(change.revoke)) | set(change.grant)
+                self.set(group=msgspec.structs.replace(self.now.group, rules=rules))
+            case CreateBalancer(groups):
+                assert self.now.balancer is None
+                made = balancer(
+                    groups=groups, listeners=wanted.listeners, health=None, targets=frozenset(),
+                    attributes={}, tags=wanted.tags, subnets=frozenset(wanted.subnets),
+                    zones=frozenset(wanted.subnets.values()),
+                )  # fmt: skip
+                self.set(balancer=made)
+            case _:
+                assert self.now.balancer is not None
+                self.set(balancer=changed(self.now.balancer, step))
+
+    def set(self, **fields: Any) -> None:
+        self.now = msgspec.structs.replace(self.now, **fields)
+
+
+def changed(lb: Balancer, step: Step) -> Balancer:
+    """The load balancer after a step about nothing but itself."""
+    match step:
+        case AttachSubnets() | DetachSubnets():
+            fields = placed_anew(lb, step)
+        case CreateListeners() | DeleteListeners() | ChangeCertificate():
+            fields = listening(lb, step)
+        case CreatePolicy() | SetBackendPolicies() | SetListenerPolicies():
+            fields = under_policies(lb, step)
+        case ConfigureHealthCheck(health):
+            fields = {"health": health}
+        case ChangeAttributes(attributes):
+            fields = {"attributes": {**lb.attributes, **attributes}}
+        case ApplyGroups(groups):
+            fields = {"groups": groups}
+        case Register(new):
+            fields = {"targets": lb.targets | set(new)}
+        case Deregister(gone):
+            fields = {"targets": lb.targets - set(gone)}
+        case _:
+            raise AssertionError(step)
+    return msgspec.structs.replace(lb, **fields)
+
+
+def placed_anew(lb: Balancer, step: AttachSubnets | DetachSubnets) -> dict[str, Any]:
+    if isinstance(step, DetachSubnets):
+        return subnets(*(lb.subnets - set(step.subnets)))
+    assert {one[0] for one in step.subnets}.isdisjoint(lb.zones)
+    return subnets(*lb.subnets, *step.subnets)
+
+
+def listening(
+    lb: Balancer, step: CreateListeners | DeleteListeners | ChangeCertificate
+) -> dict[str, Any]:
+    ports = {one.port for one in lb.listeners}
+    if isinstance(step, CreateListeners):
+        assert {one.port for one in step.listeners}.isdisjoint(ports)
+        return {"listeners": lb.listeners | set(step.listeners)}
+    if isinstance(step, ChangeCertificate):
+        (found,) = (one for one in lb.listeners if one.port == step.port and one.certificate)
+        other = msgspec.structs.replace(found, certificate=step.certificate)
+        return {"listeners": lb.listeners - {found} | {other}}
+    assert ports.issuperset(step.ports)
+    policies = {port: one for port, one in lb.listener_policies.items() if port not in step.ports}
+    kept = frozenset(one for one in lb.listeners if one.port not in step.ports)
+    return {"listeners": kept, "listener_policies": policies}
+
+
+def under_policies(
+    lb: Balancer, step: CreatePolicy | SetBackendPolicies | SetListenerPolicies
+) -> dict[str, Any]:
+    if isinstance(step, CreatePolicy):
+        assert step.name not in lb.policies
+        return {"policies": {**lb.policies, step.name: step.type}}
+    if isinstance(step, SetBackendPolicies):
+        assert lb.policies.keys() >= set(step.policies)
+        return {"backend_policies": {**lb.backend_policies, step.port: step.policies}}
+    assert [lb.policies[one] for one in step.policies] == [TLS_POLICY_TYPE]
+    return {"listener_policies": {**lb.listener_policies, step.port: step.policies}}
+
+
+LISTENERS = st.frozensets(
+    st.builds(
+        lambda port, to, certificate: Listener(
+            port, "SSL" if certificate else "TCP", to, "TCP", certificate
+        ),
+        st.sampled_from((80, 443)),
+        st.sampled_from((30080, 30443)),
+        st.sampled_from(("", "arn:one", "arn:two")),
+    ),
+    min_size=1,
+    max_size=2,
+).filter(lambda found: len({one.port for one in found}) == len(found))
+WISHES = st.builds(
+    lambda listeners, targets, subnets, groups, own, proxy, policy: wish(
+        listeners=listeners, targets=targets, proxy_protocol=proxy, tls_policy=policy,
+        subnets={one: one[0] for one in subnets}, groups=groups,
+        own=None if groups and not own else WISH.own,
+    ),
+    LISTENERS,
+    st.frozensets(st.sampled_from(("i-1", "i-2", "i-3"))),
+    st.lists(
+        st.sampled_from(("a1", "a2", "b1", "b2", "c1")), min_size=1, unique_by=lambda one: one[0]
+    ),
+    st.sampled_from(((), ("sg-8",), ("sg-8", "sg-9"))),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(("", "strict", "lax")),
+)  # fmt: skip
+
+
+def converge(model: Model, wanted: Wish) -> None:
+    for _ in range(12):
+        steps = plan(wanted, model.now)
+        if not steps:
+            return
+        for step in steps:
+            model.take(step, wanted)
+    raise AssertionError(plan(wanted, model.now))
+
+
+@given(st.lists(WISHES, min_size=1, max_size=3))
+def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wish]) -> None:
+    model = Model()
+    for wanted in wishes:
+        converge(model, wanted)
+        found = model.now.balancer
+        assert found is not None
+        assert (found.listeners, found.targets, found.health) == (
+            wanted.listeners, wanted.targets, wanted.health
+        )  # fmt: skip
+        assert found.subnets == set(wanted.subnets)
+        assert set(found.groups) == set(groups_of(wanted, model.now))
+        ports = {one.instance_port for one in wanted.listeners} if wanted.proxy_protocol else set()
+        assert {port for port, names in found.backend_policies.items() if names} == ports
+        if wanted.tls_policy:
+            tls = {one.port for one in wanted.listeners if one.certificate}
+            policy = (f"k8s-SSLNegotiationPolicy-{wanted.tls_policy}",)
+            assert {port: found.listener_policies[port] for port in tls} == dict.fromkeys(
+                tls, policy
+            )

@@ -1,0 +1,129 @@
+"""A VPC in which load balancers are made, for the tests of both kinds."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from proreus.cloudprovider import CloudProvider, Ensured, LoadBalancer, LoadBalancers, Pending
+from proreus.cloudprovider.identity import default_load_balancer_name
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.aws.annotations import PREFIX
+
+from .site import CLUSTER, Network, config_text, node_of, started
+from .strict.process import StrictAWS
+
+UID = "5e000000-0000-4000-8000-000000000001"
+NAME = default_load_balancer_name(UID)
+HTTP = ServicePort(80, "http", node_port=30080)
+HTTPS = ServicePort(443, "https", node_port=30443)
+
+ANYWHERE = "0.0.0.0/0"
+
+
+class LBSite:
+    """A public VPC with machines in one security group, and a provider."""
+
+    def __init__(self, aws: StrictAWS, kind: str = "nlb") -> None:
+        self.aws = aws
+        self.kind = kind
+        self.network = network = Network(aws)
+        self.elb = aws.client("elbv2")
+        self.ec2 = network.ec2
+        self.group = network.serve()
+        self.provider: CloudProvider
+
+    def machines(self, count: int) -> list[str]:
+        return self.network.run(count, SecurityGroupIds=[self.group])
+
+    @property
+    def balancers(self) -> LoadBalancers:
+        assert self.provider.load_balancers is not None
+        return self.provider.load_balancers
+
+    def wish(
+        self,
+        ids: Sequence[str],
+        *ports: ServicePort,
+        asked: Mapping[str, str] | None = None,
+        uid: str = UID,
+        shown: str = "",
+        **spec: Any,
+    ) -> LoadBalancer:
+        annotations = {
+            PREFIX + name: value for name, value in {"type": self.kind, **(asked or {})}.items()
+        }
+        ingress = (LoadBalancerIngress(hostname=shown),) if shown else ()
+        service = Service(
+            ObjectMeta(name="web", namespace="shop", uid=uid, annotations=annotations),
+            ServiceSpec(
+                type="LoadBalancer", ports=ports or (HTTP,), **{"ip_families": ("IPv4",), **spec}
+            ),
+            ServiceStatus(LoadBalancerStatus(ingress)),
+        )
+        nodes: list[Node] = [node_of(id_) for id_ in ids]
+        policy = self.balancers.host_policy(service)
+        return wanted(service, nodes, policy, CLUSTER)
+
+    async def ensure(self, wish: LoadBalancer) -> Any:
+        return (await self.balancers.ensure([wish]))[wish.ref.uid]
+
+    async def made(self, wish: LoadBalancer) -> Ensured:
+        """Ensured, once AWS has made it."""
+        answer = await self.ensure(wish)
+        while isinstance(answer, Pending):
+            answer = await self.ensure(wish)
+        assert isinstance(answer, Ensured), answer
+        return answer
+
+    async def delete(self, wish: LoadBalancer) -> Any:
+        return (await self.balancers.delete([wish.ref]))[wish.ref.uid]
+
+    def described(self) -> dict[str, Any] | None:
+        found = self.elb.describe_load_balancers()["LoadBalancers"]
+        return next((one for one in found if one["LoadBalancerName"] == NAME), None)
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Target groups by name, each with the ids of its targets."""
+        found = {}
+        for one in self.elb.describe_target_groups()["TargetGroups"]:
+            health = self.elb.describe_target_health(TargetGroupArn=one["TargetGroupArn"])
+            ids = {target["Target"]["Id"] for target in health["TargetHealthDescriptions"]}
+            found[one["TargetGroupName"]] = {**one, "ids": ids}
+        return found
+
+    def listeners(self) -> dict[int, dict[str, Any]]:
+        found = self.described()
+        assert found is not None
+        answer = self.elb.describe_listeners(LoadBalancerArn=found["LoadBalancerArn"])
+        return {one["Port"]: one for one in answer["Listeners"]}
+
+    def rules(self) -> set[tuple[str, int, str]]:
+        """Protocol, first port and source of all rules of the nodes' group."""
+        (group,) = self.ec2.describe_security_groups(GroupIds=[self.group])["SecurityGroups"]
+        return {
+            (one["IpProtocol"], one.get("FromPort", -1), source["CidrIp"])
+            for one in group["IpPermissions"]
+            for source in one["IpRanges"]
+        }
+
+    def writes(self) -> list[str]:
+        return [one for one in self.aws.calls() if ".Describe" not in one]
+
+
+@asynccontextmanager
+async def placed(aws: StrictAWS, extra: str = "", kind: str = "nlb") -> AsyncIterator[LBSite]:
+    """A site; `extra` goes into [Global], `kind` is the annotation of its Services."""
+    site = LBSite(aws, kind)
+    async with started(config_text(aws, site.network.vpc, extra)) as provider:
+        site.provider = provider
+        yield site

@@ -1,0 +1,437 @@
+"""Classic load balancers on AWS behind the strict layer."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending
+from proreus.cloudprovider.identity import MARK_SERVICE_UID
+from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.providers.aws.classic.plan import PROXY_POLICY
+from proreus.providers.aws.rules import HOST_RULE, Rule, rules_of
+
+from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, LBSite, placed
+from .site import CLUSTER, OWNED, config_text, started
+from .strict.process import StrictAWS
+
+CERTIFICATE = "arn:aws:iam::123456789012:server-certificate/one"
+OTHER_UID = UID.replace("5e", "6e")
+ICMP = Rule("icmp", 3, 4, ANYWHERE)
+MANY = {
+    "internal": "true",
+    "ssl-cert": CERTIFICATE,
+    "ssl-ports": "https",
+    "ssl-negotiation-policy": "ELBSecurityPolicy-TLS-1-2-2017-01",
+    "backend-protocol": "http",
+    "proxy-protocol": "*",
+    "cross-zone-load-balancing-enabled": "true",
+    "connection-draining-enabled": "true",
+    "connection-draining-timeout": "60",
+    "connection-idle-timeout": "120",
+    "access-log-enabled": "true",
+    "access-log-s3-bucket-name": "logs",
+    "access-log-emit-interval": "5",
+    "additional-resource-tags": "team=a",
+    "healthcheck-protocol": "http",
+    "healthcheck-path": "/up",
+    "healthcheck-interval": "20",
+}
+
+
+class ClassicSite:
+    """What there is of classic load balancers in a site."""
+
+    def __init__(self, site: LBSite) -> None:
+        self.site = site
+        self.elb = site.aws.client("elb")
+
+    def described(self, name: str = NAME) -> dict[str, Any] | None:
+        found = self.elb.describe_load_balancers()["LoadBalancerDescriptions"]
+        return next((one for one in found if one["LoadBalancerName"] == name), None)
+
+    def listeners(self) -> dict[int, dict[str, Any]]:
+        found = self.described()
+        assert found is not None
+        return {
+            one["Listener"]["LoadBalancerPort"]: {**one["Listener"], "policies": one["PolicyNames"]}
+            for one in found["ListenerDescriptions"]
+        }
+
+    def attributes(self) -> dict[str, Any]:
+        answer = self.elb.describe_load_balancer_attributes(LoadBalancerName=NAME)
+        found: dict[str, Any] = answer["LoadBalancerAttributes"]
+        return found
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Security groups that were made for load balancers, by name."""
+        found = self.site.ec2.describe_security_groups()["SecurityGroups"]
+        return {one["GroupName"]: one for one in found if one["GroupName"].startswith("k8s-")}
+
+    def own(self) -> dict[str, Any]:
+        return self.groups()[f"k8s-elb-{NAME}"]
+
+    def rules(self, group: str = "") -> frozenset[Rule]:
+        """The rules of the nodes' group, or of another."""
+        given = [group or self.site.group]
+        (found,) = self.site.ec2.describe_security_groups(GroupIds=given)["SecurityGroups"]
+        return rules_of(found["IpPermissions"])
+
+    def new_group(self, name: str, *, tagged: bool = False) -> str:
+        made = self.site.ec2.create_security_group(
+            GroupName=name, Description=name, VpcId=self.site.network.vpc
+        )["GroupId"]
+        if tagged:
+            tags = [{"Key": key, "Value": value} for key, value in OWNED.items()]
+            self.site.ec2.create_tags(Resources=[made], Tags=tags)
+        return str(made)
+
+    def let_in(self, group: str, source: str, protocol: str = "-1", port: int = -1) -> None:
+        permission: dict[str, Any] = {
+            "IpProtocol": protocol,
+            "UserIdGroupPairs": [{"GroupId": source}],
+        }
+        if protocol != "-1":
+            permission |= {"FromPort": port, "ToPort": port}
+        self.site.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[permission])
+
+
+@asynccontextmanager
+async def classic(aws: StrictAWS, extra: str = "") -> AsyncIterator[tuple[LBSite, ClassicSite]]:
+    async with placed(aws, extra, kind="") as site:
+        yield site, ClassicSite(site)
+
+
+def from_group(group: str, description: str = "") -> Rule:
+    return Rule("-1", -1, -1, group, description)
+
+
+def ids_of(found: Iterable[dict[str, str]]) -> set[str]:
+    return {one["InstanceId"] for one in found}
+
+
+async def test_the_default_kind_is_made_left_alone_and_deleted_with_all_parts(
+    aws: StrictAWS,
+) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(2)
+        wish = site.wish(ids, HTTP, HTTPS)
+        answer = await site.made(wish)
+        found = seen.described()
+        assert found is not None
+        assert answer.ingress == (LoadBalancerIngress(hostname=found["DNSName"]),)
+        assert answer.rejected == {}
+        assert (found["Scheme"], set(found["Subnets"])) == (
+            "internet-facing", set(site.network.subnets)
+        )  # fmt: skip
+        assert ids_of(found["Instances"]) == set(ids)
+        assert found["HealthCheck"]["Target"] == "TCP:30080"
+        own = seen.own()["GroupId"]
+        assert found["SecurityGroups"] == [own]
+        assert seen.rules(own) == {
+            Rule("tcp", 80, 80, ANYWHERE), Rule("tcp", 443, 443, ANYWHERE), ICMP
+        }  # fmt: skip
+        assert seen.rules() == {from_group(own)}
+        site.aws.calls()
+        assert await site.made(wish) == answer
+        assert site.writes() == []
+        assert await site.delete(wish) == Done()
+        assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
+        assert await site.delete(wish) == Done(found=False)
+
+
+async def test_every_annotation_reaches_aws_and_is_taken_back(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        wish = site.wish(ids, HTTP, HTTPS, asked=MANY)
+        await site.made(wish)
+        found = seen.described()
+        assert found is not None
+        assert found["Scheme"] == "internal"
+        assert found["HealthCheck"] == {
+            "Target": "HTTP:30080/up", "Interval": 20, "Timeout": 5, "HealthyThreshold": 2,
+            "UnhealthyThreshold": 6,
+        }  # fmt: skip
+        backends = {
+            one["InstancePort"]: one["PolicyNames"] for one in found["BackendServerDescriptions"]
+        }
+        assert backends == {30080: [PROXY_POLICY], 30443: [PROXY_POLICY]}
+        listeners = seen.listeners()
+        tls = listeners[443]
+        assert (tls["Protocol"], tls["InstanceProtocol"], tls["SSLCertificateId"]) == (
+            "HTTPS", "HTTP", CERTIFICATE
+        )  # fmt: skip
+        assert tls["policies"] == ["k8s-SSLNegotiationPolicy-ELBSecurityPolicy-TLS-1-2-2017-01"]
+        assert (listeners[80]["Protocol"], listeners[80]["policies"]) == ("HTTP", [])
+        attributes = seen.attributes()
+        assert attributes["AccessLog"] | {"S3BucketPrefix": ""} == {
+            "Enabled": True, "S3BucketName": "logs", "EmitInterval": 5, "S3BucketPrefix": ""
+        }  # fmt: skip
+        assert attributes["ConnectionDraining"] == {"Enabled": True, "Timeout": 60}
+        assert attributes["ConnectionSettings"] == {"IdleTimeout": 120}
+        assert attributes["CrossZoneLoadBalancing"] == {"Enabled": True}
+        (tags,) = seen.elb.describe_tags(LoadBalancerNames=[NAME])["TagDescriptions"]
+        assert {"Key": "team", "Value": "a"} in tags["Tags"]
+        site.aws.calls()
+        await site.made(wish)
+        assert site.writes() == []
+        await site.made(site.wish(ids, HTTP, HTTPS, asked={"internal": "true"}))
+        found = seen.described()
+        assert found is not None
+        assert (found["HealthCheck"]["Target"], found["BackendServerDescriptions"]) == (
+            "TCP:30080", []
+        )  # fmt: skip
+        assert seen.listeners()[443]["Protocol"] == "TCP"
+        attributes = seen.attributes()
+        assert not attributes["AccessLog"]["Enabled"]
+        assert not attributes["ConnectionDraining"]["Enabled"]
+        assert attributes["ConnectionSettings"] == {"IdleTimeout": 60}
+
+
+async def test_local_traffic_is_checked_at_its_own_port(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        local: dict[str, Any] = {
+            "external_traffic_policy": "Local",
+            "health_check_node_port": 31000,
+        }
+        await site.made(site.wish(site.machines(1), **local))
+        found = seen.described()
+        assert found is not None
+        assert found["HealthCheck"]["Target"] == "HTTP:31000/healthz"
+
+
+async def test_a_changed_port_leaves_other_listeners_alone(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        third = ServicePort(81, "third", node_port=30081)
+        await site.made(site.wish(ids, HTTP, HTTPS, third))
+        moved = ServicePort(80, "http", node_port=31080)
+        site.aws.calls()
+        await site.made(site.wish(ids, moved, HTTPS))
+        assert {one: each["InstancePort"] for one, each in seen.listeners().items()} == {
+            80: 31080, 443: 30443
+        }  # fmt: skip
+        assert "elb.DeleteLoadBalancer" not in site.writes()
+        assert {one.from_port for one in seen.rules(seen.own()["GroupId"])} == {80, 443, 3}
+
+
+async def test_another_certificate_cuts_no_connection(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        await site.made(site.wish(ids, HTTPS, asked={"ssl-cert": CERTIFICATE}))
+        site.aws.calls()
+        other = CERTIFICATE.replace("one", "two")
+        await site.made(site.wish(ids, HTTPS, asked={"ssl-cert": other}))
+        assert seen.listeners()[443]["SSLCertificateId"] == other
+        assert site.writes() == ["elb.SetLoadBalancerListenerSSLCertificate"]
+
+
+async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        first, second, gone = site.machines(3)
+        await site.made(site.wish([first]))
+        site.ec2.terminate_instances(InstanceIds=[gone])
+        answer = await site.made(site.wish([second, gone]))
+        found = seen.described()
+        assert found is not None
+        assert ids_of(found["Instances"]) == {second}
+        assert list(answer.rejected) == [f"node-{gone}"]
+
+
+async def test_what_somebody_changed_is_repaired(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        wish = site.wish(ids, HTTP, load_balancer_source_ranges=("192.0.2.0/24",))
+        await site.made(wish)
+        own = seen.own()["GroupId"]
+        extra = Rule("tcp", 22, 22, ANYWHERE)
+        site.ec2.authorize_security_group_ingress(
+            GroupId=own, IpProtocol="tcp", FromPort=22, ToPort=22, CidrIp=ANYWHERE
+        )
+        assert extra in seen.rules(own)
+        site.ec2.revoke_security_group_ingress(
+            GroupId=site.group,
+            IpPermissions=[{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": own}]}],
+        )
+        seen.elb.deregister_instances_from_load_balancer(
+            LoadBalancerName=NAME, Instances=[{"InstanceId": ids[0]}]
+        )
+        seen.elb.detach_load_balancer_from_subnets(
+            LoadBalancerName=NAME, Subnets=site.network.subnets[:1]
+        )
+        seen.elb.delete_load_balancer_listeners(LoadBalancerName=NAME, LoadBalancerPorts=[80])
+        seen.elb.remove_tags(LoadBalancerNames=[NAME], Tags=[{"Key": MARK_SERVICE_UID}])
+        await site.made(wish)
+        found = seen.described()
+        assert found is not None
+        assert ids_of(found["Instances"]) == set(ids)
+        assert set(found["Subnets"]) == set(site.network.subnets)
+        assert list(seen.listeners()) == [80]
+        assert seen.rules() == {from_group(own)}
+        assert seen.rules(own) == {
+            Rule("tcp", 80, 80, "192.0.2.0/24"), Rule("icmp", 3, 4, "192.0.2.0/24")
+        }  # fmt: skip
+        (tags,) = seen.elb.describe_tags(LoadBalancerNames=[NAME])["TagDescriptions"]
+        assert {"Key": MARK_SERVICE_UID, "Value": UID} in tags["Tags"]
+
+
+async def test_subnets_of_a_zone_are_exchanged(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        one, two, _ = site.network.subnets
+        other = site.ec2.create_subnet(
+            VpcId=site.network.vpc, CidrBlock="10.0.9.0/24", AvailabilityZone="us-east-1a"
+        )["Subnet"]["SubnetId"]
+        await site.made(site.wish(ids, asked={"subnets": f"{one},{two}"}))
+        await site.made(site.wish(ids, asked={"subnets": other}))
+        found = seen.described()
+        assert found is not None
+        assert found["Subnets"] == [other]
+
+
+async def test_given_groups_are_used_as_they_are_and_stay(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        given, extra = seen.new_group("given", tagged=True), seen.new_group("extra")
+        seen.let_in(site.group, extra)
+        ids = site.machines(1)
+        asked = {"security-groups": given, "extra-security-groups": extra}
+        wish = site.wish(ids, asked=asked)
+        await site.made(wish)
+        found = seen.described()
+        assert found is not None
+        assert set(found["SecurityGroups"]) == {given, extra}
+        assert (seen.groups(), seen.rules(given)) == ({}, frozenset())
+        assert seen.rules() == {from_group(given, HOST_RULE), from_group(extra)}
+        assert await site.delete(wish) == Done()
+        assert seen.rules() == {from_group(extra)}
+        assert seen.rules(given) == frozenset()
+
+
+async def test_a_group_that_others_use_too_still_reaches_hosts(aws: StrictAWS) -> None:
+    site = LBSite(aws, kind="")
+    seen = ClassicSite(site)
+    shared = seen.new_group("shared")
+    text = config_text(aws, site.network.vpc, f"ElbSecurityGroup = {shared}")
+    async with started(text) as site.provider:
+        ids = site.machines(1)
+        wish, other = site.wish(ids), site.wish(ids, uid=OTHER_UID)
+        await site.made(wish)
+        await site.made(other)
+        await site.delete(wish)
+        assert seen.rules() == {from_group(shared, HOST_RULE)}
+        await site.delete(other)
+        assert seen.rules() == frozenset()
+
+
+async def test_the_own_group_goes_when_another_is_given(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        await site.made(site.wish(ids))
+        given = seen.new_group("given")
+        await site.made(site.wish(ids, asked={"security-groups": given}))
+        assert seen.groups() == {}
+        assert seen.rules() == {from_group(given, HOST_RULE)}
+        await site.made(site.wish(ids))
+        assert seen.rules() == {from_group(seen.own()["GroupId"])}
+
+
+async def test_the_own_group_goes_when_nothing_uses_it_any_more(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        wish = site.wish(site.machines(1))
+        await site.made(wish)
+        own = seen.own()["GroupId"]
+        # Somebody lets the load balancer in elsewhere: its group could not be deleted so.
+        other = seen.new_group("other")
+        seen.let_in(other, own, "tcp", 8080)
+        site.aws.configure(detach=3600.0)
+        answer = await site.delete(wish)
+        assert isinstance(answer, Pending)
+        assert own in answer.reason
+        assert (seen.described(), seen.rules(), seen.rules(other)) == (
+            None, frozenset(), frozenset()
+        )  # fmt: skip
+        still = await site.delete(wish)
+        assert isinstance(still, Pending)
+        site.aws.configure(detach=0.0)
+        assert await site.delete(wish) == Done()
+        assert seen.groups() == {}
+
+
+async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictAWS) -> None:
+    async with classic(aws, "DisableSecurityGroupIngress = true") as (site, seen):
+        wish = site.wish(site.machines(1))
+        await site.made(wish)
+        assert seen.rules() == frozenset()
+        assert await site.delete(wish) == Done()
+        assert seen.groups() == {}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "CreateSecurityGroup",
+        "CreateLoadBalancer",
+        "CreateLoadBalancerPolicy",
+        "AuthorizeSecurityGroupIngress",
+    ],
+)
+async def test_a_lost_answer_makes_no_second_part(aws: StrictAWS, operation: str) -> None:
+    async with classic(aws) as (site, seen):
+        wish = site.wish(site.machines(1), asked={"proxy-protocol": "*"})
+        site.aws.fail(operation, times=1, after_effect=True)
+        assert isinstance(await site.ensure(wish), CloudError)
+        await site.made(wish)
+        assert len(seen.groups()) == 1
+        assert list(seen.listeners()) == [80]
+        assert await site.delete(wish) == Done()
+        assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
+
+
+async def test_what_cannot_change_is_refused_and_left_as_it_is(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, _):
+        ids = site.machines(1)
+        await site.made(site.wish(ids))
+        answer = await site.ensure(site.wish(ids, asked={"internal": "true"}))
+        assert isinstance(answer, InvalidRequest)
+        assert "internal" in str(answer)
+        network = f"{NAME}-1.elb.us-east-1.amazonaws.com"
+        for shown in ("", f"{NAME}-1.us-east-1.elb.amazonaws.com"):
+            answer = await site.ensure(site.wish(ids, asked={"type": "nlb"}, shown=shown))
+            assert isinstance(answer, InvalidRequest)
+            assert "cannot become one of another kind" in str(answer)
+        answer = await site.ensure(site.wish(ids, shown=network))
+        assert isinstance(answer, InvalidRequest)
+
+
+async def test_a_load_balancer_of_another_owner_is_left_alone(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        wish = site.wish(site.machines(1))
+        seen.elb.create_load_balancer(
+            LoadBalancerName=NAME,
+            Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 1, "InstancePort": 1}],
+            Subnets=site.network.subnets[:1],
+            Tags=[{"Key": "kubernetes.io/service-name", "Value": "other/one"}],
+        )
+        for answer in (await site.ensure(wish), await site.delete(wish)):
+            assert isinstance(answer, CloudError)
+            assert "another owner" in str(answer)
+        assert seen.described() is not None
+
+
+async def test_all_parts_of_load_balancers_are_listed_for_the_leak_report(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        await site.made(site.wish(ids))
+        await site.made(site.wish(ids, asked={"type": "nlb"}, uid=OTHER_UID))
+        seen.new_group("k8s-elb-of-somebody", tagged=True)
+        site.elb.create_load_balancer(
+            Name="other", Type="network", Subnets=site.network.subnets[:1]
+        )
+        owned = await site.balancers.list_owned(CLUSTER)
+        assert sorted((one.kind, one.service, one.service_uid) for one in owned) == [
+            ("load balancer", "shop/web", UID),
+            ("load balancer", "shop/web", OTHER_UID),
+            ("security group", "shop/web", UID),
+            ("target group", "shop/web", OTHER_UID),
+        ]
