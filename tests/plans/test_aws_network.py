@@ -39,6 +39,8 @@ from proreus.providers.aws.network.plan import (
     plan,
     target_group_name,
 )
+from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, Group, GroupWish
+from proreus.providers.aws.rules import Change, Rule
 
 TAGS = {"kubernetes.io/service-name": "shop/web"}
 HTTP = PortMapping(80, "TCP", 30080, "TCP", HealthCheck())
@@ -54,6 +56,7 @@ WISH = Wish(
     target_type="ipv4",
     vpc="vpc-1",
     placed=(Placed("subnet-1", "a"),),
+    own=None,
     groups=(),
     mappings=(HTTP,),
     targets=frozenset({"i-1"}),
@@ -102,6 +105,8 @@ def actual(
 
 
 NAME = target_group_name(WISH, HTTP)
+RULE = Rule("tcp", 80, 80, "0.0.0.0/0")
+OWN = GroupWish("k8s-shop-web1-1", "", frozenset({RULE}))
 QUICK = HealthCheck("HTTP", "31000", "/healthz")
 MANY = frozenset(f"i-{n:03}" for n in range(150))
 PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
@@ -144,6 +149,32 @@ PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
         actual(balancer(groups=("sg-1", "sg-2"))),
         (),
     ),
+    "a security group is made before all that needs it": (
+        wish(own=OWN), Actual(), (CreateTargetGroup(NAME, HTTP), CreateGroup())
+    ),
+    "a security group gets its rules while the load balancer is made": (
+        wish(own=OWN),
+        Actual(target_groups=(group(),), group=Group("sg-5", tags=TAGS)),
+        (CreateBalancer(("sg-5",)), ChangeRules("sg-5", Change((RULE,)))),
+    ),
+    "made without a security group: it can have none": (wish(own=OWN), actual(), ()),
+    "a given security group takes the place of its own": (
+        wish(groups=("sg-1",)),
+        actual(balancer(groups=("sg-5",)), group=Group("sg-5", tags=TAGS)),
+        (ChangeGroups(("sg-1",)),),
+    ),
+    "its own security group is as wished": (
+        wish(own=OWN),
+        actual(balancer(groups=("sg-5",)), group=Group("sg-5", frozenset({RULE}), TAGS)),
+        (),
+    ),
+    "groups of which nothing is wished": (WISH, actual(balancer(groups=("sg-5",))), ()),
+    "a timeout of health checks": (
+        wish(mappings=(msgspec.structs.replace(HTTP, health=HealthCheck(timeout=5)),)),
+        actual(groups=(group(health=HealthCheck(timeout=10)),)),
+        (ChangeHealthCheck("tg", HealthCheck(timeout=5)),),
+    ),
+    "a timeout that AWS chose": (WISH, actual(groups=(group(health=HealthCheck(timeout=10)),)), ()),
     "hosts come and go": (
         wish(targets=frozenset({"i-2"})),
         actual(),

@@ -2,10 +2,12 @@
 
 import pytest
 
-from proreus.cloudprovider import CloudError, Done, InvalidRequest
+from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
+from proreus.providers.aws.rules import Rule, rules_of
 
-from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, placed
+from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, LBSite, placed
+from .site import config_text, started
 from .strict.process import StrictAWS
 
 
@@ -210,3 +212,105 @@ async def test_elastic_addresses_are_one_for_each_subnet(aws: StrictAWS) -> None
         assert found is not None
         addresses = [one["LoadBalancerAddresses"] for one in found["AvailabilityZones"]]
         assert sorted(one["AllocationId"] for (one,) in addresses) == sorted(made)
+
+
+MANAGED = "NLBSecurityGroupMode = Managed"
+"""In [Global]: a security group is made for each load balancer."""
+DNS = ServicePort(53, "dns", "UDP", node_port=30053)
+
+
+def own_groups(site: LBSite) -> dict[str, frozenset[Rule]]:
+    """The rules of security groups that were made for load balancers, by id."""
+    found = site.ec2.describe_security_groups()["SecurityGroups"]
+    return {
+        one["GroupId"]: rules_of(one["IpPermissions"])
+        for one in found
+        if one["GroupName"].startswith("k8s-shop-web-")
+    }
+
+
+def attached(site: LBSite) -> list[str]:
+    found = site.described()
+    assert found is not None
+    return list(found.get("SecurityGroups") or ())
+
+
+async def test_a_managed_group_follows_the_service_and_goes_with_it(aws: StrictAWS) -> None:
+    async with placed(aws, MANAGED) as site:
+        ids = site.machines(1)
+        await site.made(site.wish(ids, HTTP, DNS))
+        ((own, rules),) = own_groups(site).items()
+        assert attached(site) == [own]
+        assert rules == {
+            Rule("tcp", 80, 80, ANYWHERE), Rule("udp", 53, 53, ANYWHERE),
+            Rule("icmp", 3, 4, ANYWHERE),
+        }  # fmt: skip
+        wish = site.wish(ids, HTTP, load_balancer_source_ranges=("192.0.2.0/24",))
+        await site.made(wish)
+        assert own_groups(site) == {
+            own: {Rule("tcp", 80, 80, "192.0.2.0/24"), Rule("icmp", 3, 4, "192.0.2.0/24")}
+        }
+        site.aws.calls()
+        await site.made(wish)
+        assert site.writes() == []
+        site.aws.configure(detach=3600.0)
+        answer = await site.delete(wish)
+        assert isinstance(answer, Pending)
+        assert own in answer.reason
+        site.aws.configure(detach=0.0)
+        assert await site.delete(wish) == Done()
+        assert (site.described(), site.groups(), own_groups(site)) == (None, {}, {})
+
+
+async def test_a_managed_group_makes_room_for_a_given_one(aws: StrictAWS) -> None:
+    async with placed(aws, MANAGED) as site:
+        ids = site.machines(1)
+        await site.made(site.wish(ids))
+        await site.made(site.wish(ids, asked={"security-groups": site.group}))
+        assert attached(site) == [site.group]
+        assert own_groups(site) == {}
+        await site.made(site.wish(ids))
+        assert attached(site) == list(own_groups(site))
+
+
+async def test_turning_managed_groups_on_or_off_changes_only_new_load_balancers(
+    aws: StrictAWS,
+) -> None:
+    site = LBSite(aws)
+    ids = site.machines(1)
+    plain, managed = (config_text(aws, site.network.vpc, extra) for extra in ("", MANAGED))
+    async with started(plain) as site.provider:
+        wish = site.wish(ids)
+        await site.made(wish)
+    async with started(managed) as site.provider:
+        await site.made(wish)
+        assert (attached(site), own_groups(site)) == ([], {})
+        await site.delete(wish)
+        await site.made(wish)
+    async with started(plain) as site.provider:
+        await site.made(site.wish(ids, HTTPS))
+        ((own, rules),) = own_groups(site).items()
+        assert attached(site) == [own]
+        assert rules >= {Rule("tcp", 443, 443, ANYWHERE)}
+        assert await site.delete(wish) == Done()
+    assert own_groups(site) == {}
+
+
+async def test_a_health_check_that_somebody_changed_is_repaired(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        wish = site.wish(site.machines(1))
+        await site.made(wish)
+        ((name, group),) = site.groups().items()
+        fields = ("HealthCheckProtocol", "HealthCheckPort", "HealthCheckIntervalSeconds")
+        before = [group[one] for one in fields]
+        site.elb.modify_target_group(
+            TargetGroupArn=group["TargetGroupArn"],
+            HealthCheckProtocol="HTTP",
+            HealthCheckPort="81",
+            HealthCheckIntervalSeconds=10,
+        )
+        await site.made(wish)
+        assert [site.groups()[name][one] for one in fields] == before
+        asked = {"healthcheck-timeout": "5"}
+        await site.made(site.wish(site.machines(1), asked=asked))
+        assert site.groups()[name]["HealthCheckTimeoutSeconds"] == 5

@@ -44,7 +44,11 @@ class ClassicHealthCheck(msgspec.Struct, frozen=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True):
-    """The health check of a target group; `path` is "" with TCP, `port` may be `TRAFFIC_PORT`."""
+    """The health check of a target group.
+
+    `port` may be `TRAFFIC_PORT`, `path` is "" with TCP. `interval` and `timeout` are seconds; a
+    timeout of 0 is AWS' own.
+    """
 
     protocol: str = "TCP"
     port: str = TRAFFIC_PORT
@@ -52,6 +56,7 @@ class HealthCheck(msgspec.Struct, frozen=True):
     healthy: int = 3
     unhealthy: int = 3
     interval: int = 30
+    timeout: int = 0
 
 
 class PortMapping(msgspec.Struct, frozen=True):
@@ -212,5 +217,5 @@ def health_check(wanted: LoadBalancer, asked: Asked, settings: Global) -> Health
         protocol=protocol,
         port=health.port or default.port,
         path=(health.path or default.path or "/") if protocol in _HTTP else "",
-        **_given(health, "healthy", "unhealthy", "interval"),
+        **_given(health, "healthy", "unhealthy", "interval", "timeout"),
     )

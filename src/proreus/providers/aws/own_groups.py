@@ -4,13 +4,16 @@ Their names hold the Service's UID or a digest of it, and are unique in a VPC, s
 an attempt left behind is found again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.aws.errors import Refused
-from proreus.providers.aws.groups import apply_change
+from proreus.providers.aws.groups import HostGroups, apply_change
 from proreus.providers.aws.identity import tags_of
 from proreus.providers.aws.rules import Change, Rule, changed, rules_of
 
@@ -82,12 +85,21 @@ class OwnGroups:
         self._api = api
         self._vpc = vpc
 
-    async def find(self, name: str) -> Group | None:
+    async def find(self, name: str, ref: LoadBalancerRef) -> Group | None:
         """The group of that name, if there is one.
 
+        Its name is proof that it was made for the Service, unless a mark names another cluster, of
+        which one is a copy.
+
         Raises:
-            CloudError: AWS does not answer.
+            CloudError: AWS does not answer, or it was made for another cluster.
         """
+        group = await self._find(name)
+        if group is None or group.tags.get(MARK_CLUSTER_UID, ref.cluster.uid) == ref.cluster.uid:
+            return group
+        raise CloudError(f"the security group {name} has tags of another cluster: look at it")
+
+    async def _find(self, name: str) -> Group | None:
         found = await self._api.pages(
             "ec2",
             "DescribeSecurityGroups",
@@ -137,28 +149,37 @@ class OwnGroups:
             )
         except Refused as error:
             # Made by an attempt whose answer was lost.
-            found = await self.find(wish.name) if error.code == _DUPLICATE else None
+            found = await self._find(wish.name) if error.code == _DUPLICATE else None
             if found is None:
                 raise
             return found
         return Group(answer["GroupId"], tags=tags)
 
-    async def delete(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Delete groups; those that are in use still, as of a load balancer that goes.
+    async def let_go(self, group: Group | None, hosts: HostGroups | None) -> str:
+        """Delete a group that no load balancer needs any more, and the rules that name it.
+
+        Args:
+            group: The group, if there is one.
+            hosts: The groups of hosts; None to leave them alone.
+
+        Returns:
+            What there is to wait for: a load balancer that goes uses it for a while. Or "".
 
         Raises:
             CloudError: AWS refuses for another reason.
         """
-        left = []
-        for id_ in ids:
-            try:
-                await self._api.call("ec2", "DeleteSecurityGroup", GroupId=id_)
-            except Refused as error:
-                if error.code in _IN_USE:
-                    left.append(id_)
-                elif error.code not in _GONE:
-                    raise
-        return tuple(left)
+        if group is None:
+            return ""
+        if hosts is not None:
+            await hosts.forget((group.id,), are_own=True)
+        try:
+            await self._api.call("ec2", "DeleteSecurityGroup", GroupId=group.id)
+        except Refused as error:
+            if error.code in _IN_USE:
+                return f"the security group {group.id} is in use still"
+            if error.code not in _GONE:
+                raise
+        return ""
 
 
 def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:

@@ -113,10 +113,9 @@ class ClassicBalancers:
         """
         balancer, group = await asyncio.gather(
             observe(self._api, ref.name, with_policies=with_policies),
-            self._own_groups.find(group_name(ref.name)),
+            self._own_groups.find(group_name(ref.name), ref),
         )
-        # Its name holds the Service's UID, which is proof, unless its tags say otherwise.
-        if balancer is not None and balancer.tags.get(TAG_SERVICE, ref.key) != ref.key:
+        if balancer is not None and not self._place.made_for(ref, balancer.tags):
             raise CloudError(f"the load balancer {ref.name} has tags of another owner: look at it")
         return Actual(balancer, group)
 
@@ -129,12 +128,8 @@ class ClassicBalancers:
         """
         await self._forget_given(former, actual)
         group = actual.group
-        if group is None or group.id in keep:
-            return ""
-        if self._hosts is not None:
-            await self._hosts.forget((group.id,), are_own=True)
-        left = await self._own_groups.delete((group.id,))
-        return f"the security group {', '.join(left)} is in use still" if left else ""
+        idle = group if group is not None and group.id not in keep else None
+        return await self._own_groups.let_go(idle, self._hosts)
 
     async def _forget_given(
         self, groups: Collection[str], actual: Actual, beside: str = ""

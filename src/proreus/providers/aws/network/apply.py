@@ -26,6 +26,7 @@ from proreus.providers.aws.network.plan import (
     Register,
     Step,
 )
+from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, OwnGroups, TagGroup
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -36,11 +37,14 @@ Effect = Callable[[Actual], Actual]
 _GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound"})
 
 
-async def take(api: "Api", wish: Wish | None, actual: Actual, step: Step) -> Effect:
+async def take(
+    api: "Api", own_groups: OwnGroups, wish: Wish | None, actual: Actual, step: Step
+) -> Effect:
     """Take one step.
 
     Args:
         api: The way to AWS.
+        own_groups: The way to security groups.
         wish: What is made; None for a deletion.
         actual: What there is.
         step: What is to be done.
@@ -58,18 +62,22 @@ async def take(api: "Api", wish: Wish | None, actual: Actual, step: Step) -> Eff
             return lambda now: _retagged(now, arn, tags)
         case ChangeAttributes() | ChangeAddressType() | ChangeSubnets() | ChangeGroups():
             return await _change_balancer(api, actual, step)
-        case ChangeHealthCheck(arn, health):
-            await api.call("elbv2", "ModifyTargetGroup", TargetGroupArn=arn, **_health(health))
-            return lambda now: _with_group(now, arn, health=health)
+        case ChangeHealthCheck():
+            return await _change_health_check(api, actual, step)
     if wish is None:
         raise AssertionError(step)
-    return await _create(api, wish, actual, step)
+    return await _create(api, own_groups, wish, actual, step)
 
 
-async def _create(api: "Api", wish: Wish, actual: Actual, step: Step) -> Effect:
+async def _create(
+    api: "Api", own_groups: OwnGroups, wish: Wish, actual: Actual, step: Step
+) -> Effect:
     match step:
-        case CreateBalancer():
-            made = await _create_balancer(api, wish)
+        case CreateGroup() | ChangeRules() | TagGroup():
+            own = await own_groups.take(step, wish.own, wish.tags, actual.group)
+            return lambda now: msgspec.structs.replace(now, group=own)
+        case CreateBalancer(groups):
+            made = await _create_balancer(api, wish, groups)
             return lambda now: msgspec.structs.replace(now, balancer=made)
         case CreateTargetGroup(name, mapping):
             group = await _create_group(api, wish, name, mapping)
@@ -93,7 +101,7 @@ async def _create(api: "Api", wish: Wish, actual: Actual, step: Step) -> Effect:
     raise AssertionError(step)
 
 
-async def _create_balancer(api: "Api", wish: Wish) -> Balancer:
+async def _create_balancer(api: "Api", wish: Wish, groups: tuple[str, ...]) -> Balancer:
     mappings = [
         {
             "SubnetId": one.subnet,
@@ -102,7 +110,7 @@ async def _create_balancer(api: "Api", wish: Wish) -> Balancer:
         }
         for one in wish.placed
     ]
-    groups = {"SecurityGroups": list(wish.groups)} if wish.groups else {}
+    secured = {"SecurityGroups": list(groups)} if groups else {}
     answer = await api.call(
         "elbv2",
         "CreateLoadBalancer",
@@ -112,7 +120,7 @@ async def _create_balancer(api: "Api", wish: Wish) -> Balancer:
         IpAddressType=wish.address_type,
         SubnetMappings=mappings,
         Tags=_pairs(wish.tags),
-        **groups,
+        **secured,
     )
     found = answer["LoadBalancers"][0]
     attributes = await api.call(
@@ -143,9 +151,23 @@ async def _create_group(api: "Api", wish: Wish, name: str, mapping: PortMapping)
     )
 
 
+async def _change_health_check(api: "Api", actual: Actual, step: ChangeHealthCheck) -> Effect:
+    arn, health, group = step.arn, step.health, _group(actual, step.arn)
+    have = group.health if group is not None else health
+    drifted: dict[str, Any] = {}
+    # Both are part of the group's name, so they differ only if somebody has changed them.
+    if have.protocol != health.protocol:
+        drifted["HealthCheckProtocol"] = health.protocol
+    if have.interval != health.interval:
+        drifted["HealthCheckIntervalSeconds"] = health.interval
+    await api.call("elbv2", "ModifyTargetGroup", TargetGroupArn=arn, **drifted, **_health(health))
+    return lambda now: _with_group(now, arn, health=health)
+
+
 def _health(health: HealthCheck) -> dict[str, Any]:
     """What can be changed of a health check."""
     return {
+        **({"HealthCheckTimeoutSeconds": health.timeout} if health.timeout else {}),
         "HealthCheckPort": health.port,
         "HealthyThresholdCount": health.healthy,
         "UnhealthyThresholdCount": health.unhealthy,

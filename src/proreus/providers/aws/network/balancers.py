@@ -1,6 +1,7 @@
 """Network load balancers of Services: wish, observe, plan, apply."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import PREFIX, Asked
+from proreus.providers.aws.config import SecurityGroupMode
 from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import TAG_SERVICE, Place
 from proreus.providers.aws.listeners import port_mappings
@@ -31,6 +33,7 @@ from proreus.providers.aws.network.parts import (
     Placed,
     Wish,
 )
+from proreus.providers.aws.own_groups import GroupWish, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
 
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ class NetworkBalancers:
         self._settings = settings
         self._subnets = subnets
         self._hosts = hosts
+        self._own_groups = OwnGroups(api, place.vpc)
+        self._makes_groups = settings.nlb_security_group_mode is SecurityGroupMode.MANAGED
 
     async def ensure(self, wanted: LoadBalancer, asked: Asked) -> Ensured | Pending:
         """Bring it to what is wished.
@@ -70,59 +75,95 @@ class NetworkBalancers:
         subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
         targets, rejected = targets_of(wanted.hosts)
         wish = wish_of(wanted, asked, self._place, self._settings, subnets)
-        described = await find_balancer(self._api, wish.name)
-        if described is not None and described["Type"] != NETWORK:
-            raise CloudError(f"{wish.name} is a load balancer of type {described['Type']}")
-        actual = await observe(
-            self._api,
-            described,
-            prefix=plan.target_group_prefix(*wish.service),
-            names=[plan.target_group_name(wish, one) for one in wish.mappings],
-        )
-        actual = ours(actual, wanted.ref, self._place)
+        names = [plan.target_group_name(wish, one) for one in wish.mappings]
+        actual = await self._observe(wanted.ref, names, with_group=self._makes_groups)
         plan.check(wish, actual)
+        if not self._makes_groups and not _has_own_group(actual):
+            wish = msgspec.structs.replace(wish, own=None)
         actual = await converge(
-            actual, lambda now: plan.plan(wish, now), partial(take, self._api, wish)
+            actual,
+            lambda now: plan.plan(wish, now),
+            partial(take, self._api, self._own_groups, wish),
         )
         balancer = actual.balancer
         if balancer is None:
             raise CloudError(f"{wish.name} is gone again")
-        if self._hosts is not None:
-            refused = await self._hosts.allow_network(
-                wish.name,
-                wish.targets - actual.refused.keys(),
-                rules.of_network(
-                    wish.name,
-                    wish.mappings,
-                    [one for ranges in wanted.source_ranges.values() for one in ranges],
-                    [cidr for one in subnets for cidr in (one.v4, one.v6) if cidr],
-                ),
-            )
-            actual = msgspec.structs.replace(actual, refused={**actual.refused, **refused})
+        refused = {**actual.refused, **await self._let_in(wanted, wish, actual, subnets)}
         ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
         if balancer.state != _ACTIVE:
             return Pending(_ASK_AGAIN, f"load balancer {wish.name} is {balancer.state}", ingress)
-        refused_nodes = {
-            node: actual.refused[id_] for node, id_ in targets.items() if id_ in actual.refused
-        }
+        # Another one may have been given meanwhile.
+        idle = actual.group if not _has_own_group(actual) else None
+        if left := await self._own_groups.let_go(idle, self._hosts):
+            return Pending(_ASK_AGAIN, left, ingress)
+        refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
         return Ensured(ingress, {**rejected, **refused_nodes})
 
-    async def delete(self, gone: LoadBalancerRef) -> Done:
+    async def delete(self, gone: LoadBalancerRef) -> Done | Pending:
         """Delete every part, and the rules in the groups of hosts.
 
         Raises:
             CloudError: AWS refuses.
         """
-        described = await find_balancer(self._api, gone.name)
-        if described is not None and described["Type"] != NETWORK:
-            described = None
-        prefix = plan.target_group_prefix(gone.namespace, gone.service_name)
-        actual = await observe(self._api, described, prefix=prefix, names=("",))
-        actual = ours(actual, gone, self._place)
-        await converge(actual, plan.delete_steps, partial(take, self._api, None))
+        actual = await self._observe(gone, ("",), with_group=True)
+        await converge(actual, plan.delete_steps, partial(take, self._api, self._own_groups, None))
         if self._hosts is not None:
             await self._hosts.allow_network(gone.name, (), frozenset())
+        if left := await self._own_groups.let_go(actual.group, self._hosts):
+            return Pending(_ASK_AGAIN, left)
         return Done(found=actual != Actual())
+
+    async def _observe(
+        self, ref: LoadBalancerRef, names: Collection[str], *, with_group: bool
+    ) -> Actual:
+        """Everything of the Service's; see `observe`. A load balancer of another kind is none.
+
+        Raises:
+            CloudError: AWS does not answer, or the load balancer is somebody else's.
+        """
+        described = await find_balancer(self._api, ref.name)
+        if described is not None and described["Type"] != NETWORK:
+            described = None
+        prefix = plan.target_group_prefix(ref.namespace, ref.service_name)
+        actual = await observe(self._api, described, prefix=prefix, names=names)
+        actual = ours(actual, ref, self._place)
+        if not with_group and (actual.balancer is None or not actual.balancer.groups):
+            return actual
+        group = await self._own_groups.find(group_name(ref), ref)
+        return msgspec.structs.replace(actual, group=group)
+
+    async def _let_in(
+        self, wanted: LoadBalancer, wish: Wish, actual: Actual, subnets: Sequence[Subnet]
+    ) -> Mapping[str, str]:
+        """Let clients and health checks reach the hosts; by instance id why one has no group."""
+        if self._hosts is None:
+            return {}
+        return await self._hosts.allow_network(
+            wish.name,
+            wish.targets - actual.refused.keys(),
+            rules.of_network(
+                wish.name,
+                wish.mappings,
+                _ranges(wanted),
+                [cidr for one in subnets for cidr in (one.v4, one.v6) if cidr],
+            ),
+        )
+
+
+def _has_own_group(actual: Actual) -> bool:
+    group, balancer = actual.group, actual.balancer
+    return group is not None and balancer is not None and group.id in balancer.groups
+
+
+def _ranges(wanted: LoadBalancer) -> list[str]:
+    return [one for ranges in wanted.source_ranges.values() for one in ranges]
+
+
+def group_name(ref: LoadBalancerRef) -> str:
+    """The name of the security group that is made for a load balancer: the official one. Pure."""
+    traits = (ref.cluster.name, ref.service_name, ref.namespace, ref.uid)
+    digest = hashlib.sha256("".join(traits).encode()).hexdigest()
+    return f"{plan.target_group_prefix(ref.namespace, ref.service_name)}{digest[:10]}"
 
 
 def wish_of(
@@ -147,7 +188,12 @@ def wish_of(
     if is_dual and not all(one.v6 for one in subnets):
         without = ", ".join(one.id for one in subnets if not one.v6)
         raise InvalidRequest(f"spec.ipFamilies: IPv6 needs subnets with it, unlike {without}")
-    ref = wanted.ref
+    ref, mappings = wanted.ref, port_mappings(wanted, asked, settings)
+    own = GroupWish(
+        name=group_name(ref),
+        description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
+        rules=rules.of_managed(mappings, _ranges(wanted)),
+    )
     tags = {**asked.tags, TAG_SERVICE: ref.key, **wanted.marks}
     return Wish(
         name=ref.name,
@@ -159,8 +205,9 @@ def wish_of(
         target_type="ipv4" if _IPV4 in wanted.families else "ipv6",
         vpc=place.vpc,
         placed=tuple(_placed(asked, n, one) for n, one in enumerate(subnets)),
+        own=None if asked.security_groups else own,
         groups=asked.security_groups,
-        mappings=port_mappings(wanted, asked, settings),
+        mappings=mappings,
         targets=frozenset(targets_of(wanted.hosts)[0].values()),
         attributes=_attributes(asked),
         target_attributes=_target_attributes(asked),

@@ -179,4 +179,5 @@ def health_of(described: Described) -> HealthCheck:
         healthy=int(described["HealthyThresholdCount"]),
         unhealthy=int(described["UnhealthyThresholdCount"]),
         interval=int(described["HealthCheckIntervalSeconds"]),
+        timeout=int(described.get("HealthCheckTimeoutSeconds") or 0),
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
+from proreus.providers.aws.own_groups import Group, GroupWish
 
 DUALSTACK = "dualstack"
 """The address type of a load balancer with IPv4 and IPv6 addresses."""
@@ -32,7 +33,8 @@ class Wish(msgspec.Struct, frozen=True):
         target_type: ipv4 or ipv6: the family of the hosts' addresses.
         vpc: Where it stands.
         placed: In which subnets.
-        groups: Security groups of its own; none: it is made without, and stays so.
+        own: The security group that is made for it; None: it gets only given ones.
+        groups: Given security groups. Without any it is made without, and stays so.
         mappings: Its listeners, each with its target group.
         targets: Ids of the hosts' instances.
         attributes: Of the load balancer, those that matter.
@@ -48,6 +50,7 @@ class Wish(msgspec.Struct, frozen=True):
     target_type: str
     vpc: str
     placed: tuple[Placed, ...]
+    own: GroupWish | None
     groups: tuple[str, ...]
     mappings: tuple[PortMapping, ...]
     targets: frozenset[str]
@@ -95,10 +98,12 @@ class TargetGroup(msgspec.Struct, frozen=True):
 class Actual(msgspec.Struct, frozen=True):
     """What there is. Target groups are those of its listeners, and others that are the Service's.
 
-    `refused` says by instance id why it could not be a target.
+    `group` is the security group that was made for it; `refused` says by instance id why it could
+    not be a target.
     """
 
     balancer: Balancer | None = None
     listeners: tuple[Listener, ...] = ()
     target_groups: tuple[TargetGroup, ...] = ()
+    group: Group | None = None
     refused: Mapping[str, str] = {}

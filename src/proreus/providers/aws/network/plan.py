@@ -3,7 +3,7 @@
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
 and `plan` is asked again, until nothing is left to do.
 
-    make     load balancer, target groups -> listeners
+    make     security group -> load balancer, target groups -> listeners
     delete   listeners -> target groups, load balancer
 
 Every part has a name that is the Service's alone, and its tags from its creation, so the process
@@ -28,6 +28,7 @@ from proreus.providers.aws.network.parts import (
     TargetGroup,
     Wish,
 )
+from proreus.providers.aws.own_groups import GroupStep, group_steps
 
 _TRANSPORTS = {"TCP": "TCP", "TLS": "TCP", "UDP": "UDP", "TCP_UDP": "TCP_UDP"}
 """Listeners of equal transport can be changed into one another."""
@@ -36,7 +37,9 @@ _CHUNK = 100
 
 
 class CreateBalancer(msgspec.Struct, frozen=True):
-    """Make the load balancer."""
+    """Make the load balancer with these security groups, or without any for ever."""
+
+    groups: tuple[str, ...] = ()
 
 
 class CreateTargetGroup(msgspec.Struct, frozen=True):
@@ -135,6 +138,7 @@ Step = (
     | Register
     | Deregister
     | Delete
+    | GroupStep
 )
 
 
@@ -194,6 +198,13 @@ def check(wish: Wish, actual: Actual) -> None:
         raise InvalidRequest("; ".join(problems))
 
 
+def groups_of(wish: Wish, actual: Actual) -> tuple[str, ...] | None:
+    """The security groups that it is to have; None while its own is not made yet."""
+    if wish.own is None:
+        return wish.groups
+    return (actual.group.id,) if actual.group is not None else None
+
+
 def plan(wish: Wish, actual: Actual) -> tuple[Step, ...]:
     """The steps to take now; none when all is as wished."""
     by_name = {one.name: one for one in actual.target_groups}
@@ -201,9 +212,15 @@ def plan(wish: Wish, actual: Actual) -> tuple[Step, ...]:
     steps: list[Step] = [
         CreateTargetGroup(name, mapping) for name, mapping in needed.items() if name not in by_name
     ]
-    if actual.balancer is None:
-        return (CreateBalancer(), *steps)
-    steps += _balancer_steps(wish, actual.balancer)
+    balancer, groups = actual.balancer, groups_of(wish, actual)
+    # AWS gives no group to one that was made without.
+    if balancer is None or balancer.groups:
+        steps += group_steps(wish.own, wish.tags, actual.group)
+    if balancer is None:
+        return (CreateBalancer(groups), *steps) if groups is not None else tuple(steps)
+    if balancer.groups and groups and set(balancer.groups) != set(groups):
+        steps.append(ChangeGroups(groups))
+    steps += _balancer_steps(wish, balancer)
     for name, mapping in needed.items():
         if group := by_name.get(name):
             steps += _target_group_steps(wish, mapping, group, actual.refused)
@@ -235,8 +252,6 @@ def _balancer_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
         yield ChangeSubnets(tuple(sorted(subnets)))
     elif balancer.address_type != wish.address_type:
         yield ChangeAddressType(wish.address_type)
-    if wish.groups and set(balancer.groups) != set(wish.groups):
-        yield ChangeGroups(wish.groups)
 
 
 def _attribute_steps(
@@ -254,7 +269,8 @@ def _tag_steps(wish: Wish, arn: str, have: Mapping[str, str]) -> Iterator[Step]:
 def _target_group_steps(
     wish: Wish, mapping: PortMapping, group: TargetGroup, refused: Mapping[str, str]
 ) -> Iterator[Step]:
-    if group.health != mapping.health:
+    have, want = group.health, mapping.health
+    if have != (want if want.timeout else msgspec.structs.replace(want, timeout=have.timeout)):
         yield ChangeHealthCheck(group.arn, mapping.health)
     yield from _attribute_steps(
         group.arn, group.attributes, wish.target_attributes, of_target_group=True
