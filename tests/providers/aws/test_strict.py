@@ -307,6 +307,8 @@ def test_listeners_and_target_groups_must_fit(aws: StrictAWS) -> None:
     first = listen(v2, arn, tcp)
     assert ":listener/net/n/" in first
     assert listen(v2, arn, tcp) == first
+    (listener,) = v2.describe_listeners(ListenerArns=[first])["Listeners"]
+    assert "SslPolicy" not in listener
     with refused("DuplicateListener"):
         listen(v2, arn, udp, protocol="UDP")
     with refused("IncompatibleProtocols"):

@@ -216,6 +216,16 @@ def create_listener(world: World, params: Params) -> Answer:
     return ask(world, "CreateListener", params)
 
 
+@corrects("elbv2", "DescribeListeners")
+def listeners(world: World, params: Params) -> Answer:
+    """Only listeners that end TLS have a policy for it."""
+    answer = ask(world, "DescribeListeners", params)
+    for one in answer["Listeners"]:
+        if one["Protocol"] != "TLS":
+            one.pop("SslPolicy", None)
+    return answer
+
+
 @corrects("elbv2", "ModifyListener")
 def modify_listener(world: World, params: Params) -> Answer:
     arn = renamed(params["ListenerArn"], "app")
@@ -337,7 +347,7 @@ def _translated(operation: str) -> None:
 
 
 for _operation in (
-    "AddTags", "DeleteListener", "DeleteTargetGroup", "DescribeListeners",
+    "AddTags", "DeleteListener", "DeleteTargetGroup",
     "DescribeLoadBalancerAttributes", "DescribeTargetGroupAttributes",
     "ModifyLoadBalancerAttributes", "ModifyTargetGroup", "ModifyTargetGroupAttributes",
     "RemoveTags", "SetIpAddressType", "SetSubnets",
