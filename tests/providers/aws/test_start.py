@@ -106,6 +106,20 @@ async def test_a_throttled_read_is_repeated_by_the_framework_and_counted(aws: St
     assert DEFAULT.get_sample_value(name) is None
 
 
+async def test_signatures_say_what_the_override_says(aws: StrictAWS) -> None:
+    network = Network(aws)
+    (id_,) = network.run()
+    ours = f"Service = ec2\nRegion = {REGION}\nURL = {aws.endpoint}\nSigningRegion = "
+    text = config_text(aws, network.vpc)
+    assert f"{ours}{REGION}" in text
+    other = text.replace(f"{ours}{REGION}", f"{ours}eu-west-9\nSigningName = other")
+    aws.control("signed")
+    async with started(other) as provider:
+        with pytest.raises(CloudError):
+            await describe(provider, id_)
+    assert {one[2] for one in aws.control("signed")} == {"eu-west-9/other"}
+
+
 def client_error(
     code: str, message: str = "", status: int = 400, *, after: str = ""
 ) -> ClientError:

@@ -229,6 +229,67 @@ def test_instances_of_a_classic_load_balancer_are_checked(aws: StrictAWS) -> Non
     assert answer["Instances"] == given[1:]
 
 
+def test_an_additional_attribute_is_there_once(aws: StrictAWS) -> None:
+    network = Network(aws)
+    elb = aws.client("elb")
+    classic(elb, network)
+    for value in ("a", "b"):
+        elb.modify_load_balancer_attributes(
+            LoadBalancerName="a",
+            LoadBalancerAttributes={"AdditionalAttributes": [{"Key": "x", "Value": value}]},
+        )
+    found = elb.describe_load_balancer_attributes(LoadBalancerName="a")["LoadBalancerAttributes"]
+    assert found["AdditionalAttributes"] == [{"Key": "x", "Value": "b"}]
+
+
+def test_listeners_of_a_classic_load_balancer_are_changed_one_by_one(aws: StrictAWS) -> None:
+    network = Network(aws)
+    elb = aws.client("elb")
+    plain = [{"Protocol": "TCP", "LoadBalancerPort": port, "InstancePort": 1} for port in (1, 2)]
+    classic(elb, network, Listeners=[LISTENER, *plain])
+    of = {"LoadBalancerName": "a"}
+    certificate = {"SSLCertificateId": "arn:aws:iam::123456789012:server-certificate/other"}
+    with refused("InvalidConfigurationRequest"):
+        elb.set_load_balancer_listener_ssl_certificate(**of, LoadBalancerPort=1, **certificate)
+    with refused("ListenerNotFound"):
+        elb.set_load_balancer_listener_ssl_certificate(**of, LoadBalancerPort=9, **certificate)
+    elb.set_load_balancer_listener_ssl_certificate(**of, LoadBalancerPort=443, **certificate)
+    names = ["one", "two"]
+    for name in names:
+        elb.create_load_balancer_policy(
+            **of,
+            PolicyName=name,
+            PolicyTypeName="SSLNegotiationPolicyType",
+            PolicyAttributes=[
+                {"AttributeName": "Reference-Security-Policy", "AttributeValue": "ELBSecurity"}
+            ],
+        )
+    with refused("InvalidConfigurationRequest"):
+        elb.set_load_balancer_policies_of_listener(**of, LoadBalancerPort=443, PolicyNames=names)
+    with refused("PolicyNotFound"):
+        elb.set_load_balancer_policies_of_listener(**of, LoadBalancerPort=443, PolicyNames=["x"])
+    elb.set_load_balancer_policies_of_listener(**of, LoadBalancerPort=443, PolicyNames=["two"])
+    elb.delete_load_balancer_listeners(**of, LoadBalancerPorts=[1, 2])
+    (seen,) = elb.describe_load_balancers()["LoadBalancerDescriptions"]
+    (listener,) = seen["ListenerDescriptions"]
+    assert listener["PolicyNames"] == ["two"]
+    assert listener["Listener"]["SSLCertificateId"] == certificate["SSLCertificateId"]
+
+
+def test_a_classic_load_balancer_has_one_subnet_in_a_zone(aws: StrictAWS) -> None:
+    network = Network(aws)
+    elb = aws.client("elb")
+    classic(elb, network, Subnets=network.subnets[:1])
+    twin = network.ec2.create_subnet(
+        VpcId=network.vpc, CidrBlock="10.0.9.0/24", AvailabilityZone="us-east-1a"
+    )["Subnet"]["SubnetId"]
+    with refused("InvalidConfigurationRequest"):
+        elb.attach_load_balancer_to_subnets(LoadBalancerName="a", Subnets=[twin])
+    elb.attach_load_balancer_to_subnets(LoadBalancerName="a", Subnets=network.subnets[1:2])
+    (seen,) = elb.describe_load_balancers()["LoadBalancerDescriptions"]
+    assert seen["AvailabilityZones"] == ["us-east-1a", "us-east-1b"]
+
+
 def test_what_is_asked_of_a_missing_classic_load_balancer(aws: StrictAWS) -> None:
     elb = aws.client("elb")
     elb.delete_load_balancer(LoadBalancerName="none")
