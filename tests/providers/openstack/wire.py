@@ -15,7 +15,7 @@ from aiohttp import web
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import Context
 from proreus.cloudprovider.identity import ClusterIdentity
-from proreus.kube.objects import KubeObject, Node, NodeSpec, ObjectMeta
+from proreus.kube.objects import KubeObject, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
 from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.config import OpenStackConfig
 
@@ -23,6 +23,7 @@ Json = dict[str, Any]
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 LONGEST_LINE = 8190
+ROUTER = "10000000-0000-4000-8000-000000000000"
 
 
 class Wire:
@@ -41,6 +42,9 @@ class Wire:
         self.flavors: dict[str, str] = {"f1": "m1.large"}
         self.failures: dict[str, list[web.Response]] = {}
         self.names: list[str] = []
+        self.router: Json = {"id": ROUTER, "routes": [], "revision_number": 1}
+        self.is_atomic = True
+        self.most_routes = 30
 
     def add(self, number: int, name: str = "", **fields: Any) -> str:
         """A server with one port; its id."""
@@ -87,7 +91,71 @@ region = RegionOne
             ("network_list", "/network/v2.0/networks", self._networks),
         ):
             app.router.add_get(path, self._checked(operation, handler))
+        routed = f"/network/v2.0/routers/{ROUTER}"
+        extension = "/network/v2.0/extensions/extraroute-atomic"
+        app.router.add_get(extension, self._checked("extension_get", self._extension))
+        app.router.add_get(routed, self._checked("router_get", self._router))
+        app.router.add_get("/network/v2.0/ports/{id}", self._checked("port_get", self._port))
+        for path in ("", "/add_extraroutes", "/remove_extraroutes"):
+            app.router.add_put(f"{routed}{path}", self._changed("router_update", self._reroute))
+        app.router.add_put("/network/v2.0/ports/{id}", self._changed("port_update", self._repair))
         return app
+
+    def _changed(self, operation: str, handler: Any) -> Any:
+        """A change: of the revision that it names, or refused."""
+
+        async def changed(request: web.Request) -> web.Response:
+            body = await request.json()
+            checked = self._checked(operation, lambda asked: handler(asked, body))
+            answer: web.Response = await checked(request)
+            return answer
+
+        return changed
+
+    def _extension(self, request: web.Request) -> web.Response:
+        if self.is_atomic:
+            return web.json_response({"extension": {"alias": "extraroute-atomic"}})
+        return neutron(404, "HTTPNotFound", "Extension not found")
+
+    def _router(self, request: web.Request) -> web.Response:
+        return web.json_response({"router": self.router})
+
+    def _reroute(self, request: web.Request, body: Json) -> web.Response:
+        given, last = body["router"]["routes"], request.path.rpartition("/")[2]
+        if request.headers.get("If-Match", "") not in {
+            "", f"revision_number={self.router['revision_number']}",
+        }:  # fmt: skip
+            return neutron(412, "RevisionNumberConstraintFailed", "changed meanwhile")
+        before = self.router["routes"]
+        after = given
+        if last == "add_extraroutes":
+            after = before + [one for one in given if one not in before]
+        elif last == "remove_extraroutes":
+            after = [one for one in before if one not in given]
+        if any(one["nexthop"].startswith("192.0.2.") for one in given):
+            return neutron(400, "InvalidRoutes", "the nexthop is not connected with router")
+        if len(after) > self.most_routes:
+            return neutron(400, "RoutesExhausted", "maximum number of routes exceeded")
+        self.router = {
+            **self.router, "routes": after, "revision_number": self.router["revision_number"] + 1,
+        }  # fmt: skip
+        return self._router(request)
+
+    def port(self, id_: str) -> Json:
+        return next(one for one in self.ports if one["id"] == id_)
+
+    def pairs(self, id_: str) -> list[str]:
+        return [pair["ip_address"] for pair in self.port(id_)["allowed_address_pairs"]]
+
+    def _port(self, request: web.Request) -> web.Response:
+        return web.json_response({"port": self.port(request.match_info["id"])})
+
+    def _repair(self, request: web.Request, body: Json) -> web.Response:
+        found = self.port(request.match_info["id"])
+        if request.headers["If-Match"] != f"revision_number={found['revision_number']}":
+            return neutron(412, "RevisionNumberConstraintFailed", "changed meanwhile")
+        found.update(body["port"], revision_number=found["revision_number"] + 1)
+        return self._port(request)
 
     def _checked(self, operation: str, handler: Any) -> Any:
         async def checked(request: web.Request) -> web.Response:
@@ -171,9 +239,16 @@ region = RegionOne
         return web.json_response({"flavor": {"id": id_, "name": self.flavors[id_]}})
 
     def _ports(self, request: web.Request) -> web.Response:
-        (by,) = {"device_id", "id"} & set(request.query)
+        (by,) = {"device_id", "id", "fixed_ips"} & set(request.query)
         wanted = set(request.query.getall(by))
-        there = sorted((one for one in self.ports if one[by] in wanted), key=lambda one: one["id"])
+
+        def values(of: Json) -> set[str]:
+            if by != "fixed_ips":
+                return {of[by]}
+            return {f"ip_address={one['ip_address']}" for one in of["fixed_ips"]}
+
+        found = [one for one in self.ports if values(one) & wanted]
+        there = sorted(found, key=lambda one: str(one["id"]))
         return self._page(request, "ports", there)
 
     def _networks(self, request: web.Request) -> web.Response:
@@ -189,6 +264,10 @@ def said(status: int, body: Any, **headers: str) -> web.Response:
     )
 
 
+def neutron(status: int, type_: str, message: str) -> web.Response:
+    return said(status, {"NeutronError": {"type": type_, "message": message, "detail": ""}})
+
+
 def uuid(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012d}"
 
@@ -201,6 +280,10 @@ def port(id_: str, server: str, *addresses: str, **fields: Any) -> Json:
         "status": "ACTIVE",
         "network_id": "n",
         "fixed_ips": fixed,
+        "mac_address": "fa:16:3e:00:00:01",
+        "allowed_address_pairs": [],
+        "port_security_enabled": True,
+        "revision_number": 1,
         **fields,
     }
 
@@ -243,10 +326,13 @@ async def started(text: str, with_: Context | None = None) -> AsyncIterator[Open
         await provider.close()
 
 
-def node(name: str, provider_id: str = "", **labels: str) -> Node:
+def node(name: str, provider_id: str = "", *addresses: str, **labels: str) -> Node:
     return Node(
         metadata=ObjectMeta(name=name, uid=f"uid-{name}", labels=labels),
         spec=NodeSpec(provider_id=provider_id),
+        status=NodeStatus(
+            addresses=tuple(NodeAddress("InternalIP", address) for address in addresses)
+        ),
     )
 
 

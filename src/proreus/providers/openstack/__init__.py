@@ -1,7 +1,7 @@
 """OpenStack: a drop-in for the official openstack-cloud-controller-manager.
 
-Instances so far. Every call goes through `api.Api`; what an answer means is decided in pure
-functions (`machines`, `names`).
+Instances and routes so far. Every call goes through `api.Api`; what an answer means is decided in
+pure functions (`machines`, `names`, `hops`).
 """
 
 import os
@@ -16,6 +16,7 @@ from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.credentials import login
 from proreus.providers.openstack.instances import OpenStackInstances
 from proreus.providers.openstack.reading import Reader
+from proreus.providers.openstack.routes import OpenStackRoutes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -56,9 +57,12 @@ class OpenStackCloud(CloudProvider):
         timeout = self._config.client.timeout.total_seconds()
         self._api = Api(found, context, timeout=timeout)
         await self._api.connect()
+        reader = Reader(self._api)
         self.instances = OpenStackInstances(
-            Reader(self._api), self._config.networking, region=found.region, regional=regional
+            reader, self._config.networking, region=found.region, regional=regional
         )
+        if router := self._config.route.router_id:
+            self.routes = OpenStackRoutes(self._api, reader, router)
 
     async def close(self) -> None:
         """Close the session."""

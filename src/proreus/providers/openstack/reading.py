@@ -19,7 +19,10 @@ SINGLES: Final = 4
 
 _AT_ONCE = 10
 _NOT_FOUND = 404
-_PORT_FIELDS = ("id", "device_id", "status", "fixed_ips", "network_id", "trunk_details")
+_PORT_FIELDS = (
+    "id", "device_id", "status", "fixed_ips", "network_id", "trunk_details", "mac_address",
+    "allowed_address_pairs", "port_security_enabled", "revision_number",
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -73,13 +76,13 @@ class Reader:
         Raises:
             CloudError: Neutron does not tell.
         """
-        ports = await self._ports("device_id", servers)
+        ports = await self.ports("device_id", servers)
         below = {
             str(sub["port_id"]): str(port["device_id"])
             for port in ports
             for sub in (port.get("trunk_details") or {}).get("sub_ports") or ()
         }
-        trunked = await self._ports("id", below)
+        trunked = await self.ports("id", below)
         networks = await self._networks({str(port["network_id"]) for port in trunked})
         of_server: dict[str, list[Described]] = {}
         for port in ports:
@@ -123,7 +126,12 @@ class Reader:
             raise
         return str(answer["flavor"]["name"])
 
-    async def _ports(self, by: str, ids: Collection[str]) -> list[Described]:
+    async def ports(self, by: str, ids: Collection[str]) -> list[Described]:
+        """The ports of which the field `by` has one of the values `ids`.
+
+        Raises:
+            CloudError: Neutron does not tell.
+        """
         return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS)
 
     async def _networks(self, ids: Collection[str]) -> dict[str, str]:

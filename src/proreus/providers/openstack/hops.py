@@ -1,0 +1,115 @@
+"""Where a route to a node's pods leads, and what its port must let through. Pure."""
+
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proreus.kube.objects import Node
+from proreus.providers.openstack.machines import Described, id_of
+
+Pair = Mapping[str, str]
+"""An allowed address pair, as Neutron has it."""
+
+
+class Hop(msgspec.Struct, frozen=True):
+    """Where a route leads.
+
+    Attributes:
+        address: The next hop.
+        port: The port that has it.
+    """
+
+    address: str
+    port: Described
+
+
+def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """The network that a CIDR means."""
+    return ipaddress.ip_network(text, strict=False)
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two CIDRs or addresses mean the same network, however they are written."""
+    return network_of(one) == network_of(other)
+
+
+def subnets_of(ports: Iterable[Described]) -> frozenset[str]:
+    """The subnets in which these ports have addresses."""
+    return frozenset(
+        str(fixed["subnet_id"]) for port in ports for fixed in port.get("fixed_ips") or ()
+    )
+
+
+def hop(
+    node: Node, ports: Sequence[Described], subnets: Collection[str], destination: str
+) -> Hop | None:
+    """The node's address that a router can reach; None if there is none.
+
+    The Node's own order of addresses decides where there are several.
+
+    Args:
+        node: The node.
+        ports: Of its server.
+        subnets: Those in which the router has an address.
+        destination: The CIDR, which tells the family.
+    """
+    version = network_of(destination).version
+    reachable = [
+        Hop(str(fixed["ip_address"]), port)
+        for port in ports
+        for fixed in port.get("fixed_ips") or ()
+        if str(fixed["subnet_id"]) in subnets
+        and ipaddress.ip_address(str(fixed["ip_address"])).version == version
+    ]
+    order = {one.address: place for place, one in enumerate(node.status.addresses)}
+    reachable.sort(key=lambda one: order.get(one.address, len(order)))
+    return reachable[0] if reachable else None
+
+
+def holder(address: str, ports: Iterable[Described], subnets: Collection[str]) -> Described | None:
+    """The port with that address in one of the subnets."""
+    for port in ports:
+        for fixed in port.get("fixed_ips") or ():
+            is_here = str(fixed["subnet_id"]) in subnets
+            if is_here and same(str(fixed["ip_address"]), address):
+                return port
+    return None
+
+
+def checks_addresses(port: Described) -> bool:
+    """Whether a port lets only known addresses through, and can be told of more."""
+    return port.get("port_security_enabled") is not False and "allowed_address_pairs" in port
+
+
+def changed_pairs(
+    port: Described, add: Collection[str], remove: Collection[str]
+) -> list[Pair] | None:
+    """The allowed address pairs after a change; None if nothing changes.
+
+    Only pairs without a MAC address of their own are taken away.
+    """
+    pairs: list[Pair] = list(port.get("allowed_address_pairs") or ())
+    mac = str(port.get("mac_address", ""))
+
+    def is_mine(pair: Pair, cidr: str) -> bool:
+        return same(pair["ip_address"], cidr) and pair.get("mac_address", mac) == mac
+
+    left = [pair for pair in pairs if not any(is_mine(pair, cidr) for cidr in remove)]
+    new = [{"ip_address": cidr} for cidr in add if not any(is_mine(one, cidr) for one in left)]
+    return None if not new and left == pairs else [*left, *new]
+
+
+def revision_of(described: Described) -> int | None:
+    """Its revision, where Neutron counts them."""
+    found: Any = described.get("revision_number")
+    return found if isinstance(found, int) else None
+
+
+def by_device(ports: Iterable[Described]) -> dict[str, list[Described]]:
+    """Ports by what they belong to, each once."""
+    found: dict[str, dict[str, Described]] = {}
+    for port in ports:
+        found.setdefault(str(port["device_id"]), {})[id_of(port)] = port
+    return {device: list(of.values()) for device, of in found.items()}

@@ -1,0 +1,300 @@
+"""Routes of pods on a Neutron router.
+
+An extra route has no marks. Those that the framework looks at lie in a cluster CIDR, so a router
+must not be shared by clusters whose CIDRs overlap. A server's port lets only its own addresses
+through; so the pod CIDR becomes one of its allowed address pairs before the route is made, and is
+taken away after the route is gone.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.routes import Route
+from proreus.kube.objects import Node
+from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.errors import Refused
+from proreus.providers.openstack.hops import (
+    Hop,
+    by_device,
+    changed_pairs,
+    checks_addresses,
+    holder,
+    hop,
+    revision_of,
+    same,
+    subnets_of,
+)
+from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.reading import Reader
+
+ATOMIC: Final = "extraroute-atomic"
+"""Neutron's extension with which routes are added and removed without reading them first."""
+
+_FULL = "RoutesExhausted"
+_NOT_FOUND = 404
+
+Answer = Done | Pending | CloudError
+Extra = Mapping[str, str]
+
+
+class _Work(msgspec.Struct):
+    """What one `apply` has found out and done.
+
+    Attributes:
+        hops: Where each route to create leads, or why it cannot.
+        subnets: Those of the router.
+        ports: All ports that were read.
+        answers: So far.
+    """
+
+    hops: dict[Route, Hop | CloudError]
+    subnets: frozenset[str]
+    ports: list[Described]
+    answers: dict[Route, Answer]
+
+
+class OpenStackRoutes:
+    """Implements `cloudprovider.Routes`."""
+
+    def __init__(self, api: Api, reader: Reader, router: str) -> None:
+        """Work on one router, by its id."""
+        self._api = api
+        self._reader = reader
+        self._router = router
+        self._is_atomic: bool | None = None
+        self._lock = asyncio.Lock()
+
+    async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
+        """One request: the router's extra routes."""
+        del cluster, nodes
+        return [
+            Route(name=one["destination"], destination=one["destination"], target=one["nexthop"])
+            for one in (await self._read())["routes"]
+        ]
+
+    async def apply(
+        self,
+        cluster: ClusterIdentity,
+        nodes: Sequence[Node],
+        create: Sequence[Route],
+        delete: Sequence[Route],
+    ) -> Mapping[Route, Answer]:
+        """Create before deleting: a router can have several routes to one destination."""
+        del cluster
+        work = await self._prepare(nodes, create, delete)
+        made = {route: one for route, one in work.hops.items() if isinstance(one, Hop)}
+        work.answers.update(
+            {route: one for route, one in work.hops.items() if isinstance(one, CloudError)}
+        )
+        allowed = await self._allow(made, work)
+        await self._create({route: made[route] for route in made if route in allowed}, work)
+        await self._undo({route: made[route] for route in allowed if allowed[route]}, work)
+        await self._delete(delete, work)
+        return work.answers
+
+    async def _prepare(
+        self, nodes: Sequence[Node], create: Sequence[Route], delete: Sequence[Route]
+    ) -> _Work:
+        """One list of ports for each 100 servers that routes lead to, the router's among them."""
+        by_provider_id = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
+        targets = {route: by_provider_id.get(route.target or "") for route in create}
+        servers = {
+            found[1]
+            for node in targets.values()
+            if node is not None and (found := parsed(node.spec.provider_id)) is not None
+        }
+        ports = await self._reader.ports("device_id", {self._router, *servers})
+        devices = by_device(ports)
+        subnets = subnets_of(devices.get(self._router, ()))
+        gone = {route.target for route in delete if route.target} - {
+            str(fixed["ip_address"]) for port in ports for fixed in port.get("fixed_ips") or ()
+        }
+        ports += await self._reader.ports("fixed_ips", {f"ip_address={one}" for one in gone})
+        hops = {route: self._hop(route, node, devices, subnets) for route, node in targets.items()}
+        return _Work(hops, subnets, ports, {})
+
+    def _hop(
+        self,
+        route: Route,
+        node: Node | None,
+        devices: Mapping[str, Sequence[Described]],
+        subnets: Collection[str],
+    ) -> Hop | CloudError:
+        server = parsed(node.spec.provider_id) if node is not None else None
+        if node is None or server is None:
+            return InvalidRequest(f"route {route.name}: target {route.target!r} is no server")
+        found = hop(node, devices.get(server[1], ()), subnets, route.destination)
+        if found is None:
+            return CloudError(
+                f"server {server[1]} has no address for {route.destination} in a subnet of router"
+                f" {self._router}: connect its subnet with the router"
+            )
+        return found
+
+    async def _allow(self, made: Mapping[Route, Hop], work: _Work) -> dict[Route, bool]:
+        """Let ports pass what is sent to pods; whether each route's pair is new.
+
+        Routes whose port could not be changed are answered, and left out.
+        """
+        allowed: dict[Route, bool] = {}
+        wanted: dict[str, list[Route]] = {}
+        for route, one in made.items():
+            wanted.setdefault(id_of(one.port), []).append(route)
+
+        async def change(routes: list[Route]) -> None:
+            port = made[routes[0]].port
+            new = {
+                route: changed_pairs(port, [route.destination], ()) is not None for route in routes
+            }
+            try:
+                await self._set_pairs(port, [route.destination for route in routes], ())
+            except CloudError as error:
+                work.answers.update(dict.fromkeys(routes, error))
+            else:
+                allowed.update(new)
+
+        await asyncio.gather(*(change(routes) for routes in wanted.values()))
+        return allowed
+
+    async def _create(self, made: Mapping[Route, Hop], work: _Work) -> None:
+        extras = {
+            route: {"destination": route.destination, "nexthop": one.address}
+            for route, one in made.items()
+        }
+        work.answers.update(await self._together(extras, add=True))
+
+    async def _undo(self, new: Mapping[Route, Hop], work: _Work) -> None:
+        """Take away the pairs of routes that Neutron has refused.
+
+        What has had no clear answer may be there; it will be tried again.
+        """
+        for route, one in new.items():
+            if isinstance(work.answers.get(route), Refused):
+                await self._forbid(one.port, route.destination)
+
+    async def _delete(self, delete: Sequence[Route], work: _Work) -> None:
+        extras = {
+            route: {"destination": route.destination, "nexthop": route.target}
+            for route in delete
+            if route.target
+        }
+        work.answers.update(dict.fromkeys(set(delete) - set(extras), Done()))
+        answers = await self._together(extras, add=False)
+        for route, answer in answers.items():
+            port = holder(extras[route]["nexthop"], work.ports, work.subnets)
+            is_gone = isinstance(answer, Done)
+            kept = any(
+                isinstance(work.answers.get(other), Done)
+                and isinstance(to, Hop)
+                and same(other.destination, route.destination)
+                and same(to.address, extras[route]["nexthop"])
+                for other, to in work.hops.items()
+            )
+            if is_gone and port is not None and not kept:
+                answers[route] = await self._forbid(port, route.destination)
+        work.answers.update(answers)
+
+    async def _together(self, extras: Mapping[Route, Extra], *, add: bool) -> dict[Route, Answer]:
+        """All in one request; one by one if Neutron refuses that, until the router is full."""
+        if not extras:
+            return {}
+        try:
+            await self._change(list(extras.values()), add=add)
+        except Refused as error:
+            if len(extras) == 1:
+                return dict.fromkeys(extras, error)
+        except CloudError as error:
+            return dict.fromkeys(extras, error)
+        else:
+            return dict.fromkeys(extras, Done())
+        answers: dict[Route, Answer] = {}
+        for route, extra in extras.items():
+            answers |= await self._together({route: extra}, add=add)
+            refused = answers[route]
+            if isinstance(refused, Refused) and refused.kind == _FULL:
+                return {**dict.fromkeys(extras, refused), **answers}
+        return answers
+
+    async def _change(self, extras: Sequence[Extra], *, add: bool) -> None:
+        """Add or remove extra routes.
+
+        Raises:
+            CloudError: None of them was.
+        """
+        if await self._atomic():
+            verb = "add_extraroutes" if add else "remove_extraroutes"
+            await self._api.change(
+                "neutron",
+                "router_update",
+                "PUT",
+                f"routers/{self._router}/{verb}",
+                {"router": {"routes": list(extras)}},
+            )
+            return
+        async with self._lock:  # nobody else of this process may write between the two requests
+            router = await self._read()
+            before = list(router["routes"])
+            rest = [one for one in before if not any(_alike(one, extra) for extra in extras)]
+            after = [*rest, *extras] if add else rest
+            if after != before:
+                await self._api.change(
+                    "neutron",
+                    "router_update",
+                    "PUT",
+                    f"routers/{self._router}",
+                    {"router": {"routes": after}},
+                    revision=revision_of(router),
+                )
+
+    async def _atomic(self) -> bool:
+        if self._is_atomic is None:
+            try:
+                await self._api.get("neutron", "extension_get", f"extensions/{ATOMIC}")
+            except Refused as error:
+                if error.status != _NOT_FOUND:
+                    raise
+                self._is_atomic = False
+            else:
+                self._is_atomic = True
+        return self._is_atomic
+
+    async def _read(self) -> Described:
+        answer = await self._api.get("neutron", "router_get", f"routers/{self._router}")
+        router: Described = answer["router"]
+        return router
+
+    async def _forbid(self, port: Described, cidr: str) -> Answer:
+        try:
+            current = await self._api.get("neutron", "port_get", f"ports/{id_of(port)}")
+            await self._set_pairs(current["port"], (), [cidr])
+        except Refused as error:
+            return Done() if error.status == _NOT_FOUND else error
+        except CloudError as error:
+            return error
+        return Done()
+
+    async def _set_pairs(
+        self, port: Described, add: Collection[str], remove: Collection[str]
+    ) -> None:
+        """Change the allowed address pairs of a port, if nobody else has changed it meanwhile."""
+        pairs = changed_pairs(port, add, remove) if checks_addresses(port) else None
+        if pairs is not None:
+            await self._api.change(
+                "neutron",
+                "port_update",
+                "PUT",
+                f"ports/{id_of(port)}",
+                {"port": {"allowed_address_pairs": pairs}},
+                revision=revision_of(port),
+            )
+
+
+def _alike(one: Extra, other: Extra) -> bool:
+    return same(one["destination"], other["destination"]) and same(one["nexthop"], other["nexthop"])
