@@ -45,6 +45,7 @@ class Wire:
         self.router: Json = {"id": ROUTER, "routes": [], "revision_number": 1}
         self.is_atomic = True
         self.most_routes = 30
+        self.volumes: dict[str, Json] = {}
 
     def add(self, number: int, name: str = "", **fields: Any) -> str:
         """A server with one port; its id."""
@@ -87,6 +88,7 @@ region = RegionOne
             ("server_list", "/compute/v2.1/servers/detail", self._servers),
             ("server_get", "/compute/v2.1/servers/{id}", self._server),
             ("flavor_get", "/compute/v2.1/flavors/{id}", self._flavor),
+            ("volume_get", "/volume/v3/p/volumes/{id}", self._volume),
             ("port_list", "/network/v2.0/ports", self._ports),
             ("network_list", "/network/v2.0/networks", self._networks),
         ):
@@ -174,7 +176,7 @@ region = RegionOne
         self.logins.append((await request.json())["auth"])
         if waiting := self.failures.get("token_create"):
             return waiting.pop(0)
-        services = {"compute": "compute/v2.1", "network": "network"}
+        services = {"compute": "compute/v2.1", "network": "network", "volumev3": "volume/v3/p"}
         catalog = [
             {
                 "type": type_,
@@ -231,6 +233,12 @@ region = RegionOne
         if found is None:
             return said(404, {"itemNotFound": {"code": 404, "message": "Instance not found."}})
         return web.json_response({"server": found})
+
+    def _volume(self, request: web.Request) -> web.Response:
+        found = self.volumes.get(request.match_info["id"])
+        if found is None:
+            return said(404, {"itemNotFound": {"code": 404, "message": "Volume not found."}})
+        return web.json_response({"volume": found})
 
     def _flavor(self, request: web.Request) -> web.Response:
         id_ = request.match_info["id"]

@@ -1,7 +1,7 @@
 """OpenStack: a drop-in for the official openstack-cloud-controller-manager.
 
-Instances and routes so far. Every call goes through `api.Api`; what an answer means is decided in
-pure functions (`machines`, `names`, `hops`).
+Instances, routes and volume labels so far. Every call goes through `api.Api`; what an answer means
+is decided in pure functions (`machines`, `names`, `hops`).
 """
 
 import os
@@ -17,6 +17,7 @@ from proreus.providers.openstack.credentials import login
 from proreus.providers.openstack.instances import OpenStackInstances
 from proreus.providers.openstack.reading import Reader
 from proreus.providers.openstack.routes import OpenStackRoutes
+from proreus.providers.openstack.volumes import OpenStackVolumes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -61,6 +62,7 @@ class OpenStackCloud(CloudProvider):
         self.instances = OpenStackInstances(
             reader, self._config.networking, region=found.region, regional=regional
         )
+        self.volumes = OpenStackVolumes(self._api)
         if router := self._config.route.router_id:
             self.routes = OpenStackRoutes(self._api, reader, router)
 

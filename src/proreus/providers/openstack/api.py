@@ -28,9 +28,9 @@ Answer = Mapping[str, Any]
 Parameters = Mapping[str, str | Sequence[str]]
 """Of a query; a sequence repeats its name, which Neutron takes as one or the other."""
 
-_SERVICES = {"nova": "compute", "neutron": "network", "octavia": "load-balancer"}
-_VERSIONED = frozenset({"neutron", "octavia"})
-_VERSION = "v2.0"
+_SERVICES = {"cinder": "block-storage", "nova": "compute", "neutron": "network"}
+_VERSIONS = {"neutron": "v2.0"}
+"""Services whose endpoint has no version in most catalogs."""
 _RENEW_BEFORE = 300
 _MOST_PAGES = 10_000
 _GRACE = 5.0
@@ -96,7 +96,7 @@ class Api:
         """Read something.
 
         Args:
-            service: nova, neutron or octavia.
+            service: cinder, nova or neutron.
             operation: The official metrics' word, such as server_get.
             path: Below the version, without a slash in front.
             parameters: Of the query.
@@ -119,7 +119,7 @@ class Api:
         """Change something: as `get`, with a body. It is never repeated.
 
         Args:
-            service: nova, neutron or octavia.
+            service: cinder, nova or neutron.
             operation: The official metrics' word.
             method: POST, PUT or DELETE.
             path: Below the version.
@@ -265,9 +265,8 @@ class Api:
                     f" {login.region or '(any)'}: check region and os-endpoint-type in [Global]"
                 ) from error
         url = url.rstrip("/")
-        if service in _VERSIONED and not url.endswith(f"/{_VERSION}"):
-            url = f"{url}/{_VERSION}"
-        return url
+        version = _VERSIONS.get(service, "")
+        return url if url.endswith(f"/{version}") or not version else f"{url}/{version}"
 
 
 def _marker(links: Sequence[Mapping[str, str]]) -> str:

@@ -46,6 +46,11 @@ def parsed(of: str) -> tuple[str, str] | None:
     return (match["region"], match["id"]) if match else None
 
 
+def is_uuid(text: str) -> bool:
+    """Whether it can be the id of anything in OpenStack."""
+    return _ID.fullmatch(text) is not None
+
+
 def target(node: Node, region: str) -> Target:
     """By the provider id if there is one, and never by the name then."""
     of = node.spec.provider_id

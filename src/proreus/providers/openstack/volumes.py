@@ -1,0 +1,61 @@
+"""Where a volume of Cinder is: the labels that keep its pods in its zone."""
+
+from collections.abc import Mapping
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.errors import Refused
+from proreus.providers.openstack.names import is_uuid, label
+
+LABEL_ZONE = "topology.kubernetes.io/zone"
+"""Volume label: its availability zone."""
+LABEL_REGION = "topology.kubernetes.io/region"
+"""Volume label: its region."""
+DRIVER = "cinder.csi.openstack.org"
+"""The CSI driver whose volume handles are ids of Cinder."""
+
+_NOT_FOUND = 404
+
+
+class OpenStackVolumes:
+    """Implements `cloudprovider.Volumes`."""
+
+    def __init__(self, api: Api) -> None:
+        """Ask through `api`."""
+        self._api = api
+
+    async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
+        """Zone and region of a Cinder volume; empty for others.
+
+        Args:
+            volume_source: The spec of a PersistentVolume: `cinder`, or `csi` with Cinder's driver.
+
+        Raises:
+            InvalidRequest: The id is none, or there is no such volume.
+            CloudError: Cinder does not tell.
+        """
+        id_ = handle_of(volume_source)
+        if not id_:
+            return {}
+        if not is_uuid(id_):
+            raise InvalidRequest(f"{id_!r} is no volume of Cinder: its id must be a UUID")
+        try:
+            answer = await self._api.get("cinder", "volume_get", f"volumes/{id_}")
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            raise InvalidRequest(f"there is no volume {id_} in this project") from error
+        zone = label(str(answer["volume"].get("availability_zone") or ""))
+        found = {LABEL_ZONE: zone, LABEL_REGION: self._api.region}
+        return {key: value for key, value in found.items() if value}
+
+
+def handle_of(volume_source: Mapping[str, object]) -> str:
+    """The id of the volume, or "" if it is none of Cinder. Pure."""
+    in_tree = volume_source.get("cinder")
+    if isinstance(in_tree, Mapping):
+        return str(in_tree.get("volumeID") or "")
+    csi = volume_source.get("csi")
+    if isinstance(csi, Mapping) and csi.get("driver") == DRIVER:
+        return str(csi.get("volumeHandle") or "")
+    return ""
