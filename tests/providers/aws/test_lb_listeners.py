@@ -90,6 +90,20 @@ CLASSIC_HEALTH: dict[str, tuple[dict[str, Any], Global, ClassicHealthCheck]] = {
         Global(),
         ClassicHealthCheck("TCP:30080"),
     ),
+    "local traffic, asked where it goes": (
+        {
+            "external_traffic_policy": "Local",
+            "health_check_node_port": 31000,
+            "asked": {"healthcheck-port": "traffic-port"},
+        },
+        Global(),
+        ClassicHealthCheck("HTTP:30080/healthz"),
+    ),
+    "hosts with TLS of their own": (
+        {"asked": {"backend-protocol": "ssl"}},
+        Global(),
+        ClassicHealthCheck("SSL:30080"),
+    ),
     "shared": ({}, SHARED, ClassicHealthCheck("HTTP:10256/healthz")),
     "said otherwise": (
         {
@@ -118,6 +132,10 @@ CLASSIC_HEALTH: dict[str, tuple[dict[str, Any], Global, ClassicHealthCheck]] = {
 def test_the_health_check_of_a_classic_load_balancer(case: str) -> None:
     fields, settings, expected = CLASSIC_HEALTH[case]
     assert classic_health_check(*wish(HTTP, HTTPS, **fields), settings) == expected
+
+
+def test_the_health_check_asks_at_the_first_port_that_the_service_names() -> None:
+    assert classic_health_check(*wish(HTTPS, HTTP), Global()).target == "TCP:30443"
 
 
 TCP = HealthCheck()

@@ -129,18 +129,17 @@ def classic_health_check(
     wanted: LoadBalancer, asked: Asked, settings: Global
 ) -> ClassicHealthCheck:
     """The health check of a classic load balancer: of its first port, as there is only one."""
-    first = min(wanted.frontends, key=lambda one: one.port)
-    listener = _classic_listener(first, asked)
+    health, first = asked.health, wanted.frontends[0]
     # Never more than TCP unless told: what speaks HTTP need not answer 200 to a GET of /.
-    protocol = "SSL" if listener.instance_protocol in {"SSL", "HTTPS"} else "TCP"
+    protocol = "SSL" if asked.backend_protocol in {"ssl", "https"} else "TCP"
     port, path = first.node_port, ""
     if wanted.local_traffic and wanted.health_check.port:
-        protocol, port, path = "HTTP", wanted.health_check.port, wanted.health_check.path
+        protocol, path = "HTTP", wanted.health_check.path
+        port = port if health.port == TRAFFIC_PORT else wanted.health_check.port
     elif _is_shared(settings):
         protocol = "HTTP"
         port = settings.cluster_service_shared_load_balancer_health_probe_port
         path = settings.cluster_service_shared_load_balancer_health_probe_path
-    health = asked.health
     protocol = health.protocol or protocol
     if health.port not in {None, TRAFFIC_PORT}:
         port = int(health.port or 0)

@@ -38,7 +38,7 @@ Effect = Callable[[Actual], Actual]
 """How what there is differs after a step."""
 
 _UNFIT: Final = "InvalidInstance"
-"""The code of an instance that cannot be registered."""
+"""The code of an instance that AWS does not know, or that cannot be registered."""
 
 
 async def take(api: "Api", own_groups: OwnGroups, wish: Wish, actual: Actual, step: Step) -> Effect:
@@ -164,25 +164,32 @@ async def _change_policies(
 async def _reregister(
     api: "Api", wish: Wish, actual: Actual, step: Register | Deregister
 ) -> Effect:
-    of = {"LoadBalancerName": wish.name}
     if isinstance(step, Deregister):
-        gone = step.instances
-        await api.call("elb", "DeregisterInstancesFromLoadBalancer", **of, Instances=_ids(gone))
+        operation, gone = "DeregisterInstancesFromLoadBalancer", step.instances
+        # What AWS does not know any more is not registered any more.
+        await _all_that_can_be(api, operation, wish.name, gone)
         return lambda now: _with_targets(now, remove=gone)
-    # AWS takes all or none; those that it names are left out, and told.
+    new = [one for one in step.instances if one not in actual.refused]
+    refused = await _all_that_can_be(api, "RegisterInstancesWithLoadBalancer", wish.name, new)
+    return lambda now: _with_targets(now, add=set(new) - refused.keys(), refused=refused)
+
+
+async def _all_that_can_be(
+    api: "Api", operation: str, name: str, instances: Collection[str]
+) -> dict[str, str]:
+    """AWS takes all or none; those that it names are left out, and answered with the reason."""
     refused: dict[str, str] = {}
-    left = [one for one in step.instances if one not in actual.refused]
-    while left:
+    while left := [one for one in instances if one not in refused]:
+        given = [{"InstanceId": one} for one in left]
         try:
-            await api.call("elb", "RegisterInstancesWithLoadBalancer", **of, Instances=_ids(left))
+            await api.call("elb", operation, LoadBalancerName=name, Instances=given)
             break
         except Refused as error:
             named = ids_in(error.text) & set(left)
             if error.code != _UNFIT or not named:
                 raise
             refused |= dict.fromkeys(named, error.text)
-            left = [one for one in left if one not in named]
-    return lambda now: _with_targets(now, add=left, refused=refused)
+    return refused
 
 
 async def _change(
@@ -213,8 +220,12 @@ async def _change(
             await api.call("elb", "ConfigureHealthCheck", **of, HealthCheck=_health(health))
             return lambda now: _with(now, health=health)
         case ChangeAttributes(attributes):
+            given_attributes = {
+                section: {key: one for key, one in values.items() if one != ""}
+                for section, values in attributes.items()
+            }
             await api.call(
-                "elb", "ModifyLoadBalancerAttributes", **of, LoadBalancerAttributes=attributes
+                "elb", "ModifyLoadBalancerAttributes", **of, LoadBalancerAttributes=given_attributes
             )
             return lambda now: _updated(now, attributes=attributes)
         case AddTags(tags):
@@ -237,10 +248,6 @@ def _health(health: ClassicHealthCheck) -> dict[str, Any]:
         "Timeout": health.timeout,
         "Interval": health.interval,
     }
-
-
-def _ids(instances: Collection[str]) -> list[dict[str, str]]:
-    return [{"InstanceId": one} for one in instances]
 
 
 def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
