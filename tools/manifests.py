@@ -1,4 +1,4 @@
-"""The chart's roles, and what is made from it: the table of its README, `deploy/*.yaml`.
+"""The chart's roles, what is made from it (README, `deploy/*.yaml`), and the IAM policy for AWS.
 
 `write` makes the files, `check` says which of them are out of date, and `programs` prints the
 directory of the Go programs that render charts and read Prometheus rules (`tools/gotools`). Those
@@ -15,10 +15,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import aws_policy
 import yaml
 
 from proreus.testing.controlplane import ControlPlaneError
@@ -173,6 +174,16 @@ async def everything() -> dict[Path, str]:
     return files
 
 
+def put(files: Mapping[Path, str], *, write: bool) -> list[Path]:
+    """Those that are not what they should be; `write` makes them so."""
+    stale = [
+        file for file, content in files.items() if not file.exists() or file.read_text() != content
+    ]
+    for file in stale if write else ():
+        file.write_text(files[file])
+    return stale
+
+
 async def main() -> int:
     """Do what the command line says; answers the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -182,15 +193,11 @@ async def main() -> int:
         if what == "programs":
             print(await programs())
             return 0
-        current, path = roles(), CHART / "files" / "roles.yaml"
-        stale = [] if path.read_text() == current else [path]
-        if what == "write":
-            path.write_text(current)  # first of all: the chart is rendered with it
-        for file, content in (await everything()).items():
-            if not file.exists() or file.read_text() != content:
-                stale.append(file)
-                if what == "write":
-                    file.write_text(content)
+        write = what == "write"
+        roles_file = CHART / "files" / "roles.yaml"
+        # First of all: the chart is rendered with the roles.
+        stale = put({roles_file: roles(), aws_policy.FILE: aws_policy.document()}, write=write)
+        stale += put(await everything(), write=write)
     except ControlPlaneError as error:
         report(f"error: {error}")
         return 1

@@ -307,16 +307,18 @@ class Site:
         return last
 
 
-async def until(what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
+async def until(
+    what: str, attempt: Callable[[], Awaitable[T | None]], patience: float = PATIENCE
+) -> T:
     """Try until the answer is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while True:
         started = time.monotonic()
         found = await attempt()
         if found:
             return found
         ended = time.monotonic()
-        assert ended < deadline, f"not within {PATIENCE:.0f} s: {what}"
+        assert ended < deadline, f"not within {patience:.0f} s: {what}"
         # Looking must not slow down what is looked for.
         await asyncio.sleep(max(POLL, 2 * (ended - started)))
 

@@ -1,10 +1,29 @@
 """AWS behind the strict layer, in one process for the whole session."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from .strict.policy import KEY
 from .strict.process import StrictAWS
+
+LONG = frozenset(
+    {
+        "test_delete_interrupted",
+        "test_ensure_interrupted",
+        "test_ensure_interrupted_then_delete",
+        "test_failure_told",
+    }
+)
+"""Rules of the conformance suite that break every call of a verb, one after the other."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path == Path(__file__).with_name("test_conformance.py") and item.name in LONG:
+            item.add_marker("long")
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +43,7 @@ def aws(strict_process: StrictAWS, monkeypatch: pytest.MonkeyPatch) -> StrictAWS
 
 def credentials(monkeypatch: pytest.MonkeyPatch, process: StrictAWS) -> None:
     """Let the environment be that of a process in this AWS."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")

@@ -1,4 +1,4 @@
-"""The conformance suite on the provider `aws`, with network load balancers."""
+"""The conformance suite on the provider `aws`, with load balancers of both kinds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -12,8 +12,8 @@ from proreus.providers.aws.annotations import PREFIX
 from proreus.providers.aws.config import AWSConfig
 from proreus.testing.conformance import Answer, CloudFixture, Conformance
 
-from .site import Network, config_text
 from .conftest import credentials
+from .site import Network, config_text
 from .strict.process import StrictAWS
 
 _QUOTA = b"<Response><Errors><Error><Code>RequestLimitExceeded</Code></Error></Errors></Response>"
@@ -23,7 +23,6 @@ class AWSFixture(CloudFixture):
     """The strict layer with one network; objects are what load balancers leave in it."""
 
     aws: ClassVar[StrictAWS]
-    annotations: Mapping[str, str] = {f"{PREFIX}type": "nlb"}
     page_size = 5
     patience = 20.0
     marks_routes = False
@@ -34,6 +33,7 @@ class AWSFixture(CloudFixture):
         self.aws.configure(health=0.0, provisioning=0.0, page=self.page_size)
         self.endpoint = self.aws.endpoint
         self._network = Network(self.aws)
+        self._classic = self.aws.client("elb")
         self._elb = self.aws.client("elbv2")
         self._ids: dict[str, str] = {}
         self._group = self._network.serve()
@@ -70,15 +70,21 @@ class AWSFixture(CloudFixture):
             found |= {listener["ListenerArn"]: listener for listener in listeners["Listeners"]}
         for one in self._elb.describe_target_groups()["TargetGroups"]:
             found[one["TargetGroupArn"]] = one
-        groups = self._network.ec2.describe_security_groups()["SecurityGroups"]
-        for one in groups:
-            found[one["GroupId"]] = {**one, "IpPermissions": []}
-            found |= _rules(one)
-        return found
+        for one in self._classic.describe_load_balancers()["LoadBalancerDescriptions"]:
+            name = one["LoadBalancerName"]
+            tags = self._classic.describe_tags(LoadBalancerNames=[name])["TagDescriptions"]
+            found[f"classic {name}"] = one, tags
+        groups = self._groups()
+        found |= {one["GroupId"]: {**one, "IpPermissions": []} for one in groups}
+        return found | _rules(groups)
 
     async def remove_object(self, id_: str) -> None:
         if id_.startswith("rule "):
             self._revoke(id_)
+        elif id_.startswith("classic "):
+            self._classic.delete_load_balancer(LoadBalancerName=id_.split()[1])
+        elif id_.startswith("sg-"):
+            self._remove_group(id_)
         elif ":listener/" in id_:
             self._elb.delete_listener(ListenerArn=id_)
         elif ":targetgroup/" in id_:
@@ -90,14 +96,31 @@ class AWSFixture(CloudFixture):
             self._elb.delete_load_balancer(LoadBalancerArn=id_)
 
     def _revoke(self, id_: str) -> None:
-        group, protocol, first, last, cidr = id_.split()[1:]
-        ports = {"FromPort": int(first), "ToPort": int(last)}
-        self._network.ec2.revoke_security_group_ingress(
-            GroupId=group,
-            IpPermissions=[{"IpProtocol": protocol, **ports, "IpRanges": [{"CidrIp": cidr}]}],
-        )
+        permission, group = _rules(self._groups())[id_]
+        self._network.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=[permission])
+
+    def _remove_group(self, id_: str) -> None:
+        """With all that names it, or AWS would refuse."""
+        for one in self._classic.describe_load_balancers()["LoadBalancerDescriptions"]:
+            if id_ in one["SecurityGroups"]:
+                self._classic.delete_load_balancer(LoadBalancerName=one["LoadBalancerName"])
+        for rule, (permission, _) in _rules(self._groups()).items():
+            if id_ in repr(permission):
+                self._revoke(rule)
+        self._network.ec2.delete_security_group(GroupId=id_)
+
+    def _groups(self) -> Sequence[Mapping[str, Any]]:
+        found: Sequence[Mapping[str, Any]]
+        found = self._network.ec2.describe_security_groups()["SecurityGroups"]
+        return found
 
     async def create_foreign(self, ref: LoadBalancerRef) -> None:
+        """One of each kind, as their names do not clash."""
+        self._classic.create_load_balancer(
+            LoadBalancerName=ref.name,
+            Subnets=[self._network.subnets[0]],
+            Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 80}],
+        )
         self._elb.create_load_balancer(
             Name=ref.name,
             Type="network",
@@ -106,14 +129,25 @@ class AWSFixture(CloudFixture):
         )
 
 
-def _rules(group: Mapping[str, Any]) -> dict[str, object]:
-    """The rules of a group by a name that says all of it."""
-    return {
-        f"rule {group['GroupId']} {one['IpProtocol']} {one.get('FromPort', -1)}"
-        f" {one.get('ToPort', -1)} {source['CidrIp']}": source
-        for one in group["IpPermissions"]
-        for source in one["IpRanges"]
-    }
+def _rules(groups: Sequence[Mapping[str, Any]]) -> dict[str, tuple[dict[str, Any], str]]:
+    """The single rules of groups, by a name that says all of it: as AWS takes it, and the group."""
+    found = {}
+    for group in groups:
+        for one in group["IpPermissions"]:
+            ports = {key: one[key] for key in ("FromPort", "ToPort") if key in one}
+            for kind in ("IpRanges", "UserIdGroupPairs"):
+                for source in one[kind]:
+                    rule = {"IpProtocol": one["IpProtocol"], **ports, kind: [source]}
+                    found[f"rule {group['GroupId']} {rule}"] = rule, str(group["GroupId"])
+    return found
+
+
+class ClassicFixture(AWSFixture):
+    """The kind that a Service without annotations gets."""
+
+
+class NetworkFixture(AWSFixture):
+    annotations: ClassVar[Mapping[str, str]] = {f"{PREFIX}type": "nlb"}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -124,5 +158,9 @@ def environment(strict_process: StrictAWS) -> Iterator[None]:
         yield
 
 
-class TestAWS(Conformance):
-    fixture = AWSFixture
+class TestNetwork(Conformance):
+    fixture = NetworkFixture
+
+
+class TestClassic(Conformance):
+    fixture = ClassicFixture

@@ -146,6 +146,9 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "healthcheck-timeout: must be shorter",
     ),
     "ssl health of nlb": ({"type": "nlb", "healthcheck-protocol": "ssl"}, "give tcp, http or https"),
+    "extra group of nlb": (
+        {"type": "nlb", "extra-security-groups": "sg-1"}, "give security-groups with type: nlb",
+    ),
     "elastic address of classic": ({"eip-allocations": "eipalloc-1"}, "needs " + PREFIX + "type: nlb"),
     "elastic address of internal": (
         {"type": "nlb", "internal": "true", "eip-allocations": "eipalloc-1"},

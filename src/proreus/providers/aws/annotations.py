@@ -347,6 +347,8 @@ def _check_together(reader: _Reader, found: Asked) -> None:
             if value:
                 reader.wrong(name, f"needs {PREFIX}type: nlb")
         return
+    if found.extra_security_groups:
+        reader.wrong("extra-security-groups", "give security-groups with type: nlb")
     if health.protocol == "SSL":
         reader.wrong("healthcheck-protocol", "give tcp, http or https with type: nlb")
     if found.allocations and found.internal:

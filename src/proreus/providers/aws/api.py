@@ -24,6 +24,7 @@ from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
 from proreus.providers.aws import metrics
 from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.errors import status_of, translated
+from proreus.providers.aws.operations import ALL
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -145,6 +146,8 @@ class Api:
         self, service: str, operation: str, parameters: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         name = f"{service}.{operation}"
+        if name not in ALL:
+            raise NotImplementedError(f"{name} is not in operations.py, so the IAM policy lacks it")
         with metrics.observed(operation):
             return await self._context.call(
                 service,

@@ -9,6 +9,7 @@
     groups.py       security groups that are still in use
     elb.py          classic load balancers
     elbv2.py        network load balancers
+    policy.py       what the IAM policy of the provider does not allow
     process.py      starts it in a process of its own, and speaks to its control port
 
 A correction is a function under `@corrects(service, operation)`; it asks moto by `world.moto` and

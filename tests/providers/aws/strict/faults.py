@@ -5,6 +5,9 @@ from typing import Any
 
 import msgspec
 
+LOST = "Lost"
+"""As the code of a failure: the connection is closed instead of an answer."""
+
 
 class Throttle(msgspec.Struct):
     """A token bucket of one operation (or of all, "")."""

@@ -12,6 +12,8 @@ import requests
 from botocore.config import Config
 
 REGION = "us-east-1"
+OWNER = "AKIAI44QH8DHBEXAMPLE"
+"""The access key of whoever owns the account and may do all."""
 _START_SECONDS = 600.0
 
 
@@ -63,17 +65,22 @@ class StrictAWS:
         """Answer the next `times` requests with an error: code, message, status, after_effect."""
         self.control("fail", {"operation": operation, **failure})
 
+    def unspent(self) -> list[str]:
+        """Operations that still have to fail."""
+        found: list[str] = self.control("unspent")
+        return found
+
     def calls(self) -> list[str]:
         """The requests since this was last asked, as `ec2.DescribeInstances`."""
         return [".".join(call) for call in self.control("calls")]
 
-    def client(self, service: str, region: str = REGION) -> Any:
-        """A client as its owner would have it, for making things."""
+    def client(self, service: str, region: str = REGION, key: str = OWNER) -> Any:
+        """A client as the account's owner would have it, for making things."""
         return boto3.client(
             service,
             region_name=region,
             endpoint_url=self.endpoint,
-            aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
+            aws_access_key_id=key,
             aws_secret_access_key="secret",
             config=Config(retries={"total_max_attempts": 1}, read_timeout=120),
         )

@@ -15,8 +15,8 @@ from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
-from . import elb, elbv2, groups, instances, limits, routes
-from .faults import Failure, Throttle
+from . import elb, elbv2, groups, instances, limits, policy, routes
+from .faults import LOST, Failure, Throttle
 from .world import AWSError, World
 
 _MODULES = (elb, elbv2, groups, instances, limits, routes)
@@ -63,15 +63,17 @@ class Server:
         world.region = region
         result: Mapping[str, Any] | AWSError
         try:
-            result = self._answer(service, operation, values)
+            result = self._answer(service, operation, values, key)
         except AWSError as error:
             result = error
         except Exception as error:  # noqa: BLE001 - a fault of ours is a test's to see
             traceback.print_exc()
             result = AWSError("StrictLayerFailed", repr(error), 500)
+        if isinstance(result, AWSError) and result.code == LOST and request.transport is not None:
+            request.transport.close()
         return _encoded(service, operation, result)
 
-    def _answer(self, service: str, operation: str, values: Any) -> Mapping[str, Any]:
+    def _answer(self, service: str, operation: str, values: Any, key: str) -> Mapping[str, Any]:
         world = self._world
         if world.faults.is_throttled(operation):
             raise _THROTTLED[service]
@@ -79,6 +81,8 @@ class Server:
         if failure is not None and not failure.after_effect:
             raise AWSError(failure.code, failure.message, failure.status)
         params = _decoded(service, operation, values)
+        if key == policy.KEY:
+            policy.check(world, service, operation, params)
         if service == "ec2":
             limits.check(operation, params)
         answer = world.answer(service, operation, params)
@@ -111,6 +115,8 @@ class Server:
             world.faults.throttles = [msgspec.convert(one, Throttle) for one in given]
         elif verb == "fail":
             world.faults.failures.append(msgspec.convert(given, Failure))
+        elif verb == "unspent":
+            answer = [one.operation for one in world.faults.failures if one.times > 0]
         elif verb == "delay":
             world.faults.delays = given
         elif verb == "imds":

@@ -231,13 +231,12 @@ async def _change_balancer(
     arn = actual.balancer.arn if actual.balancer is not None else ""
     match step:
         case ChangeAttributes(of, attributes, of_target_group):
-            kind = "TargetGroup" if of_target_group else "LoadBalancer"
-            await api.call(
-                "elbv2",
-                f"Modify{kind}Attributes",
-                **{f"{kind}Arn": of},
-                Attributes=_pairs(attributes),
+            operation, field = (
+                ("ModifyTargetGroupAttributes", "TargetGroupArn")
+                if of_target_group
+                else ("ModifyLoadBalancerAttributes", "LoadBalancerArn")
             )
+            await api.call("elbv2", operation, **{field: of}, Attributes=_pairs(attributes))
             return lambda now: _with_attributes(now, of, attributes)
         case ChangeAddressType(address_type):
             await api.call(
