@@ -367,24 +367,47 @@ async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictA
         assert seen.groups() == {}
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        "CreateSecurityGroup",
-        "CreateLoadBalancer",
-        "CreateLoadBalancerPolicy",
-        "AuthorizeSecurityGroupIngress",
-    ],
-)
-async def test_a_lost_answer_makes_no_second_part(aws: StrictAWS, operation: str) -> None:
+@pytest.mark.parametrize("after_effect", [False, True], ids=["refused", "answer lost"])
+async def test_whatever_call_fails_nothing_is_made_twice_or_left_behind(
+    aws: StrictAWS, *, after_effect: bool
+) -> None:
     async with classic(aws) as (site, seen):
-        wish = site.wish(site.machines(1), asked={"proxy-protocol": "*"})
-        site.aws.fail(operation, times=1, after_effect=True)
-        assert isinstance(await site.ensure(wish), CloudError)
+        ids = site.machines(1)
+        wish = site.wish(ids, HTTP, HTTPS, asked=MANY)
+        site.aws.calls()
+        await site.made(wish)
+        making = site.writes()
+        await site.delete(wish)
+        deleting = site.writes()
+        assert {"elb.CreateLoadBalancer", "ec2.CreateSecurityGroup"} <= set(making)
+        assert {"elb.DeleteLoadBalancer", "ec2.DeleteSecurityGroup"} <= set(deleting)
+        for call in dict.fromkeys(making):
+            site.aws.fail(call.partition(".")[2], after_effect=after_effect)
+            assert isinstance(await site.ensure(wish), CloudError), call
+            await site.made(wish)
+            assert len(seen.groups()) == 1
+            assert sorted(seen.listeners()) == [80, 443]
+            await site.delete(wish)
+            assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
+        for call in dict.fromkeys(deleting):
+            await site.made(wish)
+            site.aws.fail(call.partition(".")[2], after_effect=after_effect)
+            assert isinstance(await site.delete(wish), CloudError), call
+            assert isinstance(await site.delete(wish), Done)
+            assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
+
+
+async def test_what_is_seen_late_is_not_made_twice(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        wish = site.wish(site.machines(1))
+        site.aws.configure(lag=3600.0)
+        # The second attempt is told that there is one of that name, and cannot find it.
+        for _ in range(2):
+            assert isinstance(await site.ensure(wish), CloudError)
+        site.aws.configure(lag=0.0)
         await site.made(wish)
         assert len(seen.groups()) == 1
-        assert list(seen.listeners()) == [80]
-        assert await site.delete(wish) == Done()
+        await site.delete(wish)
         assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
 
 

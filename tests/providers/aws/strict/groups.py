@@ -6,6 +6,18 @@ from typing import Any
 from .world import Answer, AWSError, Params, World, corrects
 
 
+@corrects("ec2", "CreateSecurityGroup")
+def create(world: World, params: Params) -> Answer:
+    """A new one is not seen everywhere at once (EC2 API, eventual consistency)."""
+    answer = world.moto("ec2", world.operation, params)
+    world.born[answer["GroupId"]] = world.now()
+    return answer
+
+
+def is_seen(world: World, id_: str) -> bool:
+    return world.now() >= world.born.get(id_, 0.0) + world.faults.settings.lag
+
+
 @corrects("ec2", "DeleteSecurityGroup")
 def delete(world: World, params: Params) -> Answer:
     """Refused while another group's rules or an interface name it (DeleteSecurityGroup)."""
@@ -39,6 +51,8 @@ def _users(world: World, id_: str) -> Iterator[str]:
 def authorize(world: World, params: Params) -> Answer:
     """A group has at most 60 rules, counted by source (VPC user guide, quotas)."""
     id_ = params.get("GroupId", "")
+    if not is_seen(world, id_):
+        raise AWSError("InvalidGroup.NotFound", f"The security group '{id_}' does not exist")
     groups = world.moto("ec2", "DescribeSecurityGroups", {"GroupIds": [id_]})["SecurityGroups"]
     have = _count(groups[0]["IpPermissions"])
     if have + _count(params.get("IpPermissions") or []) > world.faults.settings.rules_per_group:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from . import groups
 from .world import Answer, AWSError, Params, World, corrects
 
 MOST_FILTER_VALUES = 200
@@ -108,6 +109,7 @@ def paged(world: World, params: Params) -> Answer:
     operation = world.operation
     field = PAGED[operation].field
     items = everything(world, operation, params, lambda answer: answer[field])
+    items = [one for one in items if groups.is_seen(world, one.get("GroupId", ""))]
     shown, token = page(world, items, params)
     return {field: shown, "NextToken": token} if token else {field: shown}
 
