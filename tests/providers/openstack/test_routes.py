@@ -95,6 +95,26 @@ async def test_the_route_of_a_server_that_is_gone_is_deleted(wire: Wire) -> None
     assert wire.router["routes"] == []
 
 
+async def test_a_route_that_was_just_made_is_deleted_by_the_server_it_leads_to(wire: Wire) -> None:
+    nodes = nodes_of(wire, 2)
+    made = wishes(nodes)
+    gone = Route("gone", "10.244.9.0/24", made[0].target)
+    async with routed(wire) as routes:
+        await routes.apply(CLUSTER, nodes, made, [])
+        answers = await routes.apply(CLUSTER, [], [], [made[0], gone])
+    assert answers == {made[0]: Done(), gone: Done()}
+    assert wire.router["routes"] == [extra("10.244.2.0/24", "10.0.0.3")]
+    assert wire.pairs("p-1") == []
+
+
+async def test_a_route_is_not_said_to_be_gone_when_nobody_knows_where_it_led(wire: Wire) -> None:
+    wire.router["routes"] = [extra("10.244.7.0/24", "10.0.0.77")]
+    route = Route("r", "10.244.7.0/24", f"openstack:///{uuid(99)}")
+    async with routed(wire) as routes:
+        answers = await routes.apply(CLUSTER, [], [], [route])
+    assert isinstance(answers[route], CloudError)
+
+
 async def test_a_destination_that_moves_has_a_route_all_the_time(wire: Wire) -> None:
     nodes = nodes_of(wire, 2)
     first, second = to(nodes[0], "10.244.1.0/24"), to(nodes[1], "10.244.1.0/24")

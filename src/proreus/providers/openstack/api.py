@@ -8,7 +8,7 @@ call of its own, five minutes before the last one ends, or when a service refuse
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -23,6 +23,7 @@ from proreus.providers.openstack.errors import TokenRefused, answered, translate
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
+T = TypeVar("T")
 Answer = Mapping[str, Any]
 """The body of an answer."""
 Parameters = Mapping[str, str | Sequence[str]]
@@ -90,21 +91,20 @@ class Api:
         """
         await self._token(None)
 
-    async def get(
-        self, service: str, operation: str, path: str, parameters: Parameters | None = None
-    ) -> Answer:
-        """Read something.
+    async def get(self, service: str, operation: str, path: str, field: str) -> Answer:
+        """Read one thing: what stands in `field` of the answer.
 
         Args:
             service: cinder, nova or neutron.
             operation: The official metrics' word, such as server_get.
             path: Below the version, without a slash in front.
-            parameters: Of the query.
+            field: Such as server.
 
         Raises:
-            CloudError: See `errors`.
+            CloudError: See `errors`. Or something else than the service has answered.
         """
-        return await self._call(_Request(service, operation, "GET", path, parameters or {}))
+        answer = await self._call(_Request(service, operation, "GET", path))
+        return _checked(f"{service}.{operation}", answer, field, dict)
 
     async def change(
         self,
@@ -151,8 +151,8 @@ class Api:
         seen: set[str] = set()
         given = dict(parameters or {})
         while True:
-            answer = await self.get(service, operation, path, given)
-            found.extend(answer.get(field) or ())
+            answer = await self._call(_Request(service, operation, "GET", path, dict(given)))
+            found.extend(_checked(f"{service}.{operation}", answer, field, list))
             marker = _marker(answer.get(f"{field}_links") or ())
             if not marker:
                 return found, len(seen) + 1
@@ -232,6 +232,8 @@ class Api:
                 return self._plugin.get_auth_ref(self._session)
             except exceptions.ClientException as error:
                 raise translated("keystone.token_create", error) from error
+            except (KeyError, TypeError, ValueError) as error:
+                raise CloudError("keystone.token_create: the answer is no token") from error
 
         with metrics.observed("token_create"):
             return await self._context.call(
@@ -275,6 +277,14 @@ def _marker(links: Sequence[Mapping[str, str]]) -> str:
         if link.get("rel") == "next":
             return parse_qs(urlsplit(link.get("href", "")).query).get("marker", [""])[0]
     return ""
+
+
+def _checked(name: str, answer: Answer, field: str, kind: type[T]) -> T:
+    """What stands in a field. A proxy may answer anything; that must not pass for absence."""
+    found = answer.get(field)
+    if not isinstance(found, kind):
+        raise CloudError(f"{name}: the answer has no {field}: is the endpoint that of the service?")
+    return found
 
 
 def _decoded(name: str, response: Any) -> Answer:

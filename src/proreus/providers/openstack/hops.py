@@ -68,6 +68,23 @@ def hop(
     return reachable[0] if reachable else None
 
 
+def addresses_of(node: Node | None, ports: Iterable[Described]) -> frozenset[str]:
+    """Every address that a route to the node can lead to, as far as anybody knows."""
+    own = {one.address for one in node.status.addresses} if node is not None else set()
+    fixed = {str(one["ip_address"]) for port in ports for one in port.get("fixed_ips") or ()}
+    return frozenset(own | fixed)
+
+
+def leading_to(
+    extras: Iterable[Mapping[str, str]], destination: str, addresses: Collection[str]
+) -> Mapping[str, str] | None:
+    """The extra route to that destination by one of the addresses."""
+    for one in extras:
+        if same(one["destination"], destination) and one["nexthop"] in addresses:
+            return one
+    return None
+
+
 def holder(address: str, ports: Iterable[Described], subnets: Collection[str]) -> Described | None:
     """The port with that address in one of the subnets."""
     for port in ports:

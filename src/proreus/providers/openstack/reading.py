@@ -109,22 +109,20 @@ class Reader:
 
     async def _server(self, id_: str) -> Described | None:
         try:
-            answer = await self._api.get("nova", "server_get", f"servers/{id_}")
+            return await self._api.get("nova", "server_get", f"servers/{id_}", "server")
         except Refused as error:
             if error.status == _NOT_FOUND and error.kind == "itemNotFound":
                 return None  # any other 404 is not Nova's
             raise
-        server: Described = answer["server"]
-        return server
 
     async def _flavor(self, id_: str) -> str:
         try:
-            answer = await self._api.get("nova", "flavor_get", f"flavors/{id_}")
+            flavor = await self._api.get("nova", "flavor_get", f"flavors/{id_}", "flavor")
         except Refused as error:
             if error.status == _NOT_FOUND:
                 return ""
             raise
-        return str(answer["flavor"]["name"])
+        return str(flavor["name"])
 
     async def ports(self, by: str, ids: Collection[str]) -> list[Described]:
         """The ports of which the field `by` has one of the values `ids`.

@@ -21,11 +21,13 @@ from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.hops import (
     Hop,
+    addresses_of,
     by_device,
     changed_pairs,
     checks_addresses,
     holder,
     hop,
+    leading_to,
     revision_of,
     same,
     subnets_of,
@@ -51,12 +53,14 @@ class _Work(msgspec.Struct):
         hops: Where each route to create leads, or why it cannot.
         subnets: Those of the router.
         ports: All ports that were read.
+        addresses: Those of each node, by its provider id.
         answers: So far.
     """
 
     hops: dict[Route, Hop | CloudError]
     subnets: frozenset[str]
     ports: list[Described]
+    addresses: dict[str, frozenset[str]]
     answers: dict[Route, Answer]
 
 
@@ -103,22 +107,28 @@ class OpenStackRoutes:
         self, nodes: Sequence[Node], create: Sequence[Route], delete: Sequence[Route]
     ) -> _Work:
         """One list of ports for each 100 servers that routes lead to, the router's among them."""
-        by_provider_id = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
-        targets = {route: by_provider_id.get(route.target or "") for route in create}
+        named = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
         servers = {
-            found[1]
-            for node in targets.values()
-            if node is not None and (found := parsed(node.spec.provider_id)) is not None
+            target: found[1]
+            for route in (*create, *delete)
+            if (target := route.target or "") and (found := parsed(target)) is not None
         }
-        ports = await self._reader.ports("device_id", {self._router, *servers})
+        ports = await self._reader.ports("device_id", {self._router, *servers.values()})
         devices = by_device(ports)
         subnets = subnets_of(devices.get(self._router, ()))
-        gone = {route.target for route in delete if route.target} - {
-            str(fixed["ip_address"]) for port in ports for fixed in port.get("fixed_ips") or ()
+        addresses = {
+            target: addresses_of(named.get(target), devices.get(server, ()))
+            for target, server in servers.items()
         }
-        ports += await self._reader.ports("fixed_ips", {f"ip_address={one}" for one in gone})
-        hops = {route: self._hop(route, node, devices, subnets) for route, node in targets.items()}
-        return _Work(hops, subnets, ports, {})
+        hops = {
+            route: self._hop(route, named.get(route.target or ""), devices, subnets)
+            for route in create
+        }
+        strangers = {route.target for route in delete if route.target} - set(servers)
+        known = frozenset[str]().union(*addresses.values())
+        wanted = {f"ip_address={one}" for one in strangers - known}
+        ports += await self._reader.ports("fixed_ips", wanted)
+        return _Work(hops, subnets, ports, addresses, {})
 
     def _hop(
         self,
@@ -180,26 +190,51 @@ class OpenStackRoutes:
                 await self._forbid(one.port, route.destination)
 
     async def _delete(self, delete: Sequence[Route], work: _Work) -> None:
-        extras = {
-            route: {"destination": route.destination, "nexthop": route.target}
-            for route in delete
-            if route.target
-        }
-        work.answers.update(dict.fromkeys(set(delete) - set(extras), Done()))
+        extras = await self._leading(delete, work)
         answers = await self._together(extras, add=False)
         for route, answer in answers.items():
-            port = holder(extras[route]["nexthop"], work.ports, work.subnets)
-            is_gone = isinstance(answer, Done)
-            kept = any(
-                isinstance(work.answers.get(other), Done)
-                and isinstance(to, Hop)
-                and same(other.destination, route.destination)
-                and same(to.address, extras[route]["nexthop"])
-                for other, to in work.hops.items()
+            nexthop = extras[route]["nexthop"]
+            port = holder(nexthop, work.ports, work.subnets)
+            is_needed = any(
+                isinstance(to, Hop)
+                and same(to.address, nexthop)
+                and same(made.destination, route.destination)
+                for made, to in work.hops.items()
             )
-            if is_gone and port is not None and not kept:
+            if isinstance(answer, Done) and port is not None and not is_needed:
                 answers[route] = await self._forbid(port, route.destination)
         work.answers.update(answers)
+
+    async def _leading(self, delete: Sequence[Route], work: _Work) -> dict[Route, Extra]:
+        """What each route is on the router; those that are not there are answered.
+
+        Listed routes name their next hop. Those that were just made name a server.
+        """
+        extras: dict[Route, Extra] = {
+            route: {"destination": route.destination, "nexthop": route.target}
+            for route in delete
+            if route.target and route.target not in work.addresses
+        }
+        rest = [route for route in delete if route not in extras]
+        if not rest:
+            return extras
+        try:
+            there = (await self._read())["routes"]
+        except CloudError as error:
+            work.answers.update(dict.fromkeys(rest, error))
+            return extras
+        for route in rest:
+            addresses = work.addresses.get(route.target or "", frozenset())
+            extra = leading_to(there, route.destination, addresses)
+            is_there = any(same(one["destination"], route.destination) for one in there)
+            if extra is not None:
+                extras[route] = extra
+            elif is_there and not addresses:
+                unknown = f"the addresses of {route.target} are not known any more"
+                work.answers[route] = CloudError(f"route to {route.destination}: {unknown}")
+            else:
+                work.answers[route] = Done()
+        return extras
 
     async def _together(self, extras: Mapping[Route, Extra], *, add: bool) -> dict[Route, Answer]:
         """All in one request; one by one if Neutron refuses that, until the router is full."""
@@ -256,7 +291,7 @@ class OpenStackRoutes:
     async def _atomic(self) -> bool:
         if self._is_atomic is None:
             try:
-                await self._api.get("neutron", "extension_get", f"extensions/{ATOMIC}")
+                await self._api.get("neutron", "extension_get", f"extensions/{ATOMIC}", "extension")
             except Refused as error:
                 if error.status != _NOT_FOUND:
                     raise
@@ -266,14 +301,12 @@ class OpenStackRoutes:
         return self._is_atomic
 
     async def _read(self) -> Described:
-        answer = await self._api.get("neutron", "router_get", f"routers/{self._router}")
-        router: Described = answer["router"]
-        return router
+        return await self._api.get("neutron", "router_get", f"routers/{self._router}", "router")
 
     async def _forbid(self, port: Described, cidr: str) -> Answer:
         try:
-            current = await self._api.get("neutron", "port_get", f"ports/{id_of(port)}")
-            await self._set_pairs(current["port"], (), [cidr])
+            current = await self._api.get("neutron", "port_get", f"ports/{id_of(port)}", "port")
+            await self._set_pairs(current, (), [cidr])
         except Refused as error:
             return Done() if error.status == _NOT_FOUND else error
         except CloudError as error:

@@ -40,12 +40,12 @@ class OpenStackVolumes:
         if not is_uuid(id_):
             raise InvalidRequest(f"{id_!r} is no volume of Cinder: its id must be a UUID")
         try:
-            answer = await self._api.get("cinder", "volume_get", f"volumes/{id_}")
+            volume = await self._api.get("cinder", "volume_get", f"volumes/{id_}", "volume")
         except Refused as error:
             if error.status != _NOT_FOUND:
                 raise
             raise InvalidRequest(f"there is no volume {id_} in this project") from error
-        zone = label(str(answer["volume"].get("availability_zone") or ""))
+        zone = label(str(volume.get("availability_zone") or ""))
         found = {LABEL_ZONE: zone, LABEL_REGION: self._api.region}
         return {key: value for key, value in found.items() if value}
 

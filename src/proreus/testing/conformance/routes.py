@@ -1,6 +1,6 @@
 """Rules about routes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from proreus.cloudprovider import Done, Route
 from proreus.kube.objects import Node
@@ -65,13 +65,17 @@ async def _apply(
 
 async def _listed(started: Started, hosts: Sequence[Node], wanted: Sequence[Route]) -> None:
     found = await started.routes.list(CLUSTER, hosts)
-    # A cloud may have other names for them, or none.
-    if sorted(map(_which, found)) != sorted(map(_which, wanted)):
+    # A cloud may have other names for them, or none, and lead to addresses.
+    owners = {one.address: host for host in hosts for one in host.status.addresses}
+    if sorted(_which(one, owners) for one in found) != sorted(_which(one, {}) for one in wanted):
         raise Violated(f"there should be {list(wanted)}, list shows {list(found)}")
 
 
-def _which(route: Route) -> tuple[str, str, bool]:
-    return route.destination, route.target or "", route.blackhole
+def _which(route: Route, owners: Mapping[str, Node]) -> tuple[str, str, bool]:
+    """Destination, the provider id to which it leads, and whether it leads nowhere."""
+    target = route.target or ""
+    owner = owners.get(target)
+    return route.destination, owner.spec.provider_id if owner else target, route.blackhole
 
 
 RULES = (routes_applied, routes_of_other_clusters)
