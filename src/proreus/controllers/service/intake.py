@@ -19,7 +19,7 @@ TYPE_LOAD_BALANCER = "LoadBalancer"
 SLICES_BY_SERVICE = "service"
 """The index of EndpointSlices by the key of their Service."""
 
-QUIET_SECONDS: Final = 1.0
+QUIET_SECONDS: Final = 0.75
 """Node changes are gathered until there was none for so long."""
 
 QUIET_LIMIT: Final = 10.0
