@@ -53,6 +53,7 @@ WISH = Wish(
     tags=TAGS,
     scheme=PUBLIC,
     address_type="ipv4",
+    source_nat=False,
     target_type="ipv4",
     vpc="vpc-1",
     placed=(Placed("subnet-1", "a"),),
@@ -139,6 +140,21 @@ PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
         (),
     ),
     "dual stack": (wish(address_type=DUALSTACK), actual(), (ChangeAddressType(DUALSTACK),)),
+    "UDP for dual stack: it needs prefixes first": (
+        wish(address_type=DUALSTACK, source_nat=True, mappings=(UDP,)),
+        actual(groups=(group(UDP),), listeners=()),
+        (ChangeSubnets(("subnet-1",), source_nat=True),),
+    ),
+    "UDP for dual stack with prefixes": (
+        wish(address_type=DUALSTACK, source_nat=True, mappings=(UDP,)),
+        actual(balancer(address_type=DUALSTACK, source_nat=True), (), (group(UDP),)),
+        (CreateListener(UDP, "tg"),),
+    ),
+    "a new zone of one with prefixes": (
+        wish(placed=(Placed("subnet-1", "a"), Placed("subnet-2", "b"))),
+        actual(balancer(source_nat=True)),
+        (ChangeSubnets(("subnet-1", "subnet-2"), source_nat=True),),
+    ),
     "security groups": (
         wish(groups=("sg-2", "sg-1")),
         actual(balancer(groups=("sg-1",))),
@@ -313,6 +329,9 @@ class Model:
         assert target_group in self.groups
         others = (one.port for one in self.listeners.values() if one.arn != arn)
         assert mapping.port not in others, "DuplicateListener"
+        assert self.lb is not None
+        is_dual = self.lb.address_type == DUALSTACK
+        assert self.lb.source_nat or not is_dual or "UDP" not in mapping.protocol
         policy = mapping.policy or ("aws-own" if mapping.protocol == "TLS" else "")
         self.listeners[arn] = Listener(
             arn, mapping.port, mapping.protocol, target_group, mapping.certificate, policy
@@ -330,6 +349,7 @@ class Model:
             case CreateBalancer():
                 self.lb = balancer(
                     arn=self.arn(), attributes={}, tags=wanted.tags, groups=wanted.groups,
+                    address_type=wanted.address_type, source_nat=wanted.source_nat,
                     zones={one.zone: one.subnet for one in wanted.placed},
                 )  # fmt: skip
             case CreateTargetGroup(name, mapping):
@@ -363,9 +383,14 @@ class Model:
                     assert self.lb is not None
                     self.change_lb(attributes={**self.lb.attributes, **attributes})
             case ChangeAddressType(address_type):
+                assert self.lb is not None
+                udp = any("UDP" in one.protocol for one in self.listeners.values())
+                assert address_type != DUALSTACK or self.lb.source_nat or not udp
                 self.change_lb(address_type=address_type)
-            case ChangeSubnets(subnets):
+            case ChangeSubnets(subnets, source_nat):
                 self.change_lb(zones={one[-1]: one for one in subnets})
+                if source_nat:
+                    self.change_lb(address_type=DUALSTACK, source_nat=True)
             case ChangeGroups(groups):
                 self.change_lb(groups=groups)
             case AddTags(arn, tags) if arn in self.groups:
@@ -412,6 +437,7 @@ MAPPINGS = st.lists(
 WISHES = st.builds(
     lambda mappings, targets, zones, stack, cross: wish(
         mappings=tuple(mappings), targets=targets, address_type=stack, attributes={"cross": cross},
+        source_nat=stack == DUALSTACK and any("UDP" in one.protocol for one in mappings),
         placed=tuple(Placed(zone, zone) for zone in sorted(zones)),
     ),
     MAPPINGS,
@@ -430,6 +456,8 @@ def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wis
         assert {one.port for one in model.listeners.values()} == {
             one.port for one in wanted.mappings
         }
+        assert model.lb is not None
+        assert model.lb.address_type == wanted.address_type
         assert len(model.groups) == len(wanted.mappings)
         assert all(one.targets == wanted.targets for one in model.groups.values())
     for _ in range(3):

@@ -1,5 +1,8 @@
 """Network load balancers on AWS behind the strict layer."""
 
+import ipaddress
+from typing import Any
+
 import pytest
 
 from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending
@@ -314,3 +317,60 @@ async def test_a_health_check_that_somebody_changed_is_repaired(aws: StrictAWS) 
         asked = {"healthcheck-timeout": "5"}
         await site.made(site.wish(site.machines(1), asked=asked))
         assert site.groups()[name]["HealthCheckTimeoutSeconds"] == 5
+
+
+def give_ipv6(site: LBSite) -> None:
+    """Let the VPC and its subnets have IPv6."""
+    ec2, vpc = site.ec2, site.network.vpc
+    ec2.associate_vpc_cidr_block(VpcId=vpc, AmazonProvidedIpv6CidrBlock=True)
+    (found,) = ec2.describe_vpcs(VpcIds=[vpc])["Vpcs"]
+    (association,) = found["Ipv6CidrBlockAssociationSet"]
+    network = ipaddress.ip_network(association["Ipv6CidrBlock"])
+    for subnet, block in zip(site.network.subnets, network.subnets(new_prefix=64), strict=False):
+        ec2.associate_subnet_cidr_block(SubnetId=subnet, Ipv6CidrBlock=str(block))
+
+
+async def test_dual_stack_is_refused_without_ipv6_and_made_with_it(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        both: dict[str, Any] = {
+            "ip_families": ("IPv4", "IPv6"),
+            "ip_family_policy": "PreferDualStack",
+        }
+        answer = await site.ensure(site.wish(ids, **both))
+        assert isinstance(answer, InvalidRequest)
+        assert "IPv6 needs subnets with it" in str(answer)
+    site = LBSite(aws)
+    give_ipv6(site)
+    ids = site.machines(1)
+    async with started(config_text(aws, site.network.vpc)) as site.provider:
+        await site.made(site.wish(ids, HTTP, DNS))
+        wish = site.wish(ids, HTTP, DNS, **both)
+        await site.made(wish)
+        found = site.described()
+        assert found is not None
+        assert (found["IpAddressType"], found["EnablePrefixForIpv6SourceNat"]) == (
+            "dualstack", "on"
+        )  # fmt: skip
+        assert sorted(site.listeners()) == [53, 80]
+        (group,) = site.ec2.describe_security_groups(GroupIds=[site.group])["SecurityGroups"]
+        sources = {rule.source for rule in rules_of(group["IpPermissions"])}
+        assert sources >= {ANYWHERE, "::/0"}
+        site.aws.calls()
+        await site.made(wish)
+        assert site.writes() == []
+        await site.delete(wish)
+        await site.made(wish)
+        assert sorted(site.listeners()) == [53, 80]
+
+
+async def test_hosts_of_ipv6_alone_are_reached_by_it(aws: StrictAWS) -> None:
+    site = LBSite(aws)
+    give_ipv6(site)
+    ids = site.machines(1)
+    async with started(config_text(aws, site.network.vpc)) as site.provider:
+        await site.made(site.wish(ids, ip_families=("IPv6",)))
+        found = site.described()
+        assert found is not None
+        assert found["IpAddressType"] == "dualstack"
+        assert [one["IpAddressType"] for one in site.groups().values()] == ["ipv6"]

@@ -69,6 +69,7 @@ def _config(params: Params) -> tuple[Any, ...]:
         params.get("Type") or "application",
         params.get("Scheme") or "internet-facing",
         params.get("IpAddressType") or "ipv4",
+        params.get("EnablePrefixForIpv6SourceNat") or "off",
         frozenset(tuple(sorted(one.items())) for one in mappings),
         frozenset(params.get("SecurityGroups") or ()),
     )
@@ -106,6 +107,7 @@ def create(world: World, params: Params) -> Answer:
         "config": _config(params),
         "mappings": {one["SubnetId"]: one for one in mappings},
         "had_groups": bool(params.get("SecurityGroups")),
+        "source_nat": params.get("EnablePrefixForIpv6SourceNat") or "off",
         "born": world.now(),
     }
     ask(world, "CreateLoadBalancer", params)
@@ -125,6 +127,7 @@ def describe(world: World, params: Params) -> Answer:
         keep = world.extra.get(f"elbv2/{one['LoadBalancerName']}")
         if keep is None:
             continue
+        one["EnablePrefixForIpv6SourceNat"] = keep["source_nat"]
         number = one["LoadBalancerArn"].rsplit("/", 1)[1]
         one["DNSName"] = f"{one['LoadBalancerName']}-{number}.elb.{world.region}.amazonaws.com"
         is_ready = world.now() >= keep["born"] + world.faults.settings.provisioning
@@ -168,8 +171,45 @@ def set_groups(world: World, params: Params) -> Answer:
     return ask(world, "SetSecurityGroups", params)
 
 
+@corrects("elbv2", "SetSubnets")
+def set_subnets(world: World, params: Params) -> Answer:
+    """It may change the address type, too, and whether IPv6 prefixes are used."""
+    found = by_arn(world, params["LoadBalancerArn"])
+    address_type = params.get("IpAddressType") or found.ip_address_type
+    source_nat = params.get("EnablePrefixForIpv6SourceNat")
+    if source_nat == "on" and address_type != "dualstack":
+        raise AWSError("InvalidConfigurationRequest", "IPv6 prefixes need the type dualstack")
+    if source_nat:
+        world.extra[f"elbv2/{found.name}"]["source_nat"] = source_nat
+    found.ip_address_type = address_type
+    answer = ask(world, "SetSubnets", params)
+    return answer | {"IpAddressType": address_type}
+
+
+@corrects("elbv2", "SetIpAddressType")
+def set_address_type(world: World, params: Params) -> Answer:
+    """Dual stack takes UDP only from a prefix (user guide, listeners)."""
+    found = by_arn(world, params["LoadBalancerArn"])
+    if params["IpAddressType"] == "dualstack":
+        for one in found.listeners.values():
+            _check_udp(world, found, one.protocol)
+    return ask(world, "SetIpAddressType", params)
+
+
+def _check_udp(world: World, balancer: Any, protocol: str) -> None:
+    keep = world.extra.get(f"elbv2/{balancer.name}", {})
+    if "UDP" in protocol and keep.get("source_nat") != "on":
+        raise AWSError(
+            "InvalidConfigurationRequest",
+            "UDP listeners of a dualstack load balancer need a prefix for IPv6 source NAT",
+        )
+
+
 def _check_listener(world: World, params: Params, protocol: str, balancer_arn: str) -> None:
     """A listener forwards to compatible protocols, and a group serves one load balancer."""
+    balancer = world.backend("elbv2").load_balancers[balancer_arn]
+    if balancer.ip_address_type == "dualstack":
+        _check_udp(world, balancer, protocol)
     if protocol == "TLS" and not params.get("Certificates"):
         raise AWSError("ValidationError", "A certificate must be specified for TLS listeners")
     for action in params.get("DefaultActions") or ():
@@ -350,6 +390,6 @@ for _operation in (
     "AddTags", "DeleteListener", "DeleteTargetGroup",
     "DescribeLoadBalancerAttributes", "DescribeTargetGroupAttributes",
     "ModifyLoadBalancerAttributes", "ModifyTargetGroup", "ModifyTargetGroupAttributes",
-    "RemoveTags", "SetIpAddressType", "SetSubnets",
+    "RemoveTags",
 ):  # fmt: skip
     _translated(_operation)

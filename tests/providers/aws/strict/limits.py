@@ -110,6 +110,10 @@ def paged(world: World, params: Params) -> Answer:
     field = PAGED[operation].field
     items = everything(world, operation, params, lambda answer: answer[field])
     items = [one for one in items if groups.is_seen(world, one.get("GroupId", ""))]
+    for one in items:
+        # Moto tells this state twice over.
+        for association in one.get("Ipv6CidrBlockAssociationSet") or ():
+            association["Ipv6CidrBlockState"] = {"State": "associated"}
     shown, token = page(world, items, params)
     return {field: shown, "NextToken": token} if token else {field: shown}
 

@@ -9,7 +9,14 @@ from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.names import ids_in
 from proreus.providers.aws.network import observe
-from proreus.providers.aws.network.parts import Actual, Balancer, Listener, TargetGroup, Wish
+from proreus.providers.aws.network.parts import (
+    DUALSTACK,
+    Actual,
+    Balancer,
+    Listener,
+    TargetGroup,
+    Wish,
+)
 from proreus.providers.aws.network.plan import (
     AddTags,
     ChangeAddressType,
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 Effect = Callable[[Actual], Actual]
 """How what there is differs after a step."""
 
+_SOURCE_NAT: Final = {"EnablePrefixForIpv6SourceNat": "on"}
 _GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound"})
 
 
@@ -121,6 +129,7 @@ async def _create_balancer(api: "Api", wish: Wish, groups: tuple[str, ...]) -> B
         SubnetMappings=mappings,
         Tags=_pairs(wish.tags),
         **secured,
+        **(_SOURCE_NAT if wish.source_nat else {}),
     )
     found = answer["LoadBalancers"][0]
     attributes = await api.call(
@@ -243,12 +252,19 @@ async def _change_balancer(
                 "elbv2", "SetIpAddressType", LoadBalancerArn=arn, IpAddressType=address_type
             )
             return lambda now: _with_balancer(now, address_type=address_type)
-        case ChangeSubnets(subnets):
+        case ChangeSubnets(subnets, source_nat):
             answer = await api.call(
-                "elbv2", "SetSubnets", LoadBalancerArn=arn, Subnets=list(subnets)
+                "elbv2",
+                "SetSubnets",
+                LoadBalancerArn=arn,
+                Subnets=list(subnets),
+                **({"IpAddressType": DUALSTACK, **_SOURCE_NAT} if source_nat else {}),
             )
-            zones = {one["ZoneName"]: one["SubnetId"] for one in answer["AvailabilityZones"]}
-            return lambda now: _with_balancer(now, zones=zones)
+            changed: dict[str, Any] = {
+                "zones": {one["ZoneName"]: one["SubnetId"] for one in answer["AvailabilityZones"]},
+                **({"address_type": DUALSTACK, "source_nat": True} if source_nat else {}),
+            }
+            return lambda now: _with_balancer(now, **changed)
         case ChangeGroups(groups):
             await api.call(
                 "elbv2", "SetSecurityGroups", LoadBalancerArn=arn, SecurityGroups=list(groups)

@@ -202,6 +202,8 @@ def wish_of(
         tags={one["Key"]: one["Value"] for one in place.tags.new(tags)},
         scheme=asked.scheme,
         address_type=DUALSTACK if is_dual else "ipv4",
+        # Without, one with IPv6 addresses takes no listener of UDP.
+        source_nat=is_dual and any("UDP" in one.protocol for one in mappings),
         target_type="ipv4" if _IPV4 in wanted.families else "ipv6",
         vpc=place.vpc,
         placed=tuple(_placed(asked, n, one) for n, one in enumerate(subnets)),

@@ -108,6 +108,7 @@ def shown(balancer: Described, tags: Mapping[str, str]) -> Balancer:
         state=balancer.get("State", {}).get("Code", ""),
         address_type=balancer.get("IpAddressType", "ipv4"),
         zones={one["ZoneName"]: one["SubnetId"] for one in balancer["AvailabilityZones"]},
+        source_nat=balancer.get("EnablePrefixForIpv6SourceNat") == "on",
         groups=tuple(balancer.get("SecurityGroups") or ()),
         tags=tags,
     )

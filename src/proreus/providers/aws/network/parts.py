@@ -30,6 +30,7 @@ class Wish(msgspec.Struct, frozen=True):
         tags: On every part.
         scheme: internal or internet-facing.
         address_type: ipv4 or `DUALSTACK`.
+        source_nat: It takes an IPv6 prefix of each subnet to send UDP to hosts from.
         target_type: ipv4 or ipv6: the family of the hosts' addresses.
         vpc: Where it stands.
         placed: In which subnets.
@@ -47,6 +48,7 @@ class Wish(msgspec.Struct, frozen=True):
     tags: Mapping[str, str]
     scheme: str
     address_type: str
+    source_nat: bool
     target_type: str
     vpc: str
     placed: tuple[Placed, ...]
@@ -59,7 +61,10 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Balancer(msgspec.Struct, frozen=True):
-    """The load balancer itself; `zones` are its subnets by zone, `state` such as active."""
+    """The load balancer itself; `zones` are its subnets by zone, `state` such as active.
+
+    `source_nat` is whether it has an IPv6 prefix of each subnet.
+    """
 
     arn: str
     name: str
@@ -68,6 +73,7 @@ class Balancer(msgspec.Struct, frozen=True):
     state: str
     address_type: str
     zones: Mapping[str, str]
+    source_nat: bool = False
     groups: tuple[str, ...] = ()
     attributes: Mapping[str, str] = {}
     tags: Mapping[str, str] = {}

@@ -22,6 +22,7 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.providers.aws.annotations import INTERNAL, PREFIX
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.network.parts import (
+    DUALSTACK,
     Actual,
     Balancer,
     Listener,
@@ -86,9 +87,10 @@ class ChangeAddressType(msgspec.Struct, frozen=True):
 
 
 class ChangeSubnets(msgspec.Struct, frozen=True):
-    """Set the subnets of the load balancer."""
+    """Set the subnets of the load balancer; `source_nat`: with IPv6, and a prefix of each."""
 
     subnets: tuple[str, ...]
+    source_nat: bool = False
 
 
 class ChangeGroups(msgspec.Struct, frozen=True):
@@ -220,7 +222,9 @@ def plan(wish: Wish, actual: Actual) -> tuple[Step, ...]:
         return (CreateBalancer(groups), *steps) if groups is not None else tuple(steps)
     if balancer.groups and groups and set(balancer.groups) != set(groups):
         steps.append(ChangeGroups(groups))
-    steps += _balancer_steps(wish, balancer)
+    has_udp = any("UDP" in one.protocol for one in actual.listeners)
+    blocked = has_udp and wish.address_type == DUALSTACK and not wish.source_nat
+    steps += _balancer_steps(wish, balancer, blocked=blocked)
     for name, mapping in needed.items():
         if group := by_name.get(name):
             steps += _target_group_steps(wish, mapping, group, actual.refused)
@@ -242,16 +246,33 @@ def delete_steps(actual: Actual) -> tuple[Step, ...]:
     return tuple(Delete(one) for one in (*balancer, *actual.target_groups))
 
 
-def _balancer_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+def _balancer_steps(wish: Wish, balancer: Balancer, *, blocked: bool) -> Iterator[Step]:
+    """`blocked`: it has listeners that have to go before its address type can be changed."""
     yield from _attribute_steps(balancer.arn, balancer.attributes, wish.attributes)
     yield from _tag_steps(wish, balancer.arn, balancer.tags)
     # A zone is added when a subnet appears in it; none is left, for connections are in it.
-    new = [one for one in wish.placed if one.zone not in balancer.zones]
-    if new and not any(one.allocation or one.private_address for one in wish.placed):
-        subnets = (*balancer.zones.values(), *(one.subnet for one in new))
-        yield ChangeSubnets(tuple(sorted(subnets)))
-    elif balancer.address_type != wish.address_type:
+    new = () if _has_addresses(wish) else _new_subnets(wish, balancer)
+    subnets = tuple(sorted((*balancer.zones.values(), *new)))
+    if new:
+        yield ChangeSubnets(subnets, balancer.source_nat)
+    elif _waits_for_prefixes(wish, balancer):
+        yield ChangeSubnets(subnets, source_nat=True)
+    elif balancer.address_type != wish.address_type and not blocked:
         yield ChangeAddressType(wish.address_type)
+
+
+def _new_subnets(wish: Wish, balancer: Balancer) -> tuple[str, ...]:
+    return tuple(one.subnet for one in wish.placed if one.zone not in balancer.zones)
+
+
+def _has_addresses(wish: Wish) -> bool:
+    """Whether its addresses were given: they are set when it is made, and can be set no more."""
+    return any(one.allocation or one.private_address for one in wish.placed)
+
+
+def _waits_for_prefixes(wish: Wish, balancer: Balancer) -> bool:
+    """Whether it takes no listener of UDP yet, but will."""
+    return wish.source_nat and not balancer.source_nat and not _has_addresses(wish)
 
 
 def _attribute_steps(
@@ -304,9 +325,10 @@ def _listener_steps(
         group = by_name.get(target_group_name(wish, mapping))
         if group is not None and not _forwards(listener, mapping, group):
             yield ChangeListener(listener.arn, mapping, group.arn)
+    late = actual.balancer is not None and _waits_for_prefixes(wish, actual.balancer)
     for port, mapping in wished.items():
         group = by_name.get(target_group_name(wish, mapping))
-        if port not in kept and group is not None:
+        if port not in kept and group is not None and not (late and "UDP" in mapping.protocol):
             yield CreateListener(mapping, group.arn)
 
 
