@@ -1,0 +1,85 @@
+"""What a load balancer of Octavia is made of, as wished and as it is.
+
+`fields` hold what can be changed, by Octavia's own names; what is there may have more fields than
+what is wished, and only those that are wished count.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+Fields = Mapping[str, object]
+
+
+class Member(msgspec.Struct, frozen=True, order=True):
+    """Where a pool sends traffic; `monitor_port` is 0 where that port itself is asked."""
+
+    address: str
+    port: int
+    subnet_id: str = ""
+    monitor_port: int = 0
+    name: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str, int]:
+        """What counts: not the name."""
+        return self.address, self.port, self.subnet_id, self.monitor_port
+
+
+class Monitor(msgspec.Struct, frozen=True):
+    """How members are asked; another `type` needs another monitor."""
+
+    type: str
+    fields: Fields
+    name: str = ""
+    id: str = ""
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """Members, and how traffic is spread; another `protocol` needs another pool."""
+
+    protocol: str
+    fields: Fields
+    members: tuple[Member, ...] = ()
+    monitor: Monitor | None = None
+    name: str = ""
+    id: str = ""
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """A port; another `protocol` needs another listener."""
+
+    protocol: str
+    port: int
+    fields: Fields
+    pool: Pool | None
+    name: str = ""
+    id: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What no two listeners of a load balancer can share: the transport and the port."""
+        transport = self.protocol if self.protocol in {"UDP", "SCTP"} else "TCP"
+        return transport, self.port
+
+
+class Balancer(msgspec.Struct, frozen=True):
+    """A load balancer for one family.
+
+    Attributes:
+        name: Its name.
+        fields: What can be changed.
+        placed: What stays as it was made: network, subnet, port, flavor, provider.
+        listeners: Its listeners.
+        stray: Pools that no listener uses, by id.
+        id: Octavia's; "" for a wish.
+        status: Octavia's provisioning status; "" for a wish.
+    """
+
+    name: str
+    fields: Fields
+    placed: Fields
+    listeners: tuple[Listener, ...]
+    stray: tuple[str, ...] = ()
+    id: str = ""
+    status: str = ""

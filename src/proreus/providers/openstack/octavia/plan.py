@@ -1,0 +1,234 @@
+"""The next thing to do to a load balancer of Octavia.
+
+Octavia changes one thing at a time: whatever is told to a load balancer before it is active again
+is refused (409). So a plan has one step, and is made anew from what there is then; nobody waits.
+
+* A load balancer is made in one request with all its parts, unless the provider needs them one by
+  one.
+* What nobody wishes goes first, since a port can be taken by one listener only.
+* What cannot be changed is made anew: a listener of another protocol, a pool, a monitor.
+* A load balancer in the state ERROR is deleted and made anew as long as it has no address that
+  somebody may know; else it is told (`Broken`).
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from proreus.providers.openstack.octavia.parts import (
+    Balancer,
+    Fields,
+    Listener,
+    Member,
+    Monitor,
+    Pool,
+)
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Octavia works on it."""
+
+    status: str
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """It is in the state ERROR, and traffic may still come to its address."""
+
+
+class MakeBalancer(msgspec.Struct, frozen=True):
+    """Make it: with all parts, or alone."""
+
+    wanted: Balancer
+    with_parts: bool
+
+
+class DropBalancer(msgspec.Struct, frozen=True):
+    """Delete it with all its parts."""
+
+    id: str
+
+
+class MakeListener(msgspec.Struct, frozen=True):
+    """Make a listener, without its pool."""
+
+    wanted: Listener
+
+
+class MakePool(msgspec.Struct, frozen=True):
+    """Make the pool of a listener, without members."""
+
+    wanted: Pool
+    listener: str
+
+
+class MakeMonitor(msgspec.Struct, frozen=True):
+    """Make the monitor of a pool."""
+
+    wanted: Monitor
+    pool: str
+
+
+class SetMembers(msgspec.Struct, frozen=True):
+    """Give a pool exactly these members, in one request."""
+
+    pool: str
+    members: tuple[Member, ...]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Change fields of a part: `loadbalancers`, `listeners`, `pools` or `healthmonitors`."""
+
+    collection: str
+    id: str
+    fields: Fields
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """Delete a part; a pool goes with its members and its monitor."""
+
+    collection: str
+    id: str
+
+
+Step = (
+    Wait
+    | Broken
+    | MakeBalancer
+    | DropBalancer
+    | MakeListener
+    | MakePool
+    | MakeMonitor
+    | SetMembers
+    | Change
+    | Drop
+)
+
+ACTIVE = "ACTIVE"
+ERROR = "ERROR"
+DELETED = "DELETED"
+
+
+def plan(
+    wanted: Balancer, actual: Balancer | None, *, at_once: bool, is_known: bool
+) -> Step | None:
+    """What to do next; None if all is as wished.
+
+    Args:
+        wanted: The wish.
+        actual: What there is, or None.
+        at_once: Whether the provider makes a load balancer with all its parts in one request.
+        is_known: Whether somebody may know its address.
+    """
+    if actual is None:
+        return MakeBalancer(wanted, with_parts=at_once)
+    if (busy := _busy(actual, is_known=is_known)) is not None:
+        return busy
+    if changed := _differing(wanted.fields, actual.fields):
+        return Change("loadbalancers", actual.id, changed)
+    if (surplus := _surplus(wanted, actual)) is not None:
+        return surplus
+    there = {one.key: one for one in actual.listeners}
+    for one in wanted.listeners:
+        step = _listener(one, there.get(one.key))
+        if step is not None:
+            return step
+    return None
+
+
+def members(wanted: Balancer, actual: Balancer) -> SetMembers | None:
+    """The next pool whose members differ, for a wish of which only the hosts have changed."""
+    there = {one.key: one for one in actual.listeners}
+    for one in wanted.listeners:
+        found = there.get(one.key)
+        if one.pool is None or found is None or found.pool is None:
+            continue
+        step = _members(one.pool, found.pool)
+        if step is not None:
+            return step
+    return None
+
+
+def deletion(actual: Balancer | None, *, cascade: bool) -> Step | None:
+    """What to do next to delete it; None if it is gone.
+
+    Args:
+        actual: What there is, or None.
+        cascade: Whether the provider deletes all parts at once.
+    """
+    if actual is None or actual.status == DELETED:
+        return None
+    if actual.status not in {ACTIVE, ERROR}:
+        return Wait(actual.status)
+    if not cascade:
+        for listener in actual.listeners:
+            return Drop("listeners", listener.id)
+        for pool in actual.stray:
+            return Drop("pools", pool)
+    return DropBalancer(actual.id)
+
+
+def _busy(actual: Balancer, *, is_known: bool) -> Step | None:
+    """What keeps it from being changed now."""
+    if actual.status == ERROR:
+        return Broken() if is_known else DropBalancer(actual.id)
+    return None if actual.status == ACTIVE else Wait(actual.status)
+
+
+def _surplus(wanted: Balancer, actual: Balancer) -> Step | None:
+    """A part that nobody wishes, or one that stands in the way of another."""
+    protocols = {one.key: one.protocol for one in wanted.listeners}
+    for one in actual.listeners:
+        if protocols.get(one.key) != one.protocol:
+            return Drop("listeners", one.id)
+    for pool in actual.stray:
+        return Drop("pools", pool)
+    return None
+
+
+def _listener(wanted: Listener, actual: Listener | None) -> Step | None:
+    if actual is None:
+        return MakeListener(wanted)
+    if changed := _differing(wanted.fields, actual.fields):
+        return Change("listeners", actual.id, changed)
+    if wanted.pool is None:
+        return None if actual.pool is None else Drop("pools", actual.pool.id)
+    if actual.pool is None:
+        return MakePool(wanted.pool, actual.id)
+    if actual.pool.protocol != wanted.pool.protocol:
+        return Drop("pools", actual.pool.id)
+    return _pool(wanted.pool, actual.pool)
+
+
+def _pool(wanted: Pool, actual: Pool) -> Step | None:
+    if changed := _differing(wanted.fields, actual.fields):
+        return Change("pools", actual.id, changed)
+    step = _members(wanted, actual)
+    return _monitor(wanted.monitor, actual) if step is None else step
+
+
+def _members(wanted: Pool, actual: Pool) -> SetMembers | None:
+    if _keys(wanted.members) == _keys(actual.members):
+        return None
+    return SetMembers(actual.id, wanted.members)
+
+
+def _monitor(wanted: Monitor | None, pool: Pool) -> Step | None:
+    actual = pool.monitor
+    if actual is not None and (wanted is None or wanted.type != actual.type):
+        return Drop("healthmonitors", actual.id)
+    if wanted is None:
+        return None
+    if actual is None:
+        return MakeMonitor(wanted, pool.id)
+    changed = _differing(wanted.fields, actual.fields)
+    return Change("healthmonitors", actual.id, changed) if changed else None
+
+
+def _keys(of: Iterable[Member]) -> frozenset[tuple[str, int, str, int]]:
+    return frozenset(one.key for one in of)
+
+
+def _differing(wanted: Fields, actual: Fields) -> Mapping[str, object]:
+    return {
+        name: value for name, value in wanted.items() if name not in actual or actual[name] != value
+    }
