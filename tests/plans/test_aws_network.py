@@ -38,6 +38,7 @@ from proreus.providers.aws.network.plan import (
     delete_steps,
     plan,
     target_group_name,
+    warning,
 )
 from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, Group, GroupWish
 from proreus.providers.aws.rules import Change, Rule
@@ -288,7 +289,6 @@ def test_listeners_are_deleted_before_what_they_need() -> None:
 REFUSED: dict[str, tuple[Wish, Actual, str]] = {
     "became internal": (wish(scheme=INTERNAL), actual(), "internal: the load balancer is public"),
     "became public": (WISH, actual(balancer(scheme=INTERNAL)), "the load balancer is internal"),
-    "security groups later": (wish(groups=("sg-1",)), actual(), "security-groups: the load"),
 }
 
 
@@ -299,9 +299,14 @@ def test_what_cannot_change_is_refused_by_its_field(case: str) -> None:
         check(wanted, found)
 
 
-def test_all_that_cannot_change_is_told_at_once() -> None:
-    with pytest.raises(InvalidRequest, match=r"(?s)internal:.*security-groups:"):
-        check(wish(scheme=INTERNAL, groups=("sg-1",)), actual())
+def test_security_groups_that_come_too_late_are_told_and_the_rest_is_done() -> None:
+    late = wish(groups=("sg-1",), targets=frozenset({"i-1", "i-2"}))
+    check(late, actual())
+    assert "security-groups: the load balancer was made without" in warning(late, actual())
+    assert plan(late, actual()) == (Register("tg", ("i-2",)),)
+    assert warning(late, Actual()) == ""
+    assert warning(late, actual(balancer(groups=("sg-2",)))) == ""
+    assert warning(WISH, actual()) == ""
 
 
 def test_what_is_new_or_the_same_can_be() -> None:

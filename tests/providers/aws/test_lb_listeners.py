@@ -220,6 +220,11 @@ def test_the_health_check_of_a_network_load_balancer(case: str) -> None:
 SCTP = ServicePort(80, protocol="SCTP", node_port=30080)
 REFUSED: dict[str, tuple[tuple[ServicePort, ...], dict[str, Any], str]] = {
     "udp at a classic one": (DNS[1:], {}, "53/UDP: the load balancer forwards only TCP; UDP needs"),
+    "the client's address hidden from udp": (
+        DNS[1:],
+        {"asked": {"type": "nlb", "target-group-attributes": "preserve_client_ip.enabled=false"}},
+        "target-group-attributes: with UDP",
+    ),
     "sctp": ((SCTP,), {"asked": {"type": "nlb"}}, "80/SCTP: the load balancer forwards only TCP"),
     "no node port": ((ServicePort(80),), {}, "80/TCP: it has no node port"),
     "affinity": ((HTTP,), {"session_affinity": "ClientIP"}, "spec.sessionAffinity"),

@@ -10,7 +10,7 @@ from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.aws.rules import Rule, rules_of
 
 from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, LBSite, placed
-from .site import config_text, started
+from .site import Events, config_text, context, started
 from .strict.process import StrictAWS
 
 
@@ -297,6 +297,21 @@ async def test_turning_managed_groups_on_or_off_changes_only_new_load_balancers(
         assert rules >= {Rule("tcp", 443, 443, ANYWHERE)}
         assert await site.delete(wish) == Done()
     assert own_groups(site) == {}
+
+
+async def test_groups_that_are_given_too_late_are_told_and_the_rest_is_done(
+    aws: StrictAWS,
+) -> None:
+    site = LBSite(aws)
+    events = Events()
+    first, second = site.machines(2)
+    text = config_text(aws, site.network.vpc)
+    async with started(text, context(events=events)) as site.provider:
+        await site.made(site.wish([first]))
+        await site.made(site.wish([first, second], asked={"security-groups": site.group}))
+    assert attached(site) == []
+    assert [one["ids"] for one in site.groups().values()] == [{first, second}]
+    assert {reason for reason, _ in events.seen} == {"AnnotationIgnored"}
 
 
 async def test_a_health_check_that_somebody_changed_is_repaired(aws: StrictAWS) -> None:

@@ -17,6 +17,7 @@ from proreus.providers.aws.config import Global, HealthProbeMode
 _ENDS_TLS: Final = {"http": "HTTPS", "https": "HTTPS", "tcp": "SSL", "ssl": "SSL"}
 """By the protocol of hosts: that of a listener of a classic load balancer with a certificate."""
 _PROTOCOLS: Final = {Kind.CLASSIC: ("TCP",), Kind.NETWORK: ("TCP", "UDP")}
+_PRESERVE: Final = "preserve_client_ip.enabled"
 _HTTP: Final = ("HTTP", "HTTPS")
 
 
@@ -100,6 +101,9 @@ def _problems(wanted: LoadBalancer, asked: Asked) -> Iterator[str]:
             yield f"{place}: the load balancer forwards only {' and '.join(known)}{hint}"
         elif not one.node_port:
             yield f"{place}: it has no node port; set spec.allocateLoadBalancerNodePorts"
+    has_udp = any(one.protocol == "UDP" for one in wanted.frontends)
+    if has_udp and asked.target_attributes.get(_PRESERVE) == "false":
+        yield f"annotation {PREFIX}target-group-attributes: with UDP, {_PRESERVE} can only be true"
     if wanted.affinity_seconds is not None:
         yield "spec.sessionAffinity: the load balancer knows None only"
     if wanted.requested_address:

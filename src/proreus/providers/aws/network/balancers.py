@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN: Final = 5.0
 _ACTIVE: Final = "active"
+_IGNORED: Final = "AnnotationIgnored"
 _IPV4, _IPV6 = "IPv4", "IPv6"
 
 
@@ -78,6 +79,8 @@ class NetworkBalancers:
         names = [plan.target_group_name(wish, one) for one in wish.mappings]
         actual = await self._observe(wanted.ref, names, with_group=self._makes_groups)
         plan.check(wish, actual)
+        if warning := plan.warning(wish, actual):
+            self._api.context.events.event(wanted.service, "Warning", _IGNORED, warning)
         if not self._makes_groups and not _has_own_group(actual):
             wish = msgspec.structs.replace(wish, own=None)
         actual = await converge(

@@ -180,24 +180,29 @@ def check(wish: Wish, actual: Actual) -> None:
     """Refuse what can be no more.
 
     Raises:
-        InvalidRequest: Names every such field.
+        InvalidRequest: Names the field.
     """
-    balancer, problems = actual.balancer, []
-    if balancer is None:
-        return
-    if balancer.scheme != wish.scheme:
+    balancer = actual.balancer
+    if balancer is not None and balancer.scheme != wish.scheme:
         kind = "internal" if balancer.scheme == INTERNAL else "public"
-        problems.append(
+        raise InvalidRequest(
             f"annotation {PREFIX}internal: the load balancer is {kind} and stays so; take the "
             "change back, or make the Service anew"
         )
-    if wish.groups and not balancer.groups:
-        problems.append(
-            f"annotation {PREFIX}security-groups: the load balancer was made without security "
-            "groups and can have none; take the change back, or make the Service anew"
-        )
-    if problems:
-        raise InvalidRequest("; ".join(problems))
+
+
+def warning(wish: Wish, actual: Actual) -> str:
+    """What is not done of the wish, and why; "" if all is.
+
+    It is no reason to leave the rest undone: the official manager makes load balancers without the
+    security groups that are given.
+    """
+    if not wish.groups or actual.balancer is None or actual.balancer.groups:
+        return ""
+    return (
+        f"annotation {PREFIX}security-groups: the load balancer was made without security groups "
+        "and can have none; take the annotation away, or make the Service anew"
+    )
 
 
 def groups_of(wish: Wish, actual: Actual) -> tuple[str, ...] | None:
