@@ -1,0 +1,57 @@
+# mypy: ignore-errors
+"""Keystone, and a stub for images: `run_keystone.py STATE PORT IMAGE-PORT`."""
+
+import json
+import os
+import re
+import sys
+
+import wsgi_server
+
+_IMAGE = re.compile(r"/v2/images/([0-9a-f-]{36})")
+
+
+def image_stub(environ, start_response):
+    """Every image is there: Nova asks before it makes a server, and its driver reads none."""
+    found = _IMAGE.fullmatch(environ["PATH_INFO"])
+    body = {
+        "versions": [
+            {
+                "id": "v2.9",
+                "status": "CURRENT",
+                "links": [{"rel": "self", "href": f"http://{environ['HTTP_HOST']}/v2/"}],
+            }
+        ]
+    }
+    if found:
+        body = {
+            "id": found[1], "name": "image", "status": "active", "container_format": "bare",
+            "disk_format": "raw", "min_disk": 0, "min_ram": 0, "size": 1, "visibility": "public",
+            "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z",
+            "checksum": "x", "owner": "x", "tags": [], "protected": False, "file": "", "self": "",
+            "schema": "",
+        }  # fmt: skip
+    elif environ["PATH_INFO"].startswith("/v2/schemas"):
+        body = {
+            "name": "image",
+            "properties": {},
+            "additionalProperties": {"type": "string"},
+            "links": [],
+        }
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps(body).encode()]
+
+
+def main():
+    """Serve both."""
+    state, port, image_port = sys.argv[1:]
+    os.environ["OS_KEYSTONE_CONFIG_FILES"] = f"{state}/keystone.conf"
+    sys.argv = sys.argv[:1]
+    from keystone.server.wsgi import initialize_public_application
+
+    wsgi_server.serve_beside(image_stub, image_port)
+    wsgi_server.serve(initialize_public_application(), port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""The provider on real services: keystone, Nova, Neutron.
+
+`make openstack-up` starts them; without them these tests are skipped.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
+from proreus.cloudprovider.load_balancers import Done
+from proreus.cloudprovider.routes import Route
+from proreus.kube.objects import Node
+from proreus.providers.openstack import OpenStackCloud
+from proreus.testing.openstack import Cloud, running
+from proreus.testing.openstack.seed import PROJECT, USER, connect
+
+from .wire import CLUSTER, context, node, of, shown, started
+
+PATIENCE = 120
+
+
+class Real:
+    """The project of the tests."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.api = connect(USER, PROJECT)
+        self.network = self.api.network.find_network("private")
+        self.router = self.api.network.find_router("router")
+        flavors = {one.name: one.id for one in self.api.compute.flavors()}
+        self.flavor = flavors["m1.k8s"]
+        self.config = cloud.config + f"[Route]\nrouter-id = {self.router.id}\n"
+
+    async def servers(self, name: str, count: int = 1) -> list[str]:
+        """Start servers, and wait until they run; their ids."""
+        return await asyncio.to_thread(self._servers, name, count)
+
+    def _servers(self, name: str, count: int) -> list[str]:
+        body = {
+            "name": name,
+            "flavorRef": self.flavor,
+            "imageRef": "70a599e0-31e7-49b7-b260-868f441e862b",
+            "networks": [{"uuid": self.network.id}],
+            "min_count": count,
+            "max_count": count,
+        }
+        answer = self.api.compute.post("/servers", json={"server": body})
+        assert answer.status_code == 202, answer.text
+        names = f"^{name}(-[0-9]+)?$"
+        self._until(lambda: [one.status for one in self.found(names)] == ["ACTIVE"] * count)
+        return [str(one.id) for one in self.found(names)]
+
+    def found(self, names: str) -> list[Any]:
+        return list(self.api.compute.servers(details=True, name=names))
+
+    def _until(self, done: Any) -> None:
+        end = time.monotonic() + PATIENCE
+        while not done():
+            assert time.monotonic() < end, "it does not come"
+            time.sleep(0.5)
+
+    async def until(self, done: Any) -> None:
+        await asyncio.to_thread(self._until, done)
+
+    def status(self, id_: str) -> str:
+        return str(self.api.compute.get_server(id_).status)
+
+    def ports(self, id_: str) -> list[Any]:
+        return list(self.api.network.ports(device_id=id_))
+
+    def routes(self) -> list[dict[str, str]]:
+        found = self.api.network.get_router(self.router.id).routes or []
+        return sorted(found, key=lambda one: str(one["destination"]))
+
+    def clean(self) -> None:
+        self.api.network.update_router(self.router.id, routes=[])
+        for address in self.api.network.ips():
+            self.api.network.delete_ip(address.id)
+        for one in self.api.compute.servers():
+            self.api.compute.delete_server(one.id)
+        self._until(lambda: not list(self.api.compute.servers()))
+
+
+@pytest.fixture(scope="module")
+def project() -> Real:
+    cloud = running()
+    if cloud is None:
+        pytest.skip("no OpenStack runs on this machine: make openstack-up starts one")
+    return Real(cloud)
+
+
+@pytest.fixture
+def real(project: Real) -> Iterator[Real]:
+    project.clean()
+    yield project
+    project.clean()
+
+
+@pytest.fixture
+async def provider(real: Real) -> AsyncIterator[OpenStackCloud]:
+    async with started(real.config) as made:
+        yield made
+
+
+async def describe(provider: OpenStackCloud, *nodes: Node) -> dict[str, Any]:
+    assert provider.instances is not None
+    return dict(await provider.instances.describe(nodes))
+
+
+async def test_a_server_is_found_by_its_name_with_all_that_is_to_know(
+    real: Real, provider: OpenStackCloud
+) -> None:
+    (id_,) = await real.servers("worker-1.example.org")
+    (found,) = (await describe(provider, node("worker-1.example.org"))).values()
+    assert found == Instance(
+        provider_id=f"openstack:///{id_}",
+        name="worker-1.example.org",
+        instance_type="m1.k8s",
+        zone="nova",
+        region="RegionOne",
+        addresses=found.addresses,
+        state=InstanceState.RUNNING,
+    )
+    fixed = {one["ip_address"] for port in real.ports(id_) for one in port.fixed_ips}
+    assert {text for _, text in shown(found)} == fixed
+    assert len(fixed) == 2  # of both families
+
+
+async def test_a_server_stops_and_is_deleted(real: Real, provider: OpenStackCloud) -> None:
+    (id_,) = await real.servers("short")
+    await asyncio.to_thread(real.api.compute.stop_server, id_)
+    await real.until(lambda: real.status(id_) == "SHUTOFF")
+    assert (await describe(provider, *of([id_])))["n0"].state is InstanceState.STOPPED
+    await asyncio.to_thread(real.api.compute.delete_server, id_)
+    await real.until(lambda: not real.found("^short$"))
+    assert (await describe(provider, *of([id_])))["n0"] == NotFound()
+    assert (await describe(provider, node("short")))["short"] == NotFound()
+
+
+async def test_a_floating_address_is_external(real: Real, provider: OpenStackCloud) -> None:
+    (id_,) = await real.servers("outside")
+    public = real.api.network.find_network("public")
+    (port,) = real.ports(id_)
+    address = next(one["ip_address"] for one in port.fixed_ips if "." in one["ip_address"])
+    made = await asyncio.to_thread(
+        lambda: real.api.network.create_ip(
+            floating_network_id=public.id, port_id=port.id, fixed_ip_address=address
+        )
+    )
+    await real.until(lambda: made.floating_ip_address in str(real.found("^outside$")[0].addresses))
+    found = (await describe(provider, *of([id_])))["n0"]
+    assert ("ExternalIP", made.floating_ip_address) in shown(found)
+
+
+async def test_pages_of_servers_and_ports_are_read_to_the_end(real: Real) -> None:
+    ids = await real.servers("many", 25)
+    made = context()
+    async with started(real.config, made) as provider:
+        found = await describe(provider, *of(ids))
+    assert [one.provider_id for one in found.values()] == [f"openstack:///{id_}" for id_ in ids]
+    assert all(len(one.addresses) == 2 for one in found.values())
+    asked = [call.operation for call in made.calls]
+    assert (asked.count("server_list"), asked.count("port_list")) == (2, 2)
+    assert asked.count("server_get") == 0
+
+
+async def test_many_names_are_one_search(real: Real) -> None:
+    ids = await real.servers("named", 3)
+    names = [one.name for one in real.found("^named")]
+    made = context()
+    async with started(real.config, made) as provider:
+        found = await describe(provider, *map(node, names), node("named-"))
+    assert {one.provider_id for one in found.values() if isinstance(one, Instance)} == {
+        f"openstack:///{id_}" for id_ in ids
+    }
+    assert found["named-"] == NotFound()
+    assert [call.operation for call in made.calls].count("server_list") == 1
+
+
+async def test_a_token_that_is_revoked_is_replaced(real: Real, provider: OpenStackCloud) -> None:
+    (id_,) = await real.servers("token")
+    api = provider._api
+    assert api is not None
+    token = api._access.auth_token
+    headers = {"X-Subject-Token": token, "X-Auth-Token": token}
+    await asyncio.to_thread(lambda: real.api.identity.delete("/auth/tokens", headers=headers))
+    assert isinstance((await describe(provider, *of([id_])))["n0"], Instance)
+
+
+async def test_routes_of_both_families_and_their_pairs_come_and_go(
+    real: Real, provider: OpenStackCloud
+) -> None:
+    ids = await real.servers("routed", 2)
+    found = await describe(provider, *of(ids))
+    nodes = [
+        node(name, one.provider_id, *(text for _, text in shown(one)))
+        for name, one in found.items()
+    ]
+    routes = [
+        Route(f"r{n}{family}", cidr, nodes[n].spec.provider_id)
+        for n in (0, 1)
+        for family, cidr in (("v4", f"10.244.{n}.0/24"), ("v6", f"fd00:10:244:{n}::/64"))
+    ]
+    assert provider.routes is not None
+    answers = await provider.routes.apply(CLUSTER, nodes, routes, [])
+    assert answers == dict.fromkeys(routes, Done())
+    listed = await provider.routes.list(CLUSTER, nodes)
+    assert {one.destination for one in listed} == {one.destination for one in routes}
+    pairs = [
+        pair["ip_address"]
+        for id_ in ids
+        for port in real.ports(id_)
+        for pair in port.allowed_address_pairs
+    ]
+    assert sorted(pairs) == sorted(one.destination for one in routes)
+    answers = await provider.routes.apply(CLUSTER, nodes, [], listed)
+    assert set(answers.values()) == {Done()}
+    assert real.routes() == []
+    assert not any(port.allowed_address_pairs for id_ in ids for port in real.ports(id_))
+
+
+async def test_a_full_router_says_so(real: Real, provider: OpenStackCloud) -> None:
+    (id_,) = await real.servers("full")
+    found = (await describe(provider, *of([id_])))["n0"]
+    only = node("full", found.provider_id, *(text for _, text in shown(found)))
+    routes = [Route(f"r{n}", f"10.244.{n}.0/24", found.provider_id) for n in range(31)]
+    assert provider.routes is not None
+    answers = await provider.routes.apply(CLUSTER, [only], routes, [])
+    refused = [one for one in answers.values() if isinstance(one, CloudError)]
+    assert len(refused) == 1
+    assert "RoutesExhausted" in str(refused[0])
+    assert len(real.routes()) == 30
