@@ -45,7 +45,7 @@ gotools: $(STAMP)
 	@if command -v go >/dev/null; then $(BIN)/python tools/manifests.py programs >/dev/null; \
 		else echo 'no Go on the PATH: the tests of charts and rules are skipped'; fi
 
-manifests: $(STAMP) ## Make the chart's roles, its README and deploy/*.yaml anew
+manifests: $(STAMP) ## Make the chart's roles, its README, deploy/*.yaml and the IAM policy anew
 	@echo '== manifests'
 	@$(BIN)/python tools/manifests.py write
 
@@ -93,6 +93,8 @@ test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kube
 test-faults: assets ## Try every fault at every boundary, and long histories (about 20 minutes)
 	@echo '== test-faults'
 	@$(BIN)/pytest -v tests/properties/test_histories.py tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py tests/faults/test_drift.py
+	@echo '== the provider aws: every call of a verb cut off, 500 nodes and 50 Services'
+	@$(BIN)/pytest -v -m long tests/providers/aws
 	@echo '== parity with the Go framework, all scripts'
 	@$(BIN)/pytest -q tests/parity
 

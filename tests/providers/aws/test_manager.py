@@ -1,0 +1,287 @@
+"""A whole manager on AWS: many nodes and Services, while AWS throttles, fails and forgets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import NODES, SERVICES
+from proreus.providers.aws.annotations import PREFIX
+from proreus.testing.controlplane import ControlPlane
+from proreus.testing.manager import ManagerProcess
+from proreus.testing.simulated import Instance
+
+from ...apiserver.site import Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path
+from .site import Network, config_text
+from .strict.faults import LOST
+from .strict.process import StrictAWS
+
+T = TypeVar("T")
+
+FLAGS = (
+    "--cloud-provider=aws",
+    "--cluster-name=test",
+    "--configure-cloud-routes=true",
+    "--cluster-cidr=10.64.0.0/10",
+    "--node-monitor-period=1s",
+    "--node-deletion-interval=2s",
+    "--route-reconciliation-period=2s",
+)
+HTTP = {"name": "http", "port": 80}
+HTTPS = {"name": "https", "port": 443}
+AT_ONCE = 100
+"""Machines that are started in one call, so that requests stay small."""
+
+# What goes wrong while things are made, changed and deleted. A lost answer had its effect. The
+# tests look at AWS by other operations.
+WHILE_MADE = {
+    "CreateLoadBalancer": {"code": LOST, "after_effect": True, "times": 2},
+    "CreateTargetGroup": {"code": LOST, "after_effect": True},
+    "CreateSecurityGroup": {"code": LOST, "after_effect": True},
+    "AuthorizeSecurityGroupIngress": {"after_effect": True},
+    "CreateRoute": {"code": LOST, "after_effect": True, "times": 2},
+    "RegisterTargets": {"times": 2},
+    "RegisterInstancesWithLoadBalancer": {"code": LOST},
+    "DescribeSubnets": {"code": "Unavailable", "status": 503},
+    "DescribeTags": {"code": "InternalFailure"},
+}
+WHILE_CHANGED = {
+    "CreateListener": {"code": LOST, "after_effect": True},
+    "CreateLoadBalancerListeners": {"code": LOST, "after_effect": True},
+    "DescribeTargetGroupAttributes": {"times": 3},
+    "DescribeLoadBalancerAttributes": {"code": LOST},
+}
+WHILE_DELETED = {
+    "DeleteLoadBalancer": {"code": LOST, "after_effect": True, "times": 2},
+    "DeleteTargetGroup": {"code": LOST, "after_effect": True},
+    "DeleteSecurityGroup": {"code": LOST, "after_effect": True},
+    "RevokeSecurityGroupIngress": {"code": LOST, "after_effect": True},
+    "DescribeTargetGroupAttributes": {"times": 2},
+    "DeleteRoute": {"code": LOST, "after_effect": True},
+}
+
+
+class Life:
+    """A cluster whose machines and load balancers are in AWS."""
+
+    def __init__(self, site: Site, aws: StrictAWS, directory: Path, patience: float) -> None:
+        self.site = site
+        self.aws = aws
+        self.network = network = Network(aws)
+        self._patience = patience
+        self._classic, self._elb = aws.client("elb"), aws.client("elbv2")
+        self.group = network.serve()
+        self.table = network.ec2.create_route_table(VpcId=network.vpc)["RouteTable"]["RouteTableId"]
+        network.tag(self.table)
+        self.before = self.parts()
+        self._file = directory / "aws.conf"
+        self._file.write_text(config_text(aws, network.vpc))
+
+    def manager(self) -> ManagerProcess:
+        return self.site.lone_manager(*FLAGS, f"--cloud-config={self._file}")
+
+    async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
+        return await until(what, attempt, self._patience)
+
+    def fail(self, failures: Mapping[str, Mapping[str, Any]]) -> None:
+        for operation, failure in failures.items():
+            self.aws.fail(operation, **failure)
+
+    # What happens
+
+    async def join(self, count: int) -> list[str]:
+        """Start machines in all zones; their kubelets register ready nodes. Their names."""
+        ids: list[str] = []
+        for start in range(0, count, AT_ONCE):
+            subnet = self.network.subnets[start // AT_ONCE % 3]
+            ids += self.network.run(
+                min(AT_ONCE, count - start), SubnetId=subnet, SecurityGroupIds=[self.group]
+            )
+        found = self.network.ec2.get_paginator("describe_instances").paginate()
+        self.ids = {
+            machine["PrivateDnsName"]: machine["InstanceId"]
+            for page in found
+            for reservation in page["Reservations"]
+            for machine in reservation["Instances"]
+        }
+        assert sorted(self.ids.values()) == sorted(ids)
+        # What is new is not seen at first, neither the machines nor anything that is made for them.
+        self.aws.configure(lag=2.0)
+        await _all(
+            self.site.register_node(
+                Instance(name=name, id=id_), ready=True, podCIDR=cidr, podCIDRs=[cidr]
+            )
+            for number, (name, id_) in enumerate(self.ids.items())
+            for cidr in [f"10.{64 + number // 256}.{number % 256}.0/24"]
+        )
+        return list(self.ids)
+
+    async def leave(self, names: Sequence[str]) -> None:
+        """Let machines end, and their kubelets with them."""
+        self.network.ec2.terminate_instances(InstanceIds=[self.ids[name] for name in names])
+        await self.site.silence(*names)
+
+    async def serve(self, count: int) -> None:
+        """Make Services, of both kinds by turns."""
+        await _all(
+            self.site.client.create(SERVICES, _service(number), "default")
+            for number in range(count)
+        )
+
+    async def edit(self, count: int) -> None:
+        """Give each Service a port more, and let only some clients in."""
+        spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
+        change = Patch(PatchType.MERGE, {"spec": spec})
+        await _all(
+            self.site.client.patch(SERVICES, f"web-{number}", change, "default")
+            for number in range(count)
+        )
+
+    # What there is to be seen
+
+    def load_balancers(self) -> dict[str, tuple[set[int], set[str]]]:
+        """Ports and hosts of every load balancer, by its host name."""
+        found = {}
+        for one in self._classic.describe_load_balancers()["LoadBalancerDescriptions"]:
+            ports = {of["Listener"]["LoadBalancerPort"] for of in one["ListenerDescriptions"]}
+            found[one["DNSName"]] = ports, {host["InstanceId"] for host in one["Instances"]}
+        for one in self._elb.describe_load_balancers()["LoadBalancers"]:
+            arn = one["LoadBalancerArn"]
+            ports, hosts = set(), set[str]()
+            for of in self._elb.describe_listeners(LoadBalancerArn=arn)["Listeners"]:
+                ports.add(of["Port"])
+                group = of["DefaultActions"][0]["TargetGroupArn"]
+                health = self._elb.describe_target_health(TargetGroupArn=group)
+                hosts = {host["Target"]["Id"] for host in health["TargetHealthDescriptions"]}
+            found[one["DNSName"]] = ports, hosts
+        return found
+
+    async def served(self, count: int, ports: set[int], machines: Iterable[str]) -> None:
+        """Wait until every Service has its load balancer, with these ports and hosts."""
+        hosts = {self.ids[name] for name in machines}
+
+        async def are_served() -> bool:
+            services = (await self.site.client.list(SERVICES, "default")).items
+            shown = {
+                point.hostname for one in services for point in one.status.load_balancer.ingress
+            }
+            if len(shown) < count:
+                return False
+            there = self.load_balancers()
+            return there.keys() == shown and all(one == (ports, hosts) for one in there.values())
+
+        await self.until(f"{count} Services are served at {ports}", are_served)
+
+    async def initialised(self, names: Sequence[str]) -> None:
+        async def are_initialised() -> bool:
+            nodes = await self.site.nodes()
+            return nodes.keys() == set(names) and all(
+                one.spec.provider_id.endswith(self.ids[name]) and is_initialised(one)
+                for name, one in nodes.items()
+            )
+
+        await self.until("the nodes are initialised", are_initialised)
+
+    async def routed(self, names: Iterable[str]) -> None:
+        """Wait until these nodes, and no others, have a route."""
+        ids = {self.ids[name] for name in names}
+
+        async def are_routed() -> bool:
+            answer = self.network.ec2.describe_route_tables(RouteTableIds=[self.table])
+            routes = answer["RouteTables"][0]["Routes"]
+            made = [one for one in routes if one.get("Origin") == "CreateRoute"]
+            return {one.get("InstanceId", "") for one in made} == ids and len(made) == len(ids)
+
+        await self.until(f"there are {len(ids)} routes", are_routed)
+
+    def parts(self) -> set[str]:
+        """All that load balancers are made of, and the rules that let them in."""
+        groups = self.network.ec2.describe_security_groups()["SecurityGroups"]
+        return {
+            *self.load_balancers(),
+            *(one["TargetGroupArn"] for one in self._elb.describe_target_groups()["TargetGroups"]),
+            *(f"{one['GroupId']} {one['IpPermissions']}" for one in groups),
+        }
+
+    async def empty(self) -> None:
+        """Wait until nothing is left of any load balancer."""
+
+        async def is_empty() -> bool:
+            services = (await self.site.client.list(SERVICES, "default")).items
+            return len(services) == 1 and self.parts() == self.before
+
+        await self.until("nothing is left", is_empty)
+
+
+def _service(number: int) -> dict[str, Any]:
+    kind = {f"{PREFIX}type": "nlb"} if number % 2 else {}
+    return {
+        "metadata": {"name": f"web-{number}", "annotations": kind},
+        "spec": {"type": "LoadBalancer", "ports": [HTTP]},
+    }
+
+
+async def _all(work: Iterable[Awaitable[object]], at_once: int = 16) -> None:
+    slots = asyncio.Semaphore(at_once)
+
+    async def take(one: Awaitable[object]) -> None:
+        async with slots:
+            await one
+
+    await asyncio.gather(*(take(one) for one in work))
+
+
+async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
+    """Nodes come, Services are made, changed and deleted, nodes leave; then nothing is left."""
+    aws = life.aws
+    aws.configure(detach=2.0, provisioning=0.5, routes_per_table=nodes + 1)
+    aws.throttle(
+        {"operation": "DescribeInstances", "rate": 5, "burst": 5},
+        {"operation": "CreateTargetGroup", "rate": 5, "burst": 2},
+        {"operation": "CreateRoute", "rate": 20, "burst": 5},
+    )
+    async with life.manager():
+        life.fail(WHILE_MADE)
+        names = await life.join(nodes)
+        await life.serve(services)
+        await life.initialised(names)
+        await life.routed(names)
+        await life.served(services, {80}, names)
+        assert not aws.unspent()
+
+        life.fail(WHILE_CHANGED)
+        gone, rest = names[:leaving], names[leaving:]
+        await life.edit(services)
+        await life.leave(gone)
+        await life.initialised(rest)
+        await life.routed(rest)
+        await life.served(services, {80, 443}, rest)
+        assert not aws.unspent()
+
+        life.fail(WHILE_DELETED)
+        await _all(
+            life.site.client.delete(SERVICES, f"web-{number}", "default")
+            for number in range(services)
+        )
+        await _all(life.site.client.delete(NODES, name) for name in rest[1:])
+        await life.routed(rest[:1])  # without any node, no route is ever deleted
+        await life.empty()
+        assert not aws.unspent()
+
+
+async def test_nothing_is_left_of_a_life_in_which_aws_throttles_fails_and_forgets(
+    control_plane: ControlPlane, aws: StrictAWS, tmp_path: Path
+) -> None:
+    async with set_up(control_plane, tmp_path) as site:
+        await live(Life(site, aws, tmp_path, 180.0), nodes=30, services=6, leaving=2)
+
+
+@pytest.mark.long
+async def test_nothing_is_left_of_the_life_of_500_nodes_and_50_services(
+    control_plane: ControlPlane, aws: StrictAWS, tmp_path: Path
+) -> None:
+    async with set_up(control_plane, tmp_path) as site:
+        await live(Life(site, aws, tmp_path, 1800.0), nodes=500, services=50, leaving=20)
