@@ -5,13 +5,10 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from proreus.providers.aws.identity import TAG_SERVICE
 from proreus.providers.aws.operations import OPERATIONS, Use
-
-FILE: Final = Path(__file__).parents[1] / "deploy" / "aws" / "iam-policy.json"
 
 _PREFIXES: Final = {"ec2": "ec2", "elb": "elasticloadbalancing", "elbv2": "elasticloadbalancing"}
 _MADE_FOR_A_SERVICE: Final = {"Null": {f"aws:ResourceTag/{TAG_SERVICE}": "false"}}

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import aws_policy
 import yaml
 
 from proreus.testing.controlplane import ControlPlaneError
@@ -29,6 +28,7 @@ from proreus.testing.controlplane.progress import announced
 
 ROOT: Final = Path(__file__).parents[1]
 CHART: Final = ROOT / "charts" / "cloud-controller-manager"
+POLICY: Final = ROOT / "deploy" / "aws" / "iam-policy.json"
 SOURCE: Final = ROOT / "tools" / "gotools"
 PROGRAMS: Final = ("chart", "queries", "rules")
 NAMESPACE: Final = "kube-system"
@@ -69,6 +69,17 @@ async def programs() -> Path:
                 await run((go, "build", *flags, "-o", f"{fresh}/", "./..."), SOURCE, os.environ)
             fresh.rename(place)
     return place
+
+
+def printed_policy() -> str:
+    """What `tools/aws_policy.py` prints."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "aws_policy.py"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout
 
 
 def printed_roles(*given: str) -> list[dict[str, Any]]:
@@ -194,9 +205,8 @@ async def main() -> int:
             print(await programs())
             return 0
         write = what == "write"
-        roles_file = CHART / "files" / "roles.yaml"
-        # First of all: the chart is rendered with the roles.
-        stale = put({roles_file: roles(), aws_policy.FILE: aws_policy.document()}, write=write)
+        first = {CHART / "files" / "roles.yaml": roles(), POLICY: printed_policy()}
+        stale = put(first, write=write)  # first of all: the chart is rendered with the roles
         stale += put(await everything(), write=write)
     except ControlPlaneError as error:
         report(f"error: {error}")

@@ -147,7 +147,7 @@ class ClassicFixture(AWSFixture):
 
 
 class NetworkFixture(AWSFixture):
-    annotations: ClassVar[Mapping[str, str]] = {f"{PREFIX}type": "nlb"}
+    annotations: Mapping[str, str] = {f"{PREFIX}type": "nlb"}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -17,13 +17,16 @@ import botocore.session
 import pytest
 from botocore.exceptions import ClientError
 
+from proreus.cloudprovider.config import read
 from proreus.providers.aws import operations
+from proreus.providers.aws.api import Api
+from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.identity import TAG_SERVICE
 from proreus.providers.aws.operations import ALL
 
-from .site import Network, config_text, started
+from .site import Network, config_text, context
 from .strict.policy import FILE, KEY
-from .strict.process import StrictAWS
+from .strict.process import REGION, StrictAWS
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "proreus" / "providers" / "aws"
@@ -104,11 +107,12 @@ def test_nothing_is_allowed_that_nobody_calls() -> None:
 
 async def test_what_is_not_in_the_table_is_not_sent(aws: StrictAWS) -> None:
     network = Network(aws)
-    async with started(config_text(aws, network.vpc)) as provider:
-        aws.calls()
-        with pytest.raises(NotImplementedError, match="TerminateInstances"):
-            await provider._api.call("ec2", "TerminateInstances", InstanceIds=["i-0"])
-        assert not aws.calls()
+    config = read(config_text(aws, network.vpc), AWSConfig, source="cloud.conf")
+    api = Api(config, REGION, context())
+    aws.calls()
+    with pytest.raises(NotImplementedError, match="TerminateInstances"):
+        await api.call("ec2", "TerminateInstances", InstanceIds=["i-0"])
+    assert not aws.calls()
 
 
 def refusal(client: Any, operation: str, **parameters: Any) -> str:

@@ -20,6 +20,7 @@ from .strict.faults import LOST
 from .strict.process import StrictAWS
 
 T = TypeVar("T")
+Failures = Mapping[str, Mapping[str, Any]]
 
 FLAGS = (
     "--cloud-provider=aws",
@@ -37,7 +38,7 @@ AT_ONCE = 100
 
 # What goes wrong while things are made, changed and deleted. A lost answer had its effect. The
 # tests look at AWS by other operations.
-WHILE_MADE = {
+WHILE_MADE: Failures = {
     "CreateLoadBalancer": {"code": LOST, "after_effect": True, "times": 2},
     "CreateTargetGroup": {"code": LOST, "after_effect": True},
     "CreateSecurityGroup": {"code": LOST, "after_effect": True},
@@ -48,13 +49,13 @@ WHILE_MADE = {
     "DescribeSubnets": {"code": "Unavailable", "status": 503},
     "DescribeTags": {"code": "InternalFailure"},
 }
-WHILE_CHANGED = {
+WHILE_CHANGED: Failures = {
     "CreateListener": {"code": LOST, "after_effect": True},
     "CreateLoadBalancerListeners": {"code": LOST, "after_effect": True},
     "DescribeTargetGroupAttributes": {"times": 3},
     "DescribeLoadBalancerAttributes": {"code": LOST},
 }
-WHILE_DELETED = {
+WHILE_DELETED: Failures = {
     "DeleteLoadBalancer": {"code": LOST, "after_effect": True, "times": 2},
     "DeleteTargetGroup": {"code": LOST, "after_effect": True},
     "DeleteSecurityGroup": {"code": LOST, "after_effect": True},
@@ -86,7 +87,7 @@ class Life:
     async def until(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
         return await until(what, attempt, self._patience)
 
-    def fail(self, failures: Mapping[str, Mapping[str, Any]]) -> None:
+    def fail(self, failures: Failures) -> None:
         for operation, failure in failures.items():
             self.aws.fail(operation, **failure)
 
