@@ -143,6 +143,6 @@ def _value(key: str, demand: Demand) -> str | None:
 
 def _holds(operator: str, value: str | None, wanted: Any) -> bool:
     if operator == "Null":
-        return (value is None) == (wanted == "true")
+        return (value is None) is bool(wanted == "true")
     values = {wanted} if isinstance(wanted, str) else set(wanted)
     return operator == "StringEquals" and value in values
