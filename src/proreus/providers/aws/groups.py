@@ -5,7 +5,7 @@ changed is decided from rules that are read within the same turn.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from proreus.providers.aws.errors import Refused
@@ -98,7 +98,7 @@ class HostGroups:
             group: Its first security group.
             instances: Ids of its hosts.
             is_own: Whether the group was made for it: then it reaches no other instances. One that
-                was given others may use, too, so nothing is taken from it before `forget`.
+                was given others may use, too, so nothing is taken from it before `forget_given`.
 
         Returns:
             By instance id why one has no group for it.
@@ -115,34 +115,49 @@ class HostGroups:
 
         return await self._allow(instances, change)
 
-    async def forget(self, groups: Collection[str], *, are_own: bool) -> None:
-        """Let load balancers with these security groups reach no host any more.
-
-        Args:
-            groups: Ids of security groups that no load balancer has any more.
-            are_own: Whether they were made for load balancers. Every rule that names one goes
-                then, for it could not be deleted. Of others only what `allow_classic` has made.
+    async def forget_own(self, group: str) -> None:
+        """Take away every rule that names the group of a load balancer: it is to be deleted.
 
         Raises:
-            CloudError: AWS does not answer, or refuses a rule.
+            CloudError: AWS does not answer, or refuses.
         """
-        if not groups:
-            return
-        filters = [
-            {"Name": "vpc-id", "Values": [self._vpc]},
-            {"Name": "ip-permission.group-id", "Values": sorted(groups)},
-        ]
         async with self._turn:
-            found = await self._api.pages(
-                "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
+            await self._revoke({group}, lambda _: True)
+
+    async def forget_given(
+        self, groups: Collection[str], used: Callable[[], Awaitable[Collection[str]]]
+    ) -> None:
+        """Take away what `allow_classic` has made for groups that were given.
+
+        Args:
+            groups: Their ids.
+            used: Tells which groups load balancers still have. It is asked within the turn, so
+                that one which comes meanwhile lets its group in afterwards.
+
+        Raises:
+            CloudError: AWS does not answer, or refuses.
+        """
+        async with self._turn:
+            if idle := set(groups) - set(await used()):
+                await self._revoke(idle, lambda rule: rule.description == HOST_RULE)
+
+    async def _revoke(self, groups: Collection[str], is_ours: Callable[[Rule], bool]) -> None:
+        found = await self._api.pages(
+            "ec2",
+            "DescribeSecurityGroups",
+            "SecurityGroups",
+            Filters=[
+                {"Name": "vpc-id", "Values": [self._vpc]},
+                {"Name": "ip-permission.group-id", "Values": sorted(groups)},
+            ],
+        )
+        for one in found:
+            rules = (
+                rule
+                for rule in sorted(rules_of(one.get("IpPermissions") or ()))
+                if rule.source in groups and is_ours(rule)
             )
-            for one in found:
-                rules = (
-                    rule
-                    for rule in sorted(rules_of(one.get("IpPermissions") or ()))
-                    if rule.source in groups and (are_own or rule.description == HOST_RULE)
-                )
-                await apply_change(self._api, one["GroupId"], Change(revoke=tuple(rules)))
+            await apply_change(self._api, one["GroupId"], Change(revoke=tuple(rules)))
 
     async def _allow(
         self,

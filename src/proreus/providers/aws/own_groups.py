@@ -171,7 +171,7 @@ class OwnGroups:
         if group is None:
             return ""
         if hosts is not None:
-            await hosts.forget((group.id,), are_own=True)
+            await hosts.forget_own(group.id)
         try:
             await self._api.call("ec2", "DeleteSecurityGroup", GroupId=group.id)
         except Refused as error:

@@ -137,13 +137,18 @@ class ClassicBalancers:
         """Take away the rules made for given groups, but for those that others use, too."""
         own = actual.group.id if actual.group is not None else ""
         given = set(groups) - {own}
-        if not given or self._hosts is None:
-            return
+        if given and self._hosts is not None:
+            await self._hosts.forget_given(given, partial(self._used_groups, beside))
+
+    async def _used_groups(self, beside: str) -> set[str]:
+        """The security groups of all classic load balancers but for one."""
         found = await self._api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions")
-        for one in found:
-            if one["LoadBalancerName"] != beside:
-                given -= set(one.get("SecurityGroups") or ())
-        await self._hosts.forget(given, are_own=False)
+        return {
+            group
+            for one in found
+            if one["LoadBalancerName"] != beside
+            for group in one.get("SecurityGroups") or ()
+        }
 
 
 def group_name(name: str) -> str:
