@@ -1,28 +1,34 @@
 """AWS behind the strict layer, in one process for the whole session."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from proreus.testing.conformance import Rule, failures, interruptions, machines, process, routes
+
 from .strict.policy import KEY
 from .strict.process import StrictAWS
 
-LONG = frozenset(
-    {
-        "test_delete_interrupted",
-        "test_ensure_interrupted",
-        "test_ensure_interrupted_then_delete",
-        "test_failure_told",
-    }
-)
-"""Rules of the conformance suite that break every call of a verb, one after the other."""
+OF_EITHER_KIND = (*machines.RULES, *routes.RULES, *failures.RULES, *process.RULES)
+"""Rules of the conformance suite that need not be tried with both kinds of load balancers."""
+
+
+def tests_of(rules: Iterable[Rule]) -> frozenset[str]:
+    return frozenset(f"test_{rule.id.replace('-', '_')}" for rule in rules)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the rules that break every call, and those that are tried twice, to the long tests."""
+    long = {
+        "TestNetwork": tests_of(interruptions.RULES),
+        "TestClassic": tests_of((*interruptions.RULES, *OF_EITHER_KIND)),
+    }
     for item in items:
-        if item.path == Path(__file__).with_name("test_conformance.py") and item.name in LONG:
+        of = item.parent.name if item.parent is not None else ""
+        is_here = item.path == Path(__file__).with_name("test_conformance.py")
+        if is_here and item.name in long.get(of, ()):
             item.add_marker("long")
 
 

@@ -238,7 +238,7 @@ async def _all(work: Iterable[Awaitable[object]], at_once: int = 16) -> None:
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     """Nodes come, Services are made, changed and deleted, nodes leave; then nothing is left."""
     aws = life.aws
-    aws.configure(detach=2.0, provisioning=0.5, routes_per_table=nodes + 1)
+    aws.configure(detach=2.0, provisioning=0.5, routes_per_table=nodes + 1, rules_per_group=1000)
     aws.throttle(
         {"operation": "DescribeInstances", "rate": 5, "burst": 5},
         {"operation": "CreateTargetGroup", "rate": 5, "burst": 2},

@@ -3,6 +3,7 @@
 Only requests with `KEY` are judged; the owner of the account, who has another key, may do all.
 """
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -46,14 +47,19 @@ def check(world: World, service: str, operation: str, params: Params) -> None:
     """Refuse what no statement allows."""
     if service not in _PREFIXES:
         return
-    statements = json.loads(FILE.read_text())["Statement"]
     for demand in demands(world, service, operation, params):
-        if not any(allows(one, demand) for one in statements):
+        if not any(allows(one, demand) for one in _statements()):
             raise AWSError(
                 _DENIED.get(service, "AccessDenied"),
                 f"{FILE.name} does not allow {demand.action} on {demand.resource}",
                 403,
             )
+
+
+@functools.cache
+def _statements() -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = json.loads(FILE.read_text())["Statement"]
+    return found
 
 
 def demands(world: World, service: str, operation: str, params: Params) -> Iterator[Demand]:
