@@ -276,6 +276,21 @@ async def test_what_somebody_changed_is_repaired(aws: StrictAWS) -> None:
         assert {"Key": MARK_SERVICE_UID, "Value": UID} in tags["Tags"]
 
 
+async def test_clients_are_exchanged_where_a_group_has_no_room_for_both(aws: StrictAWS) -> None:
+    async with classic(aws) as (site, seen):
+        ids = site.machines(1)
+        await site.made(site.wish(ids, load_balancer_source_ranges=("192.0.2.0/24",)))
+        site.aws.configure(rules_per_group=2)
+        await site.made(site.wish(ids, load_balancer_source_ranges=("198.51.100.0/24",)))
+        assert seen.rules(seen.own()["GroupId"]) == {
+            Rule("tcp", 80, 80, "198.51.100.0/24"), Rule("icmp", 3, 4, "198.51.100.0/24")
+        }  # fmt: skip
+        both = ("198.51.100.0/24", "192.0.2.0/24")
+        answer = await site.ensure(site.wish(ids, load_balancer_source_ranges=both))
+        assert isinstance(answer, CloudError)
+        assert "RulesPerSecurityGroupLimitExceeded" in str(answer)
+
+
 async def test_subnets_of_a_zone_are_exchanged(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)

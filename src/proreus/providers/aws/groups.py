@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MOST_VALUES: Final = 200
 _HAS_ALREADY: Final = "InvalidPermission.Duplicate"
 _HAD_NOT: Final = "InvalidPermission.NotFound"
+_FULL: Final = "RulesPerSecurityGroupLimitExceeded"
 
 
 def host_group(instance: Described, tagged: Collection[str]) -> str:
@@ -231,13 +232,22 @@ class HostGroups:
 
 
 async def apply_change(api: "Api", group: str, change: Change) -> None:
-    """Change the rules of a group; grant first, so that nobody is locked out in between.
+    """Change the rules of a group.
+
+    Grant first, so that nobody is locked out in between, unless there is no room for both.
 
     Raises:
         CloudError: AWS does not answer, or refuses a rule.
     """
-    await _each(api, "AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
-    await _each(api, "RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
+    try:
+        await _each(api, "AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
+    except Refused as error:
+        if error.code != _FULL or not change.revoke:
+            raise
+        await _each(api, "RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
+        await _each(api, "AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
+    else:
+        await _each(api, "RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
 
 
 async def _each(
