@@ -56,7 +56,7 @@ SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
     "nothing": (None, MakeBalancer(WISH, with_parts=True)),
     "all as wished, with a field that nobody asked for": (THERE, None),
     "work": (but(THERE, status="PENDING_UPDATE"), Wait("PENDING_UPDATE")),
-    "an error without an address": (but(THERE, status="ERROR"), DropBalancer("b")),
+    "an error without an address": (but(THERE, status="ERROR"), DropBalancer("b", cascade=True)),
     "another description": (
         but(THERE, fields={"description": "x"}),
         Change("loadbalancers", "b", {"description": "d"}),
@@ -133,8 +133,8 @@ def test_new_hosts_change_members_only() -> None:
 
 
 def test_deletion_is_one_request_where_the_provider_can() -> None:
-    assert deletion(THERE, cascade=True) == DropBalancer("b")
-    assert deletion(but(THERE, status="ERROR"), cascade=True) == DropBalancer("b")
+    assert deletion(THERE, cascade=True) == DropBalancer("b", cascade=True)
+    assert deletion(but(THERE, status="ERROR"), cascade=True) == DropBalancer("b", cascade=True)
     assert deletion(but(THERE, status="PENDING_DELETE"), cascade=True) == Wait("PENDING_DELETE")
     assert deletion(but(THERE, status="DELETED"), cascade=True) is None
     assert deletion(None, cascade=True) is None
@@ -144,7 +144,8 @@ def test_deletion_goes_part_by_part_where_it_cannot() -> None:
     assert deletion(THERE, cascade=False) == Drop("listeners", "l")
     left = but(THERE, listeners=(), stray=("p",))
     assert deletion(left, cascade=False) == Drop("pools", "p")
-    assert deletion(but(left, stray=()), cascade=False) == DropBalancer("b")
+    gone = DropBalancer("b", cascade=False)
+    assert deletion(but(left, stray=()), cascade=False) == gone
 
 
 class Octavia:

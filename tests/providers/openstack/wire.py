@@ -6,7 +6,7 @@ It checks what is asked and counts every request. The real services are in `test
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -46,6 +46,8 @@ class Wire:
         self.is_atomic = True
         self.most_routes = 30
         self.volumes: dict[str, Json] = {}
+        self.external = {"10000000-0000-4000-8000-0000000000ff": "public"}
+        self.more: list[Callable[[web.Application], None]] = []
 
     def add(self, number: int, name: str = "", **fields: Any) -> str:
         """A server with one port; its id."""
@@ -98,6 +100,8 @@ region = RegionOne
         app.router.add_get(extension, self._checked("extension_get", self._extension))
         app.router.add_get(routed, self._checked("router_get", self._router))
         app.router.add_get("/network/v2.0/ports/{id}", self._checked("port_get", self._port))
+        for more in self.more:
+            more(app)
         for path in ("", "/add_extraroutes", "/remove_extraroutes"):
             app.router.add_put(f"{routed}{path}", self._changed("router_update", self._reroute))
         app.router.add_put("/network/v2.0/ports/{id}", self._changed("port_update", self._repair))
@@ -176,7 +180,12 @@ region = RegionOne
         self.logins.append((await request.json())["auth"])
         if waiting := self.failures.get("token_create"):
             return waiting.pop(0)
-        services = {"compute": "compute/v2.1", "network": "network", "volumev3": "volume/v3/p"}
+        services = {
+            "compute": "compute/v2.1",
+            "network": "network",
+            "volumev3": "volume/v3/p",
+            "load-balancer": "balancing",
+        }
         catalog = [
             {
                 "type": type_,
@@ -260,6 +269,9 @@ region = RegionOne
         return self._page(request, "ports", there)
 
     def _networks(self, request: web.Request) -> web.Response:
+        if "router:external" in request.query:
+            found = [{"id": id_, "name": name} for id_, name in self.external.items()]
+            return web.json_response({"networks": found})
         wanted = request.query.getall("id")
         found = [{"id": id_, "name": self.networks[id_]} for id_ in wanted if id_ in self.networks]
         return web.json_response({"networks": found})
@@ -302,8 +314,8 @@ class Events:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Wire]:
-    wire = Wire()
+async def served(wire: Wire | None = None) -> AsyncIterator[Wire]:
+    wire = wire or Wire()
     runner = web.AppRunner(wire.app(), access_log=None)
     await runner.setup()
     try:

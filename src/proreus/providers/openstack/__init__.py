@@ -1,7 +1,8 @@
 """OpenStack: a drop-in for the official openstack-cloud-controller-manager.
 
-Instances, routes and volume labels so far. Every call goes through `api.Api`; what an answer means
-is decided in pure functions (`machines`, `names`, `hops`).
+Instances, routes, load balancers and volume labels. Every call goes through `api.Api`; what an
+answer means and what is done next is decided in pure functions (`machines`, `names`, `hops`,
+`octavia.wishes`, `octavia.plan`).
 """
 
 import os
@@ -15,6 +16,9 @@ from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.credentials import login
 from proreus.providers.openstack.instances import OpenStackInstances
+from proreus.providers.openstack.octavia.load_balancers import OctaviaLoadBalancers
+from proreus.providers.openstack.octavia.networks import Networks
+from proreus.providers.openstack.octavia.octavia import Octavia
 from proreus.providers.openstack.reading import Reader
 from proreus.providers.openstack.routes import OpenStackRoutes
 from proreus.providers.openstack.volumes import OpenStackVolumes
@@ -63,6 +67,10 @@ class OpenStackCloud(CloudProvider):
             reader, self._config.networking, region=found.region, regional=regional
         )
         self.volumes = OpenStackVolumes(self._api)
+        if self._config.load_balancer.enabled:
+            networks = Networks(self._api, reader)
+            balancers = OctaviaLoadBalancers(Octavia(self._api), networks, self._config)
+            self.load_balancers = balancers.offered()
         if router := self._config.route.router_id:
             self.routes = OpenStackRoutes(self._api, reader, router)
 

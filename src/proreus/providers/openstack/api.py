@@ -29,8 +29,13 @@ Answer = Mapping[str, Any]
 Parameters = Mapping[str, str | Sequence[str]]
 """Of a query; a sequence repeats its name, which Neutron takes as one or the other."""
 
-_SERVICES = {"cinder": "block-storage", "nova": "compute", "neutron": "network"}
-_VERSIONS = {"neutron": "v2.0"}
+_SERVICES = {
+    "cinder": "block-storage",
+    "nova": "compute",
+    "neutron": "network",
+    "octavia": "load-balancer",
+}
+_VERSIONS = {"neutron": "v2.0", "octavia": "v2.0"}
 """Services whose endpoint has no version in most catalogs."""
 _RENEW_BEFORE = 300
 _MOST_PAGES = 10_000
@@ -95,7 +100,7 @@ class Api:
         """Read one thing: what stands in `field` of the answer.
 
         Args:
-            service: cinder, nova or neutron.
+            service: cinder, nova, neutron or octavia.
             operation: The official metrics' word, such as server_get.
             path: Below the version, without a slash in front.
             field: Such as server.
@@ -119,7 +124,7 @@ class Api:
         """Change something: as `get`, with a body. It is never repeated.
 
         Args:
-            service: cinder, nova or neutron.
+            service: cinder, nova, neutron or octavia.
             operation: The official metrics' word.
             method: POST, PUT or DELETE.
             path: Below the version.

@@ -185,7 +185,7 @@ class Route(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
 
 class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [LoadBalancer]. It is read and checked; load balancers are not made yet.
+    """Section [LoadBalancer].
 
     Attributes:
         enabled: Whether Services get load balancers.
@@ -200,7 +200,7 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         subnet_id: Where load balancers stand.
         member_subnet_id: Where nodes are reached.
         network_id: Where load balancers stand, in any subnet.
-        manage_security_groups: Whether the groups of nodes are opened.
+        manage_security_groups: Whether the groups of nodes are opened; not supported yet.
         create_monitor: Whether nodes are checked.
         monitor_delay: Between two checks.
         monitor_timeout: For an answer.
@@ -215,7 +215,7 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         ingress_hostname_suffix: That name's end.
         default_tls_container_ref: The certificate in Barbican.
         container_store: Where certificates are.
-        max_shared_lb: Services on one load balancer.
+        max_shared_lb: Services on one load balancer; not used yet.
         provider_requires_serial_api_calls: Whether parts are made one by one.
     """
 

@@ -16,7 +16,7 @@ from openstack.exceptions import ConfigException
 from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.openstack.config import Global
 
-_OVERRIDES = ("compute", "network", "block_storage")
+_OVERRIDES = ("compute", "network", "block_storage", "load_balancer")
 _METHODS = frozenset(
     {"password", "token", "v3password", "v3token", "v3applicationcredential", "", None}
 )

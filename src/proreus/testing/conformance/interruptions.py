@@ -116,6 +116,7 @@ async def delete_interrupted(site: Site) -> None:
             check_objects(before, await site.objects(started), f"{cut}; after the next delete")
             attempt.wish = site.wish(started, hosts, ports=MORE_PORTS)
             await site.ensure(started, attempt.wish)
+        await site.delete(started, attempt.wish.ref)  # the last one may still be pending
 
 
 @rule(ensure_again, deleted)
@@ -149,6 +150,7 @@ async def failure_told(site: Site) -> None:
             await site.delete(started, attempt.wish.ref)
             attempt.wish = site.wish(started, hosts)
             await site.ensure(started, attempt.wish)
+        await site.delete(started, attempt.wish.ref)
 
 
 RULES = (ensure_interrupted, ensure_interrupted_then_delete, delete_interrupted, failure_told)

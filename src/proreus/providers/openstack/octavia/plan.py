@@ -43,9 +43,10 @@ class MakeBalancer(msgspec.Struct, frozen=True):
 
 
 class DropBalancer(msgspec.Struct, frozen=True):
-    """Delete it with all its parts."""
+    """Delete it: with all its parts, or only if it has none left."""
 
     id: str
+    cascade: bool
 
 
 class MakeListener(msgspec.Struct, frozen=True):
@@ -164,13 +165,13 @@ def deletion(actual: Balancer | None, *, cascade: bool) -> Step | None:
             return Drop("listeners", listener.id)
         for pool in actual.stray:
             return Drop("pools", pool)
-    return DropBalancer(actual.id)
+    return DropBalancer(actual.id, cascade=cascade)
 
 
 def _busy(actual: Balancer, *, is_known: bool) -> Step | None:
     """What keeps it from being changed now."""
     if actual.status == ERROR:
-        return Broken() if is_known else DropBalancer(actual.id)
+        return Broken() if is_known else DropBalancer(actual.id, cascade=True)
     return None if actual.status == ACTIVE else Wait(actual.status)
 
 

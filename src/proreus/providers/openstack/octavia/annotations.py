@@ -1,0 +1,250 @@
+"""What a Service's annotations and the cloud-config ask of its load balancer. Pure.
+
+Annotations come from a cluster's tenants, so every value is checked before it can reach a call,
+and all that is wrong is told at once. They go before the class, and that before [LoadBalancer].
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.providers.openstack.config import LoadBalancer as Settings
+from proreus.providers.openstack.config import LoadBalancerClass
+from proreus.providers.openstack.names import is_uuid
+
+PREFIX: Final = "loadbalancer.openstack.org/"
+"""What all but one of them begin with."""
+INTERNAL: Final = "service.beta.kubernetes.io/openstack-internal-load-balancer"
+"""No floating address."""
+METHODS: Final = frozenset({"LEAST_CONNECTIONS", "ROUND_ROBIN", "SOURCE_IP", "SOURCE_IP_PORT"})
+"""How connections can be spread."""
+
+_BOOLEANS = {"true": True, "false": False}
+_PROXY = {"": "", "false": "", "true": "PROXY", "v1": "PROXY", "v2": "PROXYV2"}
+_TIMEOUTS = {
+    "timeout-client-data": ("timeout_client_data", 50000),
+    "timeout-member-connect": ("timeout_member_connect", 5000),
+    "timeout-member-data": ("timeout_member_data", 50000),
+    "timeout-tcp-inspect": ("timeout_tcp_inspect", 0),
+}
+_LONGEST_TIMEOUT = 365 * 24 * 3600 * 1000
+_MOST_CONNECTIONS = 1 << 31
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_TLS = re.compile(r"[!-~]{1,2048}")
+
+
+class Floating(msgspec.Struct, frozen=True):
+    """Where a floating address comes from; a subnet by its id, a pattern of its name, or tags."""
+
+    network_id: str = ""
+    subnet_id: str = ""
+    subnet: str = ""
+    subnet_tags: str = ""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How members are asked, in seconds and times."""
+
+    delay: int
+    timeout: int
+    retries: int
+    retries_down: int
+
+
+class Says(msgspec.Struct, frozen=True):
+    """What is asked for.
+
+    Attributes:
+        internal: No floating address.
+        network_id: Where it stands, in any subnet.
+        subnet_id: Where it stands.
+        member_subnet_id: Where members are.
+        port_id: A port that somebody has made for it.
+        flavor_id: Octavia's flavor.
+        availability_zone: Octavia's zone.
+        floating: Where its floating address comes from.
+        connection_limit: For each listener; -1 for none.
+        timeouts: Of listeners, by Octavia's names, in milliseconds.
+        method: How connections are spread.
+        proxy: PROXY, PROXYV2 or "".
+        x_forwarded_for: Whether listeners speak HTTP and tell the client's address.
+        health: How members are asked; None if they are not.
+        tls: A certificate in Barbican, for listeners that end TLS; "" for none.
+        hostname: What the status shows in place of the address.
+        adopted: The load balancer that the Service names.
+    """
+
+    internal: bool
+    network_id: str
+    subnet_id: str
+    member_subnet_id: str
+    port_id: str
+    flavor_id: str
+    availability_zone: str
+    floating: Floating
+    connection_limit: int
+    timeouts: Mapping[str, int]
+    method: str
+    proxy: str
+    x_forwarded_for: bool
+    health: Health | None
+    tls: str
+    hostname: str
+    adopted: str
+
+
+class _Reader:
+    """Reads values, and collects what is wrong with them."""
+
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        self._annotations = annotations
+        self.problems: list[str] = []
+
+    def text(self, name: str, default: str = "", *, valid: re.Pattern[str] | None = None) -> str:
+        value = self._annotations.get(_full(name), "").strip() or default
+        if value and valid is not None and not valid.fullmatch(value):
+            self._wrong(name, "has characters that are not allowed there")
+        return value
+
+    def id(self, name: str, default: str = "") -> str:
+        value = self.text(name, default)
+        if value and not is_uuid(value):
+            self._wrong(name, "must be an id such as 2e8c1f0a-0000-4000-8000-000000000000")
+        return value
+
+    def boolean(self, name: str, *, default: bool = False) -> bool:
+        value = self.text(name).lower()
+        if value and value not in _BOOLEANS:
+            self._wrong(name, "must be true or false")
+        return _BOOLEANS.get(value, default)
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        value = self.text(name)
+        if not re.fullmatch(r"-?\d{1,12}", value or str(default)) or not (
+            least <= int(value or default) <= most
+        ):
+            self._wrong(name, f"must be a number from {least} to {most}")
+            return default
+        return int(value or default)
+
+    def choice(self, name: str, among: Mapping[str, str], default: str = "") -> str:
+        value = self.text(name, default)
+        if value not in among:
+            self._wrong(name, f"must be one of {', '.join(sorted(filter(None, among)))}")
+        return among.get(value, "")
+
+    def _wrong(self, name: str, what: str) -> None:
+        self.problems.append(f"annotation {_full(name)}: {what}")
+
+
+def says(
+    annotations: Mapping[str, str],
+    settings: Settings,
+    classes: Mapping[str, LoadBalancerClass],
+) -> Says:
+    """Read them.
+
+    Raises:
+        InvalidRequest: Everything that is wrong.
+    """
+    read = _Reader(annotations)
+    class_name = read.text("class")
+    if class_name and class_name not in classes:
+        known = ", ".join(sorted(classes)) or "none"
+        read.problems.append(f"annotation {PREFIX}class: the cloud-config has {known}")
+    of_class = classes.get(class_name, LoadBalancerClass())
+    methods = {name: name for name in METHODS}
+    network_id = read.id("network-id", of_class.network_id or settings.network_id)
+    found = Says(
+        internal=read.boolean(INTERNAL, default=settings.internal_lb),
+        network_id=network_id,
+        subnet_id=read.id("subnet-id", of_class.subnet_id or settings.subnet_id),
+        member_subnet_id=read.id(
+            "member-subnet-id", of_class.member_subnet_id or settings.member_subnet_id
+        ),
+        port_id=read.id("port-id"),
+        flavor_id=read.id("flavor-id", settings.flavor_id),
+        availability_zone=read.text("availability-zone", settings.availability_zone),
+        floating=_floating(read, settings, of_class),
+        connection_limit=read.number("connection-limit", -1, -1, _MOST_CONNECTIONS),
+        timeouts={
+            field: read.number(name, default, 0, _LONGEST_TIMEOUT)
+            for name, (field, default) in _TIMEOUTS.items()
+        },
+        method=read.choice("lb-method", methods, settings.lb_method),
+        proxy=read.choice("proxy-protocol", _PROXY),
+        x_forwarded_for=read.boolean("x-forwarded-for"),
+        health=_health(read, settings),
+        tls=read.text("default-tls-container-ref", settings.default_tls_container_ref, valid=_TLS),
+        hostname=read.text("hostname", valid=_HOST),
+        adopted=read.id("load-balancer-id"),
+    )
+    read.boolean("keep-floatingip")
+    if found.proxy and (found.x_forwarded_for or found.tls):
+        read.problems.append(
+            f"annotation {PREFIX}proxy-protocol: cannot be with x-forwarded-for or TLS"
+        )
+    if read.problems:
+        raise InvalidRequest("; ".join(read.problems))
+    return found
+
+
+def selector(annotations: Mapping[str, str], default: str) -> dict[str, str | None]:
+    """Which nodes are hosts: `key=value` or `key`, separated by commas."""
+    text = annotations.get(f"{PREFIX}node-selector", "").strip() or default
+    parts = (part.strip().partition("=") for part in text.split(",") if part.strip())
+    return {key.strip(): value.strip() if equals else None for key, equals, value in parts}
+
+
+def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) -> Floating:
+    """One way to name the subnet; an annotation goes before all ways of the cloud-config."""
+    network = read.id(
+        "floating-network-id", of_class.floating_network_id or settings.floating_network_id
+    )
+    own = Floating(
+        network,
+        read.id("floating-subnet-id"),
+        read.text("floating-subnet"),
+        read.text("floating-subnet-tags"),
+    )
+    if own.subnet.lstrip("!").startswith("~"):
+        # A tenant could give one that never ends.
+        read.problems.append(
+            f"annotation {PREFIX}floating-subnet: regular expressions are for the cloud-config only"
+        )
+    if own.subnet_id or own.subnet or own.subnet_tags:
+        return own
+    for one in (of_class, settings):
+        if one.floating_subnet_id or one.floating_subnet or one.floating_subnet_tags:
+            return Floating(
+                network, one.floating_subnet_id, one.floating_subnet, one.floating_subnet_tags
+            )
+    return own
+
+
+def _health(read: _Reader, settings: Settings) -> Health | None:
+    found = Health(
+        delay=read.number(
+            "health-monitor-delay", int(settings.monitor_delay.total_seconds()), 1, 86400
+        ),
+        timeout=read.number(
+            "health-monitor-timeout", int(settings.monitor_timeout.total_seconds()), 1, 86400
+        ),
+        retries=read.number("health-monitor-max-retries", settings.monitor_max_retries, 1, 10),
+        retries_down=read.number(
+            "health-monitor-max-retries-down", settings.monitor_max_retries_down, 1, 10
+        ),
+    )
+    is_on = read.boolean("enable-health-monitor", default=settings.create_monitor)
+    if is_on and found.delay < found.timeout:
+        read.problems.append(
+            f"annotation {PREFIX}health-monitor-delay: must not be less than the timeout"
+        )
+    return found if is_on else None
+
+
+def _full(name: str) -> str:
+    return name if name == INTERNAL else f"{PREFIX}{name}"

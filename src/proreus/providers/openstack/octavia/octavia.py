@@ -1,0 +1,179 @@
+"""Reads and changes load balancers of Octavia; each change is one request."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proreus.providers.openstack.api import Api, Parameters
+from proreus.providers.openstack.errors import Refused
+from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.octavia import documents
+from proreus.providers.openstack.octavia.parts import Balancer
+from proreus.providers.openstack.octavia.plan import (
+    ACTIVE,
+    Change,
+    Drop,
+    DropBalancer,
+    MakeBalancer,
+    MakeListener,
+    MakeMonitor,
+    MakePool,
+    SetMembers,
+    Step,
+)
+
+_NOT_FOUND = 404
+_CONFLICT = 409
+_SINGULAR = {
+    "loadbalancers": "loadbalancer",
+    "listeners": "listener",
+    "pools": "pool",
+    "healthmonitors": "healthmonitor",
+}
+
+
+class Octavia:
+    """The API."""
+
+    def __init__(self, api: Api) -> None:
+        """Ask through `api`."""
+        self._api = api
+
+    async def balancers(self, parameters: Parameters) -> list[Described]:
+        """Load balancers of the project, filtered.
+
+        Raises:
+            CloudError: Octavia does not tell.
+        """
+        return await self._list("loadbalancers", parameters)
+
+    async def balancer(self, id_: str) -> Described | None:
+        """One by its id; None if there is none.
+
+        Raises:
+            CloudError: Octavia does not tell.
+        """
+        try:
+            return await self._api.get(
+                "octavia", "loadbalancer_get", f"lbaas/loadbalancers/{id_}", "loadbalancer"
+            )
+        except Refused as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    async def observe(self, described: Described, mine: frozenset[str]) -> Balancer:
+        """A load balancer with its parts; of one that is not active only what it is.
+
+        Args:
+            described: By Octavia.
+            mine: Tags and names that tell a part to be the Service's; others are left alone.
+
+        Raises:
+            CloudError: Octavia does not tell.
+        """
+        if described.get("provisioning_status") != ACTIVE:
+            return documents.actual(described, (), (), {}, {})
+        id_ = id_of(described)
+        listeners = await self._list("listeners", {"load_balancer_id": id_})
+        pools = await self._list("pools", {"loadbalancer_id": id_})
+        own = [one for one in listeners if _is_mine(one, mine)]
+        used = {str(one.get("default_pool_id")) for one in own}
+        kept = [one for one in pools if id_of(one) in used or _is_mine(one, mine)]
+        members: dict[str, Sequence[Described]] = {}
+        monitors: dict[str, Described] = {}
+        for pool in kept:
+            members[id_of(pool)] = await self._members(id_of(pool))
+            if monitor := pool.get("healthmonitor_id"):
+                path = f"lbaas/healthmonitors/{monitor}"
+                monitors[id_of(pool)] = await self._api.get(
+                    "octavia", "healthmonitor_get", path, "healthmonitor"
+                )
+        return documents.actual(described, own, kept, members, monitors)
+
+    async def take(self, step: Step, balancer: str, tags: Sequence[str]) -> None:
+        """Do what a plan says.
+
+        Args:
+            step: What to do.
+            balancer: The load balancer's id.
+            tags: Of what is made.
+
+        Raises:
+            CloudError: Octavia refuses, or does not answer.
+        """
+        if isinstance(step, MakeBalancer):
+            body = documents.balancer(step.wanted, tags, whole=step.with_parts)
+            await self._post("loadbalancers", body)
+        elif isinstance(step, DropBalancer):
+            how = "?cascade=true" if step.cascade else ""
+            await self._delete("loadbalancers", f"{step.id}{how}")
+        elif isinstance(step, MakeListener):
+            body = documents.listener(step.wanted, tags, whole=False)
+            await self._post("listeners", {**body, "loadbalancer_id": balancer})
+        elif isinstance(step, MakePool):
+            body = documents.pool(step.wanted, tags, whole=False)
+            await self._post("pools", {**body, "listener_id": step.listener})
+        elif isinstance(step, MakeMonitor):
+            body = documents.monitor(step.wanted, tags)
+            await self._post("healthmonitors", {**body, "pool_id": step.pool})
+        elif isinstance(step, SetMembers):
+            members = [documents.member(one) for one in step.members]
+            path = f"lbaas/pools/{step.pool}/members"
+            await self._change("pool_member_update", "PUT", path, {"members": members})
+        elif isinstance(step, Change):
+            name = _SINGULAR[step.collection]
+            path = f"lbaas/{step.collection}/{step.id}"
+            await self._change(f"{name}_update", "PUT", path, {name: dict(step.fields)})
+        elif isinstance(step, Drop):
+            await self._delete(step.collection, step.id)
+
+    async def _members(self, pool: str) -> list[Described]:
+        path = f"lbaas/pools/{pool}/members"
+        found, _ = await self._api.pages("octavia", "pool_member_list", path, "members")
+        return found
+
+    async def _list(self, collection: str, parameters: Parameters) -> list[Described]:
+        operation = f"{_SINGULAR[collection]}_list"
+        path = f"lbaas/{collection}"
+        found, _ = await self._api.pages("octavia", operation, path, collection, parameters)
+        return found
+
+    async def _post(self, collection: str, body: Mapping[str, Any]) -> None:
+        name = _SINGULAR[collection]
+        await self._change(f"{name}_create", "POST", f"lbaas/{collection}", {name: dict(body)})
+
+    async def _delete(self, collection: str, id_: str) -> None:
+        path = f"lbaas/{collection}/{id_}"
+        try:
+            await self._change(f"{_SINGULAR[collection]}_delete", "DELETE", path, None)
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+    async def _change(
+        self, operation: str, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> None:
+        await self._api.change("octavia", operation, method, path, body)
+
+
+def is_immutable(error: Refused) -> bool:
+    """Whether Octavia still works on the load balancer."""
+    return error.status == _CONFLICT and "immutable" in str(error).lower()
+
+
+def with_tags(wanted: Balancer, described: Described | None, tags: Sequence[str]) -> Balancer:
+    """The wish with our tags beside those that an adopted load balancer has."""
+    there = list((described or {}).get("tags") or ())
+    if described is None or set(tags) <= set(there):
+        return wanted
+    fields = {**wanted.fields, "tags": [*there, *(tag for tag in tags if tag not in there)]}
+    return msgspec.structs.replace(wanted, fields=fields)
+
+
+def _is_mine(described: Described, mine: frozenset[str]) -> bool:
+    name = str(described.get("name") or "")
+    return bool(mine & set(described.get("tags") or ())) or any(
+        name.endswith(f"_{one}") for one in mine
+    )

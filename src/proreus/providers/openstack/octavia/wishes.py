@@ -1,0 +1,177 @@
+"""The load balancer that a Service wishes, one for each family. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER,
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+)
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
+from proreus.providers.openstack.octavia.annotations import Health, Says
+from proreus.providers.openstack.octavia.parts import (
+    Balancer,
+    Fields,
+    Listener,
+    Member,
+    Monitor,
+    Pool,
+)
+
+OVN: Final = "ovn"
+"""The provider that can do less than others."""
+
+_LONGEST_NAME = 255
+_EVERYONE = frozenset({"0.0.0.0/0", "::/0"})
+_NOBODY = {"IPv4": "255.255.255.255/32", "IPv6": "::/128"}
+"""Addresses that no client has; to Octavia an empty list means everyone."""
+_DATAGRAM = {"UDP": "UDP-CONNECT", "SCTP": "SCTP-CONNECT"}
+
+
+def name_of(ref: LoadBalancerRef) -> str:
+    """The official name."""
+    name = f"kube_service_{ref.cluster.name}_{ref.namespace}_{ref.service_name}"
+    return name[:_LONGEST_NAME]
+
+
+def tags_of(marks: Mapping[str, str]) -> tuple[str, ...]:
+    """Our marks as Octavia's tags, which have no values and no commas."""
+    return tuple(f"{key}={value}".replace(",", "_") for key, value in sorted(marks.items()))
+
+
+def service_tag(uid: str) -> str:
+    """The tag that proves whose it is."""
+    return f"{MARK_SERVICE_UID}={uid}"
+
+
+def cluster_tag(uid: str) -> str:
+    """The tag on everything of a cluster."""
+    return f"{MARK_CLUSTER_UID}={uid}"
+
+
+def marks_in(tags: object) -> dict[str, str]:
+    """The marks in the tags of something."""
+    known = (MARK_CLUSTER, MARK_CLUSTER_UID, MARK_SERVICE, MARK_SERVICE_UID)
+    pairs = (str(tag).partition("=") for tag in (tags if isinstance(tags, list) else ()))
+    return {key: value for key, _, value in pairs if key in known}
+
+
+def wish(
+    of: LoadBalancer, says: Says, family: str, *, provider: str, member_subnet: str
+) -> Balancer:
+    """What is wished, but for where it stands.
+
+    Args:
+        of: The framework's wish.
+        says: What annotations and cloud-config ask.
+        family: IPv4 or IPv6.
+        provider: Octavia's provider.
+        member_subnet: The subnet of members, or "".
+    """
+    name = name_of(of.ref)
+    name = name if family == of.families[0] else f"{name[: _LONGEST_NAME - 5]}_{family.lower()}"
+    frontends = [one for one in of.frontends if one.family == family]
+    return Balancer(
+        name=name,
+        fields={
+            "description": f"Kubernetes external service {of.ref.key} from cluster"
+            f" {of.ref.cluster.name}",
+        },
+        placed={},
+        listeners=tuple(
+            _listener(of, says, one, number, name, provider=provider, subnet=member_subnet)
+            for number, one in enumerate(frontends)
+        ),
+    )
+
+
+def _listener(
+    of: LoadBalancer,
+    says: Says,
+    frontend: Frontend,
+    number: int,
+    name: str,
+    *,
+    provider: str,
+    subnet: str,
+) -> Listener:
+    is_stream = frontend.protocol not in _DATAGRAM
+    protocol = frontend.protocol
+    if is_stream and says.tls:
+        protocol = "TERMINATED_HTTPS"
+    elif is_stream and says.x_forwarded_for:
+        protocol = "HTTP"
+    ranges = frozenset(of.source_ranges.get(frontend.family, ()))
+    fields: dict[str, object] = {"connection_limit": says.connection_limit}
+    allowed = sorted(ranges) or [_NOBODY[frontend.family]]
+    fields["allowed_cidrs"] = None if ranges & _EVERYONE else allowed
+    if is_stream and provider != OVN:
+        fields |= says.timeouts
+        if protocol != "TCP":
+            headers = {"X-Forwarded-For": "true"} if says.x_forwarded_for else {}
+            fields["insert_headers"] = headers
+        if says.tls:
+            fields["default_tls_container_ref"] = says.tls
+    return Listener(
+        protocol=protocol,
+        port=frontend.port,
+        fields=fields,
+        pool=_pool(of, says, frontend, f"{number}_{name}", provider=provider, subnet=subnet),
+        name=f"listener_{number}_{name}"[:_LONGEST_NAME],
+    )
+
+
+def _pool(
+    of: LoadBalancer, says: Says, frontend: Frontend, name: str, *, provider: str, subnet: str
+) -> Pool:
+    is_stream = frontend.protocol not in _DATAGRAM
+    protocol = frontend.protocol
+    if is_stream and (says.tls or says.x_forwarded_for):
+        protocol = "HTTP"
+    elif is_stream and says.proxy:
+        protocol = says.proxy
+    affinity: Fields | None = None
+    if of.affinity_seconds is not None:
+        affinity = {"type": "SOURCE_IP"}
+    check = of.health_check.port if of.local_traffic and provider != OVN else 0
+    return Pool(
+        protocol=protocol,
+        fields={
+            "lb_algorithm": "SOURCE_IP_PORT" if provider == OVN else says.method,
+            "session_persistence": affinity,
+        },
+        members=tuple(
+            Member(
+                address=host.addresses[frontend.family][0],
+                port=frontend.node_port,
+                subnet_id=subnet,
+                monitor_port=check if says.health else 0,
+                name=host.node,
+            )
+            for host in of.hosts
+            if host.addresses.get(frontend.family) and frontend.node_port
+        ),
+        monitor=_monitor(says.health, frontend, f"monitor_{name}", check, of.health_check.path),
+        name=f"pool_{name}"[:_LONGEST_NAME],
+    )
+
+
+def _monitor(
+    health: Health | None, frontend: Frontend, name: str, port: int, path: str
+) -> Monitor | None:
+    """Nodes are asked whether they have a pod where that matters, and else whether they answer."""
+    if health is None:
+        return None
+    fields: dict[str, object] = {
+        "delay": health.delay,
+        "timeout": health.timeout,
+        "max_retries": health.retries,
+        "max_retries_down": health.retries_down,
+    }
+    kind = _DATAGRAM.get(frontend.protocol, "TCP")
+    if port:
+        kind = "HTTP"
+        fields |= {"url_path": path, "http_method": "GET", "expected_codes": "200"}
+    return Monitor(kind, fields, name[:_LONGEST_NAME])

@@ -1,0 +1,373 @@
+"""Load balancers on the wire: one step at a time, found again, addresses, and what is refused."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import Ensured, InvalidRequest, LoadBalancer, NotSupported, Pending
+from proreus.cloudprovider.load_balancers import Done
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.openstack import OpenStackCloud
+
+from .octavia_wire import OctaviaWire
+from .wire import CLUSTER, Json, Wire, node, served, started, uuid
+
+P = "loadbalancer.openstack.org/"
+SUBNET = uuid(500)
+SUBNET_V6 = uuid(501)
+
+
+class Balancing:
+    """A cloud with two hosts, and a Service."""
+
+    def __init__(self) -> None:
+        self.wire = Wire()
+        self.octavia = OctaviaWire(self.wire)
+        self.octavia.works = 0
+        self.wire.more.append(self.octavia.routes)
+        self.nodes: list[Node] = []
+        for number in (1, 2):
+            id_ = self.wire.add(number)
+            fixed = [
+                {"subnet_id": SUBNET, "ip_address": f"10.0.0.{number}"},
+                {"subnet_id": SUBNET_V6, "ip_address": f"2001:db8::{number}"},
+            ]
+            self.wire.ports[-1]["fixed_ips"] = fixed
+            addresses = [one["ip_address"] for one in fixed]
+            self.nodes.append(node(f"n{number}", f"openstack:///{id_}", *addresses))
+        self.octavia.subnets = {
+            SUBNET: {"id": SUBNET, "ip_version": 4},
+            SUBNET_V6: {"id": SUBNET_V6, "ip_version": 6},
+        }
+
+    def service(self, annotations: Mapping[str, str] | None = None, **spec: Any) -> Service:
+        given = {"ports": (ServicePort(80, "http", node_port=30080),), "ip_families": ("IPv4",)}
+        return Service(
+            metadata=ObjectMeta(
+                name="web", namespace="shop", uid="uid-web", annotations=dict(annotations or {})
+            ),
+            spec=ServiceSpec(type="LoadBalancer", **{**given, **spec}),
+        )
+
+    def wish(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> LoadBalancer:
+        assert provider.load_balancers is not None
+        return wanted(of, self.nodes[:nodes], provider.load_balancers.host_policy(of), CLUSTER)
+
+    async def ensure(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> Any:
+        """Until nothing is pending."""
+        assert provider.load_balancers is not None
+        wish = self.wish(provider, of, nodes)
+        for _ in range(100):
+            answer = (await provider.load_balancers.ensure([wish]))[wish.ref.uid]
+            if not isinstance(answer, Pending):
+                return answer
+        raise AssertionError(answer)
+
+    async def delete(self, provider: OpenStackCloud, of: Service) -> Any:
+        assert provider.load_balancers is not None
+        ref = self.wish(provider, of).ref
+        for _ in range(100):
+            answer = (await provider.load_balancers.delete([ref]))[ref.uid]
+            if not isinstance(answer, Pending):
+                return answer
+        raise AssertionError(answer)
+
+    def members(self) -> list[list[Any]]:
+        return [
+            [one["address"] for one in self.octavia.members[pool]]
+            for pool in self.octavia.of["pools"]
+        ]
+
+
+@pytest.fixture
+async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Balancing]:
+    made = Balancing()
+    async with served(made.wire):
+        yield made
+
+
+def known(service: Service, *addresses: str) -> Service:
+    ingress = tuple(LoadBalancerIngress(ip=one) for one in addresses)
+    status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
+    return msgspec.structs.replace(service, status=status)
+
+
+async def test_a_load_balancer_is_made_in_one_request_with_a_floating_address(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service())
+    made, floating = site.octavia.only("loadbalancers"), site.octavia.only("floatingips")
+    address = floating["floating_ip_address"]
+    assert answer == Ensured(
+        ingress=(LoadBalancerIngress(ip=address),),
+        annotations={f"{P}load-balancer-id": made["id"], f"{P}load-balancer-address": address},
+    )
+    assert made["name"] == "kube_service_test_shop_web"
+    assert (made["vip_subnet_id"], made["provider"]) == (SUBNET, "amphora")
+    assert "proreus/service-uid=uid-web" in made["tags"]
+    assert site.members() == [["10.0.0.1", "10.0.0.2"]]
+    assert site.wire.asked["loadbalancer_create"] == 1
+    assert site.wire.asked["listener_create"] == site.wire.asked["pool_create"] == 0
+
+
+async def test_nobody_waits_while_octavia_works(site: Balancing) -> None:
+    site.octavia.works = 3
+    async with started(site.wire.config()) as provider:
+        assert provider.load_balancers is not None
+        wish = site.wish(provider, site.service())
+        for _ in range(3):
+            answers = await provider.load_balancers.ensure([wish])
+            assert isinstance(answers["uid-web"], Pending)
+        assert isinstance(await site.ensure(provider, site.service()), Ensured)
+    assert site.wire.asked["loadbalancer_create"] == 1
+
+
+async def test_what_is_as_wished_is_not_written(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, site.service())
+        site.wire.asked.clear()
+        await site.ensure(provider, site.service())
+    written = [name for name in site.wire.asked if name.endswith(("create", "update", "delete"))]
+    assert written == []
+
+
+async def test_new_hosts_are_one_request_for_each_pool(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, site.service(), nodes=1)
+        assert site.members() == [["10.0.0.1"]]
+        await site.ensure(provider, site.service(), nodes=2)
+    assert site.members() == [["10.0.0.1", "10.0.0.2"]]
+    assert site.wire.asked["member_update"] == 1
+
+
+async def test_a_provider_that_needs_it_gets_parts_one_by_one(site: Balancing) -> None:
+    site.octavia.serial_only = True
+    text = site.wire.config(
+        sections="[LoadBalancer]\nprovider-requires-serial-api-calls\ncreate-monitor\n"
+        "cascade-delete = false\n"
+    )
+    async with started(text) as provider:
+        assert isinstance(await site.ensure(provider, site.service()), Ensured)
+        assert site.members() == [["10.0.0.1", "10.0.0.2"]]
+        assert len(site.octavia.of["healthmonitors"]) == 1
+        assert isinstance(await site.delete(provider, site.service()), Done)
+    assert not any(site.octavia.of.values())
+
+
+async def test_both_families_have_a_load_balancer_each(site: Balancing) -> None:
+    dual = site.service(ip_families=("IPv4", "IPv6"))
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, dual)
+        assert [":" in one.ip for one in answer.ingress] == [False, True]
+        assert sorted(site.members()) == [["10.0.0.1", "10.0.0.2"], ["2001:db8::1", "2001:db8::2"]]
+        assert isinstance(await site.delete(provider, dual), Done)
+    assert not any(site.octavia.of.values())
+
+
+async def test_an_internal_one_has_no_floating_address_and_loses_one_that_it_had(
+    site: Balancing,
+) -> None:
+    internal = site.service({"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"})
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, site.service())
+        answer = await site.ensure(provider, internal)
+    assert answer.ingress[0].ip == site.octavia.only("loadbalancers")["vip_address"]
+    assert site.octavia.of["floatingips"] == {}
+
+
+async def test_a_load_balancer_of_the_official_manager_is_taken_over(site: Balancing) -> None:
+    official = {
+        "name": "kube_service_test_shop_web",
+        "tags": ["kube_service_test_shop_web"],
+        "vip_subnet_id": SUBNET,
+        "listeners": [
+            {
+                "name": "listener_0_kube_service_test_shop_web",
+                "tags": ["kube_service_test_shop_web"],
+                "protocol": "TCP",
+                "protocol_port": 80,
+                "allowed_cidrs": ["0.0.0.0/0"],
+                "connection_limit": -1,
+                "default_pool": {
+                    "name": "pool_0_kube_service_test_shop_web",
+                    "protocol": "TCP",
+                    "lb_algorithm": "ROUND_ROBIN",
+                },
+            }
+        ],
+    }
+    site.octavia._make_balancer(official)
+    made = site.octavia.only("loadbalancers")
+    floating = {
+        "id": uuid(900),
+        "port_id": made["vip_port_id"],
+        "floating_ip_address": "203.0.113.99",
+        "description": "Floating IP for Kubernetes external service shop/web from cluster test",
+    }
+    site.octavia.of["floatingips"][floating["id"]] = floating
+    service = known(site.service({f"{P}load-balancer-id": made["id"]}), "203.0.113.99")
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, service)
+        assert answer.ingress == (LoadBalancerIngress(ip="203.0.113.99"),)
+        assert len(site.octavia.of["loadbalancers"]) == len(site.octavia.of["listeners"]) == 1
+        assert "proreus/service-uid=uid-web" in made["tags"]
+        assert isinstance(await site.delete(provider, service), Done)
+    assert not any(site.octavia.of.values())
+
+
+async def test_listeners_that_somebody_else_has_added_stay(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, site.service())
+        id_ = site.octavia.only("loadbalancers")["id"]
+        other = {"name": "mine", "tags": [], "protocol": "TCP", "protocol_port": 9999}
+        site.octavia.make("listeners", other, id_)
+        await site.ensure(provider, site.service())
+    assert sorted(one["protocol_port"] for one in site.octavia.of["listeners"].values()) == [
+        80,
+        9999,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tags", "annotations"),
+    [
+        (
+            [
+                "proreus/service-uid=uid-web",
+                f"proreus/cluster-uid={CLUSTER.uid}",
+                "kube_service_test_shop_b",
+            ],
+            {},
+        ),
+        (
+            ["kube_service_test_shop_b"],
+            {f"{P}load-balancer-id": "20000000-0000-4000-8000-000000000001"},
+        ),
+    ],
+)
+async def test_a_shared_load_balancer_is_not_touched(
+    site: Balancing, tags: list[str], annotations: dict[str, str]
+) -> None:
+    site.octavia._make_balancer({"name": "x", "tags": tags, "vip_subnet_id": SUBNET})
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service(annotations))
+        if not annotations:
+            assert isinstance(await site.delete(provider, site.service()), NotSupported)
+    assert isinstance(answer, NotSupported)
+    assert len(site.octavia.of["loadbalancers"]) == 1
+
+
+async def test_the_floating_address_stays_if_that_is_asked_for_and_is_used_again(
+    site: Balancing,
+) -> None:
+    keep = site.service({f"{P}keep-floatingip": "true"})
+    async with started(site.wire.config()) as provider:
+        first = await site.ensure(provider, keep)
+        assert isinstance(await site.delete(provider, keep), Done)
+        assert site.octavia.only("floatingips")["port_id"] is None
+        again = await site.ensure(provider, keep)
+    assert again.ingress == first.ingress
+
+
+async def test_a_requested_address_is_used_and_one_in_use_is_refused(site: Balancing) -> None:
+    free: Json = {"id": uuid(901), "floating_ip_address": "203.0.113.50", "port_id": None}
+    taken: Json = {"id": uuid(902), "floating_ip_address": "203.0.113.51", "port_id": "p"}
+    site.octavia.of["floatingips"] = {one["id"]: one for one in (free, taken)}
+    async with started(site.wire.config()) as provider:
+        refused = await site.ensure(provider, site.service(load_balancer_ip="203.0.113.51"))
+        answer = await site.ensure(provider, site.service(load_balancer_ip="203.0.113.50"))
+        assert isinstance(await site.delete(provider, site.service()), Done)
+    assert isinstance(refused, InvalidRequest)
+    assert answer.ingress[0].ip == "203.0.113.50"
+    assert set(site.octavia.of["floatingips"]) == {uuid(901), uuid(902)}  # both are the user's
+
+
+async def test_a_full_floating_subnet_is_passed_over(site: Balancing) -> None:
+    site.octavia.subnets |= {
+        "full": {"id": "full", "name": "dmz-1", "network_id": NETWORK},
+        "free": {"id": "free", "name": "dmz-2", "network_id": NETWORK},
+        "other": {"id": "other", "name": "lan", "network_id": NETWORK},
+    }
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service({f"{P}floating-subnet": "dmz-*"}))
+    assert isinstance(answer, Ensured)
+    assert site.octavia.only("floatingips")["subnet_id"] == "free"
+
+
+NETWORK = "10000000-0000-4000-8000-0000000000ff"
+
+
+async def test_several_external_networks_are_not_guessed_among(site: Balancing) -> None:
+    site.wire.external["10000000-0000-4000-8000-0000000000fe"] = "dmz"
+    named = site.service({f"{P}floating-network-id": NETWORK})
+    async with started(site.wire.config()) as provider:
+        refused = await site.ensure(provider, site.service())
+        answer = await site.ensure(provider, named)
+    assert isinstance(refused, InvalidRequest)
+    assert "dmz, public" in str(refused)
+    assert isinstance(answer, Ensured)
+
+
+async def test_one_in_an_error_is_made_anew_unless_its_address_is_known(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        first = await site.ensure(provider, site.service())
+        broken = site.octavia.only("loadbalancers")
+        broken["provisioning_status"] = "ERROR"
+        told = await site.ensure(provider, known(site.service(), first.ingress[0].ip))
+        assert "ERROR" in str(told)
+        await site.ensure(provider, site.service())
+    assert site.octavia.only("loadbalancers")["id"] != broken["id"]
+
+
+async def test_two_that_were_made_by_mistake_become_one(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, site.service())
+        first = dict(site.octavia.only("loadbalancers"))
+        site.octavia._make_balancer(
+            {"name": first["name"], "tags": first["tags"], "vip_subnet_id": SUBNET}
+        )
+        for _ in range(3):
+            await site.ensure(provider, site.service())
+    assert list(site.octavia.of["loadbalancers"]) == [first["id"]]
+
+
+async def test_managed_security_groups_are_not_claimed(site: Balancing) -> None:
+    text = site.wire.config(sections="[LoadBalancer]\nmanage-security-groups = true\n")
+    async with started(text) as provider:
+        assert isinstance(await site.ensure(provider, site.service()), NotSupported)
+    assert not any(site.octavia.of.values())
+
+
+async def test_load_balancers_can_be_turned_off(site: Balancing) -> None:
+    text = site.wire.config(sections="[LoadBalancer]\nenabled = false\n")
+    async with started(text) as provider:
+        assert provider.load_balancers is None
+
+
+async def test_several_services_are_worked_on_side_by_side(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        assert provider.load_balancers is not None
+        services = [
+            msgspec.structs.replace(
+                site.service(),
+                metadata=ObjectMeta(name=f"s{n}", namespace="shop", uid=f"uid-{n}"),
+            )
+            for n in range(3)
+        ]
+        answers = await asyncio.gather(*(site.ensure(provider, one) for one in services))
+    assert all(isinstance(one, Ensured) for one in answers)
+    assert len(site.octavia.of["loadbalancers"]) == 3
