@@ -44,7 +44,7 @@ class Demo:
         self._kube("get", "service", "web")
         address = self._ask_kube("get", "service", "web", f"--output=jsonpath={field}")
         for _ in range(_QUESTIONS):
-            patience = ("--retry=60", "--retry-connrefused", "--retry-delay=1")
+            patience = ("--retry", "60", "--retry-connrefused", "--retry-delay", "1")
             said = self._machines[CLIENT].run(
                 "curl", "--silent", "--show-error", *patience, f"http://{address}/hostname"
             )
