@@ -5,11 +5,12 @@ changed is decided from rules that are read within the same turn.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place
+from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.rules import (
     HOST_RULE,
     Change,
@@ -25,7 +26,6 @@ from proreus.providers.aws.rules import (
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
-_MOST_VALUES: Final = 200
 _HAS_ALREADY: Final = "InvalidPermission.Duplicate"
 _HAD_NOT: Final = "InvalidPermission.NotFound"
 _FULL: Final = "RulesPerSecurityGroupLimitExceeded"
@@ -67,6 +67,7 @@ class HostGroups:
         self._tags: ClusterTags = place.tags
         self._vpc = place.vpc
         self._turn = asyncio.Lock()
+        self._memberships = Memberships(api)
 
     async def allow_network(
         self, name: str, instances: Collection[str], want: frozenset[Rule]
@@ -184,7 +185,7 @@ class HostGroups:
         tagged = set(described) if self._tags.id else set()
         homes: set[str] = set()
         refused: dict[str, str] = {}
-        for one in await self._instances(instances):
+        for one in await self._memberships.of(instances):
             try:
                 homes.add(host_group(one, tagged))
             except ValueError as error:
@@ -209,26 +210,6 @@ class HostGroups:
             "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
         )
         return {one["GroupId"]: one for one in self._tags.mine(found)}
-
-    async def _instances(self, ids: Iterable[str]) -> list[Described]:
-        ordered = sorted(ids)
-        # By filter, since one id that is gone fails a whole call that names it.
-        answers = await asyncio.gather(
-            *(
-                self._api.pages(
-                    "ec2",
-                    "DescribeInstances",
-                    "Reservations",
-                    Filters=[
-                        {"Name": "instance-id", "Values": ordered[first : first + _MOST_VALUES]}
-                    ],
-                )
-                for first in range(0, len(ordered), _MOST_VALUES)
-            )
-        )
-        return [
-            one for answer in answers for reservation in answer for one in reservation["Instances"]
-        ]
 
 
 async def apply_change(api: "Api", group: str, change: Change) -> None:

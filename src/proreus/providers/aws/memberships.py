@@ -1,0 +1,63 @@
+"""Which security groups instances are in, remembered for a short while.
+
+All load balancers have the same hosts, and each asks about all of them.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from proreus.providers.aws.identity import Described
+
+if TYPE_CHECKING:
+    from proreus.providers.aws.api import Api
+
+KEPT: Final = timedelta(minutes=1)
+"""For how long an answer serves: hardly anybody moves running instances to other groups."""
+_MOST_VALUES: Final = 200
+
+
+class Memberships:
+    """Asks about instances, and not about the same ones again at once."""
+
+    def __init__(self, api: "Api") -> None:
+        """Know nothing yet."""
+        self._api = api
+        self._known: dict[str, tuple[datetime, Described]] = {}
+        self._turn = asyncio.Lock()
+
+    async def of(self, instances: Iterable[str]) -> list[Described]:
+        """Id and security groups of those that there are.
+
+        Raises:
+            CloudError: AWS does not answer.
+        """
+        wanted = sorted(instances)
+        async with self._turn:  # who comes meanwhile finds them
+            now = self._api.context.now()
+            self._known = {
+                id_: (seen, one) for id_, (seen, one) in self._known.items() if now - seen < KEPT
+            }
+            await self._ask([id_ for id_ in wanted if id_ not in self._known])
+            return [self._known[id_][1] for id_ in wanted if id_ in self._known]
+
+    async def _ask(self, ids: list[str]) -> None:
+        # By filter, since one id that is gone fails a whole call that names it.
+        answers = await asyncio.gather(
+            *(
+                self._api.pages(
+                    "ec2",
+                    "DescribeInstances",
+                    "Reservations",
+                    Filters=[{"Name": "instance-id", "Values": ids[first : first + _MOST_VALUES]}],
+                )
+                for first in range(0, len(ids), _MOST_VALUES)
+            )
+        )
+        now = self._api.context.now()
+        for answer in answers:
+            for reservation in answer:
+                for one in reservation["Instances"]:
+                    kept = {key: one.get(key) for key in ("InstanceId", "SecurityGroups")}
+                    self._known[str(one["InstanceId"])] = now, kept
