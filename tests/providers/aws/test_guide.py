@@ -1,4 +1,4 @@
-"""The tables of the guide have exactly the annotations and the keys that the code knows."""
+"""The guide has exactly the annotations, the keys and the metrics that the code knows."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from proreus.cloudprovider.metrics import REGISTRY
 from proreus.providers.aws import annotations
 from proreus.providers.aws.annotations import PREFIX
 from proreus.providers.aws.config import Client, Global, ServiceOverride, Tagging
@@ -60,3 +61,17 @@ def test_the_tables_of_the_cloud_config_have_its_keys(
 ) -> None:
     keys = [one.encode_name for of in sections for one in msgspec.structs.fields(of)]
     assert sorted(rows(header)) == sorted(keys)
+
+
+def test_the_metrics_have_the_official_names_and_are_in_the_guide() -> None:
+    families = {one.name: one.type for one in REGISTRY.collect()}
+    ours = {name: type_ for name, type_ in families.items() if name.startswith("cloudprovider_aws")}
+    assert ours == {
+        "cloudprovider_aws_api_request_duration_seconds": "histogram",
+        "cloudprovider_aws_api_request_errors": "counter",
+        "cloudprovider_aws_api_response_status": "counter",
+        "cloudprovider_aws_api_throttled_requests": "counter",
+        "cloudprovider_aws_tagging_controller_work_item_errors": "counter",
+    }
+    exposed = {f"{name}_total" if type_ == "counter" else name for name, type_ in ours.items()}
+    assert set(re.findall(r"`(cloudprovider_aws\w+)`", GUIDE)) == exposed
