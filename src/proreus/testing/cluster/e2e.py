@@ -102,6 +102,8 @@ def _run(options: argparse.Namespace) -> int:
     print(table(specs))
     passed = sum(1 for spec in specs if not spec.failure)
     _report(f"{passed} of {len(specs)} passed in {time.monotonic() - begun:.0f} s; {results}")
+    if not specs:
+        raise ClusterError("no spec ran: none has a name like that")
     if options.specs == "load-balancers" and not options.focus and len(specs) != LOAD_BALANCERS:
         raise ClusterError(f"{len(specs)} specs ran instead of {LOAD_BALANCERS}: some were skipped")
     return status
