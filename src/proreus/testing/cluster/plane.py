@@ -41,8 +41,8 @@ kind: Secret
 metadata: {{name: bootstrap-token-{id}, namespace: kube-system}}
 type: bootstrap.kubernetes.io/token
 stringData:
-  token-id: {id}
-  token-secret: {secret}
+  token-id: "{id}"
+  token-secret: "{secret}"
   usage-bootstrap-authentication: "true"
 ---
 apiVersion: rbac.authorization.k8s.io/v1
