@@ -51,10 +51,15 @@ def describe(world: World, params: Params) -> Answer:
     """Pages count instances, and a private DNS name is matched as it is shown."""
     require(world, params.get("InstanceIds") or [])
     filters = params.get("Filters") or []
-    by_name = [one["Values"] for one in filters if one["Name"] == "private-dns-name"]
-    rest = [one for one in filters if one["Name"] != "private-dns-name"]
-    asked = params | {"Filters": rest}
-    instances = [
+    asked = params | {
+        "Filters": [
+            {"Name": "instance-id", "Values": _named(world, one["Values"])}
+            if one["Name"] == "private-dns-name"
+            else one
+            for one in filters
+        ]
+    }
+    matching = [
         (reservation, amended(world, instance))
         for reservation in everything(
             world, "DescribeInstances", asked, lambda a: a["Reservations"]
@@ -62,17 +67,31 @@ def describe(world: World, params: Params) -> Answer:
         for instance in reservation["Instances"]
         if is_seen(world, instance["InstanceId"])
     ]
-    matching = [
-        (reservation, one)
-        for reservation, one in instances
-        if all(
-            any(fnmatch.fnmatchcase(one["PrivateDnsName"], value) for value in values)
-            for values in by_name
-        )
-    ]
     shown, token = page(world, matching, params)
     reservations = [reservation | {"Instances": [one]} for reservation, one in shown]
     return {"Reservations": reservations} | ({"NextToken": token} if token else {})
+
+
+def _named(world: World, values: list[str]) -> list[str]:
+    """Ids of the instances whose names match; one that cannot be, if there is none."""
+    exact, patterns = set(values), [one for one in values if set(one) & {"*", "?"}]
+    names = {}
+    for reservation in world.backend("ec2").reservations.values():
+        for one in reservation.instances:
+            if state_of(one) != "terminated":
+                names[one.id] = name_of(world, one.id, str(one.private_ip))
+    return [
+        id_
+        for id_, name in names.items()
+        if name in exact or any(fnmatch.fnmatchcase(name, one) for one in patterns)
+    ] or ["none"]
+
+
+def name_of(world: World, id_: str, address: str) -> str:
+    """The private DNS name, as of where the host got its name from."""
+    extra = world.extra.get(id_, {})
+    host = id_ if extra.get("resource_name") else f"ip-{address.replace('.', '-')}"
+    return str(extra.get("private_dns_name", f"{host}.{domain(world.region)}"))
 
 
 def domain(region: str) -> str:
@@ -94,10 +113,7 @@ def amended(world: World, instance: dict[str, Any]) -> dict[str, Any]:
         }
         lost = {"PrivateIpAddress", "PublicIpAddress", "VpcId", "SubnetId", "Ipv6Address"}
         return {key: one for key, one in instance.items() if key not in lost} | gone
-    host = "ip-" + instance.get("PrivateIpAddress", "").replace(".", "-")
-    if extra.get("resource_name"):
-        host = id_
-    names = {"PrivateDnsName": extra.get("private_dns_name", f"{host}.{domain(world.region)}")}
+    names = {"PrivateDnsName": name_of(world, id_, instance.get("PrivateIpAddress", ""))}
     for nic in instance.get("NetworkInterfaces", ()):
         if nic["Attachment"]["DeviceIndex"] == 0:
             nic["PrivateDnsName"] = names["PrivateDnsName"]
