@@ -78,3 +78,25 @@ def test_a_test_that_would_hang_fails() -> None:
         asyncio.Runner(loop_factory=lambda: clock.VirtualTimeLoop(deadlock_after=0.01)) as runner,
     ):
         runner.run(main())
+
+
+@virtual_time
+async def test_time_goes_on_for_waiters_who_have_less_than_a_nanosecond_to_wait() -> None:
+    loop = asyncio.get_running_loop()
+    looks = 0
+
+    async def wait_until(moment: float) -> None:
+        nonlocal looks
+        while loop.time() < moment:
+            looks += 1
+            assert looks < 100
+            rung = loop.create_future()
+            loop.call_at(moment, rung.set_result, None)
+            await rung
+
+    first = asyncio.create_task(wait_until(4e-10))
+    await asyncio.sleep(0)  # so that one of them looks while the timer of the other rings
+    second = asyncio.create_task(wait_until(6e-10))
+    await asyncio.gather(first, second)
+
+    assert loop.time() == 6e-10
