@@ -19,7 +19,7 @@ ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults cluster-up cluster-down e2e test-cluster
+.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,14 @@ cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs
 cluster-down: $(STAMP) ## Remove that cluster, whatever its state
 	@echo '== cluster-down'
 	@$(BIN)/python -m proreus.testing.cluster down
+
+openstack-up: $(STAMP) ## Start a real OpenStack on this machine; Debian 12 only (1 GB on disk)
+	@echo '== openstack-up'
+	@$(BIN)/python -m proreus.testing.openstack up $(ARGS)
+
+openstack-down: $(STAMP) ## Stop that OpenStack, and forget what it has kept
+	@echo '== openstack-down'
+	@$(BIN)/python -m proreus.testing.openstack down
 
 e2e: $(STAMP) ## Run Kubernetes' own specs of load balancers on that cluster (ARGS=--specs=services)
 	@echo '== e2e'

@@ -1,5 +1,6 @@
 """What a cloud needs before somebody can use it: users, a catalog, a project, a network."""
 
+import warnings
 from typing import Any
 
 from proreus.testing.openstack.settings import PASSWORD, PORTS, REGION, url
@@ -23,18 +24,21 @@ def connect(user: str, project: str) -> Any:
     """A connection of openstacksdk."""
     import openstack  # noqa: PLC0415 - only with the extra
 
-    return openstack.connect(
-        load_envvars=False,
-        load_yaml_config=False,
-        auth_url=url("keystone", "/v3"),
-        username=user,
-        password=PASSWORD,
-        project_name=project,
-        user_domain_name="Default",
-        project_domain_name="Default",
-        region_name=REGION,
-        load_balancer_api_version="2",
-    )
+    with warnings.catch_warnings():
+        # About databases of metrics, which nobody asked for.
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return openstack.connect(
+            load_envvars=False,
+            load_yaml_config=False,
+            auth_url=url("keystone", "/v3"),
+            username=user,
+            password=PASSWORD,
+            project_name=project,
+            user_domain_name="Default",
+            project_domain_name="Default",
+            region_name=REGION,
+            load_balancer_api_version="2",
+        )
 
 
 def identity() -> None:
@@ -73,7 +77,7 @@ def network() -> None:
     admin.network.create_subnet(
         network_id=public.id, ip_version=4, cidr="203.0.113.0/24", enable_dhcp=False, name="public"
     )
-    admin.compute.create_flavor(name="m1.k8s", ram=512, vcpus=1, disk=0)
+    admin.compute.create_flavor(name="m1.k8s", ram=512, vcpus=1, disk=1)
     member = connect(USER, PROJECT).network
     private = member.create_network(name="private")
     subnets = [

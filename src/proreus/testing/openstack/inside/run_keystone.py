@@ -9,35 +9,27 @@ import sys
 import wsgi_server
 
 _IMAGE = re.compile(r"/v2/images/([0-9a-f-]{36})")
+_FIELDS = {
+    "id": "", "name": "image", "status": "active", "container_format": "bare",
+    "disk_format": "raw", "min_disk": 0, "min_ram": 0, "size": 1, "visibility": "public",
+    "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z",
+    "checksum": "x", "owner": "x", "tags": [], "protected": False, "file": "", "self": "",
+    "schema": "",
+}  # fmt: skip
 
 
 def image_stub(environ, start_response):
     """Every image is there: Nova asks before it makes a server, and its driver reads none."""
-    found = _IMAGE.fullmatch(environ["PATH_INFO"])
-    body = {
-        "versions": [
-            {
-                "id": "v2.9",
-                "status": "CURRENT",
-                "links": [{"rel": "self", "href": f"http://{environ['HTTP_HOST']}/v2/"}],
-            }
-        ]
-    }
+    path = environ["PATH_INFO"]
+    found = _IMAGE.fullmatch(path)
     if found:
-        body = {
-            "id": found[1], "name": "image", "status": "active", "container_format": "bare",
-            "disk_format": "raw", "min_disk": 0, "min_ram": 0, "size": 1, "visibility": "public",
-            "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z",
-            "checksum": "x", "owner": "x", "tags": [], "protected": False, "file": "", "self": "",
-            "schema": "",
-        }  # fmt: skip
-    elif environ["PATH_INFO"].startswith("/v2/schemas"):
-        body = {
-            "name": "image",
-            "properties": {},
-            "additionalProperties": {"type": "string"},
-            "links": [],
-        }
+        body = {**_FIELDS, "id": found[1]}
+    elif path.startswith("/v2/schemas"):
+        # Its client knows only the fields that this names.
+        body = {"name": "image", "properties": {name: {} for name in _FIELDS}, "links": []}
+    else:
+        link = {"rel": "self", "href": f"http://{environ['HTTP_HOST']}/v2/"}
+        body = {"versions": [{"id": "v2.9", "status": "CURRENT", "links": [link]}]}
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps(body).encode()]
 
