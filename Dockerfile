@@ -29,7 +29,7 @@ LABEL org.opencontainers.image.title="Proreus" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# PACKAGES are of the base image's Debian: the provider local needs nftables and iproute2.
+# PACKAGES are of the base image's Debian: the provider local needs nftables, iproute2 and netbase.
 ARG PACKAGES=""
 RUN test -z "${PACKAGES}" || { apt-get update \
     && apt-get install --yes --no-install-recommends ${PACKAGES} \

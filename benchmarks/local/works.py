@@ -29,7 +29,7 @@ Line: TypeAlias = Mapping[str, str]
 
 _SERVER = "servers"
 _ROUNDS = 3
-_FIRST_ANSWERS = 20
+_FIRST_ANSWERS = 10
 _UPDATES = 5
 _RESTARTS = 3
 _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"

@@ -39,6 +39,7 @@ def manager_image(place: Path) -> Path:
     root.libraries(sorted(root.path.rglob("*.so")))
     for name in ("nft", "ip"):
         root.program(Path(shutil.which(name) or name), f"/usr/sbin/{name}")
+    root.copy(Path("/etc/protocols"), "/etc/protocols")  # nft looks names up in it
     start = below(root, f"/usr/bin/{PROGRAM}")
     start.write_text(
         f"#!{interpreter}\nfrom proreus.app.cli import cloud_controller_manager as main\n"

@@ -190,4 +190,7 @@ def _refusal(what: str, said: str) -> CloudError:
         return Unauthenticated(
             f"cannot {what}: {text}; run the manager as root or with CAP_NET_ADMIN"
         )
+    if "resolve protocol name" in text:
+        # Slim images are without it; what nft says names neither the file nor the package.
+        text += "; /etc/protocols is missing: install the package netbase"
     return CloudError(f"cannot {what}: {text}")
