@@ -193,6 +193,7 @@ class World:
         """End it with time to drain, or wherever it is."""
         if self._manager is None:
             return
+        await asyncio.sleep(0)  # what it has opened is closed by its work, which must have begun
         if orderly:
             self._stop.set()
         else:
