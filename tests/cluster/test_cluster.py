@@ -85,7 +85,8 @@ def test_what_a_load_balancer_cannot_have_is_one_event_of_its_service(cluster: C
 
     until("an event", lambda: bool(warnings()))
     (said,) = warnings()
-    assert "10.83.0.99 belongs to the Service default/first" in said
+    assert "10.83.0.99" in said
+    assert "belongs to the Service default/first" in said
 
 
 def bracketed(address: str) -> str:
