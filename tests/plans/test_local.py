@@ -24,6 +24,7 @@ from proreus.providers.local.plan import (
     chosen,
     deleted,
     ensured,
+    is_asking,
     judged,
     keeping,
     sketch,
@@ -279,6 +280,25 @@ def test_who_gets_new_connections_and_who_keeps_old_ones(
     pool = Pool("IPv4", check, tuple(Member(*one) for one in members.items()))
     assert "".join(chosen(pool)) == new
     assert "".join(keeping(pool)) == old
+
+
+@pytest.mark.parametrize(
+    ("check", "members", "asking"),
+    [
+        (NEEDED, {"a": UNKNOWN, "b": UNKNOWN}, True),
+        (NEEDED, {"a": UNKNOWN, "b": REFUSING}, True),
+        (NEEDED, {"a": UNKNOWN, "b": SERVING}, False),
+        (NEEDED, {"a": SILENT, "b": REFUSING}, False),
+        (NEEDED, {}, False),
+        (EITHER, {"a": UNKNOWN}, False),
+        (UNASKED, {"a": UNKNOWN}, False),
+    ],
+)
+def test_nobody_is_refused_before_the_nodes_have_been_asked(
+    check: Check, members: dict[str, Condition], *, asking: bool
+) -> None:
+    pool = Pool("IPv4", check, tuple(Member(*one) for one in members.items()))
+    assert is_asking(pool) is asking
 
 
 def test_leaving_nodes_get_nothing_new_even_if_all_others_are_silent() -> None:

@@ -84,6 +84,28 @@ def test_a_dead_node_changes_its_pool_and_nothing_of_its_services() -> None:
     ]
 
 
+@pytest.mark.parametrize("affinity", [None, 60])
+def test_before_a_node_has_answered_its_needed_check_packets_are_dropped_and_not_refused(
+    affinity: int | None,
+) -> None:
+    needed = msgspec.structs.replace(CHECK, needed=True)
+    new = state(affinity=affinity)
+    pool = msgspec.structs.replace(new.pools["key"], check=needed)
+    new = State(new.balancers, {"key": pool}, new.machines)
+    chain = "pool-key" if affinity is None else nft.service_chain("uid", "IPv4")
+    one_serves = judged(new, {Target("10.0.0.2", needed): Condition.SERVING})
+    none_does = judged(
+        new, {Target(f"10.0.0.{last}", needed): Condition.REFUSING for last in (2, 3)}
+    )
+
+    last_rules = [
+        nft.program(one, SETTINGS).chains[chain].rules[-1].says
+        for one in (new, one_serves, none_does)
+    ]
+
+    assert [says == ({"drop": None},) for says in last_rules] == [True, False, False]
+
+
 def test_a_port_more_is_one_element() -> None:
     more = state(ports=(("tcp", 80), ("tcp", 81), ("udp", 53)))
     assert changed(state(), more) == [

@@ -24,7 +24,16 @@ from typing import Any, Final
 import msgspec
 
 from proreus.providers.local import memo
-from proreus.providers.local.plan import HERE, Pool, State, chosen, digest, keeping, slots
+from proreus.providers.local.plan import (
+    HERE,
+    Pool,
+    State,
+    chosen,
+    digest,
+    is_asking,
+    keeping,
+    slots,
+)
 
 Json = Any
 """A piece of nftables' JSON."""
@@ -268,7 +277,7 @@ def _service(
     rules += _kept(state, settings, pool)
     rules += [_rule(_match(source, f"@{set_}"), _goto(f"to-{set_}")) for set_ in clients.values()]
     rules += _hashed(source, [f"to-{clients[node]}" for node in slots(tuple(clients))])
-    yield name, _chain(rules)
+    yield name, _chain([*rules, *_postponed(pool)])
     for node, set_ in clients.items():
         elem = {"elem": {"val": source, "timeout": one.affinity}}
         remembered = _rule({"set": {"op": "update", "elem": elem, "set": f"@{set_}"}})
@@ -293,6 +302,7 @@ def _pool_rules(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
     yield from _kept(state, settings, pool)
     whose = {"concat": [_field(pool.family, "saddr"), _port("sport")]}
     yield from _hashed(whose, [_node(state, node) for node in slots(chosen(pool))])
+    yield from _postponed(pool)
 
 
 def _kept(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
@@ -301,6 +311,12 @@ def _kept(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
     if marks:
         nodes = [(settings.mark(number), f"node-{number}") for number in sorted(marks)]
         yield _rule(_lead(_bits("ct", settings.mask), nodes))
+
+
+def _postponed(pool: Pool) -> Iterator[Rule]:
+    """What is not refused will be sent again."""
+    if is_asking(pool):
+        yield _rule({"drop": None})
 
 
 def _hashed(whose: Json, chains: Sequence[str]) -> Iterator[Rule]:

@@ -361,6 +361,15 @@ def chosen(pool: Pool) -> tuple[str, ...]:
     return alive or tuple(one.node for one in staying)
 
 
+def is_asking(pool: Pool) -> bool:
+    """Whether no node gets connections only because some have not answered their check yet.
+
+    A gateway that takes over must not refuse what belongs to connections of the last one.
+    """
+    asked = (one.condition for one in pool.members if not one.leaving)
+    return not chosen(pool) and Condition.UNKNOWN in asked
+
+
 def keeping(pool: Pool) -> tuple[str, ...]:
     """The nodes that keep the connections which they have."""
     alive = {one.node for one in pool.members if one.condition is not Condition.SILENT}
