@@ -19,7 +19,7 @@ ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults cluster-up cluster-down openstack-up openstack-down e2e test-cluster
+.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults test-aws cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,10 +93,12 @@ test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kube
 test-faults: assets ## Try every fault at every boundary, and long histories (about 20 minutes)
 	@echo '== test-faults'
 	@$(BIN)/pytest -v tests/properties/test_histories.py tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py tests/faults/test_drift.py
-	@echo '== the provider aws: every call of a verb cut off, 500 nodes and 50 Services'
-	@$(BIN)/pytest -v -m long tests/providers/aws
 	@echo '== parity with the Go framework, all scripts'
 	@$(BIN)/pytest -q tests/parity
+
+test-aws: assets ## Try the provider aws with every call cut off, and with 500 nodes and 50 Services
+	@echo '== test-aws'
+	@$(BIN)/pytest -v -m long tests/providers/aws
 
 cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
 	@echo '== cluster-up (building its programs takes ten minutes the first time)'
