@@ -1,6 +1,8 @@
 """Gateways and clients in one network: nodes answer past the gateway, and gateways take turns."""
 
+import asyncio
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from .local_manager import CLUSTER, delete, ensure, eventually, manager, wish
-from .traffic import VIP6_HERE, VIP_HERE, Segment, run
+from .traffic import VIP6_HERE, VIP_HERE, Line, Segment, run
 
 
 @pytest.fixture
@@ -112,3 +114,29 @@ async def test_a_gateway_without_its_manager_falls_silent_and_begins_anew(
         async with manager(VIP_HERE, VIP6_HERE, hold=600.0) as (balancers, _):
             assert await balancers.list_owned(CLUSTER) == []
             assert "proreus" not in run("nft", "list", "tables")
+
+
+async def test_a_port_that_a_client_uses_again_goes_to_a_node_of_now(segment: Segment) -> None:
+    four: dict[str, Any] = {"ip_families": ("IPv4",)}
+    segment.client.run("sysctl", "-qw", "net.ipv4.tcp_tw_reuse=1")
+
+    def asked_from(port: int) -> str:
+        with segment.client.inside():
+            line = socket.socket()
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            line.settimeout(3.0)
+            line.bind(("", port))
+            line.connect((VIP_HERE, 80))
+        with Line(line):
+            return Line(line).ask()[0]
+
+    with segment.gateways["a"].inside():
+        async with manager(VIP_HERE) as (balancers, _):
+            await ensure(balancers, wish(balancers, "one", "two", **four))
+            before = {port: asked_from(port) for port in range(40000, 40016)}
+            assert set(before.values()) == {"one", "two"}
+            await asyncio.sleep(2)
+            web = wish(balancers, "one", **four)
+            await ensure(balancers, web)
+            assert {asked_from(port) for port in before} == {"one"}
+            await delete(balancers, web)

@@ -12,8 +12,9 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.providers.local import network, nft, nft_changes
 from proreus.providers.local.config import Gateway
+from proreus.providers.local.expressions import Json
 from proreus.providers.local.network import Interface, Ways
-from proreus.providers.local.nft import Json, Program
+from proreus.providers.local.nft import Program
 
 PATIENCE: Final = 20.0
 """Seconds that one run of a program may take."""

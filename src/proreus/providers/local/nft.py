@@ -19,11 +19,13 @@ differently from how they are given.
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from proreus.providers.local import expressions as ex
 from proreus.providers.local import memo
+from proreus.providers.local.expressions import Json
 from proreus.providers.local.plan import (
     HERE,
     Pool,
@@ -35,26 +37,22 @@ from proreus.providers.local.plan import (
     slots,
 )
 
-Json = Any
-"""A piece of nftables' JSON."""
-
 ALIVE: Final = "alive"
 """The set that the manager keeps filled where another gateway may take over."""
 PROTOCOLS: Final = MappingProxyType({"inet": ("ip", "ip6"), "arp": ("arp",)})
 """What the set holds, by the family of the table."""
 FAMILY: Final = MappingProxyType({"IPv4": "4", "IPv6": "6"})
 
-_IP: Final = MappingProxyType({"IPv4": "ip", "IPv6": "ip6"})
 _KIND: Final = MappingProxyType({"IPv4": "ipv4_addr", "IPv6": "ipv6_addr"})
 _ICMP: Final = MappingProxyType({"IPv4": "icmp", "IPv6": "ipv6-icmp"})
 _EVERYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
 _SEED: Final = 0x70726F72
-_ALL_BITS: Final = 2**32 - 1
 _RAW, _MANGLE, _AFTER_DNAT, _FILTER = -300, -150, -95, 0
 _ALIVE_SET: Final[Json] = {"type": "ether_type", "flags": ["timeout"]}
 _SYN: Final = 0x02
 _FLAGS: Final = 0x17  # FIN, SYN, RST and ACK
 _MOST_CLIENTS: Final = 65535
+_BEGINNING: Final = 60  # seconds that a client may take for its second packet
 _DNAT: Final[Json] = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}}
 
 
@@ -127,6 +125,8 @@ def program(state: State, settings: Settings) -> Program:
         sets[services] = {"type": [_KIND[family], "inet_proto", "inet_service"], "map": "verdict"}
         sets[addresses] = {"type": _KIND[family]}
         elements |= {services: {}, addresses: {}}
+        if settings.direct:
+            sets[f"begun{FAMILY[family]}"] = _begun_set(family)
     if settings.held:
         sets[ALIVE] = _ALIVE_SET
     for uid, one in state.balancers.items():
@@ -155,8 +155,8 @@ def silence(state: State) -> Program:
     """The table of the family arp that keeps a machine silent that is not alive."""
     addresses = _addresses(state, "IPv4")
     asked = {"payload": {"protocol": "arp", "field": "daddr ip"}}
-    dead = _match(_meta("protocol"), f"@{ALIVE}", "!=")
-    rules = [_rule(_match(asked, {"set": addresses}), dead, {"drop": None})] if addresses else []
+    dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
+    rules = [_rule(ex.match(asked, {"set": addresses}), dead, {"drop": None})] if addresses else []
     chains = {"input": _chain(rules, ("filter", "input", _FILTER))}
     return Program(chains, {ALIVE: _ALIVE_SET})
 
@@ -182,21 +182,22 @@ def _chain(rules: Iterable[Rule], hook: tuple[str, str, int] | None = None) -> C
 
 def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
     """What is there without any Service."""
-    alive = [_match(_meta("protocol"), f"@{ALIVE}")] if settings.held else []
+    alive = [ex.match(ex.meta("protocol"), f"@{ALIVE}")] if settings.held else []
     ours = [
         _rule(
-            _match(_field(family, "daddr"), f"@addresses{digit}"),
+            ex.match(ex.field(family, "daddr"), f"@addresses{digit}"),
             *alive,
-            _jump(f"balance{digit}"),
+            ex.jump(f"balance{digit}"),
         )
         for family, digit in FAMILY.items()
     ]
     # Seen from its beginning, half a connection counts as broken; from its middle, as whole.
-    begins = _match({"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, _FLAGS]}, _SYN)
+    begins = ex.match({"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, _FLAGS]}, _SYN)
     halves = [
-        _rule(_match(_field(family, "daddr"), f"@addresses{digit}"), begins, {"notrack": None})
+        _rule(ex.match(ex.field(family, "daddr"), f"@addresses{digit}"), begins, says)
         for family, digit in FAMILY.items()
         if settings.direct
+        for says in (_noted("update", family), {"notrack": None})
     ]
     yield "begin", _chain(halves, ("filter", "prerouting", _RAW))
     yield "neighbours", _chain(_silent(state, settings), ("filter", "input", _FILTER))
@@ -205,8 +206,8 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
     # A machine whose own kube-proxy has taken the connection must not send it to another node.
     taken = _rule(
         _DNAT,
-        {"match": {"op": "!=", "left": _bits("meta", settings.mask), "right": 0}},
-        _set_mark("meta", settings.mask, 0),
+        {"match": {"op": "!=", "left": ex.bits("meta", settings.mask), "right": 0}},
+        ex.set_mark("meta", settings.mask, 0),
     )
     yield "unmark", _chain([taken], ("filter", "prerouting", _AFTER_DNAT))
     yield "unmark-output", _chain([taken], ("route", "output", _AFTER_DNAT))
@@ -216,32 +217,61 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
     marks = sorted({one.mark for one in state.machines.values()} - {HERE})
     nodes = [(settings.mark(number), f"node-{number}") for number in marks]
     for family, digit in FAMILY.items():
-        by_port = {"concat": [_field(family, "daddr"), _meta("l4proto"), _port("dport")]}
+        by_port = {"concat": [ex.field(family, "daddr"), ex.meta("l4proto"), ex.port("dport")]}
         # What routers say of a connection, such as that packets are too big, follows it.
         related = [
-            _rule(_match(_meta("l4proto"), _ICMP[family]), _lead(_bits("ct", settings.mask), nodes))
+            _rule(
+                ex.match(ex.meta("l4proto"), _ICMP[family]),
+                ex.lead(ex.bits("ct", settings.mask), nodes),
+            )
         ]
+        # A client's port may have been that of another connection, which is still tracked.
+        goes_on = {"match": {**begins["match"], "op": "!="}}
+        unmark = ex.set_mark("ct", settings.mask, 0)
+        is_begun = ex.match({"concat": _ends(family)}, f"@begun{digit}")
+        forget = _rule(goes_on, is_begun, _noted("delete", family), unmark)
         services = _rule({"vmap": {"key": by_port, "data": f"@services{digit}"}})
-        yield f"balance{digit}", _chain([*(related if nodes else ()), services])
+        first = [*(related if nodes else ()), *([forget] if settings.direct else ())]
+        yield f"balance{digit}", _chain([*first, services])
+
+
+def _ends(family: str) -> Json:
+    return [
+        ex.field(family, "saddr"),
+        ex.port("sport"),
+        ex.field(family, "daddr"),
+        ex.port("dport"),
+    ]
+
+
+def _begun_set(family: str) -> Json:
+    ends = [_KIND[family], "inet_service"] * 2
+    return {"type": ends, "flags": ["timeout"], "timeout": _BEGINNING, "size": _MOST_CLIENTS}
+
+
+def _noted(op: str, family: str) -> Json:
+    """Remembers, or forgets, that a connection begins of which half is seen."""
+    elem = {"concat": _ends(family)}
+    return {"set": {"op": op, "elem": elem, "set": f"@begun{FAMILY[family]}"}}
 
 
 def _silent(state: State, settings: Settings) -> Iterator[Rule]:
     """Who asks for our IPv6 addresses gets no answer from a machine that is not alive."""
     addresses = _addresses(state, "IPv6")
     if settings.held and addresses:
-        asks = _match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")
+        asks = ex.match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")
         asked = {"payload": {"base": "th", "offset": 64, "len": 128}}
         numbers = [f"{int(ipaddress.IPv6Address(one)):#x}" for one in addresses]
-        dead = _match(_meta("protocol"), f"@{ALIVE}", "!=")
-        yield _rule(asks, _match(asked, {"set": numbers}), dead, {"drop": None})
+        dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
+        yield _rule(asks, ex.match(asked, {"set": numbers}), dead, {"drop": None})
 
 
 def _refuse(settings: Settings) -> Iterator[Rule]:
     # What this machine sends itself still seems to go to the device when it got another way.
-    outward = _match(_meta("oifname"), settings.device)
-    lost = (outward, _match(_bits("meta", settings.mask), 0))
+    outward = ex.match(ex.meta("oifname"), settings.device)
+    lost = (outward, ex.match(ex.bits("meta", settings.mask), 0))
     yield _rule(outward, _DNAT, {"accept": None})
-    yield _rule(*lost, _match(_meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}})
+    yield _rule(*lost, ex.match(ex.meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}})
     yield _rule(*lost, {"reject": {"type": "icmpx", "expr": "port-unreachable"}})
 
 
@@ -252,8 +282,8 @@ def _no_redirects(state: State) -> Iterator[Rule]:
         # The address is within the packet that the redirect quotes, behind eight bytes of ICMP.
         quoted = {"payload": {"base": "th", "offset": (8 + 16) * 8, "len": 32}}
         numbers = [int(ipaddress.IPv4Address(one)) for one in addresses]
-        redirect = _match({"payload": {"protocol": "icmp", "field": "type"}}, "redirect")
-        yield _rule(redirect, _match(quoted, {"set": numbers}), {"drop": None})
+        redirect = ex.match({"payload": {"protocol": "icmp", "field": "type"}}, "redirect")
+        yield _rule(redirect, ex.match(quoted, {"set": numbers}), {"drop": None})
 
 
 def _service(
@@ -266,22 +296,24 @@ def _service(
     if not ranges:
         rules.append(_rule({"drop": None}))
     elif not _EVERYWHERE & set(ranges):
-        allowed = {"set": [_prefix(cidr) for cidr in ranges]}
-        rules.append(_rule(_match(_field(family, "saddr"), allowed, "!="), {"drop": None}))
+        allowed = {"set": [ex.prefix(cidr) for cidr in ranges]}
+        rules.append(_rule(ex.match(ex.field(family, "saddr"), allowed, "!="), {"drop": None}))
     if one.affinity is None:
-        yield name, _chain([*rules, _rule(_goto(f"pool-{one.pools[family]}"))])
+        yield name, _chain([*rules, _rule(ex.goto(f"pool-{one.pools[family]}"))])
         return
     pool = state.pools[one.pools[family]]
     clients = _clients(state, uid, family)
-    source = _field(family, "saddr")
+    source = ex.field(family, "saddr")
     rules += _kept(state, settings, pool)
-    rules += [_rule(_match(source, f"@{set_}"), _goto(f"to-{set_}")) for set_ in clients.values()]
+    rules += [
+        _rule(ex.match(source, f"@{set_}"), ex.goto(f"to-{set_}")) for set_ in clients.values()
+    ]
     rules += _hashed(source, [f"to-{clients[node]}" for node in slots(tuple(clients))])
     yield name, _chain([*rules, *_postponed(pool)])
     for node, set_ in clients.items():
         elem = {"elem": {"val": source, "timeout": one.affinity}}
         remembered = _rule({"set": {"op": "update", "elem": elem, "set": f"@{set_}"}})
-        yield f"to-{set_}", _chain([remembered, _rule(_goto(_node(state, node)))])
+        yield f"to-{set_}", _chain([remembered, _rule(ex.goto(_node(state, node)))])
 
 
 def _clients(state: State, uid: str, family: str) -> dict[str, str]:
@@ -300,7 +332,7 @@ def _clients_sets(state: State, uid: str, family: str) -> Mapping[str, Mapping[s
 
 def _pool_rules(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
     yield from _kept(state, settings, pool)
-    whose = {"concat": [_field(pool.family, "saddr"), _port("sport")]}
+    whose = {"concat": [ex.field(pool.family, "saddr"), ex.port("sport")]}
     yield from _hashed(whose, [_node(state, node) for node in slots(chosen(pool))])
     yield from _postponed(pool)
 
@@ -310,7 +342,7 @@ def _kept(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
     marks = {state.machines[node].mark for node in keeping(pool)} - {HERE}
     if marks:
         nodes = [(settings.mark(number), f"node-{number}") for number in sorted(marks)]
-        yield _rule(_lead(_bits("ct", settings.mask), nodes))
+        yield _rule(ex.lead(ex.bits("ct", settings.mask), nodes))
 
 
 def _postponed(pool: Pool) -> Iterator[Rule]:
@@ -322,60 +354,15 @@ def _postponed(pool: Pool) -> Iterator[Rule]:
 def _hashed(whose: Json, chains: Sequence[str]) -> Iterator[Rule]:
     if chains:
         key = {"jhash": {"mod": len(chains), "seed": _SEED, "expr": whose}}
-        yield _rule(_lead(key, list(enumerate(chains))))
+        yield _rule(ex.lead(key, list(enumerate(chains))))
 
 
 def _node_rules(settings: Settings, number: int) -> Iterator[Rule]:
     if number != HERE:
-        yield _rule(_set_mark("meta", settings.mask, settings.mark(number)))
-        yield _rule(_set_mark("ct", settings.mask, settings.mark(number)))
+        yield _rule(ex.set_mark("meta", settings.mask, settings.mark(number)))
+        yield _rule(ex.set_mark("ct", settings.mask, settings.mark(number)))
     yield _rule({"accept": None})
 
 
 def _node(state: State, node: str) -> str:
     return f"node-{state.machines[node].mark}"
-
-
-def _match(left: Json, right: Json, op: str = "==") -> Json:
-    return {"match": {"op": op, "left": left, "right": right}}
-
-
-def _field(family: str, field: str) -> Json:
-    return {"payload": {"protocol": _IP[family], "field": field}}
-
-
-def _port(field: str) -> Json:
-    return {"payload": {"protocol": "th", "field": field}}
-
-
-def _meta(key: str) -> Json:
-    return {"meta": {"key": key}}
-
-
-def _bits(of: str, mask: int) -> Json:
-    return {"&": [{of: {"key": "mark"}}, mask]}
-
-
-def _set_mark(of: str, mask: int, bits: int) -> Json:
-    """Sets our bits and leaves the others."""
-    kept: Json = _bits(of, _ALL_BITS ^ mask)
-    return {
-        "mangle": {"key": {of: {"key": "mark"}}, "value": {"|": [kept, bits]} if bits else kept}
-    }
-
-
-def _lead(key: Json, chains: Sequence[tuple[int, str]]) -> Json:
-    return {"vmap": {"key": key, "data": {"set": [[at, _goto(name)] for at, name in chains]}}}
-
-
-def _goto(chain: str) -> Json:
-    return {"goto": {"target": chain}}
-
-
-def _jump(chain: str) -> Json:
-    return {"jump": {"target": chain}}
-
-
-def _prefix(cidr: str) -> Json:
-    address, _, length = cidr.partition("/")
-    return {"prefix": {"addr": address, "len": int(length)}}

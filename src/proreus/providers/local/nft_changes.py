@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from proreus.providers.local.nft import ALIVE, PROTOCOLS, Chain, Json, Program, Rule
+from proreus.providers.local.expressions import Json
+from proreus.providers.local.nft import ALIVE, PROTOCOLS, Chain, Program, Rule
 
 _SHOWN_AS: Final = {"tcp": "tcp", "udp": "udp", "sctp": "sctp", 6: "tcp", 17: "udp", 132: "sctp"}
 

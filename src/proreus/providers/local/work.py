@@ -6,6 +6,7 @@ import msgspec
 
 from proreus.providers.local import network, nft, nft_changes
 from proreus.providers.local.config import Gateway
+from proreus.providers.local.expressions import Json
 from proreus.providers.local.kernel import Shown
 from proreus.providers.local.plan import State
 
@@ -26,7 +27,7 @@ class Work(msgspec.Struct, frozen=True):
     makes_device: bool = False
     settings: tuple[tuple[str, int], ...] = ()
     added: Mapping[str, tuple[str, ...]] = {}
-    commands: tuple[nft.Json, ...] = ()
+    commands: tuple[Json, ...] = ()
     removed: Mapping[str, tuple[str, ...]] = {}
     removes_device: bool = False
     announced: tuple[tuple[str, str], ...] = ()
@@ -58,7 +59,7 @@ def work(state: State, shown: Shown, gateway: Gateway) -> Work:
     )
 
 
-def _commands(state: State, shown: Shown, gateway: Gateway) -> list[nft.Json]:
+def _commands(state: State, shown: Shown, gateway: Gateway) -> list[Json]:
     """What makes our tables as wished; they are gone when there is nothing to balance."""
     names = nft.Settings(
         gateway.nft_table,

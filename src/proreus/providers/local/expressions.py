@@ -1,0 +1,65 @@
+"""Pieces of nftables' JSON: what matches a packet, and what is done with it. Pure."""
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+Json = Any
+"""A piece of nftables' JSON."""
+
+_IP: Final = MappingProxyType({"IPv4": "ip", "IPv6": "ip6"})
+_ALL_BITS: Final = 2**32 - 1
+
+
+def match(left: Json, right: Json, op: str = "==") -> Json:
+    """Packets of which `left` compares with `right`."""
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+def field(family: str, name: str) -> Json:
+    """A field of the packet's IP header."""
+    return {"payload": {"protocol": _IP[family], "field": name}}
+
+
+def port(name: str) -> Json:
+    """The port `sport` or `dport`, whatever the protocol."""
+    return {"payload": {"protocol": "th", "field": name}}
+
+
+def meta(key: str) -> Json:
+    """Something that the kernel knows of the packet."""
+    return {"meta": {"key": key}}
+
+
+def bits(of: str, mask: int) -> Json:
+    """Some bits of the mark of a packet (`meta`) or connection (`ct`)."""
+    return {"&": [{of: {"key": "mark"}}, mask]}
+
+
+def set_mark(of: str, mask: int, value: int) -> Json:
+    """Set the mark's bits of the mask, and leave the others."""
+    kept: Json = bits(of, _ALL_BITS ^ mask)
+    return {
+        "mangle": {"key": {of: {"key": "mark"}}, "value": {"|": [kept, value]} if value else kept}
+    }
+
+
+def lead(key: Json, chains: Sequence[tuple[int, str]]) -> Json:
+    """Go on in the chain that stands for what `key` is."""
+    return {"vmap": {"key": key, "data": {"set": [[at, goto(name)] for at, name in chains]}}}
+
+
+def goto(chain: str) -> Json:
+    """Go on in another chain, for good."""
+    return {"goto": {"target": chain}}
+
+
+def jump(chain: str) -> Json:
+    """Go through another chain."""
+    return {"jump": {"target": chain}}
+
+
+def prefix(cidr: str) -> Json:
+    """A CIDR."""
+    address, _, length = cidr.partition("/")
+    return {"prefix": {"addr": address, "len": int(length)}}
