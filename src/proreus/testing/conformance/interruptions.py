@@ -9,6 +9,7 @@ from proreus.testing.conformance.load_balancers import (
     check_objects,
     converged,
     deleted,
+    deleted_again,
     ensure_again,
 )
 from proreus.testing.conformance.rule import rule
@@ -97,7 +98,7 @@ async def ensure_interrupted_then_delete(site: Site) -> None:
         await site.delete(started, attempt.wish.ref)
 
 
-@rule(deleted)
+@rule(deleted_again)
 async def delete_interrupted(site: Site) -> None:
     """A `delete` that was cut off at any call is finished by the next one.
 
@@ -119,7 +120,7 @@ async def delete_interrupted(site: Site) -> None:
         await site.delete(started, attempt.wish.ref)  # the last one may still be pending
 
 
-@rule(ensure_again, deleted)
+@rule(ensure_again, deleted_again)
 async def failure_told(site: Site) -> None:
     """A verb whose call failed does not say that all is well.
 
