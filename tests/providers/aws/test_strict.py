@@ -45,6 +45,8 @@ def test_pages_and_limits_of_instances(aws: StrictAWS) -> None:
         ec2.describe_instances(Filters=[{"Name": "private-dns-name", "Values": values}])
     with refused("InvalidInstanceID.NotFound", f"'{GONE}, i-0123456789abcdef1'"):
         ec2.describe_instances(InstanceIds=[GONE, ids[0], "i-0123456789abcdef1"])
+    twice = ec2.describe_instances(InstanceIds=[ids[0], ids[0]])["Reservations"]
+    assert [one["InstanceId"] for each in twice for one in each["Instances"]] == ids[:1]
     with refused("InvalidInstanceID.Malformed", "i-x"):
         ec2.describe_instances(InstanceIds=["i-x"])
     with refused("InvalidParameterValue"):
@@ -187,16 +189,19 @@ def test_a_classic_load_balancer_is_made_once_and_told_in_full(aws: StrictAWS) -
     listener = seen["ListenerDescriptions"][0]["Listener"]
     assert (listener["Protocol"], listener["InstanceProtocol"]) == ("SSL", "TCP")
     assert seen["SourceSecurityGroup"]["GroupName"] == "front"
+    assert seen["HealthCheck"]["Target"] == "TCP:30443"
     with refused("DuplicateListener"):
         other = LISTENER | {"InstancePort": 1}
         elb.create_load_balancer_listeners(LoadBalancerName="a", Listeners=[other])
     elb.create_load_balancer_listeners(LoadBalancerName="a", Listeners=[LISTENER])
     proxy = {"LoadBalancerName": "a", "PolicyName": "proxy"}
-    elb.create_load_balancer_policy(
-        **proxy,
-        PolicyTypeName="ProxyProtocolPolicyType",
-        PolicyAttributes=[{"AttributeName": "ProxyProtocol", "AttributeValue": "true"}],
-    )
+    proxy |= {"PolicyTypeName": "ProxyProtocolPolicyType"}
+    attribute = {"AttributeName": "ProxyProtocol", "AttributeValue": "true"}
+    for _ in range(2):
+        elb.create_load_balancer_policy(**proxy, PolicyAttributes=[attribute])
+    with refused("DuplicatePolicyName"):
+        off = attribute | {"AttributeValue": "false"}
+        elb.create_load_balancer_policy(**proxy, PolicyAttributes=[off])
     elb.set_load_balancer_policies_for_backend_server(
         LoadBalancerName="a", InstancePort=30443, PolicyNames=["proxy"]
     )
@@ -342,7 +347,7 @@ def test_a_network_load_balancer_is_made_once_and_told_in_full(aws: StrictAWS) -
     (seen,) = v2.describe_load_balancers(LoadBalancerArns=[made["LoadBalancerArn"]])[
         "LoadBalancers"
     ]
-    assert seen["State"]["Code"] == "active"
+    assert (seen["State"]["Code"], seen["Scheme"]) == ("active", "internet-facing")
     with refused("InvalidConfigurationRequest"):
         v2.set_security_groups(
             LoadBalancerArn=made["LoadBalancerArn"], SecurityGroups=[group(network, "late")]
@@ -363,6 +368,8 @@ def test_listeners_and_target_groups_must_fit(aws: StrictAWS) -> None:
     other = balancer(v2, network, Name="o")["LoadBalancerArn"]
     tcp, udp = target_group(v2, network), target_group(v2, network, "u", Protocol="UDP")
     assert target_group(v2, network) == tcp
+    told = v2.describe_target_group_attributes(TargetGroupArn=tcp)["Attributes"]
+    assert {"Key": "proxy_protocol_v2.enabled", "Value": "false"} in told
     with refused("DuplicateTargetGroupName"):
         target_group(v2, network, Port=81)
     first = listen(v2, arn, tcp)

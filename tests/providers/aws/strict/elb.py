@@ -19,11 +19,21 @@ _PLAIN = (
 )
 
 
+_CHECK = {"Interval": 30, "Timeout": 5, "UnhealthyThreshold": 2, "HealthyThreshold": 10}
+
+
 def kept(world: World, name: str) -> dict[str, Any]:
     """What is kept here about a load balancer."""
     return world.extra.setdefault(
         f"elb/{name}",
-        {"protocols": {}, "policies": {}, "backends": {}, "registered": {}, "number": 0},
+        {
+            "protocols": {},
+            "policies": {},
+            "made": {},
+            "backends": {},
+            "registered": {},
+            "number": 0,
+        },
     )
 
 
@@ -72,6 +82,10 @@ def create(world: World, params: Params) -> Answer:
     if len(set(zones)) < len(zones):
         raise AWSError("InvalidConfigurationRequest", "Only one subnet per zone may be attached")
     world.moto("elb", "CreateLoadBalancer", params)
+    # Moto has no health check before one is configured (HealthCheck, default values).
+    port = params["Listeners"][0]["InstancePort"]
+    check = {"Target": f"TCP:{port}", **_CHECK}
+    world.moto("elb", "ConfigureHealthCheck", {"LoadBalancerName": name, "HealthCheck": check})
     keep = kept(world, name)
     keep |= {"config": _config(params), "number": next(world.numbers)}
     _remember(keep, params["Listeners"])
@@ -274,9 +288,14 @@ def configure_health_check(world: World, params: Params) -> Answer:
 
 @corrects("elb", "CreateLoadBalancerPolicy")
 def create_policy(world: World, params: Params) -> Answer:
+    """The very same once more succeeds, on which the official manager relies each time."""
     balancer = require(world, params["LoadBalancerName"])
-    if params["PolicyName"] in {one.policy_name for one in balancer.policies}:
-        raise AWSError("DuplicatePolicyName", f"Policy {params['PolicyName']} already exists")
+    name, made = params["PolicyName"], kept(world, params["LoadBalancerName"])["made"]
+    if name in {one.policy_name for one in balancer.policies}:
+        if made[name] != params:
+            raise AWSError("DuplicatePolicyName", f"Policy {name} already exists")
+        return {}
+    made[name] = dict(params)
     return world.moto("elb", "CreateLoadBalancerPolicy", params)
 
 

@@ -16,6 +16,8 @@ COMPATIBLE = {
     "TCP_UDP": {"TCP_UDP"},
     "TLS": {"TCP", "TLS"},
 }
+# Attributes of target groups of hosts, as AWS has them at first (TargetGroupAttribute).
+_AT_FIRST = {"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false"}
 _ARN = re.compile(r"(:elasticloadbalancing:[^:]*:[^:]*:[a-z-]+/)(app|net)(/[^/]+)")
 
 
@@ -78,6 +80,7 @@ def _config(params: Params) -> tuple[Any, ...]:
 @corrects("elbv2", "CreateLoadBalancer")
 def create(world: World, params: Params) -> Answer:
     """The same once more succeeds; other settings under the name are refused."""
+    params.setdefault("Scheme", "internet-facing")
     name = params["Name"]
     present = by_name(world, name)
     if present is not None:
@@ -382,13 +385,20 @@ def tags(world: World, params: Params) -> Answer:
     return ask(world, "DescribeTags", params)
 
 
+@corrects("elbv2", "DescribeTargetGroupAttributes")
+def group_attributes(world: World, params: Params) -> Answer:
+    """Moto lacks those of network load balancers, while they are as they are at first."""
+    told = ask(world, "DescribeTargetGroupAttributes", params)["Attributes"]
+    found = _AT_FIRST | {one["Key"]: one["Value"] for one in told}
+    return {"Attributes": [{"Key": key, "Value": value} for key, value in found.items()]}
+
+
 def _translated(operation: str) -> None:
     CORRECTIONS["elbv2", operation] = lambda world, params: ask(world, operation, params)
 
 
 for _operation in (
-    "AddTags", "DeleteListener", "DeleteTargetGroup",
-    "DescribeLoadBalancerAttributes", "DescribeTargetGroupAttributes",
+    "AddTags", "DeleteListener", "DeleteTargetGroup", "DescribeLoadBalancerAttributes",
     "ModifyLoadBalancerAttributes", "ModifyTargetGroup", "ModifyTargetGroupAttributes",
     "RemoveTags",
 ):  # fmt: skip

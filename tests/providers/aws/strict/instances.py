@@ -49,15 +49,17 @@ def require(world: World, ids: list[str]) -> None:
 @corrects("ec2", "DescribeInstances")
 def describe(world: World, params: Params) -> Answer:
     """Pages count instances, and a private DNS name is matched as it is shown."""
-    require(world, params.get("InstanceIds") or [])
+    ids = list(dict.fromkeys(params.get("InstanceIds") or ()))
+    require(world, ids)
     filters = params.get("Filters") or []
     asked = params | {
+        "InstanceIds": ids,
         "Filters": [
             {"Name": "instance-id", "Values": _named(world, one["Values"])}
             if one["Name"] == "private-dns-name"
             else one
             for one in filters
-        ]
+        ],
     }
     matching = [
         (reservation, amended(world, instance))
