@@ -90,13 +90,13 @@ test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kube
 	@$(IN) $(BIN)/python -m proreus.testing.controlplane --download-only
 	@$(IN) $(BIN)/pytest tests/apiserver $(CROWD) || $(ALONE)
 
-test-faults: assets ## Try every fault at every boundary, and long histories (about 20 minutes)
+test-faults: assets ## Try every fault at every boundary, and long histories (about 25 minutes)
 	@echo '== test-faults'
 	@$(BIN)/pytest -v tests/properties/test_histories.py tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py tests/faults/test_drift.py
 	@echo '== parity with the Go framework, all scripts'
 	@$(BIN)/pytest -q tests/parity
 
-test-aws: assets ## Try the provider aws with every call cut off, and with 500 nodes and 50 Services
+test-aws: assets ## Try the provider aws at length, and beside the official one; needs Go (half an hour)
 	@echo '== test-aws'
 	@$(BIN)/pytest -v -m long tests/providers/aws
 
