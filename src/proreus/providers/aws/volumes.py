@@ -4,13 +4,11 @@ import re
 from collections.abc import Mapping
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.volumes import handle_of
+from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.errors import Refused
 
-LABEL_ZONE = "topology.kubernetes.io/zone"
-"""Volume label: its availability zone."""
-LABEL_REGION = "topology.kubernetes.io/region"
-"""Volume label: its region."""
 DRIVER = "ebs.csi.aws.com"
 """The CSI driver whose volume handles are ids of EBS."""
 
@@ -36,7 +34,7 @@ class AWSVolumes:
             InvalidRequest: The id is none, or there is no such volume.
             CloudError: EC2 does not tell.
         """
-        handle = handle_of(volume_source)
+        handle = handle_of(volume_source, in_tree="awsElasticBlockStore", driver=DRIVER)
         if not handle:
             return {}
         match = _ID.fullmatch(handle)
@@ -53,14 +51,3 @@ class AWSVolumes:
             raise CloudError(f"EC2 tells {len(volumes)} volumes of the id {match[1]}")
         zone = str(volumes[0]["AvailabilityZone"])
         return {LABEL_ZONE: zone, LABEL_REGION: self._api.region}
-
-
-def handle_of(volume_source: Mapping[str, object]) -> str:
-    """The id of the volume as it is written there, or "" if it is none of EBS. Pure."""
-    in_tree = volume_source.get("awsElasticBlockStore")
-    if isinstance(in_tree, Mapping):
-        return str(in_tree.get("volumeID") or "")
-    csi = volume_source.get("csi")
-    if isinstance(csi, Mapping) and csi.get("driver") == DRIVER:
-        return str(csi.get("volumeHandle") or "")
-    return ""

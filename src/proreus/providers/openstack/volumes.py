@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.volumes import handle_of
+from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.names import is_uuid, label
 
-LABEL_ZONE = "topology.kubernetes.io/zone"
-"""Volume label: its availability zone."""
-LABEL_REGION = "topology.kubernetes.io/region"
-"""Volume label: its region."""
 DRIVER = "cinder.csi.openstack.org"
 """The CSI driver whose volume handles are ids of Cinder."""
 
@@ -34,7 +32,7 @@ class OpenStackVolumes:
             InvalidRequest: The id is none, or there is no such volume.
             CloudError: Cinder does not tell.
         """
-        id_ = handle_of(volume_source)
+        id_ = handle_of(volume_source, in_tree="cinder", driver=DRIVER)
         if not id_:
             return {}
         if not is_uuid(id_):
@@ -48,14 +46,3 @@ class OpenStackVolumes:
         zone = label(str(volume.get("availability_zone") or ""))
         found = {LABEL_ZONE: zone, LABEL_REGION: self._api.region}
         return {key: value for key, value in found.items() if value}
-
-
-def handle_of(volume_source: Mapping[str, object]) -> str:
-    """The id of the volume, or "" if it is none of Cinder. Pure."""
-    in_tree = volume_source.get("cinder")
-    if isinstance(in_tree, Mapping):
-        return str(in_tree.get("volumeID") or "")
-    csi = volume_source.get("csi")
-    if isinstance(csi, Mapping) and csi.get("driver") == DRIVER:
-        return str(csi.get("volumeHandle") or "")
-    return ""
