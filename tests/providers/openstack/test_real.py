@@ -18,98 +18,24 @@ from proreus.cloudprovider.routes import Route
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import Node, ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack import OpenStackCloud
-from proreus.testing.openstack import Cloud, running
-from proreus.testing.openstack.seed import PROJECT, USER, connect
 
+from .real import PATIENCE, Real, project
 from .wire import CLUSTER, context, node, of, shown, started
 
-PATIENCE = 120
-
-# The tests look at the cloud by openstacksdk's own resources, which the provider does not use.
+# Of openstacksdk, by which the tests look at the cloud.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 
 
-class Real:
-    """The project of the tests."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self.cloud = cloud
-        self.api = connect(USER, PROJECT)
-        self.network = self.api.network.find_network("private")
-        self.router = self.api.network.find_router("router")
-        flavors = {one.name: one.id for one in self.api.compute.flavors()}
-        self.flavor = flavors["m1.k8s"]
-        self.config = cloud.config + f"[Route]\nrouter-id = {self.router.id}\n"
-
-    async def servers(self, name: str, count: int = 1) -> list[str]:
-        """Start servers, and wait until they run; their ids."""
-        return await asyncio.to_thread(self._servers, name, count)
-
-    def _servers(self, name: str, count: int) -> list[str]:
-        body = {
-            "name": name,
-            "flavorRef": self.flavor,
-            "imageRef": "70a599e0-31e7-49b7-b260-868f441e862b",
-            "networks": [{"uuid": self.network.id}],
-            "min_count": count,
-            "max_count": count,
-        }
-        answer = self.api.compute.post("/servers", json={"server": body})
-        assert answer.status_code == 202, answer.text
-        names = f"^{name}(-[0-9]+)?$"
-        self._until(lambda: [one.status for one in self.found(names)] == ["ACTIVE"] * count)
-        return [str(one.id) for one in self.found(names)]
-
-    def found(self, names: str) -> list[Any]:
-        return list(self.api.compute.servers(details=True, name=names))
-
-    def _until(self, done: Any) -> None:
-        end = time.monotonic() + PATIENCE
-        while not done():
-            assert time.monotonic() < end, "it does not come"
-            time.sleep(0.5)
-
-    async def until(self, done: Any) -> None:
-        await asyncio.to_thread(self._until, done)
-
-    def status(self, id_: str) -> str:
-        return str(self.api.compute.get_server(id_).status)
-
-    def ports(self, id_: str) -> list[Any]:
-        return list(self.api.network.ports(device_id=id_))
-
-    def routes(self) -> list[dict[str, str]]:
-        found = self.api.network.get_router(self.router.id).routes or []
-        return sorted(found, key=lambda one: str(one["destination"]))
-
-    def balancers(self) -> list[Any]:
-        return list(self.api.load_balancer.load_balancers())
-
-    def clean(self) -> None:
-        for one in self.balancers():
-            self.api.load_balancer.delete_load_balancer(one.id, cascade=True, ignore_missing=True)
-        self._until(lambda: not self.balancers())
-        self.api.network.update_router(self.router.id, routes=[])
-        for address in self.api.network.ips():
-            self.api.network.delete_ip(address.id)
-        for one in self.api.compute.servers():
-            self.api.compute.delete_server(one.id)
-        self._until(lambda: not list(self.api.compute.servers()))
-
-
 @pytest.fixture(scope="module")
-def project() -> Real:
-    cloud = running()
-    if cloud is None:
-        pytest.skip("no OpenStack runs on this machine: make openstack-up starts one")
-    return Real(cloud)
+def room() -> Real:
+    return project("provider")
 
 
 @pytest.fixture
-def real(project: Real) -> Iterator[Real]:
-    project.clean()
-    yield project
-    project.clean()
+def real(room: Real) -> Iterator[Real]:
+    room.clean()
+    yield room
+    room.clean()
 
 
 @pytest.fixture
@@ -236,12 +162,15 @@ async def test_routes_of_both_families_and_their_pairs_come_and_go(
 
 
 async def test_a_full_router_says_so(real: Real, provider: OpenStackCloud) -> None:
-    (id_,) = await real.servers("full")
-    found = (await describe(provider, *of([id_])))["n0"]
-    only = node("full", found.provider_id, *(text for _, text in shown(found)))
-    routes = [Route(f"r{n}", f"10.244.{n}.0/24", found.provider_id) for n in range(31)]
+    # Neutron allows 30 routes on a router, and 10 address pairs on a port.
+    ids = await real.servers("full", 4)
+    nodes = [
+        node(name, one.provider_id, *(text for _, text in shown(one)))
+        for name, one in (await describe(provider, *of(ids))).items()
+    ]
+    routes = [Route(f"r{n}", f"10.244.{n}.0/24", nodes[n % 4].spec.provider_id) for n in range(31)]
     assert provider.routes is not None
-    answers = await provider.routes.apply(CLUSTER, [only], routes, [])
+    answers = await provider.routes.apply(CLUSTER, nodes, routes, [])
     refused = [one for one in answers.values() if isinstance(one, CloudError)]
     assert len(refused) == 1
     assert "RoutesExhausted" in str(refused[0])

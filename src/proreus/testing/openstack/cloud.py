@@ -50,8 +50,8 @@ class Cloud:
 
     @property
     def config(self) -> str:
-        """A cloud-config for the provider."""
-        return seed.cloud_config()
+        """A cloud-config for the provider, of the first project."""
+        return seed.cloud_config(seed.PROJECT)
 
     def up(self, report: Report = lambda _: None) -> None:
         """Start anew, with nothing of an earlier one.

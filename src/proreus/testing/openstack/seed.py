@@ -6,9 +6,9 @@ from typing import Any
 from proreus.testing.openstack.settings import PASSWORD, PORTS, REGION, url
 
 USER = "ccm"
-"""Who makes the calls in tests: a member of the project, without rights beyond it."""
+"""Who makes the calls in tests: a member of projects, without rights beyond them."""
 PROJECT = "demo"
-"""Its project."""
+"""Its first project."""
 
 _CATALOG = {
     "placement": ("placement", ""),
@@ -42,7 +42,7 @@ def connect(user: str, project: str) -> Any:
 
 
 def identity() -> None:
-    """Users of the services, the catalog, and the project with its user. Only keystone runs yet."""
+    """Users of the services, the catalog, and our user. Only keystone runs yet."""
     admin = connect("admin", "admin").identity
     role = admin.find_role("admin")
     service = admin.create_project(name="service", domain_id="default")
@@ -55,18 +55,14 @@ def identity() -> None:
             admin.create_endpoint(
                 service_id=made.id, interface=interface, url=url(name, path), region_id=REGION
             )
-    project = admin.create_project(name=PROJECT, domain_id="default")
-    user = admin.create_user(name=USER, password=PASSWORD, domain_id="default")
+    admin.create_user(name=USER, password=PASSWORD, domain_id="default")
     for name in _ROLES:
-        found = admin.find_role(name) or admin.create_role(name=name)
-        admin.assign_project_role_to_user(project, user, found)
+        if admin.find_role(name) is None:
+            admin.create_role(name=name)
 
 
 def network() -> None:
-    """An external network, a flavor, and in the project a network with a router.
-
-    All are found by their names: `public`, `m1.k8s`, `private`, `router`.
-    """
+    """An external network, `public`, a flavor, `m1.k8s`, and the first project."""
     admin = connect("admin", "admin")
     public = admin.network.create_network(
         name="public",
@@ -78,7 +74,24 @@ def network() -> None:
         network_id=public.id, ip_version=4, cidr="203.0.113.0/24", enable_dhcp=False, name="public"
     )
     admin.compute.create_flavor(name="m1.k8s", ram=512, vcpus=1, disk=1)
-    member = connect(USER, PROJECT).network
+    project(PROJECT)
+
+
+def project(name: str) -> None:
+    """A project that the user is a member of, if there is none of that name.
+
+    In it are a network, `private`, with a subnet of each family, and a router, `router`, that
+    leads to the external network. Projects know nothing of each other.
+    """
+    admin = connect("admin", "admin")
+    if admin.identity.find_project(name) is not None:
+        return
+    made = admin.identity.create_project(name=name, domain_id="default")
+    user = admin.identity.find_user(USER)
+    for role in _ROLES:
+        found = admin.identity.find_role(role)
+        admin.identity.assign_project_role_to_user(made, user, found)
+    member = connect(USER, name).network
     private = member.create_network(name="private")
     subnets = [
         member.create_subnet(
@@ -93,6 +106,7 @@ def network() -> None:
             ipv6_ra_mode="slaac",
         ),
     ]
+    public = member.find_network("public")
     router = member.create_router(name="router", external_gateway_info={"network_id": public.id})
     for subnet in subnets:
         member.add_interface_to_router(router, subnet_id=subnet.id)
@@ -103,15 +117,15 @@ def has_compute() -> bool:
     return bool(list(connect("admin", "admin").compute.hypervisors()))
 
 
-def cloud_config() -> str:
-    """A cloud-config for the provider."""
+def cloud_config(project: str) -> str:
+    """A cloud-config for the provider, of that project."""
     return f"""\
 [Global]
 auth-url = {url("keystone", "/v3")}
 region = {REGION}
 username = {USER}
 password = {PASSWORD}
-tenant-name = {PROJECT}
+tenant-name = {project}
 domain-name = Default
 """
 

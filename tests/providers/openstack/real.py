@@ -1,0 +1,97 @@
+"""A project on real services, for tests of their own.
+
+`make openstack-up` starts the services; without them `project` skips.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from openstack.exceptions import SDKException
+
+from proreus.testing.openstack import running, seed
+
+PATIENCE = 120
+
+
+def project(name: str) -> "Real":
+    """A project of that name, which no other module uses; or the tests are skipped."""
+    if running() is None:
+        pytest.skip("no OpenStack runs on this machine: make openstack-up starts one")
+    seed.project(name)
+    return Real(name)
+
+
+class Real:
+    """A project, with openstacksdk's own resources, which the provider does not use."""
+
+    def __init__(self, name: str) -> None:
+        self.api = seed.connect(seed.USER, name)
+        self.network = self.api.network.find_network("private")
+        self.router = self.api.network.find_router("router")
+        flavors = {one.name: one.id for one in self.api.compute.flavors()}
+        self.flavor = flavors["m1.k8s"]
+        self.config = seed.cloud_config(name) + f"[Route]\nrouter-id = {self.router.id}\n"
+
+    async def servers(self, name: str, count: int = 1) -> list[str]:
+        """Start servers, and wait until they run; their ids."""
+        return await asyncio.to_thread(self._servers, name, count)
+
+    def _servers(self, name: str, count: int) -> list[str]:
+        body = {
+            "name": name,
+            "flavorRef": self.flavor,
+            "imageRef": "70a599e0-31e7-49b7-b260-868f441e862b",
+            "networks": [{"uuid": self.network.id}],
+            "min_count": count,
+            "max_count": count,
+        }
+        answer = self.api.compute.post("/servers", json={"server": body})
+        assert answer.status_code == 202, answer.text
+        names = f"^{name}(-[0-9]+)?$"
+        self._until(lambda: [one.status for one in self.found(names)] == ["ACTIVE"] * count)
+        return [str(one.id) for one in self.found(names)]
+
+    def found(self, names: str) -> list[Any]:
+        return list(self.api.compute.servers(details=True, name=names))
+
+    def _until(self, done: Any) -> None:
+        end = time.monotonic() + PATIENCE
+        while not self._is(done):
+            assert time.monotonic() < end, "it does not come"
+            time.sleep(0.5)
+
+    @staticmethod
+    def _is(done: Any) -> bool:
+        try:
+            return bool(done())
+        except SDKException:  # a page begins after what was deleted meanwhile
+            return False
+
+    async def until(self, done: Any) -> None:
+        await asyncio.to_thread(self._until, done)
+
+    def status(self, id_: str) -> str:
+        return str(self.api.compute.get_server(id_).status)
+
+    def ports(self, id_: str) -> list[Any]:
+        return list(self.api.network.ports(device_id=id_))
+
+    def routes(self) -> list[dict[str, str]]:
+        found = self.api.network.get_router(self.router.id).routes or []
+        return sorted(found, key=lambda one: str(one["destination"]))
+
+    def balancers(self) -> list[Any]:
+        return list(self.api.load_balancer.load_balancers())
+
+    def clean(self) -> None:
+        for one in self.balancers():
+            self.api.load_balancer.delete_load_balancer(one.id, cascade=True, ignore_missing=True)
+        self._until(lambda: not self.balancers())
+        self.api.network.update_router(self.router.id, routes=[])
+        for address in self.api.network.ips():
+            self.api.network.delete_ip(address.id)
+        for one in self.api.compute.servers():
+            self.api.compute.delete_server(one.id)
+        self._until(lambda: not list(self.api.compute.servers()))
