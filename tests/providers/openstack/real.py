@@ -85,6 +85,16 @@ class Real:
     def balancers(self) -> list[Any]:
         return list(self.api.load_balancer.load_balancers())
 
+    def trunk(self, parent: str) -> str:
+        """Make a port a trunk, with a port of another network in it; its address."""
+        api = self.api.network
+        network = api.create_network(name="below")
+        api.create_subnet(network_id=network.id, ip_version=4, cidr="10.2.0.0/24")
+        port = api.create_port(network_id=network.id)
+        tagged = {"port_id": port.id, "segmentation_type": "vlan", "segmentation_id": 101}
+        api.create_trunk(name="trunk", port_id=parent, sub_ports=[tagged])
+        return str(port.fixed_ips[0]["ip_address"])
+
     def clean(self) -> None:
         for one in self.balancers():
             self.api.load_balancer.delete_load_balancer(one.id, cascade=True, ignore_missing=True)
@@ -92,6 +102,12 @@ class Real:
         self.api.network.update_router(self.router.id, routes=[])
         for address in self.api.network.ips():
             self.api.network.delete_ip(address.id)
+        for one in self.api.network.trunks():
+            self.api.network.delete_trunk(one.id)
+        for network in self.api.network.networks(name="below"):
+            for port in self.api.network.ports(network_id=network.id):
+                self.api.network.delete_port(port.id)
+            self.api.network.delete_network(network.id)
         for one in self.api.compute.servers():
             self.api.compute.delete_server(one.id)
         self._until(lambda: not list(self.api.compute.servers()))

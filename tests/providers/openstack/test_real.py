@@ -18,6 +18,7 @@ from proreus.cloudprovider.routes import Route
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import Node, ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack import OpenStackCloud
+from proreus.testing.openstack.settings import MOST_ROUTES
 
 from .real import PATIENCE, Real, project
 from .wire import CLUSTER, context, node, of, shown, started
@@ -94,6 +95,19 @@ async def test_a_floating_address_is_external(real: Real, provider: OpenStackClo
     assert ("ExternalIP", made.floating_ip_address) in shown(found)
 
 
+async def test_addresses_in_a_trunk_are_the_nodes(real: Real, provider: OpenStackCloud) -> None:
+    (id_,) = await real.servers("trunk")
+    (parent,) = real.ports(id_)
+    address = await asyncio.to_thread(real.trunk, parent.id)
+    found = (await describe(provider, *of([id_])))["n0"]
+    fixed = {one["ip_address"] for one in parent.fixed_ips}
+    assert {text for _, text in shown(found)} == fixed | {address}
+    only = real.config + "[Networking]\ninternal-network-name = private\n"
+    async with started(only) as other:
+        found = (await describe(other, *of([id_])))["n0"]
+    assert {text for _, text in shown(found)} == fixed
+
+
 async def test_pages_of_servers_and_ports_are_read_to_the_end(real: Real) -> None:
     ids = await real.servers("many", 25)
     made = context()
@@ -162,19 +176,23 @@ async def test_routes_of_both_families_and_their_pairs_come_and_go(
 
 
 async def test_a_full_router_says_so(real: Real, provider: OpenStackCloud) -> None:
-    # Neutron allows 30 routes on a router, and 10 address pairs on a port.
-    ids = await real.servers("full", 4)
-    nodes = [
-        node(name, one.provider_id, *(text for _, text in shown(one)))
-        for name, one in (await describe(provider, *of(ids))).items()
+    (id_,) = await real.servers("full")
+    (found,) = (await describe(provider, *of([id_]))).values()
+    addresses = [text for _, text in shown(found)]
+    there = [
+        {"destination": f"10.200.{n}.0/24", "nexthop": next(one for one in addresses if "." in one)}
+        for n in range(MOST_ROUTES - 1)
     ]
-    routes = [Route(f"r{n}", f"10.244.{n}.0/24", nodes[n % 4].spec.provider_id) for n in range(31)]
+    await asyncio.to_thread(real.api.network.update_router, real.router.id, routes=there)
+    nodes = [node("n0", found.provider_id, *addresses)]
+    routes = [Route(f"r{n}", f"10.244.{n}.0/24", found.provider_id) for n in range(2)]
     assert provider.routes is not None
     answers = await provider.routes.apply(CLUSTER, nodes, routes, [])
-    refused = [one for one in answers.values() if isinstance(one, CloudError)]
-    assert len(refused) == 1
-    assert "RoutesExhausted" in str(refused[0])
-    assert len(real.routes()) == 30
+    (refused,) = [one for one in answers.values() if isinstance(one, CloudError)]
+    assert "RoutesExhausted" in str(refused)
+    assert len(real.routes()) == MOST_ROUTES
+    (port,) = real.ports(id_)
+    assert len(port.allowed_address_pairs) == 1
 
 
 def service(*ports: ServicePort, uid: str = "uid-web", **spec: Any) -> Service:

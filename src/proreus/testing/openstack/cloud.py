@@ -15,12 +15,19 @@ from pathlib import Path
 from proreus.testing.openstack import packages, seed, services, settings
 from proreus.testing.openstack.packages import PYTHON, PackagesError, Report
 
+OCTAVIA_WORKER = "octavia-worker"
+"""The service that does what Octavia's API has accepted; until then load balancers are PENDING."""
+
 _INSIDE = Path(__file__).parent / "inside"
 _STATE = "state"
 _READY = "ready"
 _PATIENCE = 300.0
 _PAUSE = 0.3
 _DATABASES = ("keystone", "placement", "nova_api", "nova", "nova_cell0", "neutron", "octavia")
+_DIRECTORIES = (
+    *("db", "log", "run", "lock", "nova", "neutron", "drivers"),
+    *(f"balancers/{name}" for name in ("waiting", "doing", "broken")),
+)
 _WAL = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('pragma journal_mode=wal')"
 _PLACEMENT = "import sys; from placement.cmd.manage import main; sys.exit(main())"
 _DRIVERS = {
@@ -65,7 +72,7 @@ class Cloud:
         except PackagesError as error:
             raise OpenStackError(str(error)) from error
         self._check_ports()
-        for name in ("db", "log", "run", "lock", "nova", "neutron", "drivers"):
+        for name in _DIRECTORIES:
             (self.state / name).mkdir(parents=True)
         settings.write(self.state, root)
         environment = self._environment(root)
@@ -84,6 +91,18 @@ class Cloud:
     def status(self) -> dict[str, bool]:
         """Whether each service runs."""
         return {name: one.runs() for name, one in services.all_of(self.state).items()}
+
+    def kill(self, name: str) -> None:
+        """End one service at once; what it was at stays as it is. `restart` goes on with it."""
+        services.kill(name, self.state)
+
+    def restart(self, name: str) -> None:
+        """Start a service again that was killed."""
+        services.restart(name, self.state)
+
+    def break_balancer(self, name: str) -> None:
+        """Let the next change of the load balancer of that name end in the state ERROR."""
+        (self.state / "balancers/broken" / name).touch()
 
     def _environment(self, root: Path) -> dict[str, str]:
         """With our drivers, which the services find as those of any package."""
@@ -118,6 +137,7 @@ class Cloud:
         neutron = str(root / "usr/bin/neutron-server")
         run("neutron", neutron, "--config-file", f"{state}/neutron.conf")
         run("octavia", _inside("run_octavia.py"), state, ports["octavia"])
+        run(OCTAVIA_WORKER, _inside("run_octavia_worker.py"), state)
         self._wait("placement", "/")
         run("nova", _inside("run_nova.py"), state)
         for name in ("neutron", "octavia", "nova"):

@@ -19,10 +19,14 @@ class Process(msgspec.Struct, frozen=True):
     Attributes:
         pid: Its number, and that of its group.
         started: When it was, in the kernel's ticks.
+        command: What it runs.
+        environment: And with which variables.
     """
 
     pid: int
     started: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
 
     def runs(self) -> bool:
         """Whether it is that very process, and has not ended."""
@@ -45,7 +49,7 @@ def start(
             start_new_session=True,
         )
     found = _stat(child.pid)
-    process = Process(child.pid, found[1] if found else "")
+    process = Process(child.pid, found[1] if found else "", tuple(command), dict(environment))
     (state / "run" / f"{name}.json").write_bytes(msgspec.json.encode(process))
     return process
 
@@ -56,6 +60,22 @@ def all_of(state: Path) -> dict[str, Process]:
         file.stem: msgspec.json.decode(file.read_bytes(), type=Process)
         for file in sorted((state / "run").glob("*.json"))
     }
+
+
+def kill(name: str, state: Path) -> None:
+    """End a service at once, and wait until it has ended."""
+    process = all_of(state)[name]
+    if process.runs():
+        os.killpg(process.pid, signal.SIGKILL)
+    while process.runs():
+        time.sleep(_PAUSE)
+
+
+def restart(name: str, state: Path) -> None:
+    """Start a service that has ended as it was started before; one that runs is left alone."""
+    process = all_of(state)[name]
+    if not process.runs():
+        start(name, process.command, state, process.environment)
 
 
 def stop_all(state: Path) -> None:

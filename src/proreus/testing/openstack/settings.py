@@ -10,6 +10,8 @@ PORTS: Final = {
     for n, name in enumerate(("keystone", "image", "placement", "nova", "neutron", "octavia"))
 }
 """By service; `image` is the stub that Nova asks about images."""
+MOST_ROUTES: Final = 52
+"""On one router."""
 REGION: Final = "RegionOne"
 """The only region."""
 PASSWORD: Final = "for-tests-only"  # noqa: S105
@@ -121,7 +123,8 @@ def _neutron(state: Path, root: Path) -> Sections:
             "bind_host": "127.0.0.1",
             "bind_port": PORTS["neutron"],
             "core_plugin": "ml2",
-            "service_plugins": "router",
+            "service_plugins": "router,trunk",
+            "max_routes": MOST_ROUTES,
             "api_paste_config": root / "usr/share/neutron-common/api-paste.ini",
             "transport_url": "fake:///",
             "api_workers": 0,

@@ -1,15 +1,14 @@
 # mypy: ignore-errors
-"""A provider driver of Octavia that makes nothing, and soon says that all is there.
+"""A provider driver of Octavia that makes nothing: it writes down what is to be done.
 
-Until then the load balancer is immutable, as with any driver. Octavia makes the port of the VIP.
+A worker, `run_octavia_worker.py`, soon says that all is there. Until then the load balancer is
+immutable, as with any driver. Octavia makes the port of the VIP.
 """
-
-import threading
-import time
 
 from octavia_lib.api.drivers import provider_base
 
-_SECONDS = 0.3
+from . import jobs
+
 _ACTIVE = {"provisioning_status": "ACTIVE", "operating_status": "ONLINE"}
 _DELETED = {"provisioning_status": "DELETED", "operating_status": "OFFLINE"}
 
@@ -20,22 +19,7 @@ def _given(parent, field):
 
 
 class Provider(provider_base.ProviderDriver):
-    """Answers for every object: here it is, or: it is gone."""
-
-    def _say(self, find_balancer=None, **objects):
-        """Tell Octavia the states of `objects` by kind, and that the load balancer is active."""
-        from octavia.api.drivers.driver_agent.driver_updater import DriverUpdater
-
-        def say():
-            time.sleep(_SECONDS)
-            status = {
-                kind: [{"id": id_, **state} for id_, state in of] for kind, of in objects.items()
-            }
-            if find_balancer is not None:
-                status["loadbalancers"] = [{"id": find_balancer(), **_ACTIVE}]
-            DriverUpdater().update_loadbalancer_status(status)
-
-        threading.Thread(target=say, daemon=True).start()
+    """Hands over every change: then this object is there, or gone."""
 
     def create_vip_port(self, *_, **__):
         """Let Octavia do it."""
@@ -56,62 +40,58 @@ class Provider(provider_base.ProviderDriver):
             monitor = getattr(pool, "healthmonitor", None)
             if hasattr(monitor, "healthmonitor_id"):
                 made["healthmonitors"].append((monitor.healthmonitor_id, _ACTIVE))
-        self._say(loadbalancers=[(loadbalancer.loadbalancer_id, _ACTIVE)], **made)
+        jobs.write(loadbalancer.loadbalancer_id, _ACTIVE, made)
 
     def loadbalancer_update(self, old_loadbalancer, _):
-        """Done."""
-        self._say(loadbalancers=[(old_loadbalancer.loadbalancer_id, _ACTIVE)])
+        """Hand it over."""
+        jobs.write(old_loadbalancer.loadbalancer_id, _ACTIVE, {})
 
     def loadbalancer_delete(self, loadbalancer, cascade=False):  # noqa: FBT002
         """With all that it is made of."""
-        self._say(loadbalancers=[(loadbalancer.loadbalancer_id, _DELETED)])
-
-    def _changed(self, kind, of, id_, state):
-        self._say(lambda: of.loadbalancer_id, **{kind: [(id_, state)]})
+        jobs.write(loadbalancer.loadbalancer_id, _DELETED, {})
 
     def _in_pool(self, kind, pool_id, states):
         from octavia.db import api, repositories
 
-        def balancer():
-            pool = repositories.PoolRepository().get(api.get_session(), id=pool_id)
-            return pool.load_balancer_id
-
-        self._say(balancer, pools=[(pool_id, _ACTIVE)], **{kind: states})
+        pool = repositories.PoolRepository().get(api.get_session(), id=pool_id)
+        jobs.write(pool.load_balancer_id, _ACTIVE, {"pools": [(pool_id, _ACTIVE)], kind: states})
 
     def listener_create(self, listener):
-        """Done."""
-        self._changed("listeners", listener, listener.listener_id, _ACTIVE)
+        """Hand it over."""
+        made = {"listeners": [(listener.listener_id, _ACTIVE)]}
+        jobs.write(listener.loadbalancer_id, _ACTIVE, made)
 
     def listener_update(self, old_listener, _):
-        """Done."""
-        self._changed("listeners", old_listener, old_listener.listener_id, _ACTIVE)
+        """Hand it over."""
+        self.listener_create(old_listener)
 
     def listener_delete(self, listener):
-        """Done."""
-        self._changed("listeners", listener, listener.listener_id, _DELETED)
+        """Hand it over."""
+        gone = {"listeners": [(listener.listener_id, _DELETED)]}
+        jobs.write(listener.loadbalancer_id, _ACTIVE, gone)
 
     def pool_create(self, pool):
-        """Done."""
-        self._changed("pools", pool, pool.pool_id, _ACTIVE)
+        """Hand it over."""
+        jobs.write(pool.loadbalancer_id, _ACTIVE, {"pools": [(pool.pool_id, _ACTIVE)]})
 
     def pool_update(self, old_pool, _):
-        """Done."""
-        self._changed("pools", old_pool, old_pool.pool_id, _ACTIVE)
+        """Hand it over."""
+        self.pool_create(old_pool)
 
     def pool_delete(self, pool):
-        """Done."""
-        self._changed("pools", pool, pool.pool_id, _DELETED)
+        """Hand it over."""
+        jobs.write(pool.loadbalancer_id, _ACTIVE, {"pools": [(pool.pool_id, _DELETED)]})
 
     def member_create(self, member):
-        """Done."""
+        """Hand it over."""
         self._in_pool("members", member.pool_id, [(member.member_id, _ACTIVE)])
 
     def member_update(self, old_member, _):
-        """Done."""
-        self._in_pool("members", old_member.pool_id, [(old_member.member_id, _ACTIVE)])
+        """Hand it over."""
+        self.member_create(old_member)
 
     def member_delete(self, member):
-        """Done."""
+        """Hand it over."""
         self._in_pool("members", member.pool_id, [(member.member_id, _DELETED)])
 
     def member_batch_update(self, pool_id, members):
@@ -124,16 +104,15 @@ class Provider(provider_base.ProviderDriver):
         self._in_pool("members", pool_id, [*((id_, _ACTIVE) for id_ in stay), *gone])
 
     def health_monitor_create(self, healthmonitor):
-        """Done."""
+        """Hand it over."""
         made = [(healthmonitor.healthmonitor_id, _ACTIVE)]
         self._in_pool("healthmonitors", healthmonitor.pool_id, made)
 
     def health_monitor_update(self, old_healthmonitor, _):
-        """Done."""
-        made = [(old_healthmonitor.healthmonitor_id, _ACTIVE)]
-        self._in_pool("healthmonitors", old_healthmonitor.pool_id, made)
+        """Hand it over."""
+        self.health_monitor_create(old_healthmonitor)
 
     def health_monitor_delete(self, healthmonitor):
-        """Done."""
+        """Hand it over."""
         gone = [(healthmonitor.healthmonitor_id, _DELETED)]
         self._in_pool("healthmonitors", healthmonitor.pool_id, gone)
