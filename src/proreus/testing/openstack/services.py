@@ -25,8 +25,8 @@ class Process(msgspec.Struct, frozen=True):
 
     pid: int
     started: str
-    command: tuple[str, ...]
-    environment: dict[str, str]
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
 
     def runs(self) -> bool:
         """Whether it is that very process, and has not ended."""
