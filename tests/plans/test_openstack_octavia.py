@@ -20,9 +20,10 @@ from proreus.providers.openstack.octavia.plan import (
     MakePool,
     SetMembers,
     Step,
+    Taken,
     Wait,
     deletion,
-    members,
+    departure,
     plan,
 )
 
@@ -123,13 +124,25 @@ def test_what_is_not_wished_of_a_listener_is_taken_away() -> None:
     assert plan(unasked, with_pool(monitor=None), at_once=True, is_known=True) is None
 
 
-def test_new_hosts_change_members_only() -> None:
-    actual = but(with_pool(members=(), monitor=None), fields={})
-    assert members(WISH, actual) == SetMembers("p", HOSTS)
-    assert members(WISH, THERE) is None
-    assert members(WISH, but(THERE, listeners=())) is None
-    assert members(WISH, with_listener(pool=None)) is None
-    assert members(but(WISH, listeners=(but(HTTP, pool=None),)), THERE) is None
+def test_a_port_that_somebody_else_listens_at_is_told_before_anything_is_done() -> None:
+    actual = but(THERE, fields={}, listeners=(HTTP,), taken=frozenset({("UDP", 80)}))
+    assert plan(WISH, actual, at_once=True, is_known=True) == Taken("UDP", 80)
+
+
+def test_one_that_others_use_is_not_deleted_in_an_error() -> None:
+    actual = but(THERE, status="ERROR", others=frozenset({"x"}))
+    assert plan(WISH, actual, at_once=True, is_known=False) == Broken()
+
+
+def test_who_leaves_takes_parts_first_and_then_tags() -> None:
+    assert departure(THERE, []) == Drop("listeners", "l")
+    left = but(THERE, listeners=(), stray=("p",))
+    assert departure(left, []) == Drop("pools", "p")
+    last = but(left, stray=())
+    assert departure(last, ["y"]) == Change("loadbalancers", "b", {"tags": ["y"]})
+    assert departure(last, ["x"]) is None
+    assert departure(but(last, status="PENDING_UPDATE"), []) == Wait("PENDING_UPDATE")
+    assert departure(but(last, status="ERROR"), []) == Broken()
 
 
 def test_deletion_is_one_request_where_the_provider_can() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from .wire import Json, Wire, neutron, said
+from . import octavia_rules as rules
+from .wire import NEUTRAL, Json, Wire, neutron, octavia, said
 
 CHILDREN = ("listeners", "pools", "healthmonitors")
 SINGULAR = {
@@ -19,6 +20,8 @@ SINGULAR = {
     "healthmonitors": "healthmonitor",
     "floatingips": "floatingip",
 }
+_HIDDEN = frozenset({"left", "loadbalancer_id", "listener_id", "pool_id"})
+"""What only the wire needs to know."""
 
 
 class OctaviaWire:
@@ -32,6 +35,10 @@ class OctaviaWire:
         self.of: dict[str, dict[str, Json]] = {kind: {} for kind in SINGULAR}
         self.members: dict[str, list[Json]] = {}
         self.subnets: dict[str, Json] = {}
+        self.hidden_subnets: set[str] = set()
+        """Those that are there, but of external networks, whose subnets projects do not see."""
+        self.most_balancers = 1000
+        self.most_floating = 1000
 
     def routes(self, app: web.Application) -> None:
         checked, changed = self._wire._checked, self._wire._changed
@@ -66,22 +73,77 @@ class OctaviaWire:
 
     def _lister(self, kind: str) -> Any:
         def listed(request: web.Request) -> web.Response:
-            query = {name: value for name, value in request.query.items() if name != "marker"}
-            found = [one for one in self.of[kind].values() if _matches(one, query)]
+            hidden = {"marker", "limit"}
+            query = {name: value for name, value in request.query.items() if name not in hidden}
             if kind == "loadbalancers":
-                for one in found:
+                for one in list(self.of[kind].values()):
                     self._work(one)
-                found = [one for one in found if one["id"] in self.of[kind]]
-            return self._wire._page(request, kind, sorted(found, key=lambda one: str(one["id"])))
+            found = [one for one in self.of[kind].values() if _matches(one, query)]
+            there = sorted(found, key=lambda one: str(one["id"]))
+            return self._wire._page(request, kind, [self._shown(kind, one) for one in there])
 
         return listed
 
     def _getter(self, kind: str) -> Any:
         def got(request: web.Request) -> web.Response:
-            found = self.of[kind].get(request.match_info["id"])
-            return _missing() if found is None else web.json_response({SINGULAR[kind]: found})
+            id_ = request.match_info["id"]
+            if kind == "loadbalancers" and id_ in self.of[kind]:
+                self._work(self.of[kind][id_])
+            found = self.of[kind].get(id_)
+            if found is None:
+                return _missing(kind, id_)
+            return web.json_response({SINGULAR[kind]: self._shown(kind, found)})
 
         return got
+
+    def _shown(self, kind: str, one: Json, status: str = "") -> Json:
+        """As the API has it: a part names its load balancer, and has its status."""
+        found = {name: value for name, value in one.items() if name not in _HIDDEN}
+        id_ = one["id"]
+        if kind == "floatingips":
+            found.pop("subnet_id", None)
+            return {**NEUTRAL, "status": "DOWN", "revision_number": 1, **found}
+        if kind == "loadbalancers":
+            for part in ("listeners", "pools"):
+                mine = [of for of in self.of[part].values() if of["loadbalancer_id"] == id_]
+                found[part] = [{"id": of["id"]} for of in mine]
+            return found
+        balancer = self.of["loadbalancers"][one["loadbalancer_id"]]
+        found["provisioning_status"] = status or balancer["provisioning_status"]
+        if kind == "listeners":
+            found["loadbalancers"] = [{"id": balancer["id"]}]
+        elif kind == "pools":
+            found["loadbalancers"] = [{"id": balancer["id"]}]
+            users = [of for of in self.of["listeners"].values() if of["default_pool_id"] == id_]
+            found["listeners"] = [{"id": of["id"]} for of in users]
+            found["members"] = [{"id": str(n)} for n, _ in enumerate(self.members[id_])]
+            if not found["healthmonitor_id"]:
+                del found["healthmonitor_id"]
+        else:
+            pools = [of for of in self.of["pools"].values() if of["healthmonitor_id"] == id_]
+            found["pools"] = [{"id": of["id"]} for of in pools]
+        return found
+
+    def _whole(self, made: Json) -> Json:
+        """A load balancer that was made with its parts, as the answer has it."""
+        found = self._shown("loadbalancers", made)
+        for part in ("listeners", "pools"):
+            found[part] = [
+                self._shown(part, self.of[part][one["id"]], "PENDING_CREATE") for one in found[part]
+            ]
+            for one in found[part]:
+                del one["loadbalancers"]
+        for one in found["pools"]:
+            one["members"] = self._shown_members(one["id"], "PENDING_CREATE")
+            one["healthmonitor"] = None
+            one.pop("healthmonitor_id", None)
+        return found
+
+    def _shown_members(self, pool: str, status: str) -> list[Json]:
+        return [
+            {**rules.filled("members", one), "id": str(n), "provisioning_status": status}
+            for n, one in enumerate(self.members[pool])
+        ]
 
     def _work(self, balancer: Json) -> None:
         """Octavia goes on."""
@@ -105,10 +167,16 @@ class OctaviaWire:
             if floating["port_id"] == balancer["vip_port_id"]:
                 floating["port_id"] = None
 
-    def _busy(self, balancer: Json, status: str = "PENDING_UPDATE") -> web.Response | None:
-        if balancer["provisioning_status"] not in {"ACTIVE", "ERROR"}:
+    def _busy(
+        self, balancer: Json, status: str = "PENDING_UPDATE", *, itself: bool = False
+    ) -> web.Response | None:
+        """Refused, in other words if the load balancer itself is to be changed; or it works."""
+        now = balancer["provisioning_status"]
+        if now not in {"ACTIVE", "ERROR"}:
             text = f"Load Balancer {balancer['id']} is immutable and cannot be updated."
-            return said(409, {"faultcode": "Client", "faultstring": text, "debuginfo": None})
+            if itself:
+                text = f"Invalid state {now} of loadbalancer resource {balancer['id']}"
+            return octavia(409, text)
         balancer["provisioning_status"] = status
         balancer["left"] = self.works
         return None
@@ -117,37 +185,70 @@ class OctaviaWire:
         def make(request: web.Request, body: Json) -> web.Response:
             given = body[SINGULAR[kind]]
             if kind == "loadbalancers":
-                return self._make_balancer(given)
+                return self._room_for(given) or self._make_balancer(given)
             balancer = self._balancer_of(given)
-            if balancer is None:
-                return _missing()
-            if (refused := self._busy(balancer)) is not None:
+            if isinstance(balancer, web.Response):
+                return balancer
+            refused = self._busy(balancer)
+            if refused is None and (refused := self._unfit(kind, given, balancer)) is not None:
+                balancer["provisioning_status"] = "ACTIVE"
+            if refused is not None:
                 return refused
-            return web.json_response(
-                {SINGULAR[kind]: self.make(kind, given, balancer["id"])}, status=201
-            )
+            made = self.make(kind, given, balancer["id"])
+            shown = self._shown(kind, made, "PENDING_CREATE")
+            return web.json_response({SINGULAR[kind]: shown}, status=201)
 
         return make
 
-    def _balancer_of(self, given: Json) -> Json | None:
+    def _known_subnets(self) -> set[str]:
+        of_ports = {
+            str(fixed["subnet_id"]) for port in self._wire.ports for fixed in port["fixed_ips"]
+        }
+        return {*self.subnets, *of_ports}
+
+    def _room_for(self, given: Json) -> web.Response | None:
+        cidr = self.subnets.get(given.get("vip_subnet_id") or "", {}).get("cidr", "")
+        if (refused := rules.balancer(given, self._known_subnets(), cidr)) is not None:
+            return refused
+        if len(self.of["loadbalancers"]) >= self.most_balancers:
+            return octavia(403, "Quota has been met for resources: Load Balancer")
+        return None
+
+    def _unfit(self, kind: str, given: Json, balancer: Json) -> web.Response | None:
+        if kind == "listeners":
+            there = [
+                one for one in self.of[kind].values() if one["loadbalancer_id"] == balancer["id"]
+            ]
+            return rules.listener(given, there, balancer["vip_address"])
+        if kind == "pools":
+            return rules.pool(given, self.of["listeners"].get(given.get("listener_id", "")))
+        return rules.monitor(given, self.of["pools"][given["pool_id"]])
+
+    def _balancer_of(self, given: Json) -> Json | web.Response:
         id_ = given.get("loadbalancer_id", "")
         if "listener_id" in given:
-            id_ = self.of["listeners"].get(given["listener_id"], {}).get("loadbalancer_id", "")
+            listener = self.of["listeners"].get(given["listener_id"])
+            if listener is None:  # it is a fault of Octavia's
+                text = "'NoneType' object has no attribute 'load_balancer_id'"
+                return said(500, {"faultcode": "Server", "faultstring": text, "debuginfo": None})
+            id_ = listener["loadbalancer_id"]
         if "pool_id" in given:
-            id_ = self.of["pools"].get(given["pool_id"], {}).get("loadbalancer_id", "")
-        return self.of["loadbalancers"].get(id_)
+            pool = self.of["pools"].get(given["pool_id"])
+            if pool is None:
+                return _missing("pools", given["pool_id"])
+            id_ = pool["loadbalancer_id"]
+        return self.of["loadbalancers"].get(id_) or _missing("loadbalancers", id_)
 
     def _make_balancer(self, given: Json) -> web.Response:
         subnet = given.get("vip_subnet_id", "")
         is_v6 = self.subnets.get(subnet, {}).get("ip_version") == 6
+        network = self.subnets.get(subnet, {}).get("network_id")
         number = len(self.of["loadbalancers"]) + 200
         listeners = given.pop("listeners", [])
         assert not (self.serial_only and listeners)
         made = {
-            "tags": [],
-            "vip_network_id": "private",
             "vip_address": f"2001:db8::{number}" if is_v6 else f"10.0.0.{number}",
-            **given,
+            **rules.filled("loadbalancers", {"vip_network_id": network, **given}),
             "id": self.id(),
             "vip_port_id": self.id(),
             "created_at": f"2026-01-01T00:00:{number}",
@@ -157,11 +258,11 @@ class OctaviaWire:
         self.of["loadbalancers"][made["id"]] = made
         for one in listeners:
             self.make("listeners", one, made["id"])
-        return web.json_response({"loadbalancer": made}, status=201)
+        return web.json_response({"loadbalancer": self._whole(made)}, status=201)
 
     def make(self, kind: str, given: Json, balancer: str) -> Json:
         """A part, with what is in it."""
-        made = {**given, "id": self.id(), "loadbalancer_id": balancer}
+        made = {**rules.filled(kind, given), "id": self.id(), "loadbalancer_id": balancer}
         self.of[kind][made["id"]] = made
         if kind == "listeners":
             pool = made.pop("default_pool", None)
@@ -180,38 +281,44 @@ class OctaviaWire:
 
     def _changer(self, kind: str) -> Any:
         def change(request: web.Request, body: Json) -> web.Response:
-            found = self.of[kind].get(request.match_info["id"])
+            id_, given = request.match_info["id"], body[SINGULAR[kind]]
+            found = self.of[kind].get(id_)
             if found is None:
-                return _missing()
-            refused = self._touched(kind, found)
+                return _missing(kind, id_)
+            refused = self._unchanged(kind, found, given) or self._touched(kind, found)
             if refused is not None:
                 return refused
-            found.update(body[SINGULAR[kind]])
-            return web.json_response({SINGULAR[kind]: found})
+            found.update(rules.changed(kind, given) if kind != "floatingips" else given)
+            return web.json_response({SINGULAR[kind]: self._shown(kind, found)})
 
         return change
+
+    def _unchanged(self, kind: str, found: Json, given: Json) -> web.Response | None:
+        """What cannot be changed like that."""
+        if kind == "loadbalancers":
+            return rules.balancer_change(given)
+        if kind == "listeners":
+            vip = self.of["loadbalancers"][found["loadbalancer_id"]]["vip_address"]
+            return rules.ranges(given, vip)
+        if kind == "floatingips" and given.get("port_id"):
+            return self._taken(given["port_id"], found["id"])
+        return None
 
     def _touched(self, kind: str, found: Json) -> web.Response | None:
         if kind == "floatingips":
             return None
-        balancer = found if kind == "loadbalancers" else found["loadbalancer_id"]
-        return self._busy(
-            balancer if isinstance(balancer, dict) else self.of["loadbalancers"][balancer]
-        )
+        if kind == "loadbalancers":
+            return self._busy(found, itself=True)
+        return self._busy(self.of["loadbalancers"][found["loadbalancer_id"]])
 
     def _dropper(self, kind: str) -> Any:
         def drop(request: web.Request) -> web.Response:
             id_ = request.match_info["id"]
             found = self.of[kind].get(id_)
             if found is None:
-                return _missing()
+                return _missing(kind, id_)
             if kind == "loadbalancers":
-                parts = [one for part in CHILDREN for one in self.of[part].values()]
-                is_used = any(one["loadbalancer_id"] == id_ for one in parts)
-                if is_used and request.query.get("cascade") != "true":
-                    return said(400, {"faultcode": "Client", "faultstring": "has children"})
-                refused = self._busy(found, "PENDING_DELETE")
-                return refused or web.Response(status=204)
+                return self._drop_balancer(request, found)
             if (refused := self._touched(kind, found)) is not None:
                 return refused
             del self.of[kind][id_]
@@ -227,45 +334,104 @@ class OctaviaWire:
 
         return drop
 
+    def _drop_balancer(self, request: web.Request, found: Json) -> web.Response:
+        id_ = found["id"]
+        busy = found["provisioning_status"] not in {"ACTIVE", "ERROR"}
+        parts = [one for part in CHILDREN for one in self.of[part].values()]
+        is_used = any(one["loadbalancer_id"] == id_ for one in parts)
+        if not busy and is_used and request.query.get("cascade") != "true":
+            text = f"Cannot delete Load Balancer {id_} - it has children"
+            return octavia(400, f"Validation failure: {text}")
+        refused = self._busy(found, "PENDING_DELETE", itself=True)
+        return refused or web.Response(status=204)
+
     def _members(self, request: web.Request) -> web.Response:
         id_ = request.match_info["id"]
         if id_ not in self.of["pools"]:
-            return _missing()
-        there = [{"id": str(n), **one} for n, one in enumerate(self.members[id_])]
-        return web.json_response({"members": there})
+            return _no_pool()
+        balancer = self.of["loadbalancers"][self.of["pools"][id_]["loadbalancer_id"]]
+        there = self._shown_members(id_, balancer["provisioning_status"])
+        return self._wire._page(request, "members", there)
 
     def _set_members(self, request: web.Request, body: Json) -> web.Response:
         pool = self.of["pools"].get(request.match_info["id"])
         if pool is None:
-            return _missing()
-        if (refused := self._touched("pools", pool)) is not None:
+            return _no_pool()
+        refused = rules.members(body["members"], self._known_subnets())
+        refused = refused or self._touched("pools", pool)
+        if refused is not None:
             return refused
         self.members[pool["id"]] = body["members"]
         return web.Response(status=202)
 
+    def _taken(self, port: str, but: str = "") -> web.Response | None:
+        """A port that cannot have a floating address."""
+        vips = {one["vip_port_id"] for one in self.of["loadbalancers"].values()}
+        if port not in vips | {one["id"] for one in self._wire.ports}:
+            return neutron(404, "PortNotFound", f"Port {port} could not be found.")
+        for one in self.of["floatingips"].values():
+            if one["port_id"] == port and one["id"] != but:
+                text = (
+                    f"Cannot associate floating IP {one['floating_ip_address']} ({one['id']}) with"
+                    f" port {port} using fixed IP 10.0.0.1, as that fixed IP already has a"
+                    f" floating IP on external network {one['floating_network_id']}."
+                )
+                return neutron(409, "FloatingIPPortAlreadyAssociated", text)
+        return None
+
     def _make_floating(self, request: web.Request, body: Json) -> web.Response:
         given = body["floatingip"]
-        if given.get("subnet_id") == "full":
-            return neutron(409, "IpAddressGenerationFailure", "No more IP addresses available")
+        if (refused := self._no_floating(given)) is not None:
+            return refused
         number = next(self._numbers)
-        made = {"floating_ip_address": f"203.0.113.{number}", **given, "id": self.id()}
+        made = {
+            "floating_ip_address": f"203.0.113.{number}", "port_id": None, "description": "",
+            **given, "id": self.id(),
+        }  # fmt: skip
         self.of["floatingips"][made["id"]] = made
-        return web.json_response({"floatingip": made}, status=201)
+        return web.json_response({"floatingip": self._shown("floatingips", made)}, status=201)
+
+    def _no_floating(self, given: Json) -> web.Response | None:
+        network, subnet = given["floating_network_id"], given.get("subnet_id", "")
+        if "floating_ip_address" in given:  # unless an administrator has allowed it
+            rule = "rule:create_floatingip and rule:create_floatingip:floating_ip_address"
+            return neutron(403, "PolicyNotAuthorized", f"({rule}) is disallowed by policy")
+        if len(self.of["floatingips"]) >= self.most_floating:
+            return neutron(409, "OverQuota", "Quota exceeded for resources: ['floatingip'].")
+        if network not in self._wire.external:
+            text = f"Network {network} is not a valid external network."
+            return neutron(400, "BadRequest", f"Bad floatingip request: {text}")
+        if subnet and subnet not in {*self.subnets, *self.hidden_subnets}:
+            return neutron(404, "SubnetNotFound", f"Subnet {subnet} could not be found.")
+        if subnet == "full":
+            return neutron(409, "IpAddressGenerationFailure", "No more IP addresses available")
+        return self._taken(given["port_id"]) if given.get("port_id") else None
 
     def _subnet(self, request: web.Request) -> web.Response:
-        found = self.subnets.get(request.match_info["id"])
-        if found is None:
-            return neutron(404, "SubnetNotFound", "Subnet could not be found.")
-        return web.json_response({"subnet": found})
+        id_ = request.match_info["id"]
+        if id_ not in self.subnets:
+            return neutron(404, "SubnetNotFound", f"Subnet {id_} could not be found.")
+        return web.json_response({"subnet": self._described(id_)})
 
     def _subnets(self, request: web.Request) -> web.Response:
-        return self._wire._page(request, "subnets", list(self.subnets.values()))
+        there = [self._described(id_) for id_ in sorted(self.subnets)]
+        network = request.query.get("network_id")
+        found = [one for one in there if network in {None, one["network_id"]}]
+        return self._wire._page(request, "subnets", found)
+
+    def _described(self, id_: str) -> Json:
+        """A subnet: tests say of it what matters to them."""
+        found = {"name": "", "ip_version": 4, "network_id": "n", "revision_number": 1}
+        return {**NEUTRAL, **found, **self.subnets[id_]}
 
 
 def _matches(one: Json, query: dict[str, str]) -> bool:
     for name, value in query.items():
         if name == "tags":
-            if value not in one["tags"]:
+            if not set(value.split(",")) <= set(one["tags"]):
+                return False
+        elif name == "tags-any":
+            if not set(value.split(",")) & set(one["tags"]):
                 return False
         else:
             name = "loadbalancer_id" if name == "load_balancer_id" else name
@@ -274,5 +440,12 @@ def _matches(one: Json, query: dict[str, str]) -> bool:
     return True
 
 
-def _missing() -> web.Response:
-    return said(404, {"faultcode": "Client", "faultstring": "not found", "debuginfo": None})
+def _missing(kind: str, id_: str) -> web.Response:
+    if kind == "floatingips":
+        return neutron(404, "FloatingIPNotFound", f"Floating IP {id_} could not be found")
+    return octavia(404, f"{rules.NAMES[kind]} {id_} not found.")
+
+
+def _no_pool() -> web.Response:
+    """Octavia answers in another form below a pool that is not there."""
+    return said(404, {"title": "Bad Request", "description": "Pool not found.", "code": "404"})

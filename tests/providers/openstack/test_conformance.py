@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from proreus.cloudprovider import CloudProvider, LoadBalancerRef
-from proreus.providers.openstack.octavia.wishes import name_of
+from proreus.providers.openstack.octavia.owners import name_of
 from proreus.testing.conformance import CloudFixture, Conformance
 
 from .octavia_wire import SINGULAR, OctaviaWire

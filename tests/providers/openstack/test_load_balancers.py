@@ -1,108 +1,24 @@
 """Load balancers on the wire: one step at a time, found again, addresses, and what is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest, LoadBalancer, NotSupported, Pending
+from proreus.cloudprovider import Ensured, InvalidRequest, Pending
 from proreus.cloudprovider.load_balancers import Done
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     LoadBalancerIngress,
-    LoadBalancerStatus,
-    Node,
-    ObjectMeta,
-    Service,
-    ServicePort,
-    ServiceSpec,
-    ServiceStatus,
 )
-from proreus.providers.openstack import OpenStackCloud
 
-from .octavia_wire import OctaviaWire
-from .wire import CLUSTER, Json, Wire, node, served, started, uuid
-
-P = "loadbalancer.openstack.org/"
-SUBNET = uuid(500)
-SUBNET_V6 = uuid(501)
-
-
-class Balancing:
-    """A cloud with two hosts, and a Service."""
-
-    def __init__(self) -> None:
-        self.wire = Wire()
-        self.octavia = OctaviaWire(self.wire)
-        self.octavia.works = 0
-        self.wire.more.append(self.octavia.routes)
-        self.nodes: list[Node] = []
-        for number in (1, 2):
-            id_ = self.wire.add(number)
-            fixed = [
-                {"subnet_id": SUBNET, "ip_address": f"10.0.0.{number}"},
-                {"subnet_id": SUBNET_V6, "ip_address": f"2001:db8::{number}"},
-            ]
-            self.wire.ports[-1]["fixed_ips"] = fixed
-            addresses = [one["ip_address"] for one in fixed]
-            self.nodes.append(node(f"n{number}", f"openstack:///{id_}", *addresses))
-        self.octavia.subnets = {
-            SUBNET: {"id": SUBNET, "ip_version": 4},
-            SUBNET_V6: {"id": SUBNET_V6, "ip_version": 6},
-        }
-
-    def service(self, annotations: Mapping[str, str] | None = None, **spec: Any) -> Service:
-        given = {"ports": (ServicePort(80, "http", node_port=30080),), "ip_families": ("IPv4",)}
-        return Service(
-            metadata=ObjectMeta(
-                name="web", namespace="shop", uid="uid-web", annotations=dict(annotations or {})
-            ),
-            spec=ServiceSpec(type="LoadBalancer", **{**given, **spec}),
-        )
-
-    def wish(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> LoadBalancer:
-        assert provider.load_balancers is not None
-        return wanted(of, self.nodes[:nodes], provider.load_balancers.host_policy(of), CLUSTER)
-
-    async def ensure(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> Any:
-        """Until nothing is pending."""
-        assert provider.load_balancers is not None
-        wish = self.wish(provider, of, nodes)
-        for _ in range(100):
-            answer = (await provider.load_balancers.ensure([wish]))[wish.ref.uid]
-            if not isinstance(answer, Pending):
-                return answer
-        raise AssertionError(answer)
-
-    async def delete(self, provider: OpenStackCloud, of: Service) -> Any:
-        assert provider.load_balancers is not None
-        ref = self.wish(provider, of).ref
-        for _ in range(100):
-            answer = (await provider.load_balancers.delete([ref]))[ref.uid]
-            if not isinstance(answer, Pending):
-                return answer
-        raise AssertionError(answer)
-
-    def members(self) -> list[list[Any]]:
-        return [
-            [one["address"] for one in self.octavia.members[pool]]
-            for pool in self.octavia.of["pools"]
-        ]
+from .balancing import SUBNET, Balancing, P, balancing, known
+from .wire import Json, started, uuid
 
 
 @pytest.fixture
-async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Balancing]:
-    made = Balancing()
-    async with served(made.wire):
+async def site() -> AsyncIterator[Balancing]:
+    async with balancing() as made:
         yield made
-
-
-def known(service: Service, *addresses: str) -> Service:
-    ingress = tuple(LoadBalancerIngress(ip=one) for one in addresses)
-    status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
-    return msgspec.structs.replace(service, status=status)
 
 
 async def test_a_load_balancer_is_made_in_one_request_with_a_floating_address(
@@ -242,35 +158,6 @@ async def test_listeners_that_somebody_else_has_added_stay(site: Balancing) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("tags", "annotations"),
-    [
-        (
-            [
-                "proreus/service-uid=uid-web",
-                f"proreus/cluster-uid={CLUSTER.uid}",
-                "kube_service_test_shop_b",
-            ],
-            {},
-        ),
-        (
-            ["kube_service_test_shop_b"],
-            {f"{P}load-balancer-id": "20000000-0000-4000-8000-000000000001"},
-        ),
-    ],
-)
-async def test_a_shared_load_balancer_is_not_touched(
-    site: Balancing, tags: list[str], annotations: dict[str, str]
-) -> None:
-    site.octavia._make_balancer({"name": "x", "tags": tags, "vip_subnet_id": SUBNET})
-    async with started(site.wire.config()) as provider:
-        answer = await site.ensure(provider, site.service(annotations))
-        if not annotations:
-            assert isinstance(await site.delete(provider, site.service()), NotSupported)
-    assert isinstance(answer, NotSupported)
-    assert len(site.octavia.of["loadbalancers"]) == 1
-
-
 async def test_the_floating_address_stays_if_that_is_asked_for_and_is_used_again(
     site: Balancing,
 ) -> None:
@@ -345,13 +232,6 @@ async def test_two_that_were_made_by_mistake_become_one(site: Balancing) -> None
     assert list(site.octavia.of["loadbalancers"]) == [first["id"]]
 
 
-async def test_managed_security_groups_are_not_claimed(site: Balancing) -> None:
-    text = site.wire.config(sections="[LoadBalancer]\nmanage-security-groups = true\n")
-    async with started(text) as provider:
-        assert isinstance(await site.ensure(provider, site.service()), NotSupported)
-    assert not any(site.octavia.of.values())
-
-
 async def test_load_balancers_can_be_turned_off(site: Balancing) -> None:
     text = site.wire.config(sections="[LoadBalancer]\nenabled = false\n")
     async with started(text) as provider:
@@ -360,14 +240,7 @@ async def test_load_balancers_can_be_turned_off(site: Balancing) -> None:
 
 async def test_several_services_are_worked_on_side_by_side(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
-        assert provider.load_balancers is not None
-        services = [
-            msgspec.structs.replace(
-                site.service(),
-                metadata=ObjectMeta(name=f"s{n}", namespace="shop", uid=f"uid-{n}"),
-            )
-            for n in range(3)
-        ]
+        services = [site.service(name=name) for name in ("a", "b", "c")]
         answers = await asyncio.gather(*(site.ensure(provider, one) for one in services))
     assert all(isinstance(one, Ensured) for one in answers)
     assert len(site.octavia.of["loadbalancers"]) == 3

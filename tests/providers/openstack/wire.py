@@ -1,8 +1,10 @@
 """The wire of an OpenStack: what keystone, Nova and Neutron answer to the requests of instances.
 
-It checks what is asked and counts every request. The real services are in `test_real.py`.
+It checks what is asked and counts every request. What it answers is what the real services answer:
+`test_recorded.py` compares. Only Cinder is not among those; its part is from the API's reference.
 """
 
+import ipaddress
 import json
 import re
 from collections import Counter
@@ -24,6 +26,10 @@ Json = dict[str, Any]
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 LONGEST_LINE = 8190
 ROUTER = "10000000-0000-4000-8000-000000000000"
+NEUTRAL: Json = {
+    "project_id": "p", "description": "", "tags": [], "created_at": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+"""What all objects of Neutron have."""
 
 
 class Wire:
@@ -42,11 +48,17 @@ class Wire:
         self.flavors: dict[str, str] = {"f1": "m1.large"}
         self.failures: dict[str, list[web.Response]] = {}
         self.names: list[str] = []
-        self.router: Json = {"id": ROUTER, "routes": [], "revision_number": 1}
+        self.router: Json = {
+            "id": ROUTER, "name": "router", "status": "ACTIVE", "flavor_id": None, "routes": [],
+            "revision_number": 1, **NEUTRAL,
+        }  # fmt: skip
         self.is_atomic = True
         self.most_routes = 30
         self.volumes: dict[str, Json] = {}
         self.external = {"10000000-0000-4000-8000-0000000000ff": "public"}
+        self.strangers = {"wrong", "nowhere"}
+        """Passwords and projects that keystone does not know."""
+        self.most_pairs = 10
         self.more: list[Callable[[web.Application], None]] = []
 
     def add(self, number: int, name: str = "", **fields: Any) -> str:
@@ -59,7 +71,10 @@ class Wire:
             "flavor": {"id": "f1"},
             "OS-EXT-AZ:availability_zone": "nova",
             "addresses": {},
+            "accessIPv4": "",
+            "accessIPv6": "",
             "metadata": {},
+            "user_id": "u",
             **fields,
         }
         address = f"10.0.{number // 250}.{number % 250 + 1}"
@@ -95,8 +110,8 @@ region = RegionOne
             ("network_list", "/network/v2.0/networks", self._networks),
         ):
             app.router.add_get(path, self._checked(operation, handler))
-        routed = f"/network/v2.0/routers/{ROUTER}"
-        extension = "/network/v2.0/extensions/extraroute-atomic"
+        routed = "/network/v2.0/routers/{id}"
+        extension = "/network/v2.0/extensions/{alias}"
         app.router.add_get(extension, self._checked("extension_get", self._extension))
         app.router.add_get(routed, self._checked("router_get", self._router))
         app.router.add_get("/network/v2.0/ports/{id}", self._checked("port_get", self._port))
@@ -105,6 +120,7 @@ region = RegionOne
         for path in ("", "/add_extraroutes", "/remove_extraroutes"):
             app.router.add_put(f"{routed}{path}", self._changed("router_update", self._reroute))
         app.router.add_put("/network/v2.0/ports/{id}", self._changed("port_update", self._repair))
+        app.on_response_prepare.append(_versioned)
         return app
 
     def _changed(self, operation: str, handler: Any) -> Any:
@@ -119,33 +135,55 @@ region = RegionOne
         return changed
 
     def _extension(self, request: web.Request) -> web.Response:
-        if self.is_atomic:
-            return web.json_response({"extension": {"alias": "extraroute-atomic"}})
-        return neutron(404, "HTTPNotFound", "Extension not found")
+        alias = request.match_info["alias"]
+        if self.is_atomic and alias == "extraroute-atomic":
+            about = {"name": "Atomically add/remove extra routes", "description": "", "links": []}
+            return web.json_response({"extension": {"alias": alias, **about}})
+        text = (
+            "The resource could not be found.<br /><br />\n"
+            f"Extension with alias {alias} does not exist\n\n\n"
+        )
+        return said(404, {"message": text, "code": "404 Not Found", "title": "Not Found"})
 
     def _router(self, request: web.Request) -> web.Response:
+        if (id_ := request.match_info["id"]) != self.router["id"]:
+            return neutron(404, "RouterNotFound", f"Router {id_} could not be found")
         return web.json_response({"router": self.router})
 
     def _reroute(self, request: web.Request, body: Json) -> web.Response:
+        if request.match_info["id"] != self.router["id"]:
+            return self._router(request)
         given, last = body["router"]["routes"], request.path.rpartition("/")[2]
-        if request.headers.get("If-Match", "") not in {
-            "", f"revision_number={self.router['revision_number']}",
-        }:  # fmt: skip
-            return neutron(412, "RevisionNumberConstraintFailed", "changed meanwhile")
+        if (outdated := _outdated(request, self.router)) is not None:
+            return outdated
         before = self.router["routes"]
         after = given
         if last == "add_extraroutes":
             after = before + [one for one in given if one not in before]
         elif last == "remove_extraroutes":
             after = [one for one in before if one not in given]
-        if any(one["nexthop"].startswith("192.0.2.") for one in given):
-            return neutron(400, "InvalidRoutes", "the nexthop is not connected with router")
-        if len(after) > self.most_routes:
-            return neutron(400, "RoutesExhausted", "maximum number of routes exceeded")
+        if (refused := self._impossible(given, after)) is not None:
+            return refused
         self.router = {
             **self.router, "routes": after, "revision_number": self.router["revision_number"] + 1,
         }  # fmt: skip
         return self._router(request)
+
+    def _impossible(self, given: list[Json], after: list[Json]) -> web.Response | None:
+        for one in given:
+            if not _is_network(one["destination"]):
+                text = f"invalid IPNetwork {one['destination']}"
+                return neutron(400, "AddrFormatError", text)
+        if len(after) > self.most_routes:
+            text = (
+                f"Unable to complete operation for {self.router['id']}. The number of routes"
+                f" exceeds the maximum {self.most_routes}."
+            )
+            return neutron(400, "RoutesExhausted", text)
+        if any(one["nexthop"].startswith("192.0.2.") for one in given):
+            text = f"Invalid format for routes: {after}, the nexthop is not connected with router"
+            return neutron(400, "InvalidRoutes", text)
+        return None
 
     def port(self, id_: str) -> Json:
         return next(one for one in self.ports if one["id"] == id_)
@@ -154,20 +192,46 @@ region = RegionOne
         return [pair["ip_address"] for pair in self.port(id_)["allowed_address_pairs"]]
 
     def _port(self, request: web.Request) -> web.Response:
-        return web.json_response({"port": self.port(request.match_info["id"])})
+        id_ = request.match_info["id"]
+        if not any(one["id"] == id_ for one in self.ports):
+            return neutron(404, "PortNotFound", f"Port {id_} could not be found.")
+        return web.json_response({"port": self.port(id_)})
 
     def _repair(self, request: web.Request, body: Json) -> web.Response:
+        if (there := self._port(request)).status != 200:
+            return there
         found = self.port(request.match_info["id"])
-        if request.headers["If-Match"] != f"revision_number={found['revision_number']}":
-            return neutron(412, "RevisionNumberConstraintFailed", "changed meanwhile")
-        found.update(body["port"], revision_number=found["revision_number"] + 1)
+        if (outdated := _outdated(request, found)) is not None:
+            return outdated
+        given = dict(body["port"])
+        if "allowed_address_pairs" in given:
+            pairs = given["allowed_address_pairs"]
+            if (refused := self._unfit(pairs)) is not None:
+                return refused
+            mac = {"mac_address": found["mac_address"]}
+            given["allowed_address_pairs"] = [{**mac, **pair} for pair in pairs]
+        found.update(given, revision_number=found["revision_number"] + 1)
         return self._port(request)
+
+    def _unfit(self, pairs: list[Json]) -> web.Response | None:
+        """Address pairs that no port can have."""
+        if len(pairs) > self.most_pairs:
+            text = f"The number of allowed address pair exceeds the maximum {self.most_pairs}."
+            return neutron(400, "AllowedAddressPairExhausted", text)
+        for number, pair in enumerate(pairs):
+            address = pair["ip_address"]
+            if not _is_network(address):
+                return neutron(400, "HTTPBadRequest", f"'{address}' is not a valid IP address")
+            if pair in pairs[:number]:
+                text = f"duplicate address pair: mac_address None ip_address {address}."
+                return neutron(400, "DuplicateAddressPairInRequest", f"Request contains {text}")
+        return None
 
     def _checked(self, operation: str, handler: Any) -> Any:
         async def checked(request: web.Request) -> web.Response:
             self.asked[operation] += 1
             if request.headers["X-Auth-Token"] not in self.good_tokens:
-                return said(401, {"error": {"code": 401, "title": "Unauthorized", "message": "no"}})
+                return _unauthorized()
             if waiting := self.failures.get(operation):
                 return waiting.pop(0)
             answer: web.Response = handler(request)
@@ -180,6 +244,11 @@ region = RegionOne
         self.logins.append((await request.json())["auth"])
         if waiting := self.failures.get("token_create"):
             return waiting.pop(0)
+        user = self.logins[-1]["identity"].get("password", {}).get("user", {})
+        project = self.logins[-1].get("scope", {}).get("project", {})
+        if self.strangers & {user.get("password"), project.get("name")}:
+            self.logins.pop()
+            return _unauthorized()
         services = {
             "compute": "compute/v2.1",
             "network": "network",
@@ -207,11 +276,15 @@ region = RegionOne
         token = {
             "methods": ["password"],
             "user": {"id": "u", "name": "ccm", "domain": {"id": "default", "name": "Default"}},
-            "project": {"id": "p", "name": "demo", "domain": {"id": "default", "name": "Default"}},
+            "project": {
+                "id": "p",
+                "name": project.get("name", "demo"),
+                "domain": {"id": "default", "name": "Default"},
+            },
             "expires_at": "2099-01-01T00:00:00.000000Z",
             "issued_at": "2026-01-01T00:00:00.000000Z",
             "catalog": catalog,
-            "roles": [],
+            "roles": [{"id": "r", "name": "member"}],
         }
         subject = {"X-Subject-Token": f"token-{len(self.logins)}"}
         return web.json_response({"token": token}, status=201, headers=subject)
@@ -228,20 +301,36 @@ region = RegionOne
         return self._page(request, "servers", there)
 
     def _page(self, request: web.Request, field: str, there: list[Json]) -> web.Response:
+        """A page; as long as it is full, the services say that there is another one.
+
+        Nova is silent about the last page, Neutron always names the one before, Octavia if there
+        is one.
+        """
         marker = request.query.get("marker", "")
-        rest = [one for one in there if one["id"] > marker]
-        body: Json = {field: rest[: self.page]}
-        if len(rest) > self.page:
-            last = body[field][-1]["id"]
-            href = f"http://inside.example.org/{field}?limit={self.page}&marker={last}"
-            body[f"{field}_links"] = [{"rel": "next", "href": href}]
+        is_strict = field in {"servers", "loadbalancers"}
+        if marker and is_strict and not any(one["id"] == marker for one in there):
+            return _no_marker(field, marker)
+        limit = min(self.page, int(request.query.get("limit", self.page)))
+        shown = [one for one in there if one["id"] > marker][:limit]
+        links = []
+        if len(shown) == limit:
+            query = f"limit={limit}&marker={shown[-1]['id']}"
+            links.append({"rel": "next", "href": f"http://inside.example.org/{field}?{query}"})
+        is_neutron = request.path.startswith("/network")
+        if is_neutron or (marker and field != "servers"):
+            href = f"http://inside.example.org/{field}?page_reverse=True"
+            links.append({"rel": "previous", "href": href})
+        body: Json = {field: [_chosen(request, one) for one in shown]}
+        if links or field != "servers":
+            body[f"{field}_links"] = links
         return web.json_response(body)
 
     def _server(self, request: web.Request) -> web.Response:
-        found = self.servers.get(request.match_info["id"])
-        if found is None:
-            return said(404, {"itemNotFound": {"code": 404, "message": "Instance not found."}})
-        return web.json_response({"server": found})
+        id_ = request.match_info["id"]
+        if id_ not in self.servers:
+            text = f"Instance {id_} could not be found."
+            return said(404, {"itemNotFound": {"code": 404, "message": text}})
+        return web.json_response({"server": self.servers[id_]})
 
     def _volume(self, request: web.Request) -> web.Response:
         found = self.volumes.get(request.match_info["id"])
@@ -252,7 +341,8 @@ region = RegionOne
     def _flavor(self, request: web.Request) -> web.Response:
         id_ = request.match_info["id"]
         if id_ not in self.flavors:
-            return said(404, {"itemNotFound": {"code": 404, "message": "Flavor not found."}})
+            text = f"Flavor {id_} could not be found."
+            return said(404, {"itemNotFound": {"code": 404, "message": text}})
         return web.json_response({"flavor": {"id": id_, "name": self.flavors[id_]}})
 
     def _ports(self, request: web.Request) -> web.Response:
@@ -269,12 +359,54 @@ region = RegionOne
         return self._page(request, "ports", there)
 
     def _networks(self, request: web.Request) -> web.Response:
+        found = {**self.networks, **self.external}
         if "router:external" in request.query:
-            found = [{"id": id_, "name": name} for id_, name in self.external.items()]
-            return web.json_response({"networks": found})
-        wanted = request.query.getall("id")
-        found = [{"id": id_, "name": self.networks[id_]} for id_ in wanted if id_ in self.networks]
-        return web.json_response({"networks": found})
+            found = self.external
+        if "id" in request.query:
+            wanted = set(request.query.getall("id"))
+            found = {id_: name for id_, name in found.items() if id_ in wanted}
+        there = [{"id": id_, "name": name} for id_, name in sorted(found.items())]
+        return self._page(request, "networks", there)
+
+
+async def _versioned(request: web.Request, response: web.StreamResponse) -> None:
+    if request.path.startswith("/compute") and response.status != 401:
+        response.headers["OpenStack-API-Version"] = "compute 2.1"
+
+
+def _unauthorized() -> web.Response:
+    text = "The request you have made requires authentication."
+    return said(401, {"error": {"code": 401, "message": text, "title": "Unauthorized"}})
+
+
+def _no_marker(field: str, marker: str) -> web.Response:
+    if field == "servers":
+        text = f"marker [{marker}] not found"
+        return said(400, {"badRequest": {"code": 400, "message": text}})
+    return octavia(400, f"Supplied pagination marker '{marker}' is not valid.")
+
+
+def _chosen(request: web.Request, one: Json) -> Json:
+    """With those fields that are asked for."""
+    wanted = request.query.getall("fields", [])
+    return {name: one[name] for name in wanted if name in one} if wanted else one
+
+
+def _outdated(request: web.Request, found: Json) -> web.Response | None:
+    revision = found["revision_number"]
+    asked = request.headers.get("If-Match", f"revision_number={revision}").partition("=")[2]
+    if asked == str(revision):
+        return None
+    text = f"Constrained to {asked}, but current revision is {revision}"
+    return neutron(412, "RevisionNumberConstraintFailed", text)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 def said(status: int, body: Any, **headers: str) -> web.Response:
@@ -286,6 +418,10 @@ def said(status: int, body: Any, **headers: str) -> web.Response:
 
 def neutron(status: int, type_: str, message: str) -> web.Response:
     return said(status, {"NeutronError": {"type": type_, "message": message, "detail": ""}})
+
+
+def octavia(status: int, text: str) -> web.Response:
+    return said(status, {"faultcode": "Client", "faultstring": text, "debuginfo": None})
 
 
 def uuid(number: int) -> str:
@@ -303,7 +439,10 @@ def port(id_: str, server: str, *addresses: str, **fields: Any) -> Json:
         "mac_address": "fa:16:3e:00:00:01",
         "allowed_address_pairs": [],
         "port_security_enabled": True,
+        "security_groups": [uuid(1000)],
         "revision_number": 1,
+        "name": "",
+        **NEUTRAL,
         **fields,
     }
 

@@ -2,7 +2,7 @@
 
 Instances, routes, load balancers and volume labels. Every call goes through `api.Api`; what an
 answer means and what is done next is decided in pure functions (`machines`, `names`, `hops`,
-`octavia.wishes`, `octavia.plan`).
+`octavia.wishes`, `octavia.plan`, `octavia.group_rules`).
 """
 
 import os
@@ -19,6 +19,7 @@ from proreus.providers.openstack.instances import OpenStackInstances
 from proreus.providers.openstack.octavia.load_balancers import OctaviaLoadBalancers
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
+from proreus.providers.openstack.octavia.security_groups import SecurityGroups
 from proreus.providers.openstack.reading import Reader
 from proreus.providers.openstack.routes import OpenStackRoutes
 from proreus.providers.openstack.volumes import OpenStackVolumes
@@ -69,7 +70,8 @@ class OpenStackCloud(CloudProvider):
         self.volumes = OpenStackVolumes(self._api)
         if self._config.load_balancer.enabled:
             networks = Networks(self._api, reader)
-            balancers = OctaviaLoadBalancers(Octavia(self._api), networks, self._config)
+            groups = SecurityGroups(self._api, reader, self._config.load_balancer)
+            balancers = OctaviaLoadBalancers(Octavia(self._api), networks, groups, self._config)
             self.load_balancers = balancers.offered()
         if router := self._config.route.router_id:
             self.routes = OpenStackRoutes(self._api, reader, router)

@@ -88,4 +88,5 @@ def _said(body: str) -> tuple[str, str]:
             return str(named or ""), str(said["message"])
         if kind in {"NeutronError", "message"} and isinstance(said, str):
             return "", said
-    return "", ""
+    # Octavia's, of what lies below something that is not there.
+    return "", str(content.get("description") or "")

@@ -124,13 +124,15 @@ class Reader:
             raise
         return str(flavor["name"])
 
-    async def ports(self, by: str, ids: Collection[str]) -> list[Described]:
-        """The ports of which the field `by` has one of the values `ids`.
+    async def ports(
+        self, by: str, ids: Collection[str], more: tuple[str, ...] = ()
+    ) -> list[Described]:
+        """The ports of which the field `by` has one of the values `ids`; with `more` fields.
 
         Raises:
             CloudError: Neutron does not tell.
         """
-        return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS)
+        return await self._listed("port_list", "ports", by, ids, _PORT_FIELDS + more)
 
     async def _networks(self, ids: Collection[str]) -> dict[str, str]:
         found = await self._listed("network_list", "networks", "id", ids, ("id", "name"))

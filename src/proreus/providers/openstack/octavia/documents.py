@@ -73,8 +73,8 @@ def actual(
 
     Args:
         described: The load balancer.
-        listeners: All of it.
-        pools: All of it.
+        listeners: The Service's.
+        pools: The Service's.
         members: By pool.
         monitors: By pool.
     """
@@ -93,6 +93,11 @@ def actual(
         id=id_of(described),
         status=str(described.get("provisioning_status", "")),
     )
+
+
+def port_of(described: Described) -> tuple[str, int]:
+    """What no other listener can have: `Listener.key`."""
+    return _listener(described, {}).key
 
 
 def _listener(described: Described, pools: Mapping[str, Pool]) -> Listener:

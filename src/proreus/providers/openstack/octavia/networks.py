@@ -208,3 +208,18 @@ def _matches(subnet: Described, floating: Floating) -> bool:
     tags = floating.subnet_tags
     wanted = {tag.strip() for tag in tags.removeprefix("!").split(",") if tag.strip()}
     return (wanted <= set(subnet.get("tags") or ())) != tags.startswith("!")
+
+
+def is_made_in(floating: Described, ref: LoadBalancerRef) -> bool:
+    """Whether it was made for some Service of that cluster, which may be gone.
+
+    That of the official manager must be in the Service's status.
+    """
+    text = str(floating.get("description") or "")
+    if not text.startswith(_OFFICIAL):
+        return False
+    known = {one.ip for one in ref.last_ingress if one.ip}
+    is_shown = floating.get("floating_ip_address") in known
+    return text.endswith(f" {ref.cluster.uid})") or (
+        is_shown and text.endswith(f" from cluster {ref.cluster.name}")
+    )

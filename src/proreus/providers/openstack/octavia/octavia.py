@@ -5,13 +5,15 @@ from typing import Any
 
 import msgspec
 
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.openstack.api import Api, Parameters
 from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.machines import Described, id_of
-from proreus.providers.openstack.octavia import documents
+from proreus.providers.openstack.octavia import documents, owners
 from proreus.providers.openstack.octavia.parts import Balancer
 from proreus.providers.openstack.octavia.plan import (
     ACTIVE,
+    ERROR,
     Change,
     Drop,
     DropBalancer,
@@ -63,24 +65,30 @@ class Octavia:
                 return None
             raise
 
-    async def observe(self, described: Described, mine: frozenset[str]) -> Balancer:
-        """A load balancer with its parts; of one that is not active only what it is.
+    async def observe(self, described: Described, ref: LoadBalancerRef) -> Balancer:
+        """A load balancer with the parts that are a Service's; others are left alone.
 
-        Args:
-            described: By Octavia.
-            mine: Tags and names that tell a part to be the Service's; others are left alone.
+        Of one that Octavia works on only what it is.
 
         Raises:
             CloudError: Octavia does not tell.
         """
-        if described.get("provisioning_status") != ACTIVE:
-            return documents.actual(described, (), (), {}, {})
+        if described.get("provisioning_status") not in {ACTIVE, ERROR}:
+            found = documents.actual(described, (), (), {}, {})
+            return msgspec.structs.replace(found, others=owners.others(described, (), ref))
         id_ = id_of(described)
+        mine = owners.mine(described, ref)
+
+        def is_mine(part: Described) -> bool:
+            is_other = owners.is_of_another_cluster(part, ref.cluster)
+            return not is_other and _is_mine(part, mine)
+
         listeners = await self._list("listeners", {"load_balancer_id": id_})
         pools = await self._list("pools", {"loadbalancer_id": id_})
-        own = [one for one in listeners if _is_mine(one, mine)]
+        own = [one for one in listeners if is_mine(one)]
+        foreign = [one for one in listeners if not is_mine(one)]
         used = {str(one.get("default_pool_id")) for one in own}
-        kept = [one for one in pools if id_of(one) in used or _is_mine(one, mine)]
+        kept = [one for one in pools if id_of(one) in used or is_mine(one)]
         members: dict[str, Sequence[Described]] = {}
         monitors: dict[str, Described] = {}
         for pool in kept:
@@ -90,7 +98,11 @@ class Octavia:
                 monitors[id_of(pool)] = await self._api.get(
                     "octavia", "healthmonitor_get", path, "healthmonitor"
                 )
-        return documents.actual(described, own, kept, members, monitors)
+        return msgspec.structs.replace(
+            documents.actual(described, own, kept, members, monitors),
+            taken=frozenset(documents.port_of(one) for one in foreign),
+            others=owners.others(described, foreign, ref),
+        )
 
     async def take(self, step: Step, balancer: str, tags: Sequence[str]) -> None:
         """Do what a plan says.
@@ -159,21 +171,15 @@ class Octavia:
 
 
 def is_immutable(error: Refused) -> bool:
-    """Whether Octavia still works on the load balancer."""
-    return error.status == _CONFLICT and "immutable" in str(error).lower()
-
-
-def with_tags(wanted: Balancer, described: Described | None, tags: Sequence[str]) -> Balancer:
-    """The wish with our tags beside those that an adopted load balancer has."""
-    there = list((described or {}).get("tags") or ())
-    if described is None or set(tags) <= set(there):
-        return wanted
-    fields = {**wanted.fields, "tags": [*there, *(tag for tag in tags if tag not in there)]}
-    return msgspec.structs.replace(wanted, fields=fields)
+    """Whether Octavia still works on the load balancer: it says so of it, or of its parts."""
+    text = str(error).lower()
+    return error.status == _CONFLICT and ("immutable" in text or "invalid state pending" in text)
 
 
 def _is_mine(described: Described, mine: frozenset[str]) -> bool:
+    """By its tags; what has no official tag by its name, as of managers that knew no tags."""
+    known = owners.tags_of(described)
+    if any(tag.startswith(owners.OFFICIAL) for tag in known):
+        return bool(mine & set(known))
     name = str(described.get("name") or "")
-    return bool(mine & set(described.get("tags") or ())) or any(
-        name.endswith(f"_{one}") for one in mine
-    )
+    return bool(mine & set(known)) or any(name.endswith(f"_{one}") for one in mine)

@@ -72,6 +72,8 @@ class Balancer(msgspec.Struct, frozen=True):
         placed: What stays as it was made: network, subnet, port, flavor, provider.
         listeners: Its listeners.
         stray: Pools that no listener uses, by id.
+        taken: Ports that are others' listeners, as `Listener.key`.
+        others: What tells of other Services that use it.
         id: Octavia's; "" for a wish.
         status: Octavia's provisioning status; "" for a wish.
     """
@@ -81,5 +83,7 @@ class Balancer(msgspec.Struct, frozen=True):
     placed: Fields
     listeners: tuple[Listener, ...]
     stray: tuple[str, ...] = ()
+    taken: frozenset[tuple[str, int]] = frozenset()
+    others: frozenset[str] = frozenset()
     id: str = ""
     status: str = ""

@@ -9,9 +9,11 @@ is refused (409). So a plan has one step, and is made anew from what there is th
 * What cannot be changed is made anew: a listener of another protocol, a pool, a monitor.
 * A load balancer in the state ERROR is deleted and made anew as long as it has no address that
   somebody may know; else it is told (`Broken`).
+* One that others use, or that was not made for a Service, is never deleted: the Service's own parts
+  go, and then its tags.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -33,6 +35,13 @@ class Wait(msgspec.Struct, frozen=True):
 
 class Broken(msgspec.Struct, frozen=True):
     """It is in the state ERROR, and traffic may still come to its address."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Somebody else has a listener at that port."""
+
+    transport: str
+    port: int
 
 
 class MakeBalancer(msgspec.Struct, frozen=True):
@@ -94,6 +103,7 @@ class Drop(msgspec.Struct, frozen=True):
 Step = (
     Wait
     | Broken
+    | Taken
     | MakeBalancer
     | DropBalancer
     | MakeListener
@@ -110,7 +120,11 @@ DELETED = "DELETED"
 
 
 def plan(
-    wanted: Balancer, actual: Balancer | None, *, at_once: bool, is_known: bool
+    wanted: Balancer,
+    actual: Balancer | None,
+    *,
+    at_once: bool,
+    is_known: bool,
 ) -> Step | None:
     """What to do next; None if all is as wished.
 
@@ -118,12 +132,12 @@ def plan(
         wanted: The wish.
         actual: What there is, or None.
         at_once: Whether the provider makes a load balancer with all its parts in one request.
-        is_known: Whether somebody may know its address.
+        is_known: Whether somebody may know its address, or it was not made for the Service.
     """
     if actual is None:
         return MakeBalancer(wanted, with_parts=at_once)
-    if (busy := _busy(actual, is_known=is_known)) is not None:
-        return busy
+    if (kept := _kept(wanted, actual, is_known=is_known)) is not None:
+        return kept
     if changed := _differing(wanted.fields, actual.fields):
         return Change("loadbalancers", actual.id, changed)
     if (surplus := _surplus(wanted, actual)) is not None:
@@ -131,19 +145,6 @@ def plan(
     there = {one.key: one for one in actual.listeners}
     for one in wanted.listeners:
         step = _listener(one, there.get(one.key))
-        if step is not None:
-            return step
-    return None
-
-
-def members(wanted: Balancer, actual: Balancer) -> SetMembers | None:
-    """The next pool whose members differ, for a wish of which only the hosts have changed."""
-    there = {one.key: one for one in actual.listeners}
-    for one in wanted.listeners:
-        found = there.get(one.key)
-        if one.pool is None or found is None or found.pool is None:
-            continue
-        step = _members(one.pool, found.pool)
         if step is not None:
             return step
     return None
@@ -160,19 +161,44 @@ def deletion(actual: Balancer | None, *, cascade: bool) -> Step | None:
         return None
     if actual.status not in {ACTIVE, ERROR}:
         return Wait(actual.status)
-    if not cascade:
-        for listener in actual.listeners:
-            return Drop("listeners", listener.id)
-        for pool in actual.stray:
-            return Drop("pools", pool)
-    return DropBalancer(actual.id, cascade=cascade)
+    part = None if cascade else _part(actual)
+    return DropBalancer(actual.id, cascade=cascade) if part is None else part
 
 
-def _busy(actual: Balancer, *, is_known: bool) -> Step | None:
+def departure(actual: Balancer, tags: Sequence[str]) -> Step | None:
+    """What to do next to leave it to others; None if nothing of the Service is left there.
+
+    Args:
+        actual: What there is; of the parts only the Service's.
+        tags: Those that stay.
+    """
+    if actual.status != ACTIVE:
+        return Broken() if actual.status == ERROR else Wait(actual.status)
+    part = _part(actual)
+    if part is not None:
+        return part
+    left = _differing({"tags": list(tags)}, actual.fields)
+    return Change("loadbalancers", actual.id, left) if left else None
+
+
+def _part(actual: Balancer) -> Step | None:
+    """The next part to delete; pools can go when no listener uses them."""
+    for listener in actual.listeners:
+        return Drop("listeners", listener.id)
+    for pool in actual.stray:
+        return Drop("pools", pool)
+    return None
+
+
+def _kept(wanted: Balancer, actual: Balancer, *, is_known: bool) -> Step | None:
     """What keeps it from being changed now."""
     if actual.status == ERROR:
-        return Broken() if is_known else DropBalancer(actual.id, cascade=True)
-    return None if actual.status == ACTIVE else Wait(actual.status)
+        is_needed = is_known or actual.others
+        return Broken() if is_needed else DropBalancer(actual.id, cascade=True)
+    if actual.status != ACTIVE:
+        return Wait(actual.status)
+    taken = [one.key for one in wanted.listeners if one.key in actual.taken]
+    return Taken(*taken[0]) if taken else None
 
 
 def _surplus(wanted: Balancer, actual: Balancer) -> Step | None:
@@ -181,9 +207,7 @@ def _surplus(wanted: Balancer, actual: Balancer) -> Step | None:
     for one in actual.listeners:
         if protocols.get(one.key) != one.protocol:
             return Drop("listeners", one.id)
-    for pool in actual.stray:
-        return Drop("pools", pool)
-    return None
+    return Drop("pools", actual.stray[0]) if actual.stray else None
 
 
 def _listener(wanted: Listener, actual: Listener | None) -> Step | None:

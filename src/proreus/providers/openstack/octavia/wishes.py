@@ -1,15 +1,12 @@
 """The load balancer that a Service wishes, one for each family. Pure."""
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Iterable
 from typing import Final
 
-from proreus.cloudprovider.identity import (
-    MARK_CLUSTER,
-    MARK_CLUSTER_UID,
-    MARK_SERVICE,
-    MARK_SERVICE_UID,
-)
-from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
+from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import Health, Says
 from proreus.providers.openstack.octavia.parts import (
     Balancer,
@@ -23,39 +20,10 @@ from proreus.providers.openstack.octavia.parts import (
 OVN: Final = "ovn"
 """The provider that can do less than others."""
 
-_LONGEST_NAME = 255
 _EVERYONE = frozenset({"0.0.0.0/0", "::/0"})
 _NOBODY = {"IPv4": "255.255.255.255/32", "IPv6": "::/128"}
 """Addresses that no client has; to Octavia an empty list means everyone."""
 _DATAGRAM = {"UDP": "UDP-CONNECT", "SCTP": "SCTP-CONNECT"}
-
-
-def name_of(ref: LoadBalancerRef) -> str:
-    """The official name."""
-    name = f"kube_service_{ref.cluster.name}_{ref.namespace}_{ref.service_name}"
-    return name[:_LONGEST_NAME]
-
-
-def tags_of(marks: Mapping[str, str]) -> tuple[str, ...]:
-    """Our marks as Octavia's tags, which have no values and no commas."""
-    return tuple(f"{key}={value}".replace(",", "_") for key, value in sorted(marks.items()))
-
-
-def service_tag(uid: str) -> str:
-    """The tag that proves whose it is."""
-    return f"{MARK_SERVICE_UID}={uid}"
-
-
-def cluster_tag(uid: str) -> str:
-    """The tag on everything of a cluster."""
-    return f"{MARK_CLUSTER_UID}={uid}"
-
-
-def marks_in(tags: object) -> dict[str, str]:
-    """The marks in the tags of something."""
-    known = (MARK_CLUSTER, MARK_CLUSTER_UID, MARK_SERVICE, MARK_SERVICE_UID)
-    pairs = (str(tag).partition("=") for tag in (tags if isinstance(tags, list) else ()))
-    return {key: value for key, _, value in pairs if key in known}
 
 
 def wish(
@@ -70,8 +38,7 @@ def wish(
         provider: Octavia's provider.
         member_subnet: The subnet of members, or "".
     """
-    name = name_of(of.ref)
-    name = name if family == of.families[0] else f"{name[: _LONGEST_NAME - 5]}_{family.lower()}"
+    name = owners.name_of(of.ref, "" if family == of.families[0] else family)
     frontends = [one for one in of.frontends if one.family == family]
     return Balancer(
         name=name,
@@ -85,6 +52,46 @@ def wish(
             for number, one in enumerate(frontends)
         ),
     )
+
+
+def problem(
+    of: LoadBalancer,
+    says: Says,
+    named: Described,
+    used: Iterable[Described],
+    *,
+    most: int,
+) -> str:
+    """What keeps a Service from using the load balancer that it names; "" if nothing does.
+
+    Args:
+        of: The framework's wish.
+        says: What annotations and cloud-config ask.
+        named: The load balancer.
+        used: Those that it uses.
+        most: How many Services may use one.
+    """
+    there = [id_of(one) for one in used if family_of(one) == family_of(named)]
+    if there:
+        return (
+            f"the Service uses load balancer {there[0]}; give that, or delete the Service and make"
+            " it anew"
+        )
+    if family_of(named) not in of.families:
+        return f"its address is of {family_of(named)}, which is no family of the Service"
+    if owners.is_named_for(named, of.ref):
+        is_own = owners.may_be_used_by(named, of.ref)
+        return "" if is_own else "it was made for another Service of this name"
+    if says.internal:
+        return "an internal Service cannot share a load balancer, which may get a floating IP"
+    count = owners.sharers(named)
+    is_full = count >= most and owners.name_of(of.ref) not in owners.tags_of(named)
+    return f"{count} Services use it already (max-shared-lb in [LoadBalancer])" if is_full else ""
+
+
+def family_of(described: Described) -> str:
+    """The family of a load balancer's address."""
+    return f"IPv{ipaddress.ip_address(str(described['vip_address'])).version}"
 
 
 def _listener(
@@ -119,7 +126,7 @@ def _listener(
         port=frontend.port,
         fields=fields,
         pool=_pool(of, says, frontend, f"{number}_{name}", provider=provider, subnet=subnet),
-        name=f"listener_{number}_{name}"[:_LONGEST_NAME],
+        name=f"listener_{number}_{name}"[: owners.LONGEST],
     )
 
 
@@ -154,7 +161,7 @@ def _pool(
             if host.addresses.get(frontend.family) and frontend.node_port
         ),
         monitor=_monitor(says.health, frontend, f"monitor_{name}", check, of.health_check.path),
-        name=f"pool_{name}"[:_LONGEST_NAME],
+        name=f"pool_{name}"[: owners.LONGEST],
     )
 
 
@@ -174,4 +181,4 @@ def _monitor(
     if port:
         kind = "HTTP"
         fields |= {"url_path": path, "http_method": "GET", "expected_codes": "200"}
-    return Monitor(kind, fields, name[:_LONGEST_NAME])
+    return Monitor(kind, fields, name[: owners.LONGEST])

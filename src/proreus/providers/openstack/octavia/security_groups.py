@@ -1,0 +1,269 @@
+"""Keeps the security group of each Service (`[LoadBalancer] manage-security-groups`).
+
+Neutron lets two groups have one name, so a group is always looked for before one is made, and of
+two the older stays.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER_UID,
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+    OwnedObject,
+)
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, Pending
+from proreus.providers.openstack.api import Api, Parameters
+from proreus.providers.openstack.config import LoadBalancer as Settings
+from proreus.providers.openstack.errors import Refused
+from proreus.providers.openstack.hops import revision_of
+from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.octavia.group_rules import (
+    PREFIX,
+    PortChange,
+    Rule,
+    Spot,
+    changed_ports,
+    changed_rules,
+    description_of,
+    document,
+    mark_in,
+    name_of,
+    spots,
+    tags_of,
+    unreached,
+    wished,
+)
+from proreus.providers.openstack.reading import Reader
+
+_SOON: Final = 1.0
+_AT_ONCE: Final = 10
+_BAD_REQUEST: Final = 400
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_CHANGED: Final = 412
+_RULE_EXISTS: Final = "SecurityGroupRuleExists"
+_IN_USE: Final = "SecurityGroupInUse"
+_GROUPS: Final = ("security_groups",)
+
+
+class SecurityGroups:
+    """The groups of all Services."""
+
+    def __init__(self, api: Api, reader: Reader, settings: Settings) -> None:
+        """Ask through `api`; work as [LoadBalancer] says."""
+        self._api = api
+        self._reader = reader
+        self._settings = settings
+        self._cidrs: dict[str, str] = {}
+        self._left: set[str] | None = None
+        self._left_lock = asyncio.Lock()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def ensure(self, of: LoadBalancer, subnets: Mapping[str, str]) -> Pending | None:
+        """Let the load balancers reach the nodes, or take the group away if it is not wanted.
+
+        Args:
+            of: The framework's wish.
+            subnets: The member subnets by family.
+
+        Raises:
+            InvalidRequest: A subnet is not known.
+            CloudError: Neutron refuses, or does not answer.
+        """
+        if not self._settings.manage_security_groups:
+            return await self._forget(of.ref)
+        if not all(subnets.values()):
+            raise InvalidRequest(
+                "the subnet of the nodes is not known, which manage-security-groups needs: give"
+                " member-subnet-id in [LoadBalancer]"
+            )
+        cidrs = {family: await self._cidr(subnet) for family, subnet in subnets.items()}
+        group, *twins = await self._found(of.ref) or [await self._make(of.ref)]
+        for twin in twins:
+            if (pending := await self._drop(twin)) is not None:
+                return pending
+        await self._tag(group, tags_of(of.marks))
+        rules = wished(of, cidrs, self._settings.lb_provider)
+        pending = await self._set_rules(group, rules)
+        return await self._set_ports(id_of(group), spots(of, subnets)) or pending
+
+    async def remove(self, ref: LoadBalancerRef) -> Pending | bool:
+        """Delete the Service's group, whether groups are wanted now or not.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            CloudError: Neutron refuses, or does not answer.
+        """
+        found = await self._found(ref)
+        for group in found:
+            if (pending := await self._drop(group)) is not None:
+                return pending
+        return bool(found)
+
+    async def owned(self, cluster: ClusterIdentity) -> list[OwnedObject]:
+        """The groups with the cluster's tag; none where Neutron has no tags.
+
+        Raises:
+            CloudError: Neutron does not tell.
+        """
+        (tag,) = tags_of({MARK_CLUSTER_UID: cluster.uid})
+        try:
+            found = await self._listed({"tags": tag, "fields": ("id", "name", "tags")})
+        except Refused as error:
+            if error.status == _BAD_REQUEST:
+                return []
+            raise
+        return [
+            OwnedObject(
+                kind="security group",
+                id=id_of(one),
+                service=mark_in(one, MARK_SERVICE),
+                service_uid=mark_in(one, MARK_SERVICE_UID),
+            )
+            for one in found
+            if mark_in(one, MARK_CLUSTER_UID) == cluster.uid
+        ]
+
+    async def _forget(self, ref: LoadBalancerRef) -> Pending | None:
+        """Take away what is left of a time when groups were wanted; one list tells of which."""
+        async with self._left_lock:
+            if self._left is None:
+                names = await self._listed({"fields": ("id", "name")})
+                self._left = {
+                    str(one["name"]) for one in names if str(one["name"]).startswith(PREFIX)
+                }
+        if name_of(ref) not in self._left:
+            return None
+        answer = await self.remove(ref)
+        if isinstance(answer, Pending):
+            return answer
+        self._left.discard(name_of(ref))
+        return None
+
+    async def _found(self, ref: LoadBalancerRef) -> list[Described]:
+        """The groups of the Service's name with their rules, the oldest first.
+
+        A cluster that was restored from a backup has Services of the same uids: what has another
+        cluster's tag is not ours.
+        """
+        named = await self._listed({"name": name_of(ref)})
+        mine = [one for one in named if mark_in(one, MARK_CLUSTER_UID) in {"", ref.cluster.uid}]
+        return sorted(mine, key=lambda one: (str(one.get("created_at")), id_of(one)))
+
+    async def _listed(self, parameters: Parameters) -> list[Described]:
+        try:
+            found, _ = await self._api.pages(
+                "neutron", "security_group_list", "security-groups", "security_groups", parameters
+            )
+        except Refused as error:
+            # A Neutron without security groups says it like this; a proxy has other words.
+            if error.status == _NOT_FOUND and "resource could not be found" in str(error):
+                return []
+            raise
+        return found
+
+    async def _make(self, ref: LoadBalancerRef) -> Described:
+        body = {"security_group": {"name": name_of(ref), "description": description_of(ref)}}
+        answer = await self._api.change(
+            "neutron", "security_group_create", "POST", "security-groups", body
+        )
+        made: Described = answer["security_group"]
+        return made
+
+    async def _tag(self, group: Described, tags: Collection[str]) -> None:
+        there = group.get("tags")
+        if there is None or set(tags) <= set(there):
+            return
+        await self._api.change(
+            "neutron",
+            "security_group_tag_replace",
+            "PUT",
+            f"security-groups/{id_of(group)}/tags",
+            {"tags": sorted({*there, *tags})},
+        )
+
+    async def _set_rules(self, group: Described, rules: Collection[Rule]) -> Pending | None:
+        """What is missing comes first, so that a changed port is never closed."""
+        change = changed_rules(rules, group["security_group_rules"])
+        if change.make and not await self._add_rules(id_of(group), change.make):
+            return Pending(_SOON, f"rules of security group {id_of(group)} have changed meanwhile")
+        for id_ in change.drop:
+            await self._gone("security_group_rule_delete", f"security-group-rules/{id_}")
+        return None
+
+    async def _add_rules(self, group: str, rules: Sequence[Rule]) -> bool:
+        """All in one request; one by one where some are there already, which is False."""
+        body = {"security_group_rules": [document(one, group) for one in rules]}
+        try:
+            await self._api.change(
+                "neutron", "security_group_rule_create", "POST", "security-group-rules", body
+            )
+        except Refused as error:
+            if error.status != _CONFLICT or error.kind != _RULE_EXISTS:
+                raise
+            if len(rules) > 1:
+                for one in rules:
+                    await self._add_rules(group, [one])
+            return False
+        return True
+
+    async def _set_ports(self, group: str, wanted: Collection[Spot]) -> Pending | None:
+        """Give the group to the ports of hosts, and take it from all others."""
+        attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS)
+        servers = unreached(wanted, attached)
+        candidates = await self._reader.ports("device_id", servers, more=_GROUPS)
+        changes = changed_ports(wanted, attached, candidates, group)
+        answers = await asyncio.gather(*(self._set_groups(one) for one in changes))
+        for answer in answers:
+            if isinstance(answer, CloudError):
+                raise answer
+        return next((one for one in answers if one is not None), None)
+
+    async def _set_groups(self, change: PortChange) -> Pending | CloudError | None:
+        """Change the groups of a port, unless somebody else has changed it meanwhile."""
+        id_ = id_of(change.port)
+        body = {"port": {"security_groups": list(change.groups)}}
+        revision = revision_of(change.port)
+        try:
+            async with self._slots:
+                await self._api.change(
+                    "neutron", "port_update", "PUT", f"ports/{id_}", body, revision=revision
+                )
+        except Refused as error:
+            if error.status == _CHANGED:
+                return Pending(_SOON, f"port {id_} has changed meanwhile")
+            return None if error.status == _NOT_FOUND else error
+        except CloudError as error:
+            return error
+        return None
+
+    async def _drop(self, group: Described) -> Pending | None:
+        if (pending := await self._set_ports(id_of(group), ())) is not None:
+            return pending
+        try:
+            await self._gone("security_group_delete", f"security-groups/{id_of(group)}")
+        except Refused as error:
+            if error.kind != _IN_USE:
+                raise
+            return Pending(_SOON, f"security group {id_of(group)} is in use still")
+        return None
+
+    async def _gone(self, operation: str, path: str) -> None:
+        try:
+            await self._api.change("neutron", operation, "DELETE", path)
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+    async def _cidr(self, subnet: str) -> str:
+        if subnet not in self._cidrs:
+            found = await self._api.get("neutron", "subnet_get", f"subnets/{subnet}", "subnet")
+            self._cidrs[subnet] = str(found["cidr"])
+        return self._cidrs[subnet]

@@ -1,0 +1,114 @@
+"""A cloud on the wire with two hosts, for tests of load balancers."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from proreus.cloudprovider import LoadBalancer, Pending
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Node,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.openstack import OpenStackCloud
+
+from .octavia_wire import OctaviaWire
+from .wire import CLUSTER, Wire, node, served, uuid
+
+P = "loadbalancer.openstack.org/"
+SUBNET = uuid(500)
+SUBNET_V6 = uuid(501)
+
+
+class Balancing:
+    """A cloud with two hosts, and a Service."""
+
+    def __init__(self) -> None:
+        self.wire = Wire()
+        self.octavia = OctaviaWire(self.wire)
+        self.octavia.works = 0
+        self.wire.more.append(self.octavia.routes)
+        self.wire.more.append(_no_groups)
+        self.nodes: list[Node] = []
+        for number in (1, 2):
+            id_ = self.wire.add(number)
+            fixed = [
+                {"subnet_id": SUBNET, "ip_address": f"10.0.0.{number}"},
+                {"subnet_id": SUBNET_V6, "ip_address": f"2001:db8::{number}"},
+            ]
+            self.wire.ports[-1]["fixed_ips"] = fixed
+            addresses = [one["ip_address"] for one in fixed]
+            self.nodes.append(node(f"n{number}", f"openstack:///{id_}", *addresses))
+        self.octavia.subnets = {
+            SUBNET: {"id": SUBNET, "ip_version": 4},
+            SUBNET_V6: {"id": SUBNET_V6, "ip_version": 6},
+        }
+
+    def service(
+        self, annotations: Mapping[str, str] | None = None, name: str = "web", **spec: Any
+    ) -> Service:
+        given = {"ports": (ServicePort(80, "http", node_port=30080),), "ip_families": ("IPv4",)}
+        return Service(
+            metadata=ObjectMeta(
+                name=name, namespace="shop", uid=f"uid-{name}", annotations=dict(annotations or {})
+            ),
+            spec=ServiceSpec(type="LoadBalancer", **{**given, **spec}),
+        )
+
+    def wish(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> LoadBalancer:
+        assert provider.load_balancers is not None
+        return wanted(of, self.nodes[:nodes], provider.load_balancers.host_policy(of), CLUSTER)
+
+    async def ensure(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> Any:
+        """Until nothing is pending."""
+        assert provider.load_balancers is not None
+        wish = self.wish(provider, of, nodes)
+        for _ in range(100):
+            answer = (await provider.load_balancers.ensure([wish]))[wish.ref.uid]
+            if not isinstance(answer, Pending):
+                return answer
+        raise AssertionError(answer)
+
+    async def delete(self, provider: OpenStackCloud, of: Service) -> Any:
+        assert provider.load_balancers is not None
+        ref = self.wish(provider, of).ref
+        for _ in range(100):
+            answer = (await provider.load_balancers.delete([ref]))[ref.uid]
+            if not isinstance(answer, Pending):
+                return answer
+        raise AssertionError(answer)
+
+    def members(self) -> list[list[Any]]:
+        return [
+            [one["address"] for one in self.octavia.members[pool]]
+            for pool in self.octavia.of["pools"]
+        ]
+
+
+def _no_groups(app: web.Application) -> None:
+    async def listed(_: web.Request) -> web.Response:
+        return web.json_response({"security_groups": []})
+
+    app.router.add_get("/network/v2.0/security-groups", listed)
+
+
+@asynccontextmanager
+async def balancing() -> AsyncIterator[Balancing]:
+    made = Balancing()
+    async with served(made.wire):
+        yield made
+
+
+def known(service: Service, *addresses: str) -> Service:
+    ingress = tuple(LoadBalancerIngress(ip=one) for one in addresses)
+    status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
+    return msgspec.structs.replace(service, status=status)

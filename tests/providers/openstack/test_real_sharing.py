@@ -1,0 +1,142 @@
+"""Two Services on one load balancer of a real Octavia."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import Ensured, LoadBalancer, Pending
+from proreus.cloudprovider.instances import Instance
+from proreus.cloudprovider.load_balancers import Done
+from proreus.cloudprovider.wanted import wanted
+from proreus.kube.objects import (
+    LoadBalancerStatus,
+    Node,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from proreus.providers.openstack import OpenStackCloud
+
+from .real import PATIENCE, Real, project
+from .wire import CLUSTER, node, of, shown, started
+
+# Of openstacksdk, by which the tests look at the cloud.
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def room() -> Real:
+    return project("sharing")
+
+
+@pytest.fixture
+def real(room: Real) -> Iterator[Real]:
+    room.clean()
+    yield room
+    room.clean()
+
+
+def service(name: str, port: int, annotations: dict[str, str] | None = None) -> Service:
+    return Service(
+        metadata=ObjectMeta(
+            name=name, namespace="shop", uid=f"uid-{name}", annotations=annotations or {}
+        ),
+        spec=ServiceSpec(
+            type="LoadBalancer",
+            ports=(ServicePort(port, node_port=30000 + port),),
+            ip_families=("IPv4",),
+        ),
+    )
+
+
+async def hosts(provider: OpenStackCloud, ids: list[str]) -> list[Node]:
+    """The nodes of these servers."""
+    assert provider.instances is not None
+    found = await provider.instances.describe(of(ids))
+    return [
+        node(name, one.provider_id, *(address for _, address in shown(one)))
+        for name, one in found.items()
+        if isinstance(one, Instance)
+    ]
+
+
+class Balancing:
+    """A provider with nodes."""
+
+    def __init__(self, provider: OpenStackCloud, nodes: list[Node]) -> None:
+        assert provider.load_balancers is not None
+        self.verbs = provider.load_balancers
+        self.nodes = nodes
+
+    def wish(self, one: Service) -> LoadBalancer:
+        return wanted(one, self.nodes, self.verbs.host_policy(one), CLUSTER)
+
+    async def ensure(self, one: Service) -> Service:
+        """The Service as it is afterwards."""
+        answer = await self._settled(self.verbs.ensure, self.wish(one))
+        assert isinstance(answer, Ensured), answer
+        given = {**one.metadata.annotations, **answer.annotations}
+        status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=answer.ingress))
+        metadata = msgspec.structs.replace(one.metadata, annotations=given)
+        return msgspec.structs.replace(one, metadata=metadata, status=status)
+
+    async def delete(self, one: Service) -> None:
+        assert isinstance(await self._settled(self.verbs.delete, self.wish(one).ref), Done)
+
+    async def _settled(self, verb: Any, what: Any) -> Any:
+        end = time.monotonic() + PATIENCE
+        while isinstance(answer := next(iter((await verb([what])).values())), Pending):
+            assert time.monotonic() < end, answer
+            await asyncio.sleep(0.2)
+        return answer
+
+
+async def test_two_services_share_a_load_balancer_and_leave_it_in_any_order(real: Real) -> None:
+    ids = await real.servers("host", 2)
+    text = real.config + "[LoadBalancer]\nlb-provider = proreus\ncreate-monitor = true\n"
+    octavia = real.api.load_balancer
+    async with started(text) as provider:
+        balancing = Balancing(provider, await hosts(provider, ids))
+        for order in ((0, 1), (1, 0)):
+            first = await balancing.ensure(service("a", 80))
+            (made,) = real.balancers()
+            named = {"loadbalancer.openstack.org/load-balancer-id": str(made.id)}
+            second = await balancing.ensure(service("b", 8080, named))
+            assert second.status == first.status
+            assert {one.protocol_port for one in octavia.listeners()} == {80, 8080}
+            services = (first, second)
+            await balancing.delete(services[order[0]])
+            (left,) = octavia.listeners()
+            assert left.protocol_port == (8080, 80)[order[0]]
+            assert len(list(octavia.pools())) == len(list(octavia.health_monitors())) == 1
+            assert len(list(real.api.network.ips())) == 1
+            await balancing.ensure(services[order[1]])
+            await balancing.delete(services[order[1]])
+            assert real.balancers() == []
+            assert list(real.api.network.ips()) == []
+
+
+async def test_one_that_was_made_by_hand_has_its_own_tags_again_in_the_end(real: Real) -> None:
+    ids = await real.servers("host")
+    octavia, network = real.api.load_balancer, real.api.network
+    subnet = network.find_subnet("private-v4", network_id=real.network.id)
+    made = octavia.create_load_balancer(vip_subnet_id=subnet.id, name="ours", tags=["team=a"])
+    await real.until(lambda: octavia.get_load_balancer(made.id).provisioning_status == "ACTIVE")
+    public = network.find_network("public")
+    address = network.create_ip(floating_network_id=public.id, port_id=made.vip_port_id)
+    async with started(real.config) as provider:
+        balancing = Balancing(provider, await hosts(provider, ids))
+        named = {"loadbalancer.openstack.org/load-balancer-id": str(made.id)}
+        user = await balancing.ensure(service("a", 80, named))
+        assert user.status.load_balancer.ingress[0].ip == address.floating_ip_address
+        await balancing.delete(user)
+    left = octavia.get_load_balancer(made.id)
+    assert left.tags == ["team=a"]
+    assert list(octavia.listeners()) == list(octavia.pools()) == []
+    assert [one.id for one in network.ips()] == [address.id]
