@@ -244,3 +244,45 @@ async def test_several_services_are_worked_on_side_by_side(site: Balancing) -> N
         answers = await asyncio.gather(*(site.ensure(provider, one) for one in services))
     assert all(isinstance(one, Ensured) for one in answers)
     assert len(site.octavia.of["loadbalancers"]) == 3
+
+
+async def test_a_load_balancer_of_a_manager_inside_kubernetes_is_taken_over(
+    site: Balancing,
+) -> None:
+    service = known(site.service(), "203.0.113.5")
+    site.octavia._make_balancer({"name": "auidweb", "tags": [], "vip_subnet_id": SUBNET})
+    made = site.octavia.only("loadbalancers")
+    made["provisioning_status"] = "ACTIVE"
+    site.octavia.of["floatingips"]["f"] = {
+        "id": "f",
+        "floating_ip_address": "203.0.113.5",
+        "description": "Floating IP for Kubernetes external service shop/web from cluster test",
+        "port_id": made["vip_port_id"],
+    }
+    listener = {"tags": [], "name": "listener_auidweb_0", "protocol": "TCP", "protocol_port": 80}
+    site.octavia.make("listeners", listener, made["id"])
+    kept = site.octavia.only("listeners")["id"]
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, service)
+        assert isinstance(answer, Ensured)
+        assert site.octavia.only("listeners")["id"] == kept
+        assert site.members() == [["10.0.0.1", "10.0.0.2"]]
+        assert isinstance(await site.delete(provider, service), Done)
+    assert not any(site.octavia.of.values())
+
+
+async def test_octavia_is_asked_the_less_often_the_longer_it_works(site: Balancing) -> None:
+    site.octavia.works = 8
+    async with started(site.wire.config()) as provider:
+        assert provider.load_balancers is not None
+        wish = site.wish(provider, site.service())
+        waits = []
+        for _ in range(7):
+            (answer,) = (await provider.load_balancers.ensure([wish])).values()
+            assert isinstance(answer, Pending)
+            waits.append(answer.after)
+        assert waits[0] == waits[1] / 1.5 == 1.0
+        assert waits == sorted(waits)
+        assert waits[-1] == pytest.approx(1.5**6)
+        site.octavia.works = 0
+        assert isinstance(await site.ensure(provider, site.service()), Ensured)

@@ -100,7 +100,7 @@ def wished(of: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> frozens
         cidrs: The member subnets' CIDRs by family: what load balancers send comes from there.
         provider: Octavia's; to nodes behind `ovn` clients come with their own addresses.
     """
-    rules = set()
+    rules: set[Rule] = set()
     for one in of.frontends:
         if one.node_port and one.family in cidrs:
             subnet = (cidrs[one.family],)
@@ -165,7 +165,7 @@ def spots(of: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Spot]:
         of: The framework's wish.
         subnets: The member subnets by family.
     """
-    found = set()
+    found: set[Spot] = set()
     for host in of.hosts:
         server = parsed(host.provider_id)
         for family, subnet in subnets.items():

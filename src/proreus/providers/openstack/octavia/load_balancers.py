@@ -52,9 +52,10 @@ from proreus.providers.openstack.octavia.plan import (
     plan,
 )
 from proreus.providers.openstack.octavia.security_groups import SecurityGroups
+from proreus.runtime.backoff import Backoff
 
-POLL: Final = 1.0
-"""Seconds until Octavia is asked again whether it is ready."""
+PACE: Final = Backoff(first=1.0, cap=15.0, factor=1.5)
+"""When Octavia is asked again whether it is ready; an amphora takes a minute or two to start."""
 
 
 class OctaviaLoadBalancers:
@@ -74,6 +75,7 @@ class OctaviaLoadBalancers:
         self._settings = config.load_balancer
         self._classes = config.load_balancer_class
         self._deleted: set[str] = set()
+        self._waited: dict[str, int] = {}
 
     def offered(self) -> LoadBalancers:
         """The verbs as the framework wants them."""
@@ -122,7 +124,9 @@ class OctaviaLoadBalancers:
         steps = [await self._undo(one, actual, ref) for one, actual in observed]
         if any(step is not None for step in steps):
             self._deleted.add(ref.uid)
-            return Pending(POLL, "Octavia deletes the load balancer")
+            is_waiting = all(step is None or isinstance(step, Wait) for step in steps)
+            return self._pending(ref, "Octavia deletes the load balancer", is_waiting=is_waiting)
+        self._waited.pop(ref.uid, None)
         group = await self._groups.remove(ref)
         if isinstance(group, Pending):
             return group
@@ -141,7 +145,7 @@ class OctaviaLoadBalancers:
         if isinstance(step, Broken):
             raise _broken(actual.id)
         if step is not None and not isinstance(step, Wait):
-            await self._step(step, actual.id, ())
+            await self._take(step, actual.id, ())
         return step
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -190,21 +194,30 @@ class OctaviaLoadBalancers:
                 " listener"
             )
         if isinstance(step, Wait):
-            return Pending(POLL, f"Octavia works on load balancer {id_} ({step.status})")
+            text = f"Octavia works on load balancer {id_} ({step.status})"
+            return self._pending(of.ref, text, is_waiting=True)
         if step is not None:
-            return await self._step(step, id_, tags)
+            await self._take(step, id_, tags)
+            what = "makes" if isinstance(step, MakeBalancer) else "changes"
+            return self._pending(of.ref, f"Octavia {what} the load balancer", is_waiting=False)
+        self._waited.pop(of.ref.uid, None)
         if found is None or actual is None:
             raise CloudError("there is no load balancer, and nothing to do")
         return await self._answer(of, asked, family, found, actual)
 
-    async def _step(self, step: Step, id_: str, tags: Sequence[str]) -> Pending:
+    async def _take(self, step: Step, id_: str, tags: Sequence[str]) -> None:
+        """Take a step, unless Octavia works on the load balancer after all."""
         try:
             await self._octavia.take(step, id_, tags)
         except Refused as error:
             if not is_immutable(error):
                 raise
-        what = "makes" if isinstance(step, MakeBalancer) else "changes"
-        return Pending(POLL, f"Octavia {what} the load balancer")
+
+    def _pending(self, ref: LoadBalancerRef, reason: str, *, is_waiting: bool) -> Pending:
+        """Ask again: soon after a step, and the longer nothing happens the later."""
+        waited = self._waited.get(ref.uid, 0) if is_waiting else 0
+        self._waited[ref.uid] = waited + 1
+        return Pending(PACE.delay(waited), reason)
 
     def _place(self, of: LoadBalancer, asked: Says, family: str, subnet: str) -> dict[str, object]:
         """What stays as it was made."""
@@ -302,6 +315,7 @@ class OctaviaLoadBalancers:
             official = [
                 *await self._octavia.balancers({"name": name}),
                 *await self._octavia.balancers({"tags": name}),
+                *await self._octavia.balancers({"name": ref.name}),
             ]
             found = [
                 one
@@ -345,7 +359,8 @@ def group(ref: LoadBalancerRef) -> Hashable:
 
 def is_needed(described: Described, actual: Balancer, ref: LoadBalancerRef) -> bool:
     """Whether a load balancer stays when the Service goes."""
-    return bool(actual.others) or not owners.is_made_in(described, ref.cluster)
+    is_made = owners.is_made_for(described, ref) or owners.is_made_in(described, ref.cluster)
+    return bool(actual.others) or not is_made
 
 
 def _floating_network(asked: Says, external: Mapping[str, str]) -> str:

@@ -77,11 +77,9 @@ class Octavia:
             found = documents.actual(described, (), (), {}, {})
             return msgspec.structs.replace(found, others=owners.others(described, (), ref))
         id_ = id_of(described)
-        mine = owners.mine(described, ref)
 
         def is_mine(part: Described) -> bool:
-            is_other = owners.is_of_another_cluster(part, ref.cluster)
-            return not is_other and _is_mine(part, mine)
+            return owners.is_part_of(part, described, ref)
 
         listeners = await self._list("listeners", {"load_balancer_id": id_})
         pools = await self._list("pools", {"loadbalancer_id": id_})
@@ -174,12 +172,3 @@ def is_immutable(error: Refused) -> bool:
     """Whether Octavia still works on the load balancer: it says so of it, or of its parts."""
     text = str(error).lower()
     return error.status == _CONFLICT and ("immutable" in text or "invalid state pending" in text)
-
-
-def _is_mine(described: Described, mine: frozenset[str]) -> bool:
-    """By its tags; what has no official tag by its name, as of managers that knew no tags."""
-    known = owners.tags_of(described)
-    if any(tag.startswith(owners.OFFICIAL) for tag in known):
-        return bool(mine & set(known))
-    name = str(described.get("name") or "")
-    return bool(mine & set(known)) or any(name.endswith(f"_{one}") for one in mine)

@@ -82,13 +82,30 @@ def own_names(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
 
 
 def mine(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
-    """The tags, or ends of names, that tell a part of it to be the Service's."""
+    """The tags that tell a part of it to be the Service's."""
     return own_names(described, ref) | {service_tag(ref.uid)}
 
 
+def is_part_of(part: Described, described: Described, ref: LoadBalancerRef) -> bool:
+    """Whether a listener or a pool is the Service's.
+
+    By its tags; what has no official tag by its name, as of managers that knew no tags.
+    """
+    if is_of_another_cluster(part, ref.cluster):
+        return False
+    own, tags, name = mine(described, ref), set(tags_of(part)), str(part.get("name") or "")
+    if any(tag.startswith(OFFICIAL) for tag in tags) or own & tags:
+        return bool(own & tags)
+    # Managers inside Kubernetes had the number last, and the Service's uid in the name.
+    return any(name.endswith(f"_{one}") for one in own) or f"_{ref.name}_" in name
+
+
 def is_named_for(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether it has the Service's name; anybody can give it that."""
-    names = {name_of(ref), *(name_of(ref, family) for family in _FAMILIES)}
+    """Whether it has the Service's name, or that of managers inside Kubernetes.
+
+    Anybody can give it that.
+    """
+    names = {name_of(ref), *(name_of(ref, family) for family in _FAMILIES), ref.name}
     return str(described.get("name")) in names
 
 

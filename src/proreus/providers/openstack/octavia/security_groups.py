@@ -221,10 +221,9 @@ class SecurityGroups:
         candidates = await self._reader.ports("device_id", servers, more=_GROUPS)
         changes = changed_ports(wanted, attached, candidates, group)
         answers = await asyncio.gather(*(self._set_groups(one) for one in changes))
-        for answer in answers:
-            if isinstance(answer, CloudError):
-                raise answer
-        return next((one for one in answers if one is not None), None)
+        for error in (one for one in answers if isinstance(one, CloudError)):
+            raise error
+        return next((one for one in answers if isinstance(one, Pending)), None)
 
     async def _set_groups(self, change: PortChange) -> Pending | CloudError | None:
         """Change the groups of a port, unless somebody else has changed it meanwhile."""
