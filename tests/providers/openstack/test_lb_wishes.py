@@ -11,7 +11,13 @@ from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.config import LoadBalancerClass
-from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, says, selector
+from proreus.providers.openstack.octavia.annotations import (
+    INTERNAL,
+    PREFIX,
+    Floating,
+    says,
+    selector,
+)
 from proreus.providers.openstack.octavia.networks import matching
 from proreus.providers.openstack.octavia.parts import Listener, Monitor
 from proreus.providers.openstack.octavia.wishes import wish
@@ -54,6 +60,16 @@ def test_an_annotation_goes_before_the_class_and_that_before_the_config() -> Non
     assert read(settings, **{"class": "dmz"}).floating.network_id == uuid(1)
     assert read(settings).method == "SOURCE_IP"
     assert read(settings).member_subnet_id == uuid(8)
+
+
+def test_a_tenant_cannot_have_a_floating_address_where_the_config_forbids_them() -> None:
+    def internal(settings: Settings, value: str) -> bool:
+        return bool(says({INTERNAL: value}, settings, {}).internal)
+
+    assert not internal(Settings(), "false")
+    assert internal(Settings(), "true")
+    assert internal(Settings(internal_lb=True), "false")
+    assert read(Settings(internal_lb=True)).internal
 
 
 def test_everything_wrong_is_told_at_once_and_by_name() -> None:

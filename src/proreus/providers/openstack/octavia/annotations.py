@@ -159,7 +159,8 @@ def says(
     methods = {name: name for name in METHODS}
     network_id = read.id("network-id", of_class.network_id or settings.network_id)
     found = Says(
-        internal=read.boolean(INTERNAL, default=settings.internal_lb),
+        # Whoever runs the cluster may forbid what tenants would like to have.
+        internal=read.boolean(INTERNAL) or settings.internal_lb,
         network_id=network_id,
         subnet_id=read.id("subnet-id", of_class.subnet_id or settings.subnet_id),
         member_subnet_id=read.id(
