@@ -1,0 +1,131 @@
+"""A real API server, a project of a real OpenStack, and a cluster of some servers in it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from proreus.kube.errors import NotFound
+from proreus.kube.patch import Patch, PatchType
+from proreus.kube.requests import SERVICES
+from proreus.testing.controlplane import ControlPlane
+from proreus.testing.openstack.settings import url
+from proreus.testing.simulated import Instance
+
+from ....apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ..real import Real  # noqa: TID252
+from .witness import Witness, watched
+
+CLUSTER_CIDR: Final = "10.244.0.0/16"
+PREFIX: Final = "loadbalancer.openstack.org/"
+BALANCERS: Final = "[LoadBalancer]\nlb-provider = proreus\n"
+"""Octavia's only provider there; the official manager warns that it does not know it."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What happens to a Service: it is made or is to be so; without ports it is deleted."""
+
+    ports: tuple[Mapping[str, Any], ...] = ()
+    annotations: Mapping[str, str | None] = {}
+    spec: Mapping[str, Any] = {}
+
+
+class Stage:
+    """Everything but the managers."""
+
+    def __init__(self, site: Site, real: Real, witness: Witness, directory: Path) -> None:
+        """There is nothing yet but a network."""
+        self.site = site
+        self.real = real
+        self.witness = witness
+        self.directory = directory
+        self.ids: dict[str, str] = {}
+        """The servers' ids by the nodes' names."""
+
+    def cloud_config(self) -> Path:
+        """The one file for both managers; it leads to the witness."""
+        file = self.directory / "cloud.conf"
+        text = (self.real.config + BALANCERS).replace(
+            url("keystone"), f"{self.witness.here}/keystone"
+        )
+        file.write_text(text)
+        return file
+
+    async def join(self, count: int) -> None:
+        """Start servers; their kubelets register ready nodes."""
+        await self.real.servers("node", count)
+        servers = sorted(
+            await asyncio.to_thread(self.real.found, "^node"), key=lambda one: str(one.name)
+        )
+        for number, server in enumerate(servers):
+            self.ids[server.name] = server.id
+            cidr = f"10.244.{number}.0/24"
+            await self.site.register_node(
+                Instance(name=server.name, id=server.id),
+                ready=True,
+                podCIDR=cidr,
+                podCIDRs=[cidr],
+            )
+
+    async def initialised(self, patience: float = 120) -> None:
+        """Wait until the nodes are, have addresses, and routes."""
+
+        async def all_there() -> bool:
+            nodes = (await self.site.nodes()).values()
+            routes = await asyncio.to_thread(self.real.routes)
+            return len(routes) == len(self.ids) and all(
+                one.spec.provider_id
+                and not any(taint.key.startswith("node.cloudprovider") for taint in one.spec.taints)
+                and any(address.type == "InternalIP" for address in one.status.addresses)
+                for one in nodes
+            )
+
+        await until("the nodes have addresses and routes", all_there, patience)
+
+    async def change(self, name: str, change: Change) -> None:
+        """Let this happen to a Service."""
+        client = self.site.client
+        body = {
+            "metadata": {"name": name, "annotations": change.annotations},
+            "spec": {"ports": change.ports, **change.spec},
+        }
+        if not change.ports:
+            await client.delete(SERVICES, name, "default")
+            return
+        try:
+            await self.site.service(name)
+        except NotFound:
+            body["spec"]["type"] = "LoadBalancer"
+            await client.create(SERVICES, body, "default")
+        else:
+            await client.patch(SERVICES, name, Patch(PatchType.MERGE, body), "default")
+
+
+@asynccontextmanager
+async def staged(
+    plane: ControlPlane, real: Real, directory: Path, nodes: int
+) -> AsyncIterator[Stage]:
+    """A stage whose servers have joined, in a project that is empty before and after."""
+    await asyncio.to_thread(real.clean)
+    try:
+        async with set_up(plane, directory) as site, watched() as witness:
+            stage = Stage(site, real, witness, directory)
+            await stage.join(nodes)
+            yield stage
+    finally:
+        await asyncio.to_thread(real.clean)
+
+
+def port(number: int, node_port: int, protocol: str = "TCP") -> dict[str, Any]:
+    """A port of a Service, with a node port that is the same in each run."""
+    name = f"{protocol.lower()}-{number}"
+    return {"name": name, "port": number, "nodePort": node_port, "protocol": protocol}
+
+
+def service(*ports: dict[str, Any], spec: Mapping[str, Any] | None = None, **asked: str) -> Change:
+    """A Service; `_` stands for `-` in annotations."""
+    annotations = {PREFIX + name.replace("_", "-"): value for name, value in asked.items()}
+    return Change(ports, annotations, spec or {})

@@ -1,0 +1,220 @@
+"""A cluster moves from the official manager to this one and back, on real services.
+
+Seen by the ids of everything: whatever is made anew has another one.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from proreus.kube.objects import condition
+from proreus.testing.controlplane import ControlPlane
+
+from ....apiserver.site import until  # noqa: TID252 - pytest imports tests by path
+from ..real import Real, project  # noqa: TID252
+from .managers import build, official, ours
+from .picture import Picture, ids, picture
+from .stage import Change, Stage, port, service, staged
+
+pytestmark = [
+    pytest.mark.long,
+    # Of openstacksdk, by which the tests look at the cloud.
+    pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
+]
+
+LONG: Final = 240.0
+QUIET: Final = 5.0
+"""Seconds without a change after which a manager is taken to be content."""
+INTERNAL: Final = "service.beta.kubernetes.io/openstack-internal-load-balancer"
+LOCAL: Final = {"externalTrafficPolicy": "Local"}
+RANGES: Final = {"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]}
+STICKY: Final = {"sessionAffinity": "ClientIP"}
+FIRST: Final[Mapping[str, Change]] = {
+    "plain": service(port(80, 30080)),
+    "names": service(port(53, 30053), port(53, 30153, "UDP")),
+    "inside": Change((port(80, 30180),), {INTERNAL: "true"}, {}),
+    "proxied": service(port(80, 30280), proxy_protocol="true"),
+    "ranges": service(port(80, 30380), spec=RANGES),
+    "near": service(port(80, 30480), port(53, 30553, "UDP"), spec=LOCAL, enable_health_monitor="true"),
+    "tuned": service(
+        port(80, 30580),
+        spec=STICKY,
+        enable_health_monitor="true",
+        health_monitor_delay="10",
+        health_monitor_max_retries="2",
+        connection_limit="500",
+        timeout_client_data="70000",
+        lb_method="LEAST_CONNECTIONS",
+    ),
+    "headers": service(port(80, 30680), x_forwarded_for="true"),
+    "named": service(port(80, 30780), hostname="www.example.org"),
+    "kept": service(port(80, 30880), keep_floatingip="true"),
+    "short": service(port(80, 30980)),
+}  # fmt: skip
+
+
+HARMLESS: Final = ("PUT octavia/v2.0/lbaas/loadbalancers/", "PUT octavia/v2.0/lbaas/listeners/")
+"""Each manager writes its tags; the official one says of listeners that everyone may come."""
+
+
+@pytest.fixture(scope="module")
+def real() -> Real:
+    return project("official")
+
+
+async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_parts(
+    control_plane: ControlPlane, real: Real, tmp_path: Path
+) -> None:
+    program = await build(tmp_path)
+    async with staged(control_plane, real, tmp_path, 3) as stage:
+        theirs, mine = official(stage, program), ours(stage)
+        try:
+            await theirs.start()
+            await stage.initialised()
+            await make(stage, FIRST)
+            before = await seen(stage)
+            await theirs.stop()
+
+            mark = len(stage.witness.calls)
+            await mine.start()
+            await until("all are ours", lambda: are_ensured(stage, FIRST), LONG)
+            assert different(before, await seen(stage)) == []
+            assert unexpected(stage, mark) == []
+
+            there = {
+                **FIRST,
+                "plain": service(port(80, 30080), port(443, 31080)),
+                "tuned": service(port(80, 31580), spec=STICKY),
+                "late": service(port(80, 31180), port(53, 31253, "UDP")),
+            }
+            del there["short"]
+            await stage.change("short", Change())
+            await make(stage, {name: there[name] for name in ("plain", "tuned", "late")})
+            await until("it is as edited", lambda: is_as_wished(stage, there), LONG)
+            edited = await seen(stage)
+            await mine.stop()
+
+            mark = len(stage.witness.calls)
+            await theirs.start()
+            await until("the official one has ensured all", ensured_again(stage, there), LONG)
+            assert different(edited, await seen(stage)) == []
+            assert unexpected(stage, mark) == []
+
+            there["plain"] = service(port(443, 31080))
+            there["late"] = service(port(80, 31180))
+            await make(stage, {name: there[name] for name in ("plain", "late")})
+            await until("it is as edited", lambda: is_as_wished(stage, there), LONG)
+            for name in there:
+                await stage.change(name, Change())
+            await until("only what was to be kept is left", lambda: is_empty(stage, 1), LONG)
+            assert await failures(stage) == []
+        finally:
+            await mine.stop()
+            await theirs.stop()
+            print(mine.output()[-6000:], (tmp_path / "official.log").read_text()[-9000:])
+
+
+async def make(stage: Stage, services: Mapping[str, Change]) -> None:
+    """Make or edit Services, and wait for their addresses and their parts."""
+    for name, change in services.items():
+        await stage.change(name, change)
+
+    async def have_addresses() -> bool:
+        found = [await stage.site.service(name) for name in services]
+        return all(one.status.load_balancer.ingress for one in found)
+
+    await until("the Services have addresses", have_addresses, LONG)
+
+
+async def is_as_wished(stage: Stage, services: Mapping[str, Change]) -> bool:
+    """Whether there are these listeners, which lead to these node ports, and no others."""
+    wished = {
+        (
+            f"kube_service_test_default_{name}",
+            one["protocol"] == "UDP",
+            one["port"],
+            one["nodePort"],
+        )
+        for name, change in services.items()
+        for one in change.ports
+    }
+    found = await picture(stage)
+    balancers = {found[key] for key in found if re.fullmatch("balancer [^/]*/name", key)}
+    there = set()
+    for key in [key for key in found if re.fullmatch("listener [^/]*/name", key)]:
+        where = key.removesuffix("/name")
+        name = found[key].strip('"').split("_", 2)[2]
+        pool = found[f"{where}/default_pool_id"].strip('"')
+        for member in (key for key in found if re.fullmatch(f"pool {pool}/.*/protocol_port", key)):
+            is_udp = found[f"{where}/protocol"] == '"UDP"'
+            there.add((name, is_udp, int(found[f"{where}/protocol_port"]), int(found[member])))
+    return len(balancers) == len(services) and there == wished
+
+
+async def seen(stage: Stage) -> Picture:
+    """What there is, once nothing changes any more and nobody writes."""
+    deadline = time.monotonic() + LONG
+    last: tuple[Picture, int] = {}, 0
+    since = time.monotonic()
+    while True:
+        writes = sum(one.is_write for one in stage.witness.calls)
+        now = await picture(stage), writes
+        if now != last:
+            last, since = now, time.monotonic()
+        if time.monotonic() - since >= QUIET:
+            return last[0]
+        assert time.monotonic() < deadline, "it does not come to rest"
+        await asyncio.sleep(0.5)
+
+
+def different(before: Picture, after: Picture) -> list[str]:
+    """What is not as it was."""
+    return [
+        f"{key}: {before.get(key)} -> {after.get(key)}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+
+
+def unexpected(stage: Stage, mark: int) -> list[str]:
+    """Writes since then that are more than notes on what is there."""
+    writes = [str(one) for one in stage.witness.since(mark) if one.is_write]
+    return [one for one in writes if not one.startswith(HARMLESS)]
+
+
+async def are_ensured(stage: Stage, services: Mapping[str, Change]) -> bool:
+    """Whether this manager has found all Services to be as they should be."""
+    found = [await stage.site.service(name) for name in services]
+    conditions = [condition(one.status.conditions, "LoadBalancerReady") for one in found]
+    return all(one is not None and one.status == "True" for one in conditions)
+
+
+def ensured_again(stage: Stage, services: Mapping[str, Change]) -> Callable[[], Awaitable[bool]]:
+    """Whether the official manager has begun with all Services since now."""
+    log = stage.directory / "official.log"
+    start = log.stat().st_size
+
+    async def all_named() -> bool:
+        text = log.read_bytes()[start:].decode(errors="replace")
+        return all(
+            f'"EnsureLoadBalancer" cluster="test" service="default/{name}"' in text
+            for name in services
+        )
+
+    return all_named
+
+
+async def failures(stage: Stage) -> list[str]:
+    """What either manager has told of Services that it could not ensure."""
+    return [one.message for one in await stage.site.events("SyncLoadBalancerFailed")]
+
+
+async def is_empty(stage: Stage, kept: int) -> bool:
+    """Whether nothing is left of any Service but floating addresses that were to be kept."""
+    found = ids(await picture(stage))
+    return len(found) == kept and all(one.startswith("floating ") for one in found)
