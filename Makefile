@@ -19,7 +19,7 @@ ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults test-aws cluster-up cluster-down openstack-up openstack-down e2e test-cluster
+.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults test-aws test-openstack cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,11 @@ test-faults: assets ## Try every fault at every boundary, and long histories (ab
 test-aws: assets ## Try the provider aws at length, and beside the official one; needs Go (half an hour)
 	@echo '== test-aws'
 	@$(BIN)/pytest -v -m long tests/providers/aws
+
+test-openstack: assets ## Try the provider openstack on that OpenStack, and beside the official one; needs Go (ARGS="-m 'not long'")
+	@echo '== test-openstack'
+	@$(BIN)/python -m proreus.testing.openstack up --if-absent
+	@$(BIN)/pytest -v -m 'long or not long' tests/providers/openstack $(ARGS)
 
 cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
 	@echo '== cluster-up (building its programs takes ten minutes the first time)'
