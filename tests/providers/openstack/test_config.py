@@ -125,7 +125,7 @@ def test_the_official_file_is_read_unmodified_and_without_a_warning() -> None:
 
 def test_what_is_left_out_has_the_official_defaults() -> None:
     found = config(GLOBAL)
-    assert found.networking.public_network_name == ("public",)
+    assert found.networking.public_network_name == ()
     assert found.networking.internal_network_name == ()
     assert (found.load_balancer.lb_provider, found.load_balancer.max_shared_lb) == ("amphora", 2)
     assert (found.load_balancer.cascade_delete, found.load_balancer.create_monitor) == (True, False)

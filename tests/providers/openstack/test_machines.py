@@ -67,6 +67,12 @@ def test_only_networks_that_are_wanted_are_internal() -> None:
     assert found == [("InternalIP", "10.9.0.5")]
 
 
+def test_the_name_of_a_network_means_nothing_unless_the_config_says_so() -> None:
+    found = shown(machine({"addresses": {"public": fixed("10.0.0.5")}}, PORTS))
+    assert ("InternalIP", "10.0.0.5") in found
+    assert ("ExternalIP", "10.0.0.5") not in found
+
+
 def test_a_key_without_a_value_names_no_network() -> None:
     assert shown(machine(SERVER, PORTS, internal_network_name=("",))) == shown(
         machine(SERVER, PORTS)
@@ -77,7 +83,7 @@ def test_ports_in_a_trunk_have_addresses_in_their_network() -> None:
     wires = Wires(
         PORTS.ports, [("public", port("3", "", "192.0.2.9")), ("vlan", port("4", "", "10.5.0.9"))]
     )
-    found = shown(machine({"addresses": {}}, wires))
+    found = shown(machine({"addresses": {}}, wires, public_network_name=("public",)))
     assert ("ExternalIP", "192.0.2.9") in found
     assert ("InternalIP", "10.5.0.9") in found
 

@@ -156,7 +156,7 @@ class Networking(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     ignore_unknown: ClassVar[bool] = True
 
     ipv6_support_disabled: bool = False
-    public_network_name: tuple[str, ...] = ("public",)
+    public_network_name: tuple[str, ...] = ()
     internal_network_name: tuple[str, ...] = ()
     address_sort_order: str = ""
 
@@ -200,7 +200,8 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         subnet_id: Where load balancers stand.
         member_subnet_id: Where nodes are reached.
         network_id: Where load balancers stand, in any subnet.
-        manage_security_groups: Whether the groups of nodes are opened; not supported yet.
+        manage_security_groups: Whether each Service gets a security group, which opens its node
+            ports to load balancers.
         create_monitor: Whether nodes are checked.
         monitor_delay: Between two checks.
         monitor_timeout: For an answer.
