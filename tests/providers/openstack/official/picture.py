@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
+from openstack.exceptions import NotFoundException
 
 from proreus.kube.requests import SERVICES
 
@@ -38,7 +39,7 @@ _EVERYONE: Final = (["0.0.0.0/0"], [], None)
 async def picture(stage: Stage) -> Picture:
     """Everything but tags and descriptions, which both managers write in their own way."""
     services = (await stage.site.client.list(SERVICES, "default")).items
-    found = dict(await asyncio.to_thread(lambda: list(_parts(stage))))
+    found = await asyncio.to_thread(_whole, stage)
     for one in services:
         if one.metadata.name != "kubernetes":
             where = f"service {one.metadata.name}"
@@ -55,6 +56,15 @@ async def picture(stage: Stage) -> Picture:
         for key, value in node.metadata.labels.items():
             found[f"node {name}/label {key}"] = value
     return found
+
+
+def _whole(stage: Stage) -> Picture:
+    """All parts; once more if some went away while they were looked at."""
+    while True:
+        try:
+            return dict(_parts(stage))
+        except NotFoundException:
+            continue
 
 
 def _parts(stage: Stage) -> Iterator[tuple[str, str]]:

@@ -10,12 +10,12 @@ import msgspec
 
 from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import SERVICES
+from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.openstack.settings import url
 from proreus.testing.simulated import Instance
 
-from ....apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ....apiserver.site import PATIENCE, Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path
 from ..real import Real  # noqa: TID252
 from .witness import Witness, watched
 
@@ -54,36 +54,40 @@ class Stage:
         file.write_text(text)
         return file
 
-    async def join(self, count: int) -> None:
-        """Start servers; their kubelets register ready nodes."""
+    async def join(self, count: int, *, routed: bool) -> None:
+        """Start servers; their kubelets register ready nodes, with pod CIDRs if `routed`."""
         await self.real.servers("node", count)
         servers = sorted(
             await asyncio.to_thread(self.real.found, "^node"), key=lambda one: str(one.name)
         )
         for number, server in enumerate(servers):
             self.ids[server.name] = server.id
-            cidr = f"10.244.{number}.0/24"
+            spec = _cidrs(number) if routed else {}
             await self.site.register_node(
-                Instance(name=server.name, id=server.id),
-                ready=True,
-                podCIDR=cidr,
-                podCIDRs=[cidr],
+                Instance(name=server.name, id=server.id), ready=True, **spec
             )
 
-    async def initialised(self, patience: float = 120) -> None:
+    async def give_cidrs(self) -> None:
+        """Let the nodes have pod CIDRs, which need routes."""
+        for number, name in enumerate(self.ids):
+            body = Patch(PatchType.MERGE, {"spec": _cidrs(number)})
+            await self.site.client.patch(NODES, name, body)
+
+    async def have_addresses(self) -> bool:
+        """Whether all nodes are initialised."""
+        return all(
+            is_initialised(one) and any(at.type == "InternalIP" for at in one.status.addresses)
+            for one in (await self.site.nodes()).values()
+        )
+
+    async def have_routes(self) -> bool:
+        """Whether there is a route to each node."""
+        return len(await asyncio.to_thread(self.real.routes)) == len(self.ids)
+
+    async def initialised(self) -> None:
         """Wait until the nodes are, have addresses, and routes."""
-
-        async def all_there() -> bool:
-            nodes = (await self.site.nodes()).values()
-            routes = await asyncio.to_thread(self.real.routes)
-            return len(routes) == len(self.ids) and all(
-                one.spec.provider_id
-                and not any(taint.key.startswith("node.cloudprovider") for taint in one.spec.taints)
-                and any(address.type == "InternalIP" for address in one.status.addresses)
-                for one in nodes
-            )
-
-        await until("the nodes have addresses and routes", all_there, patience)
+        await until("the nodes have addresses", self.have_addresses, 2 * PATIENCE)
+        await until("the nodes have routes", self.have_routes, 2 * PATIENCE)
 
     async def change(self, name: str, change: Change) -> None:
         """Let this happen to a Service."""
@@ -106,17 +110,22 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    plane: ControlPlane, real: Real, directory: Path, nodes: int
+    plane: ControlPlane, real: Real, directory: Path, nodes: int, *, routed: bool = True
 ) -> AsyncIterator[Stage]:
     """A stage whose servers have joined, in a project that is empty before and after."""
     await asyncio.to_thread(real.clean)
     try:
         async with set_up(plane, directory) as site, watched() as witness:
             stage = Stage(site, real, witness, directory)
-            await stage.join(nodes)
+            await stage.join(nodes, routed=routed)
             yield stage
     finally:
         await asyncio.to_thread(real.clean)
+
+
+def _cidrs(number: int) -> dict[str, Any]:
+    cidr = f"10.244.{number}.0/24"
+    return {"podCIDR": cidr, "podCIDRs": [cidr]}
 
 
 def port(number: int, node_port: int, protocol: str = "TCP") -> dict[str, Any]:
