@@ -12,7 +12,7 @@ from openstack.exceptions import SDKException
 
 from proreus.testing.openstack import running, seed
 
-PATIENCE = 120
+PATIENCE = 300
 
 
 def project(name: str) -> "Real":
@@ -95,10 +95,15 @@ class Real:
         api.create_trunk(name="trunk", port_id=parent, sub_ports=[tagged])
         return str(port.fixed_ips[0]["ip_address"])
 
+    def _without_balancers(self) -> bool:
+        there = self.balancers()
+        for one in there:
+            if not one.provisioning_status.startswith("PENDING"):
+                self.api.load_balancer.delete_load_balancer(one.id, cascade=True)
+        return not there
+
     def clean(self) -> None:
-        for one in self.balancers():
-            self.api.load_balancer.delete_load_balancer(one.id, cascade=True, ignore_missing=True)
-        self._until(lambda: not self.balancers())
+        self._until(self._without_balancers)
         self.api.network.update_router(self.router.id, routes=[])
         for address in self.api.network.ips():
             self.api.network.delete_ip(address.id)

@@ -141,7 +141,8 @@ class Proxy:
             request.method,
             URL(url(service, path or "/"), encoded=True),
             headers=headers,
-            data=await request.read(),
+            data=await request.read() or None,
+            skip_auto_headers=("Content-Type", "User-Agent"),
             allow_redirects=False,
         ) as answer:
             body = await answer.read()

@@ -4,6 +4,7 @@
 import sys
 
 import wsgi_server
+from proreus_drivers import sqlite
 
 
 def main():
@@ -11,6 +12,7 @@ def main():
     state, port = sys.argv[1:]
     from octavia.api import app
 
+    sqlite.one_writer_at_a_time()
     wsgi_server.serve(
         app.setup_app(argv=["octavia-api", "--config-file", f"{state}/octavia.conf"]), port
     )

@@ -9,7 +9,7 @@ import sys
 import time
 
 from octavia_lib.common.constants import DRVR_STATUS_CODE_OK
-from proreus_drivers import jobs
+from proreus_drivers import jobs, sqlite
 
 _SECONDS = 0.3
 _PAUSE = 0.05
@@ -100,6 +100,7 @@ def main():
     state = sys.argv[1]
     from octavia.common import service
 
+    sqlite.one_writer_at_a_time()
     service.prepare_service(["octavia-worker", "--config-file", f"{state}/octavia.conf"])
     Worker().work()
 
