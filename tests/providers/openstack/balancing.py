@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from proreus.cloudprovider import LoadBalancer, Pending
 from proreus.cloudprovider.wanted import wanted
@@ -37,7 +36,6 @@ class Balancing:
         self.octavia = OctaviaWire(self.wire)
         self.octavia.works = 0
         self.wire.more.append(self.octavia.routes)
-        self.wire.more.append(_no_groups)
         self.nodes: list[Node] = []
         for number in (1, 2):
             id_ = self.wire.add(number)
@@ -92,13 +90,6 @@ class Balancing:
             [one["address"] for one in self.octavia.members[pool]]
             for pool in self.octavia.of["pools"]
         ]
-
-
-def _no_groups(app: web.Application) -> None:
-    async def listed(_: web.Request) -> web.Response:
-        return web.json_response({"security_groups": []})
-
-    app.router.add_get("/network/v2.0/security-groups", listed)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from . import octavia_rules as rules
+from .groups_wire import GroupsWire
 from .wire import NEUTRAL, Json, Wire, neutron, octavia, said
 
 CHILDREN = ("listeners", "pools", "healthmonitors")
@@ -35,6 +36,7 @@ class OctaviaWire:
         self.of: dict[str, dict[str, Json]] = {kind: {} for kind in SINGULAR}
         self.members: dict[str, list[Json]] = {}
         self.subnets: dict[str, Json] = {}
+        self.groups = GroupsWire(wire)
         self.hidden_subnets: set[str] = set()
         """Those that are there, but of external networks, whose subnets projects do not see."""
         self.most_balancers = 1000
@@ -63,6 +65,7 @@ class OctaviaWire:
         )
         app.router.add_get("/network/v2.0/subnets/{id}", checked("subnet_get", self._subnet))
         app.router.add_get("/network/v2.0/subnets", checked("subnet_list", self._subnets))
+        self.groups.routes(app)
 
     def only(self, kind: str) -> Json:
         (found,) = self.of[kind].values()

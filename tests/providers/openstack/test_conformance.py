@@ -42,6 +42,7 @@ class OpenStackFixture(CloudFixture):
         self._wire = Wire()
         self._octavia = OctaviaWire(self._wire)
         self._octavia.works = 0
+        self._octavia.subnets["s"] = {"id": "s", "ip_version": 4, "cidr": "10.0.0.0/16"}
         self._wire.more.append(self._octavia.routes)
         await self._stack.enter_async_context(served(self._wire))
         self._directory = self._stack.enter_context(TemporaryDirectory())
@@ -66,7 +67,8 @@ class OpenStackFixture(CloudFixture):
         seconds = 300 if endpoint == self.endpoint else 6
         return cloud(
             f"[Global]\nuse-clouds\nclouds-file = {file}\ncloud = one\n"
-            f"[LoadBalancer]\ncreate-monitor\n[Route]\nrouter-id = {ROUTER}\n[Client]\ntimeout = {seconds}s\n"
+            f"[LoadBalancer]\ncreate-monitor\nmanage-security-groups\n"
+            f"[Route]\nrouter-id = {ROUTER}\n[Client]\ntimeout = {seconds}s\n"
         )
 
     async def create_machines(self, names: Sequence[str]) -> None:
@@ -89,10 +91,15 @@ class OpenStackFixture(CloudFixture):
             for id_, one in self._octavia.of[kind].items():
                 members = self._octavia.members.get(id_)
                 found[id_] = {k: v for k, v in one.items() if k not in hidden}, members
+        for id_, one in self._octavia.groups.of.items():
+            ports = [port["id"] for port in self._wire.ports if id_ in port["security_groups"]]
+            found[id_] = {**one, "ports": ports}
         return found
 
     async def remove_object(self, id_: str) -> None:
         of = self._octavia.of
+        if id_ in self._octavia.groups.of:
+            self._octavia.groups.remove(id_)
         if id_ in of["loadbalancers"]:
             self._octavia.remove(id_)
         pool = of["pools"].get(id_, {})

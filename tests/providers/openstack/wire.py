@@ -73,6 +73,7 @@ class Wire:
             "addresses": {},
             "accessIPv4": "",
             "accessIPv6": "",
+            "security_groups": [{"name": "default"}],
             "metadata": {},
             "user_id": "u",
             **fields,
@@ -204,6 +205,9 @@ region = RegionOne
         if (outdated := _outdated(request, found)) is not None:
             return outdated
         given = dict(body["port"])
+        if given.get("security_groups") and not found["port_security_enabled"]:
+            text = "Port security must be enabled and port must have an IP address"
+            return neutron(400, "PortSecurityAndIPRequiredForSecurityGroups", text)
         if "allowed_address_pairs" in given:
             pairs = given["allowed_address_pairs"]
             if (refused := self._unfit(pairs)) is not None:
@@ -346,13 +350,13 @@ region = RegionOne
         return web.json_response({"flavor": {"id": id_, "name": self.flavors[id_]}})
 
     def _ports(self, request: web.Request) -> web.Response:
-        (by,) = {"device_id", "id", "fixed_ips"} & set(request.query)
+        (by,) = {"device_id", "id", "fixed_ips", "security_groups"} & set(request.query)
         wanted = set(request.query.getall(by))
 
         def values(of: Json) -> set[str]:
-            if by != "fixed_ips":
-                return {of[by]}
-            return {f"ip_address={one['ip_address']}" for one in of["fixed_ips"]}
+            if by == "fixed_ips":
+                return {f"ip_address={one['ip_address']}" for one in of["fixed_ips"]}
+            return set(of[by]) if by == "security_groups" else {of[by]}
 
         found = [one for one in self.ports if values(one) & wanted]
         there = sorted(found, key=lambda one: str(one["id"]))
