@@ -19,33 +19,44 @@ DEFAULTS: Final[dict[str, Json]] = {
     "loadbalancers": {
         "name": "", "description": "", "tags": [], "admin_state_up": True, "provider": "amphora",
         "flavor_id": None, "availability_zone": None, "vip_subnet_id": None,
-        "vip_network_id": "private", "project_id": "p",
+        "vip_qos_policy_id": None, "additional_vips": [],
+        "vip_network_id": "private", "project_id": "p", "tenant_id": "p",
     },
     "listeners": {
         "name": "", "description": "", "tags": [], "admin_state_up": True, "connection_limit": -1,
         "timeout_client_data": 50000, "timeout_member_connect": 5000,
         "timeout_member_data": 50000, "timeout_tcp_inspect": 0, "allowed_cidrs": None,
-        "insert_headers": {}, "default_tls_container_ref": None, "sni_container_refs": [],
-        "default_pool_id": None, "project_id": "p", "created_at": "2026-01-01T00:00:00",
+        "insert_headers": {}, "alpn_protocols": None, "l7policies": [],
+        "client_authentication": "NONE", "client_ca_tls_container_ref": None,
+        "client_crl_container_ref": None, "tls_ciphers": None, "tls_versions": None,
+        "default_tls_container_ref": None, "sni_container_refs": [], "default_pool_id": None,
+        "project_id": "p", "tenant_id": "p", "created_at": "2026-01-01T00:00:00",
     },
     "pools": {
         "name": "", "description": "", "tags": [], "admin_state_up": True,
-        "session_persistence": None, "tls_enabled": False, "project_id": "p",
+        "session_persistence": None, "tls_enabled": False, "tls_ciphers": None,
+        "tls_versions": None, "tls_container_ref": None, "ca_tls_container_ref": None,
+        "crl_container_ref": None, "alpn_protocols": None, "project_id": "p", "tenant_id": "p",
         "created_at": "2026-01-01T00:00:00",
     },
     "healthmonitors": {
         "name": "", "tags": [], "admin_state_up": True, "max_retries_down": 3,
         "url_path": None, "http_method": None, "expected_codes": None, "domain_name": None,
-        "project_id": "p",
+        "http_version": None, "project_id": "p", "tenant_id": "p",
         "created_at": "2026-01-01T00:00:00",
     },
     "members": {
         "name": "", "tags": [], "admin_state_up": True, "backup": False, "weight": 1,
         "monitor_address": None, "monitor_port": None, "subnet_id": None, "project_id": "p",
-        "created_at": "2026-01-01T00:00:00",
+        "tenant_id": "p", "created_at": "2026-01-01T00:00:00",
     },
 }  # fmt: skip
 """What is there where a request says nothing, or null."""
+
+SESSION: Final[Json] = {
+    "cookie_name": None, "persistence_granularity": None, "persistence_timeout": None,
+}  # fmt: skip
+"""What session persistence has beside its type."""
 
 _LISTENER_PROTOCOLS = ("HTTP", "HTTPS", "PROMETHEUS", "SCTP", "TCP", "TERMINATED_HTTPS", "UDP")
 _POOL_PROTOCOLS = {

@@ -105,7 +105,15 @@ class OctaviaWire:
         id_ = one["id"]
         if kind == "floatingips":
             found.pop("subnet_id", None)
-            return {**NEUTRAL, "status": "DOWN", "revision_number": 1, **found}
+            router, address = self._wire.router["id"], "10.0.0.200"
+            bound = {
+                "router_id": router if one.get("port_id") else None,
+                "fixed_ip_address": address if one.get("port_id") else None,
+            }
+            return {**NEUTRAL, "status": "DOWN", "revision_number": 1, **bound, **found}
+        is_new = "PENDING_CREATE" in (status, found.get("provisioning_status"))
+        found["operating_status"] = "OFFLINE" if is_new else "ONLINE"
+        found["updated_at"] = None if is_new else "2026-01-01T00:00:00"
         if kind == "loadbalancers":
             for part in ("listeners", "pools"):
                 mine = [of for of in self.of[part].values() if of["loadbalancer_id"] == id_]
@@ -120,6 +128,8 @@ class OctaviaWire:
             users = [of for of in self.of["listeners"].values() if of["default_pool_id"] == id_]
             found["listeners"] = [{"id": of["id"]} for of in users]
             found["members"] = [{"id": str(n)} for n, _ in enumerate(self.members[id_])]
+            if found["session_persistence"]:
+                found["session_persistence"] = {**rules.SESSION, **found["session_persistence"]}
             if not found["healthmonitor_id"]:
                 del found["healthmonitor_id"]
         else:
@@ -135,7 +145,7 @@ class OctaviaWire:
                 self._shown(part, self.of[part][one["id"]], "PENDING_CREATE") for one in found[part]
             ]
             for one in found[part]:
-                del one["loadbalancers"]
+                del one["loadbalancers"], one["updated_at"]
         for one in found["pools"]:
             one["members"] = self._shown_members(one["id"], "PENDING_CREATE")
             one["healthmonitor"] = None
@@ -143,8 +153,12 @@ class OctaviaWire:
         return found
 
     def _shown_members(self, pool: str, status: str) -> list[Json]:
+        now = {
+            "provisioning_status": status,
+            "operating_status": "NO_MONITOR" if status == "PENDING_CREATE" else "ONLINE",
+        }
         return [
-            {**rules.filled("members", one), "id": str(n), "provisioning_status": status}
+            {**rules.filled("members", one), "id": str(n), **now}
             for n, one in enumerate(self.members[pool])
         ]
 
@@ -424,7 +438,11 @@ class OctaviaWire:
 
     def _described(self, id_: str) -> Json:
         """A subnet: tests say of it what matters to them."""
-        found = {"name": "", "ip_version": 4, "network_id": "n", "revision_number": 1}
+        found = {
+            "name": "", "ip_version": 4, "network_id": "n", "revision_number": 1,
+            "enable_dhcp": True, "dns_nameservers": [], "host_routes": [], "service_types": [],
+            "subnetpool_id": None,
+        }  # fmt: skip
         return {**NEUTRAL, **found, **self.subnets[id_]}
 
 

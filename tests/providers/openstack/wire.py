@@ -27,9 +27,26 @@ CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 LONGEST_LINE = 8190
 ROUTER = "10000000-0000-4000-8000-000000000000"
 NEUTRAL: Json = {
-    "project_id": "p", "description": "", "tags": [], "created_at": "2026-01-01T00:00:00Z",
+    "project_id": "p", "tenant_id": "p", "description": "", "tags": [],
+    "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
 }  # fmt: skip
 """What all objects of Neutron have."""
+_BOOKMARK: Json = {"rel": "bookmark", "href": "http://inside.example.org/"}
+_LINKS = [{**_BOOKMARK, "rel": "self"}, _BOOKMARK]
+_SERVER: Json = {
+    "status": "ACTIVE", "flavor": {"id": "f1", "links": [_BOOKMARK]}, "metadata": {},
+    "OS-EXT-AZ:availability_zone": "nova", "addresses": {}, "accessIPv4": "", "accessIPv6": "",
+    "user_id": "u", "tenant_id": "p", "key_name": None, "hostId": "h", "config_drive": "",
+    "created": "2026-01-01T00:00:00Z", "updated": "2026-01-01T00:00:00Z", "links": _LINKS,
+    "image": {"id": "i", "links": [_BOOKMARK]}, "security_groups": [{"name": "default"}],
+    "os-extended-volumes:volumes_attached": [], "OS-DCF:diskConfig": "MANUAL",
+    "OS-EXT-STS:power_state": 1, "OS-EXT-STS:task_state": None, "OS-EXT-STS:vm_state": "active",
+}  # fmt: skip
+_FLAVOR: Json = {
+    "vcpus": 1, "ram": 512, "disk": 1, "swap": "", "rxtx_factor": 1.0, "links": _LINKS,
+    "OS-FLV-DISABLED:disabled": False, "OS-FLV-EXT-DATA:ephemeral": 0,
+    "os-flavor-access:is_public": True,
+}  # fmt: skip
 
 
 class Wire:
@@ -50,7 +67,8 @@ class Wire:
         self.names: list[str] = []
         self.router: Json = {
             "id": ROUTER, "name": "router", "status": "ACTIVE", "flavor_id": None, "routes": [],
-            "revision_number": 1, **NEUTRAL,
+            "revision_number": 1, "admin_state_up": True, "availability_zones": [],
+            "availability_zone_hints": [], **NEUTRAL,
         }  # fmt: skip
         self.is_atomic = True
         self.most_routes = 30
@@ -65,17 +83,9 @@ class Wire:
         """A server with one port; its id."""
         id_ = uuid(number)
         self.servers[id_] = {
+            **_SERVER,
             "id": id_,
             "name": name or f"node-{number}",
-            "status": "ACTIVE",
-            "flavor": {"id": "f1"},
-            "OS-EXT-AZ:availability_zone": "nova",
-            "addresses": {},
-            "accessIPv4": "",
-            "accessIPv6": "",
-            "security_groups": [{"name": "default"}],
-            "metadata": {},
-            "user_id": "u",
             **fields,
         }
         address = f"10.0.{number // 250}.{number % 250 + 1}"
@@ -347,7 +357,7 @@ region = RegionOne
         if id_ not in self.flavors:
             text = f"Flavor {id_} could not be found."
             return said(404, {"itemNotFound": {"code": 404, "message": text}})
-        return web.json_response({"flavor": {"id": id_, "name": self.flavors[id_]}})
+        return web.json_response({"flavor": {**_FLAVOR, "id": id_, "name": self.flavors[id_]}})
 
     def _ports(self, request: web.Request) -> web.Response:
         (by,) = {"device_id", "id", "fixed_ips", "security_groups"} & set(request.query)
@@ -446,6 +456,10 @@ def port(id_: str, server: str, *addresses: str, **fields: Any) -> Json:
         "security_groups": [uuid(1000)],
         "revision_number": 1,
         "name": "",
+        "admin_state_up": True,
+        "device_owner": "compute:nova",
+        "binding:vnic_type": "normal",
+        "extra_dhcp_opts": [],
         **NEUTRAL,
         **fields,
     }
