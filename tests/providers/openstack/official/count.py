@@ -10,6 +10,7 @@ import asyncio
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -114,7 +115,7 @@ async def events(stage: Stage, counter: Counter) -> None:
     for name, change in (("is made", WEB), ("gets another port", MORE)):
         mark = counter.now
         await stage.change("web", change)
-        await until(name, lambda change=change: has_listeners(stage, len(change.ports)), LONG)
+        await until(name, partial(has_listeners, stage, len(change.ports)), LONG)
         await counter.settled(f"a Service {name}", mark)
     mark = counter.now
     label = {"metadata": {"labels": {EXCLUDED: ""}}}

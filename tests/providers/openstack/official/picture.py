@@ -32,7 +32,7 @@ _MONITOR: Final = (
     "http_method", "expected_codes",
 )  # fmt: skip
 _FLOATING: Final = ("floating_ip_address", "port_id", "fixed_ip_address")
-_EVERYONE: Final = (["0.0.0.0/0"], [], None)
+_EVERYONE: Final[tuple[list[str] | None, ...]] = (["0.0.0.0/0"], [], None)
 """All mean the same to Octavia."""
 
 
