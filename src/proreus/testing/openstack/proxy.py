@@ -58,12 +58,14 @@ class Proxy:
     Attributes:
         url: Where it listens.
         calls: The requests so far, such as `nova GET /v2.1/servers/{id}`.
+        log: The same in their order, with their ids and queries.
     """
 
     def __init__(self) -> None:
         """Serve nothing yet."""
         self.url = ""
         self.calls: Counter[str] = Counter()
+        self.log: list[str] = []
         self._left: list[tuple[Fault, int]] = []
 
     async def __aenter__(self) -> Self:
@@ -110,6 +112,8 @@ class Proxy:
         if service not in PORTS:
             raise web.HTTPNotFound
         self.calls[f"{service} {request.method} {_ID.sub('{id}', rest)}"] += 1
+        asked = request.raw_path.removeprefix(f"/{service}")
+        self.log.append(f"{service} {request.method} {asked}")
         fault = self._take(request.method, f"{service}{rest}")
         if fault is None:
             return await self._pass(request, service)

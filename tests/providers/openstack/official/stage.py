@@ -12,12 +12,12 @@ from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.openstack.proxy import Proxy
 from proreus.testing.openstack.settings import url
 from proreus.testing.simulated import Instance
 
 from ....apiserver.site import PATIENCE, Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path
 from ..real import Real  # noqa: TID252
-from .witness import Witness, watched
 
 CLUSTER_CIDR: Final = "10.244.0.0/16"
 PREFIX: Final = "loadbalancer.openstack.org/"
@@ -33,24 +33,28 @@ class Change(msgspec.Struct, frozen=True):
     spec: Mapping[str, Any] = {}
 
 
+def is_write(request: str) -> bool:
+    """Whether a request was to change something; a login changes nothing."""
+    service, method, _ = request.split(" ", 2)
+    return method != "GET" and service != "keystone"
+
+
 class Stage:
     """Everything but the managers."""
 
-    def __init__(self, site: Site, real: Real, witness: Witness, directory: Path) -> None:
+    def __init__(self, site: Site, real: Real, proxy: Proxy, directory: Path) -> None:
         """There is nothing yet but a network."""
         self.site = site
         self.real = real
-        self.witness = witness
+        self.proxy = proxy
         self.directory = directory
         self.ids: dict[str, str] = {}
         """The servers' ids by the nodes' names."""
 
     def cloud_config(self) -> Path:
-        """The one file for both managers; it leads to the witness."""
+        """The one file for both managers; it leads through the proxy."""
         file = self.directory / "cloud.conf"
-        text = (self.real.config + BALANCERS).replace(
-            url("keystone"), f"{self.witness.here}/keystone"
-        )
+        text = (self.real.config + BALANCERS).replace(url("keystone"), f"{self.proxy.url}/keystone")
         file.write_text(text)
         return file
 
@@ -115,8 +119,8 @@ async def staged(
     """A stage whose servers have joined, in a project that is empty before and after."""
     await asyncio.to_thread(real.clean)
     try:
-        async with set_up(plane, directory) as site, watched() as witness:
-            stage = Stage(site, real, witness, directory)
+        async with set_up(plane, directory) as site, Proxy() as proxy:
+            stage = Stage(site, real, proxy, directory)
             await stage.join(nodes, routed=routed)
             yield stage
     finally:
