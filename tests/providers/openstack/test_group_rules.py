@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Host, HostPolicy, LoadBalancer
-from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, marks
+from proreus.cloudprovider.identity import marks
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack.octavia.group_rules import (
@@ -17,7 +17,6 @@ from proreus.providers.openstack.octavia.group_rules import (
     changed_ports,
     changed_rules,
     description_of,
-    mark_in,
     name_of,
     rule_of,
     spots,
@@ -193,6 +192,3 @@ def test_a_group_has_the_official_name_and_tags_that_every_neutron_takes() -> No
         "proreus/cluster=test",
         f"proreus/service-uid={uid}",
     ]
-    described = {"tags": ["x", *tags]}
-    assert mark_in(described, MARK_CLUSTER) == "test"
-    assert mark_in({}, MARK_CLUSTER_UID) == ""

@@ -86,12 +86,6 @@ def tags_of(marks: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(tag for tag in tags if len(tag) <= LONGEST_TAG)
 
 
-def mark_in(described: Described, key: str) -> str:
-    """The value of the mark `key` in the tags of a group, or ""."""
-    pairs = (str(tag).partition("=") for tag in described.get("tags") or ())
-    return next((value for name, _, value in pairs if name == key), "")
-
-
 def wished(of: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> frozenset[Rule]:
     """What the Service needs.
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import (
-    MARK_CLUSTER_UID,
     MARK_SERVICE,
     MARK_SERVICE_UID,
     ClusterIdentity,
@@ -22,6 +21,7 @@ from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.hops import revision_of
 from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.group_rules import (
     PREFIX,
     PortChange,
@@ -31,7 +31,6 @@ from proreus.providers.openstack.octavia.group_rules import (
     changed_rules,
     description_of,
     document,
-    mark_in,
     name_of,
     spots,
     tags_of,
@@ -113,7 +112,7 @@ class SecurityGroups:
         Raises:
             CloudError: Neutron does not tell.
         """
-        (tag,) = tags_of({MARK_CLUSTER_UID: cluster.uid})
+        tag = owners.cluster_tag(cluster.uid)
         try:
             found = await self._listed({"tags": tag, "fields": ("id", "name", "tags")})
         except Refused as error:
@@ -124,11 +123,11 @@ class SecurityGroups:
             OwnedObject(
                 kind="security group",
                 id=id_of(one),
-                service=mark_in(one, MARK_SERVICE),
-                service_uid=mark_in(one, MARK_SERVICE_UID),
+                service=next(iter(owners.values(one, MARK_SERVICE)), ""),
+                service_uid=next(iter(owners.values(one, MARK_SERVICE_UID)), ""),
             )
             for one in found
-            if mark_in(one, MARK_CLUSTER_UID) == cluster.uid
+            if tag in owners.tags_of(one)
         ]
 
     async def _forget(self, ref: LoadBalancerRef) -> Pending | None:
@@ -154,7 +153,7 @@ class SecurityGroups:
         cluster's tag is not ours.
         """
         named = await self._listed({"name": name_of(ref)})
-        mine = [one for one in named if mark_in(one, MARK_CLUSTER_UID) in {"", ref.cluster.uid}]
+        mine = [one for one in named if not owners.is_of_another_cluster(one, ref.cluster)]
         return sorted(mine, key=lambda one: (str(one.get("created_at")), id_of(one)))
 
     async def _listed(self, parameters: Parameters) -> list[Described]:
