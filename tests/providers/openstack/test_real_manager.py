@@ -17,6 +17,7 @@ from openstack.exceptions import SDKException
 from proreus.kube.objects import condition
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
+from proreus.providers.openstack.octavia.annotations import PREFIX
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.openstack import Cloud, seed
@@ -60,6 +61,8 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"ports": [HTTP], "sessionAffinity": "ClientIP"},
 )
 """What Services are like, by turns."""
+SHARED = 9000
+"""The port of a Service that shares the load balancer of the first one."""
 INTERNAL = {"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"}
 """Of every seventh."""
 
@@ -152,6 +155,15 @@ class Life:
             }
             await self.site.client.create(SERVICES, body, "default")
 
+    async def share(self) -> None:
+        """Make a Service that uses the load balancer of the first one."""
+        owner = (await self.site.service("web-0")).metadata.annotations[f"{PREFIX}load-balancer-id"]
+        body = {
+            "metadata": {"name": "guest", "annotations": {f"{PREFIX}load-balancer-id": owner}},
+            "spec": {"type": "LoadBalancer", "ports": [{"name": "http", "port": SHARED}]},
+        }
+        await self.site.client.create(SERVICES, body, "default")
+
     async def edit(self, count: int) -> None:
         """Give each Service a port more, and let only some clients in."""
         for number in range(count):
@@ -161,7 +173,7 @@ class Life:
             await self.site.client.patch(SERVICES, f"web-{number}", change, "default")
 
     async def quota(self, balancers: int) -> None:
-        """Let the project have so many load balancers; -1 is any number."""
+        """Let the project have so many load balancers, where -1 is any number, and many groups."""
 
         def change() -> None:
             admin = seed.connect("admin", "admin")
@@ -170,6 +182,9 @@ class Life:
                 f"/lbaas/quotas/{found.id}", json={"quota": {"loadbalancer": balancers}}
             )
             assert answer.status_code == 202, answer.text
+            many = {"quota": {"security_group": -1, "security_group_rule": -1}}
+            answer = admin.network.put(f"/quotas/{found.id}", json=many)
+            assert answer.status_code == 200, answer.text
 
         await asyncio.to_thread(change)
 
@@ -216,13 +231,21 @@ class Life:
             for pair in port.allowed_address_pairs
         )
 
-    async def served(self, count: int, machines: Iterable[str], *more: dict[str, Any]) -> None:
+    async def served(
+        self,
+        count: int,
+        machines: Iterable[str],
+        *more: dict[str, Any],
+        is_shared: bool = False,
+    ) -> None:
         """Wait until every Service has its load balancers, with these nodes as members."""
         hosts = set[str]().union(*(self._addresses[name] for name in machines))
         wanted = {}
         for number in range(count):
             ports = [*_spec(number)["ports"], *more]
             listeners = {(one.get("protocol", "TCP"), one["port"]) for one in ports}
+            if is_shared and number == 0:
+                listeners.add(("TCP", SHARED))
             for version in (4, 6) if "ipFamilyPolicy" in _spec(number) else (4,):
                 members = {one for one in hosts if _version(one) == version}
                 wanted[f"web-{number}", version] = listeners, members
@@ -230,7 +253,7 @@ class Life:
         async def are_served() -> bool:
             services = (await self.site.client.list(SERVICES, "default")).items
             shown = {one.metadata.name for one in services if says(one) == "Ensured"}
-            if len(shown) < count:
+            if len(shown) < count + is_shared:
                 return False
             try:
                 return await asyncio.to_thread(self._served) == wanted
@@ -350,6 +373,8 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         await life.routed(names)
         await life.served(services, names)
         assert not proxy.unspent()
+        await life.share()
+        await life.served(services, names, is_shared=True)
 
         with without_worker():
             await life.edit(services)
@@ -360,12 +385,12 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         await life.leave(gone)
         await life.initialised(rest)
         await life.routed(rest)
-        await life.served(services, rest, MORE)
+        await life.served(services, rest, MORE, is_shared=True)
         assert not proxy.unspent()
 
         proxy.fail(*WHILE_DELETED)
-        for number in range(services):
-            await site.client.delete(SERVICES, f"web-{number}", "default")
+        for name in (*(f"web-{number}" for number in range(services)), "guest"):
+            await site.client.delete(SERVICES, name, "default")
         for name in rest[1:]:  # without any node, no route is ever deleted
             await site.client.delete(NODES, name)
         await life.empty()
@@ -385,3 +410,11 @@ async def test_nothing_is_left_of_a_life_in_which_openstack_fails(
 ) -> None:
     async with set_up(control_plane, tmp_path) as site, Proxy() as proxy:
         await live(Life(site, real, proxy, tmp_path, 300.0), nodes=8, services=7, leaving=2)
+
+
+@pytest.mark.long
+async def test_nothing_is_left_of_the_life_of_50_nodes_and_20_services(
+    control_plane: ControlPlane, real: Real, tmp_path: Path
+) -> None:
+    async with set_up(control_plane, tmp_path) as site, Proxy() as proxy:
+        await live(Life(site, real, proxy, tmp_path, 900.0), nodes=50, services=20, leaving=10)

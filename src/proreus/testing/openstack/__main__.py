@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from proreus.testing.openstack import Cloud, OpenStackError, running
+from proreus.testing.openstack import Cloud, OpenStackError, packages, running
 
 
 def main() -> int:
@@ -12,7 +12,7 @@ def main() -> int:
         prog="python -m proreus.testing.openstack",
         description="A real OpenStack on this machine, of Debian's packages. Debian 12 only.",
     )
-    parser.add_argument("verb", choices=("up", "down", "status", "config"))
+    parser.add_argument("verb", choices=("up", "down", "status", "config", "packages"))
     parser.add_argument("--if-absent", action="store_true", help="do nothing if it runs")
     options = parser.parse_args()
     cloud = Cloud()
@@ -24,6 +24,12 @@ def main() -> int:
         return int(running() is None)
     elif options.verb == "config":
         print(cloud.config, end="")
+    elif options.verb == "packages":
+        try:
+            packages.ensure(_report)
+        except packages.PackagesError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
     elif not (options.if_absent and running()):
         try:
             cloud.up(_report)

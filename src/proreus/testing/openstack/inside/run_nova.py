@@ -13,6 +13,7 @@ import nova.cmd
 import eventlet
 import os_vif
 from oslo_log import log as logging
+from proreus_drivers import sqlite
 
 import nova.conf
 from nova import config, objects, service
@@ -25,6 +26,7 @@ def main():
     """Start all, and serve."""
     state = sys.argv[1]
     config.parse_args(["nova", "--config-file", f"{state}/nova.conf"])
+    sqlite.locked_is_deadlock()
     logging.setup(nova.conf.CONF, "nova")
     objects.register_all()
     os_vif.initialize()
