@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from .wire import Json, Wire, neutron
+from .wire import NEUTRAL, Json, Wire, neutron, nowhere
 
 _RULE = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max")
 
@@ -26,6 +26,11 @@ class GroupsWire:
         self.has_tags = True
         self.is_there = True
         self.of: dict[str, Json] = {}
+        wire.has_group = self._has
+
+    def _has(self, id_: str) -> bool:
+        """Those that ports have from the start are there, too."""
+        return id_ in self.of or any(id_ in one["security_groups"] for one in self._wire.ports)
 
     def routes(self, app: web.Application) -> None:
         checked, changed = self._wire._checked, self._wire._changed
@@ -42,10 +47,14 @@ class GroupsWire:
     def add(self, name: str, **fields: Any) -> Json:
         """A group as Neutron makes it."""
         number = next(self._numbers)
+        common = {name: value for name, value in NEUTRAL.items() if name != "tags"}
         made: Json = {
+            **common,
+            "revision_number": 1,
+            "shared": False,
+            "stateful": True,
             "id": f"30000000-0000-4000-8000-{number:012d}",
             "name": name,
-            "description": "",
             "created_at": f"2026-01-01T00:{number:02d}:00Z",
             "security_group_rules": [],
             **({"tags": []} if self.has_tags else {}),
@@ -56,8 +65,14 @@ class GroupsWire:
             self.add_rule(made, direction="egress", ethertype=family)
         return made
 
-    def add_rule(self, group: Json, **fields: Any) -> None:
+    def add_rule(self, group: Json, **fields: Any) -> Json:
         rule = {
+            **NEUTRAL,
+            "revision_number": 1,
+            "description": "" if "remote_ip_prefix" in fields else None,
+            "normalized_cidr": fields.get("remote_ip_prefix"),
+            "remote_address_group_id": None,
+            "standard_attr_id": 1,
             "id": f"40000000-0000-4000-8000-{next(self._numbers):012d}",
             "security_group_id": group["id"],
             "direction": "ingress",
@@ -70,6 +85,7 @@ class GroupsWire:
             **fields,
         }
         group["security_group_rules"].append(rule)
+        return rule
 
     def only(self) -> Json:
         (found,) = self.of.values()
@@ -93,7 +109,7 @@ class GroupsWire:
 
     def _list(self, request: web.Request) -> web.Response:
         if not self.is_there:
-            return neutron(404, "HTTPNotFound", "The resource could not be found.")
+            return nowhere()
         if "tags" in request.query and not self.has_tags:
             return neutron(400, "HTTPBadRequest", "['tags'] is invalid attribute for filtering")
         found = [
@@ -114,20 +130,40 @@ class GroupsWire:
     def _tag(self, request: web.Request, body: Json) -> web.Response:
         found = self.of.get(request.match_info["id"])
         if found is None:
-            return neutron(404, "TagResourceNotFound", "Resource could not be found.")
+            text = f"Resource security_groups {request.match_info['id']} could not be found."
+            return neutron(404, "TagResourceNotFound", text)
         found["tags"] = body["tags"]
         return web.json_response({"tags": body["tags"]})
 
     def _add(self, request: web.Request, body: Json) -> web.Response:
         for one in body["security_group_rules"]:
-            group = self.of[one["security_group_id"]]
-            if _key(one) in map(_key, group["security_group_rules"]):
-                return neutron(
-                    409, "SecurityGroupRuleExists", "Security group rule already exists."
-                )
-        for one in body["security_group_rules"]:
+            if (refused := self._no_rule(one)) is not None:
+                return refused
+        hidden = {"standard_attr_id", "tags"}
+        made = [
             self.add_rule(self.of[one["security_group_id"]], **one)
-        return web.json_response(body, status=201)
+            for one in body["security_group_rules"]
+        ]
+        shown = [{key: one[key] for key in one if key not in hidden} for one in made]
+        return web.json_response({"security_group_rules": shown}, status=201)
+
+    def _no_rule(self, given: Json) -> web.Response | None:
+        family, prefix = given["ethertype"], given["remote_ip_prefix"]
+        try:
+            version = ipaddress.ip_network(prefix or "0.0.0.0/0", strict=False).version
+        except ValueError:
+            return neutron(400, "InvalidCIDR", f"Invalid CIDR {prefix} given as IP prefix.")
+        if prefix and family != f"IPv{version}":
+            text = f"Conflicting value ethertype {family} for CIDR {prefix}"
+            return neutron(400, "SecurityGroupRuleParameterConflict", text)
+        group = self.of.get(given["security_group_id"])
+        if group is None:
+            return _no_group(given["security_group_id"])
+        for one in group["security_group_rules"]:
+            if _key(one) == _key(given):
+                text = f"Security group rule already exists. Rule id is {one['id']}."
+                return neutron(409, "SecurityGroupRuleExists", text)
+        return None
 
     def _remove(self, request: web.Request) -> web.Response:
         for group in self.of.values():
@@ -135,16 +171,21 @@ class GroupsWire:
                 if rule["id"] == request.match_info["id"]:
                     group["security_group_rules"].remove(rule)
                     return web.Response(status=204)
-        return neutron(404, "SecurityGroupRuleNotFound", "does not exist")
+        text = f"Security group rule {request.match_info['id']} does not exist"
+        return neutron(404, "SecurityGroupRuleNotFound", text)
 
     def _drop(self, request: web.Request) -> web.Response:
         id_ = request.match_info["id"]
         if id_ not in self.of:
-            return neutron(404, "SecurityGroupNotFound", "does not exist")
+            return _no_group(id_)
         if any(id_ in port["security_groups"] for port in self._wire.ports):
             return neutron(409, "SecurityGroupInUse", f"Security Group {id_} in use.")
         del self.of[id_]
         return web.Response(status=204)
+
+
+def _no_group(id_: str) -> web.Response:
+    return neutron(404, "SecurityGroupNotFound", f"Security group {id_} does not exist")
 
 
 def _key(rule: Json) -> tuple[object, ...]:

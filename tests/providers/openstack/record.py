@@ -22,6 +22,7 @@ RECORDED: Final = Path(__file__).parent / "recorded.json"
 """The answers of the real services."""
 
 _FLOATING = 2
+_GROUPS = 2  # that of every project is one
 _BALANCERS = 2
 
 
@@ -53,7 +54,7 @@ def _prepared(room: Real, servers: list[str]) -> Stage:
     room._until(lambda: room.status(ordered[2]) == "SHUTOFF")
     mine = room.api.current_project_id
     admin = seed.connect("admin", "admin")
-    admin.network.update_quota(mine, floatingip=_FLOATING)
+    admin.network.update_quota(mine, floatingip=_FLOATING, security_group=_GROUPS)
     admin.load_balancer.update_quota(mine, load_balancers=_BALANCERS)
     ports = [room.ports(id_)[0] for id_ in ordered]
     public = room.api.network.find_network("public")

@@ -132,6 +132,62 @@ _PORT = (
     _set_port("no pairs", "{port1}", []),
 )  # fmt: skip
 
+_GROUPS_AT = "neutron /security-groups"
+_RULES_AT = "neutron /security-group-rules"
+_GROUP = {"name": "lb-sg-u-shop-web", "description": "Security Group for shop/web"}
+
+
+def _rule(port: int, prefix: str = "10.1.0.0/16", **more: Any) -> Any:
+    return {
+        "security_group_id": "{group}", "direction": "ingress", "ethertype": "IPv4",
+        "protocol": "tcp", "port_range_min": port, "port_range_max": port,
+        "remote_ip_prefix": prefix, **more,
+    }  # fmt: skip
+
+
+def _add_rules(name: str, *rules: Any) -> Step:
+    return Step(name, f"POST {_RULES_AT}", {"security_group_rules": rules})
+
+
+def _set_groups(name: str, *groups: str, **more: Any) -> Step:
+    body = {"port": {"security_groups": groups}}
+    return Step(name, "PUT neutron /ports/{port1}", body, **more)
+
+
+_TAGGED = {"tags": ["proreus/cluster-uid=c", "proreus/service-uid=u"]}
+_GROUPS = (
+    Step("a security group", f"POST {_GROUPS_AT}", {"security_group": _GROUP},
+         keep={"group": "security_group.id"}),
+    Step("more security groups than the quota allows", f"POST {_GROUPS_AT}",
+         {"security_group": _GROUP}),
+    Step("tags for a security group", f"PUT {_GROUPS_AT}/{{group}}/tags", _TAGGED),
+    Step("tags for a security group that is not there", f"PUT {_GROUPS_AT}/{MISSING}/tags",
+         _TAGGED),
+    _add_rules("rules", _rule(30080), _rule(30081)),
+    _add_rules("a rule that is there", _rule(30080)),
+    _add_rules("a rule that is there, and another", _rule(30082), _rule(30081)),
+    _add_rules("a rule for a network that is none", _rule(30083, "nothing")),
+    _add_rules("a rule for a network of another family", _rule(30083, "2001:db8::/32")),
+    _add_rules("a rule of a group that is not there", _rule(30083, security_group_id=MISSING)),
+    Step("security groups by their name", f"GET {_GROUPS_AT}?name={_GROUP['name']}",
+         keep={"rule": "security_groups.0.security_group_rules.0.id"}),
+    Step("security groups by a tag", f"GET {_GROUPS_AT}?tags={_TAGGED['tags'][0]}"),
+    Step("security groups by a tag that none has", f"GET {_GROUPS_AT}?tags=nobody"),
+    Step("no rule any more", f"DELETE {_RULES_AT}/{{rule}}"),
+    Step("no rule that is gone", f"DELETE {_RULES_AT}/{{rule}}"),
+    Step("a port before it has a group", "GET neutron /ports/{port1}",
+         keep={"revision": "port.revision_number", "default": "port.security_groups.0"}),
+    _set_groups("a group for a port", "{default}", "{group}", headers=_IF_CHANGED),
+    _set_groups("no group for a port that has changed", "{default}", headers=_IF_CHANGED),
+    _set_groups("a group for a port that is not there", "{default}", MISSING),
+    Step("the ports of a group", f"{_PORTS}&security_groups={{group}}"),
+    Step("no security group that a port has", f"DELETE {_GROUPS_AT}/{{group}}"),
+    _set_groups("no group for a port", "{default}"),
+    Step("no security group any more", f"DELETE {_GROUPS_AT}/{{group}}"),
+    Step("no security group that is gone", f"DELETE {_GROUPS_AT}/{{group}}"),
+    Step("a collection that is not there", "GET neutron /nothing"),
+)  # fmt: skip
+
 
 def _routes(name: str, verb: str, *pairs: tuple[str, str], **more: Any) -> Step:
     given = [{"destination": destination, "nexthop": nexthop} for destination, nexthop in pairs]
@@ -422,6 +478,7 @@ SCRIPT: Final = (
     *_KEYSTONE,
     *_NOVA,
     *_PORT,
+    *_GROUPS,
     *_ROUTER,
     *_NETWORK,
     *_BALANCERS,

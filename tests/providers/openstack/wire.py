@@ -54,6 +54,8 @@ class Wire:
 
     def __init__(self) -> None:
         self.url = ""
+        self.operations: set[str] = set()
+        """All that it can be asked for."""
         self.asked: Counter[str] = Counter()
         self.logins: list[Json] = []
         self.good_tokens = {"token-1"}
@@ -77,6 +79,7 @@ class Wire:
         self.strangers = {"wrong", "nowhere"}
         """Passwords and projects that keystone does not know."""
         self.most_pairs = 10
+        self.has_group: Callable[[str], bool] = lambda _: True
         self.more: list[Callable[[web.Application], None]] = []
 
     def add(self, number: int, name: str = "", **fields: Any) -> str:
@@ -131,6 +134,7 @@ region = RegionOne
         for path in ("", "/add_extraroutes", "/remove_extraroutes"):
             app.router.add_put(f"{routed}{path}", self._changed("router_update", self._reroute))
         app.router.add_put("/network/v2.0/ports/{id}", self._changed("port_update", self._repair))
+        app.router.add_get("/network/v2.0/nothing", self._checked("nothing", lambda _: nowhere()))
         app.on_response_prepare.append(_versioned)
         return app
 
@@ -218,6 +222,10 @@ region = RegionOne
         if given.get("security_groups") and not found["port_security_enabled"]:
             text = "Port security must be enabled and port must have an IP address"
             return neutron(400, "PortSecurityAndIPRequiredForSecurityGroups", text)
+        for id_ in given.get("security_groups", ()):
+            if not self.has_group(id_):
+                text = f"Security group {id_} does not exist"
+                return neutron(404, "SecurityGroupNotFound", text)
         if "allowed_address_pairs" in given:
             pairs = given["allowed_address_pairs"]
             if (refused := self._unfit(pairs)) is not None:
@@ -242,6 +250,8 @@ region = RegionOne
         return None
 
     def _checked(self, operation: str, handler: Any) -> Any:
+        self.operations.add(operation)
+
         async def checked(request: web.Request) -> web.Response:
             self.asked[operation] += 1
             if request.headers["X-Auth-Token"] not in self.good_tokens:
@@ -432,6 +442,11 @@ def said(status: int, body: Any, **headers: str) -> web.Response:
 
 def neutron(status: int, type_: str, message: str) -> web.Response:
     return said(status, {"NeutronError": {"type": type_, "message": message, "detail": ""}})
+
+
+def nowhere() -> web.Response:
+    """Neutron's answer where it serves nothing."""
+    return neutron(404, "HTTPNotFound", "The resource could not be found.")
 
 
 def octavia(status: int, text: str) -> web.Response:
