@@ -52,10 +52,9 @@ from proreus.providers.openstack.octavia.plan import (
     plan,
 )
 from proreus.providers.openstack.octavia.security_groups import SecurityGroups
-from proreus.runtime.backoff import Backoff
 
-PACE: Final = Backoff(first=1.0, cap=15.0, factor=1.5)
-"""When Octavia is asked again whether it is ready; an amphora takes a minute or two to start."""
+PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
+"""Seconds until Octavia is asked again whether it is ready; an amphora takes a minute or two."""
 
 
 class OctaviaLoadBalancers:
@@ -217,7 +216,7 @@ class OctaviaLoadBalancers:
         """Ask again: soon after a step, and the longer nothing happens the later."""
         waited = self._waited.get(ref.uid, 0) if is_waiting else 0
         self._waited[ref.uid] = waited + 1
-        return Pending(PACE.delay(waited), reason)
+        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
 
     def _place(self, of: LoadBalancer, asked: Says, family: str, subnet: str) -> dict[str, object]:
         """What stays as it was made."""
