@@ -37,6 +37,21 @@ async def test_a_token_that_is_revoked_is_replaced_and_the_call_made_again(wire:
     assert len(made.calls) == wire.asked.total()
 
 
+async def test_connections_of_many_calls_at_once_are_kept(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with started(wire.config()) as provider:
+        api = provider._api
+        assert api is not None
+        id_ = wire.add(1)
+        path = f"servers/{id_}"
+        for _ in range(3):
+            await asyncio.gather(
+                *(api.get("nova", "server_get", path, "server") for _ in range(30))
+            )
+    assert [one for one in caplog.records if one.name.startswith("urllib3")] == []
+
+
 async def test_a_token_that_is_never_good_is_not_tried_for_ever(wire: Wire) -> None:
     async with started(wire.config()) as provider:
         wire.good_tokens = set()

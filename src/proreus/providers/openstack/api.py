@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from keystoneauth1 import exceptions
-from keystoneauth1.session import Session
+from keystoneauth1.session import Session, TCPKeepAliveAdapter
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.providers.openstack import metrics
@@ -38,6 +38,7 @@ _SERVICES = {
 _VERSIONS = {"neutron": "v2.0", "octavia": "v2.0"}
 """Services whose endpoint has no version in most catalogs."""
 _RENEW_BEFORE = 300
+_MOST_CONNECTIONS = 50
 _MOST_PAGES = 10_000
 _GRACE = 5.0
 _FAILED = 300
@@ -75,6 +76,8 @@ class Api:
             timeout=timeout,
             user_agent="proreus kubernetes-cloud-controller-manager",
         )
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, TCPKeepAliveAdapter(pool_maxsize=_MOST_CONNECTIONS))
         self._access: Any = None
         self._access_lock = asyncio.Lock()
 
