@@ -35,8 +35,8 @@ def constants() -> Iterator[str]:
                 yield one.value
 
 
-def staged(wire: Wire) -> Stage:
-    """The same as on the real services: see `record`."""
+def staged(wire: Wire) -> dict[str, str]:
+    """The same as on the real services, by the same names: see `record`."""
     balancing = OctaviaWire(wire)
     balancing.groups.most = 1
     wire.more.append(balancing.routes)
@@ -66,16 +66,16 @@ def staged(wire: Wire) -> Stage:
         ]
         wire.ports[-1] |= {"id": uuid(800 + n), "fixed_ips": fixed, "network_id": network}
         names |= {f"server{n}": id_, f"port{n}": uuid(800 + n), f"address{n}": address}
-    return Stage("", names | {
+    return names | {
         "user": "ccm", "password": "planted-secret", "name": PREFIX, "provider": "proreus",
         "project": "p", "revoked": "revoked", "router": ROUTER, "flavor": uuid(700),
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 async def played(wire: Wire) -> dict[str, Any]:
-    stage = staged(wire)
+    names = staged(wire)
     async with served(wire), aiohttp.ClientSession() as http:
-        play = Play(Stage(f"{wire.url}/identity/v3", stage.names), http)
+        play = Play(Stage(f"{wire.url}/identity/v3", names), http)
         await play.all(SCRIPT)
         return play.answers
 
