@@ -127,7 +127,7 @@ async def events(stage: Stage, counter: Counter) -> None:
     await counter.settled("the Service is deleted", mark)
     await stage.site.silence(*stage.ids)
     await asyncio.sleep(10)
-    await counter.in_time(f"a look at {count} nodes that are not ready, of 5 s", 60, 12)
+    await counter.in_time(f"a minute in which {count} nodes are not ready", 60, 1)
 
 
 async def has_listeners(stage: Stage, count: int) -> bool:
@@ -159,7 +159,9 @@ async def counted(plane: ControlPlane, nodes: int, program: Path, directory: Pat
                     await events(stage, counter)
                     continue
                 await asyncio.sleep(2 * PERIOD)
-                await counter.in_time(f"a look at all {nodes} nodes, of 5 min", 3 * PERIOD, 3)
+                await counter.in_time(
+                    f"a look at all {nodes} nodes, every 5 minutes", 3 * PERIOD, 3
+                )
         return counter.counts
 
 
