@@ -116,3 +116,6 @@ class Real:
         for one in self.api.compute.servers():
             self.api.compute.delete_server(one.id)
         self._until(lambda: not list(self.api.compute.servers()))
+        for group in self.api.network.security_groups():
+            if group.name != "default":
+                self.api.network.delete_security_group(group.id)

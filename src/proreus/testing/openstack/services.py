@@ -49,6 +49,7 @@ def start(
             start_new_session=True,
         )
     found = _stat(child.pid)
+    child.returncode = 0  # it outlives us, which Popen would warn about
     process = Process(child.pid, found[1] if found else "", tuple(command), dict(environment))
     (state / "run" / f"{name}.json").write_bytes(msgspec.json.encode(process))
     return process
