@@ -441,7 +441,8 @@ class OctaviaWire:
         found = {
             "name": "", "ip_version": 4, "network_id": "n", "revision_number": 1,
             "enable_dhcp": True, "dns_nameservers": [], "host_routes": [], "service_types": [],
-            "subnetpool_id": None,
+            "subnetpool_id": None, "gateway_ip": "10.0.0.254",
+            "allocation_pools": [{"start": "10.0.0.200", "end": "10.0.0.253"}],
         }  # fmt: skip
         return {**NEUTRAL, **found, **self.subnets[id_]}
 

@@ -11,7 +11,7 @@ import msgspec
 from .script import Step
 from .shape import Json, shape
 
-PATIENCE: Final = 60
+PATIENCE: Final = 120
 """Seconds for Octavia to do something."""
 TRIES: Final = 30
 """How often Octavia is given work, so that it still does it when the next request comes."""
