@@ -14,6 +14,7 @@ from proreus.providers.openstack.octavia.plan import (
     Change,
     Drop,
     DropBalancer,
+    Look,
     MakeBalancer,
     MakeListener,
     MakeMonitor,
@@ -87,6 +88,11 @@ SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
     "a member that is asked at another port": (
         with_pool(members=(but(HOSTS[0], monitor_port=1), HOSTS[1])),
         SetMembers("p", HOSTS),
+    ),
+    "a pool whose members are not known": (with_pool(is_read=False), Look("p")),
+    "the same, and a listener too few": (
+        but(with_pool(is_read=False), listeners=(but(HTTP, pool=but(POOL, is_read=False)),)),
+        MakeListener(DNS),
     ),
     "no monitor": (with_pool(monitor=None), MakeMonitor(CHECK, "p")),
     "another sort of monitor": (

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia.parts import Balancer, Listener, Member, Monitor, Pool
 
@@ -63,25 +65,16 @@ def balancer(of: Balancer, tags: Sequence[str], *, whole: bool) -> Document:
 
 
 def actual(
-    described: Described,
-    listeners: Iterable[Described],
-    pools: Iterable[Described],
-    members: Mapping[str, Sequence[Described]],
-    monitors: Mapping[str, Described],
+    described: Described, listeners: Iterable[Described], pools: Iterable[Described]
 ) -> Balancer:
-    """What there is.
+    """What there is, but for members and monitors.
 
     Args:
         described: The load balancer.
         listeners: The Service's.
         pools: The Service's.
-        members: By pool.
-        monitors: By pool.
     """
-    by_id = {
-        id_of(one): _pool(one, members.get(id_of(one), ()), monitors.get(id_of(one)))
-        for one in pools
-    }
+    by_id = {id_of(one): _pool(one) for one in pools}
     found = tuple(_listener(one, by_id) for one in listeners)
     used = {one.pool.id for one in found if one.pool is not None}
     return Balancer(
@@ -116,13 +109,16 @@ def _listener(described: Described, pools: Mapping[str, Pool]) -> Listener:
     )
 
 
-def _pool(described: Described, members: Sequence[Described], monitor_: Described | None) -> Pool:
-    fields = dict(described)
-    persistence = described.get("session_persistence")
-    fields["session_persistence"] = {"type": persistence["type"]} if persistence else None
-    return Pool(
-        protocol=str(described["protocol"]),
-        fields=fields,
+def monitor_of(of: Pool) -> str:
+    """The id of the monitor of a pool as it is; "" if it has none."""
+    return str(of.fields.get("healthmonitor_id") or "")
+
+
+def read(of: Pool, members: Iterable[Described], monitor_: Described | None) -> Pool:
+    """A pool with its members and its monitor."""
+    return msgspec.structs.replace(
+        of,
+        is_read=True,
         members=tuple(
             Member(
                 address=str(one["address"]),
@@ -136,6 +132,17 @@ def _pool(described: Described, members: Sequence[Described], monitor_: Describe
         monitor=None
         if monitor_ is None
         else Monitor(str(monitor_["type"]), dict(monitor_), id=id_of(monitor_)),
+    )
+
+
+def _pool(described: Described) -> Pool:
+    fields = dict(described)
+    persistence = described.get("session_persistence")
+    fields["session_persistence"] = {"type": persistence["type"]} if persistence else None
+    return Pool(
+        protocol=str(described["protocol"]),
+        fields=fields,
         name=str(described.get("name", "")),
         id=id_of(described),
+        is_read=False,
     )

@@ -43,6 +43,7 @@ from proreus.providers.openstack.octavia.plan import (
     ERROR,
     Broken,
     DropBalancer,
+    Look,
     MakeBalancer,
     Step,
     Taken,
@@ -112,6 +113,8 @@ class OctaviaLoadBalancers:
         is_kept = annotations.get(f"{PREFIX}keep-floatingip", "").lower() == "true"
         found = await self._found(ref)
         observed = [(one, await self._octavia.observe(one, ref)) for one in found]
+        if observed and all(actual.status not in {ACTIVE, ERROR} for _, actual in observed):
+            return self._pending(ref, "Octavia deletes the load balancer", is_waiting=True)
         gone = [
             one
             for one, actual in observed
@@ -184,6 +187,9 @@ class OctaviaLoadBalancers:
         is_known = bool(of.ref.last_ingress) or not is_own
         at_once = not self._settings.provider_requires_serial_api_calls
         step = plan(wanted, actual, at_once=at_once, is_known=is_known)
+        while isinstance(step, Look) and actual is not None:
+            actual = await self._octavia.look(actual, step.pool)
+            step = plan(wanted, actual, at_once=at_once, is_known=is_known)
         id_ = actual.id if actual is not None else ""
         if isinstance(step, Broken):
             raise _broken(id_)

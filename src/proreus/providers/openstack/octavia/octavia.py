@@ -68,13 +68,13 @@ class Octavia:
     async def observe(self, described: Described, ref: LoadBalancerRef) -> Balancer:
         """A load balancer with the parts that are a Service's; others are left alone.
 
-        Of one that Octavia works on only what it is.
+        Of one that Octavia works on only what it is; members and monitors are for `look`.
 
         Raises:
             CloudError: Octavia does not tell.
         """
         if described.get("provisioning_status") not in {ACTIVE, ERROR}:
-            found = documents.actual(described, (), (), {}, {})
+            found = documents.actual(described, (), ())
             return msgspec.structs.replace(found, others=owners.others(described, (), ref))
         id_ = id_of(described)
 
@@ -87,20 +87,31 @@ class Octavia:
         foreign = [one for one in listeners if not is_mine(one)]
         used = {str(one.get("default_pool_id")) for one in own}
         kept = [one for one in pools if id_of(one) in used or is_mine(one)]
-        members: dict[str, Sequence[Described]] = {}
-        monitors: dict[str, Described] = {}
-        for pool in kept:
-            members[id_of(pool)] = await self._members(id_of(pool))
-            if monitor := pool.get("healthmonitor_id"):
-                path = f"lbaas/healthmonitors/{monitor}"
-                monitors[id_of(pool)] = await self._api.get(
-                    "octavia", "healthmonitor_get", path, "healthmonitor"
-                )
         return msgspec.structs.replace(
-            documents.actual(described, own, kept, members, monitors),
+            documents.actual(described, own, kept),
             taken=frozenset(documents.port_of(one) for one in foreign),
             others=owners.others(described, foreign, ref),
         )
+
+    async def look(self, of: Balancer, pool: str) -> Balancer:
+        """The same with the members and the monitor of a pool.
+
+        Raises:
+            CloudError: Octavia does not tell.
+        """
+        listeners = []
+        for one in of.listeners:
+            found = one.pool
+            if found is not None and found.id == pool:
+                monitor = None
+                if id_ := documents.monitor_of(found):
+                    path = f"lbaas/healthmonitors/{id_}"
+                    monitor = await self._api.get(
+                        "octavia", "healthmonitor_get", path, "healthmonitor"
+                    )
+                found = documents.read(found, await self._members(pool), monitor)
+            listeners.append(msgspec.structs.replace(one, pool=found))
+        return msgspec.structs.replace(of, listeners=tuple(listeners))
 
     async def take(self, step: Step, balancer: str, tags: Sequence[str]) -> None:
         """Do what a plan says.

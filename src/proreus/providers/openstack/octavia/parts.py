@@ -36,7 +36,10 @@ class Monitor(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Members, and how traffic is spread; another `protocol` needs another pool."""
+    """Members, and how traffic is spread; another `protocol` needs another pool.
+
+    `is_read` is False where members and monitor have not been asked for yet.
+    """
 
     protocol: str
     fields: Fields
@@ -44,6 +47,7 @@ class Pool(msgspec.Struct, frozen=True):
     monitor: Monitor | None = None
     name: str = ""
     id: str = ""
+    is_read: bool = True
 
 
 class Listener(msgspec.Struct, frozen=True):

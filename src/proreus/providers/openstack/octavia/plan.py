@@ -5,6 +5,7 @@ is refused (409). So a plan has one step, and is made anew from what there is th
 
 * A load balancer is made in one request with all its parts, unless the provider needs them one by
   one.
+* Members and monitors are asked for (`Look`) when all else is as wished.
 * What nobody wishes goes first, since a port can be taken by one listener only.
 * What cannot be changed is made anew: a listener of another protocol, a pool, a monitor.
 * A load balancer in the state ERROR is deleted and made anew as long as it has no address that
@@ -35,6 +36,12 @@ class Wait(msgspec.Struct, frozen=True):
 
 class Broken(msgspec.Struct, frozen=True):
     """It is in the state ERROR, and traffic may still come to its address."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The members and the monitor of a pool must be known to go on."""
+
+    pool: str
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -103,6 +110,7 @@ class Drop(msgspec.Struct, frozen=True):
 Step = (
     Wait
     | Broken
+    | Look
     | Taken
     | MakeBalancer
     | DropBalancer
@@ -143,11 +151,9 @@ def plan(
     if (surplus := _surplus(wanted, actual)) is not None:
         return surplus
     there = {one.key: one for one in actual.listeners}
-    for one in wanted.listeners:
-        step = _listener(one, there.get(one.key))
-        if step is not None:
-            return step
-    return None
+    pairs = [(one, there.get(one.key)) for one in wanted.listeners]
+    steps = (decide(*pair) for decide in (_listener, _hosts) for pair in pairs)
+    return next((step for step in steps if step is not None), None)
 
 
 def deletion(actual: Balancer | None, *, cascade: bool) -> Step | None:
@@ -221,14 +227,18 @@ def _listener(wanted: Listener, actual: Listener | None) -> Step | None:
         return MakePool(wanted.pool, actual.id)
     if actual.pool.protocol != wanted.pool.protocol:
         return Drop("pools", actual.pool.id)
-    return _pool(wanted.pool, actual.pool)
+    changed = _differing(wanted.pool.fields, actual.pool.fields)
+    return Change("pools", actual.pool.id, changed) if changed else None
 
 
-def _pool(wanted: Pool, actual: Pool) -> Step | None:
-    if changed := _differing(wanted.fields, actual.fields):
-        return Change("pools", actual.id, changed)
-    step = _members(wanted, actual)
-    return _monitor(wanted.monitor, actual) if step is None else step
+def _hosts(wanted: Listener, actual: Listener | None) -> Step | None:
+    """Members and monitor of a listener whose pool is as wished."""
+    if wanted.pool is None or actual is None or actual.pool is None:
+        return None
+    if not actual.pool.is_read:
+        return Look(actual.pool.id)
+    step = _members(wanted.pool, actual.pool)
+    return _monitor(wanted.pool.monitor, actual.pool) if step is None else step
 
 
 def _members(wanted: Pool, actual: Pool) -> SetMembers | None:
