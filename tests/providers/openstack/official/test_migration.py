@@ -184,7 +184,10 @@ async def is_as_wished(stage: Stage, services: Mapping[str, Change]) -> bool:
         for member in (key for key in found if re.fullmatch(f"pool {pool}/.*/protocol_port", key)):
             is_udp = found[f"{where}/protocol"] == '"UDP"'
             there.add((name, is_udp, int(found[f"{where}/protocol_port"]), int(found[member])))
-    return len(balancers) == len(used) and there == wished
+    is_so = len(balancers) == len(used) and there == wished
+    if not is_so:
+        print(f"{len(balancers)} of {len(used)} balancers; differing: {sorted(there ^ wished)}")
+    return is_so
 
 
 async def seen(stage: Stage) -> Picture:
