@@ -286,3 +286,12 @@ async def test_octavia_is_asked_the_less_often_the_longer_it_works(site: Balanci
         assert waits[-1] == pytest.approx(1.5**6)
         site.octavia.works = 0
         assert isinstance(await site.ensure(provider, site.service()), Ensured)
+
+
+async def test_one_that_octavia_deletes_already_was_there(site: Balancing) -> None:
+    inside = site.service({"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"})
+    async with started(site.wire.config()) as provider:
+        await site.ensure(provider, inside)
+        made = site.octavia.only("loadbalancers")
+        made.update(provisioning_status="PENDING_DELETE", left=2)
+        assert await site.delete(provider, inside) == Done(found=True)

@@ -9,7 +9,6 @@ has made by hand. There it has listeners of its own and changes nothing else; th
 with the last Service, if it was made for one.
 """
 
-import ipaddress
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
@@ -113,7 +112,14 @@ class OctaviaLoadBalancers:
         is_kept = annotations.get(f"{PREFIX}keep-floatingip", "").lower() == "true"
         found = await self._found(ref)
         observed = [(one, await self._octavia.observe(one, ref)) for one in found]
-        if observed and all(actual.status not in {ACTIVE, ERROR} for _, actual in observed):
+        steps = [
+            (actual.id, step)
+            for one, actual in observed
+            if (step := self._undoing(one, actual, ref)) is not None
+        ]
+        if steps:
+            self._deleted.add(ref.uid)
+        if steps and all(isinstance(step, Wait) for _, step in steps):
             return self._pending(ref, "Octavia deletes the load balancer", is_waiting=True)
         gone = [
             one
@@ -123,11 +129,13 @@ class OctaviaLoadBalancers:
         floating = {} if is_kept else await self._floating(ref, gone)
         for one in floating.values():
             await self._networks.take_away(one)
-        steps = [await self._undo(one, actual, ref) for one, actual in observed]
-        if any(step is not None for step in steps):
-            self._deleted.add(ref.uid)
-            is_waiting = all(step is None or isinstance(step, Wait) for step in steps)
-            return self._pending(ref, "Octavia deletes the load balancer", is_waiting=is_waiting)
+        for id_, step in steps:
+            if isinstance(step, Broken):
+                raise _broken(id_)
+            if not isinstance(step, Wait):
+                await self._take(step, id_, ())
+        if steps:
+            return self._pending(ref, "Octavia deletes the load balancer", is_waiting=False)
         self._waited.pop(ref.uid, None)
         group = await self._groups.remove(ref)
         if isinstance(group, Pending):
@@ -136,19 +144,11 @@ class OctaviaLoadBalancers:
         self._deleted.discard(ref.uid)
         return Done(found=was_there)
 
-    async def _undo(
-        self, described: Described, actual: Balancer, ref: LoadBalancerRef
-    ) -> Step | None:
-        """Take the next step to delete it, or to leave it to others; None if there is none."""
+    def _undoing(self, described: Described, actual: Balancer, ref: LoadBalancerRef) -> Step | None:
+        """The next step to delete it, or to leave it to others; None if there is none."""
         if is_needed(described, actual, ref):
-            step = departure(actual, owners.without(described, ref))
-        else:
-            step = deletion(actual, cascade=self._settings.cascade_delete)
-        if isinstance(step, Broken):
-            raise _broken(actual.id)
-        if step is not None and not isinstance(step, Wait):
-            await self._take(step, actual.id, ())
-        return step
+            return departure(actual, owners.without(described, ref))
+        return deletion(actual, cascade=self._settings.cascade_delete)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """The load balancers and security groups with the cluster's tag."""
@@ -227,7 +227,7 @@ class OctaviaLoadBalancers:
     def _place(self, of: LoadBalancer, asked: Says, family: str, subnet: str) -> dict[str, object]:
         """What stays as it was made."""
         requested = of.requested_address
-        is_own = bool(requested) and _family(requested) == family and asked.internal
+        is_own = bool(requested) and wishes.version_of(requested) == family and asked.internal
         found = {
             "provider": self._settings.lb_provider,
             "vip_port_id": asked.port_id,
@@ -388,7 +388,3 @@ def _written(ref: LoadBalancerRef) -> str:
     """The load balancer that the Service's annotation names."""
     annotations = ref.service.metadata.annotations if ref.service is not None else {}
     return annotations.get(f"{PREFIX}load-balancer-id", "").strip()
-
-
-def _family(address: str) -> str:
-    return f"IPv{ipaddress.ip_address(address).version}"

@@ -91,7 +91,12 @@ def problem(
 
 def family_of(described: Described) -> str:
     """The family of a load balancer's address."""
-    return f"IPv{ipaddress.ip_address(str(described['vip_address'])).version}"
+    return version_of(str(described["vip_address"]))
+
+
+def version_of(address: str) -> str:
+    """The family of an address."""
+    return f"IPv{ipaddress.ip_address(address).version}"
 
 
 def _listener(
