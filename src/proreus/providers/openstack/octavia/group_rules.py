@@ -13,6 +13,7 @@ import msgspec
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.octavia.owners import of_marks
 from proreus.providers.openstack.octavia.wishes import OVN
 
 PREFIX: Final = "lb-sg-"
@@ -81,9 +82,8 @@ def description_of(ref: LoadBalancerRef) -> str:
 
 
 def tags_of(marks: Mapping[str, str]) -> tuple[str, ...]:
-    """Our marks as tags, which have no commas; the uids always fit, names may not."""
-    tags = (f"{key}={value}".replace(",", "_") for key, value in sorted(marks.items()))
-    return tuple(tag for tag in tags if len(tag) <= LONGEST_TAG)
+    """Our marks as tags; the uids always fit, names may not."""
+    return tuple(tag for tag in of_marks(marks) if len(tag) <= LONGEST_TAG)
 
 
 def wished(of: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> frozenset[Rule]:

@@ -77,16 +77,14 @@ class Octavia:
             found = documents.actual(described, (), ())
             return msgspec.structs.replace(found, others=owners.others(described, (), ref))
         id_ = id_of(described)
-
-        def is_mine(part: Described) -> bool:
-            return owners.is_part_of(part, described, ref)
-
         listeners = await self._list("listeners", {"load_balancer_id": id_})
         pools = await self._list("pools", {"loadbalancer_id": id_})
-        own = [one for one in listeners if is_mine(one)]
-        foreign = [one for one in listeners if not is_mine(one)]
+        own = [one for one in listeners if owners.is_part_of(one, described, ref)]
+        foreign = [one for one in listeners if one not in own]
         used = {str(one.get("default_pool_id")) for one in own}
-        kept = [one for one in pools if id_of(one) in used or is_mine(one)]
+        kept = [
+            one for one in pools if id_of(one) in used or owners.is_part_of(one, described, ref)
+        ]
         return msgspec.structs.replace(
             documents.actual(described, own, kept),
             taken=frozenset(documents.port_of(one) for one in foreign),

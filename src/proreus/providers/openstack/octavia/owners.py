@@ -51,10 +51,14 @@ def shared_tag(ref: LoadBalancerRef) -> str:
     return f"{SHARED}={ref.key}/{ref.uid}"
 
 
+def of_marks(marks: Mapping[str, str]) -> tuple[str, ...]:
+    """Our marks as tags, which have no values and no commas."""
+    return tuple(f"{key}={value}".replace(",", "_") for key, value in sorted(marks.items()))
+
+
 def of_parts(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
-    """The tags of what is made for a Service; tags have no values and no commas."""
-    ours = (f"{key}={value}".replace(",", "_") for key, value in sorted(marks.items()))
-    return (*ours, name_of(ref))
+    """The tags of what is made for a Service."""
+    return (*of_marks(marks), name_of(ref))
 
 
 def of_sharer(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
