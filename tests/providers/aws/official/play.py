@@ -10,9 +10,10 @@ from botocore.exceptions import ClientError
 from proreus.kube.errors import NotFound
 
 from ....apiserver.site import PATIENCE  # noqa: TID252 - pytest imports tests by path
+from ...changes import Change  # noqa: TID252
 from .picture import Picture, nodes, picture
 from .scenarios import Act, Scenario
-from .stage import Change, Stage
+from .stage import Stage
 
 NODES: Final = "nodes"
 END: Final = "deleted"

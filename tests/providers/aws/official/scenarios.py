@@ -7,7 +7,7 @@ import msgspec
 
 from proreus.providers.aws.annotations import PREFIX
 
-from .stage import Change
+from ...changes import Change  # noqa: TID252
 
 ARN: Final = "arn:aws:iam::123456789012:server-certificate/one"
 LOCAL: Final = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}

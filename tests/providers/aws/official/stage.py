@@ -1,19 +1,17 @@
 """A real API server, AWS, and a cluster of three machines and one that has its id as name."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.simulated import Instance
 
 from ....apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ...changes import Change, happen  # noqa: TID252
 from ..site import Network  # noqa: TID252
 from ..strict.process import REGION, StrictAWS  # noqa: TID252
 
@@ -29,14 +27,6 @@ SERVICES_OF_AWS: Final = {
 """As the official manager calls them in its file, and as they are called in signatures."""
 BY_ID: Final = "d"
 """The machine whose host name is its id."""
-
-
-class Change(msgspec.Struct, frozen=True):
-    """What happens to a Service: it is made or is to be so; without ports it is deleted."""
-
-    ports: tuple[Mapping[str, Any], ...] = ()
-    annotations: Mapping[str, str | None] = {}
-    spec: Mapping[str, Any] = {}
 
 
 class Stage:
@@ -116,21 +106,7 @@ class Stage:
 
     async def change(self, name: str, change: Change) -> None:
         """Let this happen to a Service."""
-        client = self.site.client
-        body = {
-            "metadata": {"name": name, "annotations": change.annotations},
-            "spec": {"ports": change.ports, **change.spec},
-        }
-        if not change.ports:
-            await client.delete(SERVICES, name, "default")
-            return
-        try:
-            await self.site.service(name)
-        except NotFound:
-            body["spec"]["type"] = "LoadBalancer"
-            await client.create(SERVICES, body, "default")
-        else:
-            await client.patch(SERVICES, name, Patch(PatchType.MERGE, body), "default")
+        await happen(self.site, name, change)
 
     async def exclude(self, *letters: str) -> None:
         """Keep these machines, and no others, out of load balancers."""

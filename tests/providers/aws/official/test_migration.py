@@ -13,13 +13,14 @@ from proreus.testing.controlplane import ControlPlane
 
 from ....apiserver.site import PATIENCE, until  # noqa: TID252 - pytest imports tests by path
 from ....parity.compare import surprises  # noqa: TID252
+from ...changes import Change, make  # noqa: TID252
 from ..strict.process import StrictAWS  # noqa: TID252
 from .expected import MEANT
 from .managers import build, official, ours
 from .picture import Picture, nodes, picture
 from .play import Play
 from .scenarios import ARN, HTTP, HTTPS, LOCAL, RANGES, classic, nlb, port
-from .stage import Change, Stage, staged
+from .stage import Stage, staged
 
 pytestmark = pytest.mark.long
 
@@ -59,7 +60,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
         try:
             await theirs.start()
             await stage.initialised()
-            await make(stage, FIRST)
+            await make(stage.site, FIRST)
             before, ids, machines = await seen(stage), parts(stage), await nodes(stage)
             await theirs.stop()
 
@@ -77,7 +78,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
             await stage.change("plain", classic(HTTP, HTTPS))
             await stage.change("short", Change())
             await stage.change("old", Change())
-            await make(stage, {"late": classic(port(80, 30980))})
+            await make(stage.site, {"late": classic(port(80, 30980))})
             edited, ids, machines = await seen(stage), parts(stage), await nodes(stage)
             await mine.stop()
 
@@ -101,18 +102,6 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
             await mine.stop()
             await theirs.stop()
             print(mine.output()[-4000:], (tmp_path / "official.log").read_text()[-8000:])
-
-
-async def make(stage: Stage, services: Mapping[str, Change]) -> None:
-    """Make Services, and wait for their addresses."""
-    for name, change in services.items():
-        await stage.change(name, change)
-
-    async def have_addresses() -> bool:
-        found = [await stage.site.service(name) for name in services]
-        return all(one.status.load_balancer.ingress for one in found)
-
-    await until("the Services have addresses", have_addresses)
 
 
 async def seen(stage: Stage) -> Picture:

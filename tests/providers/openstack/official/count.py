@@ -19,10 +19,11 @@ from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 
 from ....apiserver.site import until  # noqa: TID252 - pytest imports tests by path
+from ...changes import Change  # noqa: TID252
 from ..real import project  # noqa: TID252
 from .managers import build, official, ours
 from .picture import ids, picture
-from .stage import Change, Stage, is_write, port, service, staged
+from .stage import Stage, is_write, port, service, staged
 
 PERIOD: Final = 20
 """Seconds between two looks at all nodes; five minutes by default."""

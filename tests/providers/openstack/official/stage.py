@@ -6,31 +6,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
-from proreus.kube.requests import NODES, SERVICES
+from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.openstack.proxy import Proxy
 from proreus.testing.openstack.settings import url
 from proreus.testing.simulated import Instance
 
 from ....apiserver.site import PATIENCE, Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ...changes import Change, happen  # noqa: TID252
 from ..real import Real  # noqa: TID252
 
 CLUSTER_CIDR: Final = "10.244.0.0/16"
 PREFIX: Final = "loadbalancer.openstack.org/"
 BALANCERS: Final = "[LoadBalancer]\nlb-provider = proreus\n"
 """Octavia's only provider there; the official manager warns that it does not know it."""
-
-
-class Change(msgspec.Struct, frozen=True):
-    """What happens to a Service: it is made or is to be so; without ports it is deleted."""
-
-    ports: tuple[Mapping[str, Any], ...] = ()
-    annotations: Mapping[str, str | None] = {}
-    spec: Mapping[str, Any] = {}
 
 
 def is_write(request: str) -> bool:
@@ -95,21 +85,7 @@ class Stage:
 
     async def change(self, name: str, change: Change) -> None:
         """Let this happen to a Service."""
-        client = self.site.client
-        body = {
-            "metadata": {"name": name, "annotations": change.annotations},
-            "spec": {"ports": change.ports, **change.spec},
-        }
-        if not change.ports:
-            await client.delete(SERVICES, name, "default")
-            return
-        try:
-            await self.site.service(name)
-        except NotFound:
-            body["spec"]["type"] = "LoadBalancer"
-            await client.create(SERVICES, body, "default")
-        else:
-            await client.patch(SERVICES, name, Patch(PatchType.MERGE, body), "default")
+        await happen(self.site, name, change)
 
 
 @asynccontextmanager

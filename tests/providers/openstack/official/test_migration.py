@@ -18,10 +18,11 @@ from proreus.kube.objects import condition
 from proreus.testing.controlplane import ControlPlane
 
 from ....apiserver.site import until  # noqa: TID252 - pytest imports tests by path
+from ...changes import Change, make  # noqa: TID252
 from ..real import Real, project  # noqa: TID252
 from .managers import build, official, ours
 from .picture import Picture, ids, picture
-from .stage import PREFIX, Change, Stage, is_write, port, service, staged
+from .stage import PREFIX, Stage, is_write, port, service, staged
 
 pytestmark = [
     pytest.mark.long,
@@ -78,13 +79,13 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
         try:
             await theirs.start()
             await stage.initialised()
-            await make(stage, FIRST)
+            await make(stage.site, FIRST, LONG)
             there = {
                 **FIRST,
                 "guest": await guest(stage, "plain", port(8080, 31380)),
                 "brief": await guest(stage, "short", port(8080, 31480)),
             }
-            await make(stage, {name: there[name] for name in ("guest", "brief")})
+            await make(stage.site, {name: there[name] for name in ("guest", "brief")}, LONG)
             before = await seen(stage)
             await theirs.stop()
 
@@ -100,7 +101,11 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
                 "late": service(port(80, 31180), port(53, 31253, "UDP")),
                 "visitor": await guest(stage, "headers", port(8080, 31680)),
             }
-            await make(stage, {name: there[name] for name in ("plain", "tuned", "late", "visitor")})
+            await make(
+                stage.site,
+                {name: there[name] for name in ("plain", "tuned", "late", "visitor")},
+                LONG,
+            )
             await remove(stage, there, "short", "brief")
             await until("it is as edited", lambda: is_as_wished(stage, there), LONG)
             edited = await seen(stage)
@@ -114,7 +119,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
 
             there["plain"] = service(port(443, 31080))
             there["late"] = service(port(80, 31180))
-            await make(stage, {name: there[name] for name in ("plain", "late")})
+            await make(stage.site, {name: there[name] for name in ("plain", "late")}, LONG)
             await until("it is as edited", lambda: is_as_wished(stage, there), LONG)
             await remove(stage, there, "plain", "guest", "visitor", "headers")
             for name in there:
@@ -124,18 +129,6 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
             await mine.stop()
             await theirs.stop()
             print(mine.output()[-6000:], (tmp_path / "official.log").read_text()[-9000:])
-
-
-async def make(stage: Stage, services: Mapping[str, Change]) -> None:
-    """Make or edit Services, and wait for their addresses and their parts."""
-    for name, change in services.items():
-        await stage.change(name, change)
-
-    async def have_addresses() -> bool:
-        found = [await stage.site.service(name) for name in services]
-        return all(one.status.load_balancer.ingress for one in found)
-
-    await until("the Services have addresses", have_addresses, LONG)
 
 
 async def guest(stage: Stage, host: str, *ports: dict[str, Any]) -> Change:
