@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from openstack.exceptions import SDKException
 
+from proreus.cloudprovider import Pending
+from proreus.cloudprovider.instances import Instance
+from proreus.kube.objects import Node
+from proreus.providers.openstack import OpenStackCloud
 from proreus.testing.openstack import running, seed
+
+from .wire import node, of, shown
 
 PATIENCE = 300
 
@@ -21,6 +27,27 @@ def project(name: str) -> "Real":
         pytest.skip("no OpenStack runs on this machine: make openstack-up starts one")
     seed.project(name)
     return Real(name)
+
+
+async def hosts(provider: OpenStackCloud, ids: list[str]) -> list[Node]:
+    """The nodes of these servers."""
+    assert provider.instances is not None
+    made = []
+    for name, one in (await provider.instances.describe(of(ids))).items():
+        assert isinstance(one, Instance), one
+        made.append(node(name, one.provider_id, *(address for _, address in shown(one))))
+    return made
+
+
+async def settled(verb: Any, what: Any) -> Any:
+    """Ask until Octavia has done it."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        (answer,) = (await verb([what])).values()
+        if not isinstance(answer, Pending):
+            return answer
+        assert time.monotonic() < end, answer
+        await asyncio.sleep(0.2)
 
 
 class Real:

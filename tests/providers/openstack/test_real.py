@@ -4,13 +4,12 @@
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from proreus.cloudprovider import Ensured, LoadBalancer, Pending
+from proreus.cloudprovider import Ensured, LoadBalancer
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.cloudprovider.load_balancers import Done
@@ -20,7 +19,7 @@ from proreus.kube.objects import Node, ObjectMeta, Service, ServicePort, Service
 from proreus.providers.openstack import OpenStackCloud
 from proreus.testing.openstack.settings import MOST_ROUTES
 
-from .real import PATIENCE, Real, project
+from .real import Real, hosts, project, settled
 from .wire import CLUSTER, context, node, of, shown, started
 
 # Of openstacksdk, by which the tests look at the cloud.
@@ -147,11 +146,7 @@ async def test_routes_of_both_families_and_their_pairs_come_and_go(
     real: Real, provider: OpenStackCloud
 ) -> None:
     ids = await real.servers("routed", 2)
-    found = await describe(provider, *of(ids))
-    nodes = [
-        node(name, one.provider_id, *(text for _, text in shown(one)))
-        for name, one in found.items()
-    ]
+    nodes = await hosts(provider, ids)
     routes = [
         Route(f"r{n}{family}", cidr, nodes[n].spec.provider_id)
         for n in (0, 1)
@@ -202,28 +197,13 @@ def service(*ports: ServicePort, uid: str = "uid-web", **spec: Any) -> Service:
     )
 
 
-async def settled(verb: Any, what: Any) -> Any:
-    """Ask until Octavia has done it."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        (answer,) = (await verb([what])).values()
-        if not isinstance(answer, Pending):
-            return answer
-        assert time.monotonic() < end, answer
-        await asyncio.sleep(0.2)
-
-
 async def test_a_load_balancer_lives_and_goes(real: Real) -> None:
     ids = await real.servers("host", 2)
     text = real.config + "[LoadBalancer]\nlb-provider = proreus\ncreate-monitor = true\n"
     http = ServicePort(80, "http", node_port=30080)
     dns = ServicePort(53, "dns", protocol="UDP", node_port=30053)
     async with started(text) as provider:
-        found = await describe(provider, *of(ids))
-        nodes = [
-            node(name, one.provider_id, *(address for _, address in shown(one)))
-            for name, one in found.items()
-        ]
+        nodes = await hosts(provider, ids)
         offered = provider.load_balancers
         assert offered is not None
 

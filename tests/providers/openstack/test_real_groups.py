@@ -15,11 +15,10 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import Service, ServicePort
-from proreus.providers.openstack import OpenStackCloud
 
-from .real import PATIENCE, Real, project
-from .test_real import describe, service, settled
-from .wire import CLUSTER, node, of, shown, started
+from .real import PATIENCE, Real, hosts, project, settled
+from .test_real import service
+from .wire import CLUSTER, started
 
 # Of openstacksdk, by which the tests look at the cloud.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -37,15 +36,9 @@ def room() -> Real:
 
 @pytest.fixture
 def real(room: Real) -> Iterator[Real]:
-    clean(room)
+    room.clean()
     yield room
-    clean(room)
-
-
-def clean(real: Real) -> None:
-    real.clean()
-    for one in groups(real):
-        real.api.network.delete_security_group(one.id)
+    room.clean()
 
 
 def groups(real: Real) -> list[Any]:
@@ -75,14 +68,6 @@ async def until(verb: Any, what: Any, answer: type[object], says: str = "") -> N
             return
         assert time.monotonic() < end, last
         await asyncio.sleep(1)
-
-
-async def hosts(provider: OpenStackCloud, ids: list[str]) -> list[Any]:
-    found = await describe(provider, *of(ids))
-    return [
-        node(name, one.provider_id, *(address for _, address in shown(one)))
-        for name, one in found.items()
-    ]
 
 
 async def test_a_group_is_made_follows_hosts_and_ports_and_goes(real: Real) -> None:

@@ -1,15 +1,11 @@
 """Two Services on one load balancer of a real Octavia."""
 
-import asyncio
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, LoadBalancer, Pending
-from proreus.cloudprovider.instances import Instance
+from proreus.cloudprovider import Ensured, LoadBalancer
 from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
@@ -23,8 +19,8 @@ from proreus.kube.objects import (
 )
 from proreus.providers.openstack import OpenStackCloud
 
-from .real import PATIENCE, Real, project
-from .wire import CLUSTER, node, of, shown, started
+from .real import Real, hosts, project, settled
+from .wire import CLUSTER, started
 
 # Of openstacksdk, by which the tests look at the cloud.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -55,17 +51,6 @@ def service(name: str, port: int, annotations: dict[str, str] | None = None) -> 
     )
 
 
-async def hosts(provider: OpenStackCloud, ids: list[str]) -> list[Node]:
-    """The nodes of these servers."""
-    assert provider.instances is not None
-    found = await provider.instances.describe(of(ids))
-    return [
-        node(name, one.provider_id, *(address for _, address in shown(one)))
-        for name, one in found.items()
-        if isinstance(one, Instance)
-    ]
-
-
 class Balancing:
     """A provider with nodes."""
 
@@ -79,7 +64,7 @@ class Balancing:
 
     async def ensure(self, one: Service) -> Service:
         """The Service as it is afterwards."""
-        answer = await self._settled(self.verbs.ensure, self.wish(one))
+        answer = await settled(self.verbs.ensure, self.wish(one))
         assert isinstance(answer, Ensured), answer
         given = {**one.metadata.annotations, **answer.annotations}
         status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=answer.ingress))
@@ -87,14 +72,7 @@ class Balancing:
         return msgspec.structs.replace(one, metadata=metadata, status=status)
 
     async def delete(self, one: Service) -> None:
-        assert isinstance(await self._settled(self.verbs.delete, self.wish(one).ref), Done)
-
-    async def _settled(self, verb: Any, what: Any) -> Any:
-        end = time.monotonic() + PATIENCE
-        while isinstance(answer := next(iter((await verb([what])).values())), Pending):
-            assert time.monotonic() < end, answer
-            await asyncio.sleep(0.2)
-        return answer
+        assert isinstance(await settled(self.verbs.delete, self.wish(one).ref), Done)
 
 
 async def test_two_services_share_a_load_balancer_and_leave_it_in_any_order(real: Real) -> None:
