@@ -1,15 +1,16 @@
 # Everything a contributor runs; `make` lists it.
 
 PYTHON ?= python3
-BIN := .venv/bin
-STAMP := .venv/.installed
-# Each pytest worker has a control plane of its own, of about 400 MB.
-WORKERS ?= 4
-CROWD = -m 'not long' --numprocesses auto --maxprocesses $(WORKERS) --dist loadfile
-# A test that passes only when it is alone is a bug too, but not one of the change at hand.
-ALONE = { echo '== what failed, once more and alone'; \
-	$(IN) $(BIN)/pytest --last-failed --last-failed-no-failures none && \
-	echo '== UNSTABLE: these tests failed beside others and passed alone'; }
+# A virtual environment for each Python: .venv for python3, .venv-python3.13 and so on for others.
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Tests wait more than they compute, so there are twice as many workers as processors; each has a
+# control plane of its own, of about 400 MB.
+WORKERS ?= $(shell n=$$(( 2 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 8 ? n : 8 )))
+# Modules stay together and begin longest first (`tests/order.py`).
+CROWD = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+INNER = -m 'not long' $(CROWD)
 # The image: what builds it, what it stands on, what it is called.
 BUILDER ?= docker
 BASE ?= python:3.13-slim
@@ -18,8 +19,7 @@ OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testi
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
-.PHONY: help venv assets demo test lint types contracts docs plans pytest mutation clean gotools manifests image bench bench-local test-oldest test-faults test-aws test-openstack cluster-up cluster-down openstack-up openstack-down e2e test-cluster
+.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image bench bench-local assets-oldest test-oldest test-faults test-aws test-openstack cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,8 @@ $(STAMP): pyproject.toml constraints.txt
 		echo 'error: `$(PYTHON)` is missing or older than Python 3.11; name another with `make PYTHON=python3.13 venv`' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo 'error: `$(PYTHON)` cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
-	@echo '== venv: installing into .venv (about a minute the first time)'
-	@$(PYTHON) -m venv .venv
+	@echo '== venv: installing into $(VENV) (about a minute the first time)'
+	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
@@ -55,7 +55,22 @@ image: ## Build the container image (BUILDER=docker, BASE=…, TAG=…, ARGS=…
 demo: assets ## Show Proreus at work on a real API server and a simulated cloud (PROVIDER=local: on a real cluster; ARGS=…)
 	@$(BIN)/python -m proreus.testing.$(if $(filter local,$(PROVIDER)),cluster demo,demo) $(ARGS)
 
-test: lint types contracts docs plans pytest ## Run all gates: lint, types, contracts, docs, tests, coverage of plans
+test: $(STAMP) ## Run the inner ring: style, types, contracts, docs, tests but the long ones (ten minutes)
+	@echo '== test: some ten minutes on two processors; the first time on a machine some ten more,'
+	@echo '   to build etcd, kube-apiserver and the programs of charts with Go where they cannot be downloaded'
+	@$(MAKE) --no-print-directory -j2 programs checks
+	@$(MAKE) --no-print-directory pytest
+
+test-all: test ## Run the outer ring too: every stage of tools/stages.py (hours; ARGS=--list shows them)
+	@$(BIN)/python tools/stages.py --all $(ARGS)
+
+test-quick: $(STAMP) ## Run what needs no control plane and ends in two minutes, such as with another PYTHON
+	@echo '== test-quick: $(shell $(BIN)/python -V 2>&1)'
+	@$(BIN)/pytest -q $(QUICK) $(INNER)
+
+programs: assets gotools
+
+checks: lint types contracts docs plans
 
 lint: $(STAMP) ## Check style and format
 	@echo '== lint'
@@ -72,38 +87,36 @@ contracts: $(STAMP) ## Check which package may import which
 
 plans: $(STAMP) ## Run the tables of decisions; alone they must cover every branch of every plan.py
 	@echo '== plans'
-	@$(BIN)/pytest tests/plans --cov --cov-report=
+	@$(BIN)/pytest -q tests/plans $(CROWD) --cov --cov-report=
 	@echo '== coverage of decisions (plan.py)'
 	@$(BIN)/coverage report --include='*/plan.py' --show-missing --fail-under=100
 
-pytest: assets gotools ## Run the other tests
+pytest: assets gotools ## Run the other tests of the inner ring
 	@echo '== pytest'
-	@$(BIN)/pytest --ignore=tests/plans $(CROWD) || $(ALONE)
+	@$(BIN)/python tools/attempt.py --ignore=tests/plans $(INNER) $(ARGS)
+
+durations: assets gotools ## Record how long each file of tests takes, which orders them
+	@$(BIN)/pytest --ignore=tests/plans $(INNER) --record-durations
 
 docs: $(STAMP) ## Build the documentation into docs/_build; warnings are errors
 	@echo '== docs'
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder dirhtml docs docs/_build
 
-test-oldest: IN := $(ON_OLDEST)
-test-oldest: $(STAMP) ## Run the tests on a real API server with the oldest Kubernetes
+assets-oldest: $(STAMP)
+	@$(ON_OLDEST) $(BIN)/python -m proreus.testing.controlplane --download-only
+
+test-oldest: assets-oldest ## Run the tests on a real API server with the oldest Kubernetes
 	@echo '== test-oldest: Kubernetes $(OLDEST)'
-	@$(IN) $(BIN)/python -m proreus.testing.controlplane --download-only
-	@$(IN) $(BIN)/pytest tests/apiserver $(CROWD) || $(ALONE)
+	@$(ON_OLDEST) $(BIN)/python tools/attempt.py tests/apiserver $(INNER)
 
-test-faults: assets ## Try every fault at every boundary, and long histories (about 25 minutes)
-	@echo '== test-faults'
-	@$(BIN)/pytest -v tests/properties/test_histories.py tests/faults/test_crashes.py tests/faults/test_*_failures.py tests/faults/test_wrong_answers.py tests/faults/test_drift.py
-	@echo '== parity with the Go framework, all scripts'
-	@$(BIN)/pytest -q tests/parity
+test-faults: assets ## Try every fault at every boundary, long histories, all scripts beside Go
+	@$(BIN)/python tools/stages.py kills faults properties parity
 
-test-aws: assets ## Try the provider aws at length, and beside the official one; needs Go (half an hour)
-	@echo '== test-aws'
-	@$(BIN)/pytest -v -m long tests/providers/aws
+test-aws: assets ## Try the provider aws at length, and beside the official one; needs Go
+	@$(BIN)/python tools/stages.py aws aws-official
 
-test-openstack: assets ## Try the provider openstack on that OpenStack, and beside the official one; needs Go (ARGS="-m 'not long'")
-	@echo '== test-openstack'
-	@$(BIN)/python -m proreus.testing.openstack up --if-absent
-	@$(BIN)/pytest -v -m 'long or not long' tests/providers/openstack $(ARGS)
+test-openstack: assets ## Try the provider openstack on a real OpenStack, and beside the official one; needs Go
+	@$(BIN)/python tools/stages.py openstack openstack-long
 
 cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
 	@echo '== cluster-up (building its programs takes ten minutes the first time)'
@@ -143,5 +156,5 @@ mutation: $(STAMP) ## Check that the tests notice changed decisions (slow)
 	@$(BIN)/python tools/mutation.py $(ARGS)
 
 clean: ## Remove what the other targets made here; the cached control plane stays
-	rm -rf docs/_build docs/reference/generated .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* mutants dist build
+	rm -rf docs/_build docs/reference/generated .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* mutants dist build
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

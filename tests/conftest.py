@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from proreus.testing.controlplane import ControlPlane
 
+from . import order
 from .faults.table import lines, table
 
 # How long an example takes is the machine's affair.
@@ -18,15 +19,33 @@ settings.register_profile(
 settings.load_profile("patient")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which the order of files is recorded."""
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help=f"write how long each file of tests takes to tests/{order.RECORDED.name}",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the workers begin with the files that take longest."""
+    if hasattr(config, "workerinput"):
+        order.sort(items)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what faults were tried, and survived."""
+    """Show what faults were tried, and survived; record durations if asked to."""
     reports = [
-        one
-        for kind in ("passed", "failed")
-        for one in terminalreporter.stats.get(kind, ())
-        if one.when == "call"
+        report
+        for group in terminalreporter.stats.values()
+        for report in group
+        if isinstance(report, pytest.TestReport)
     ]
-    shown = table(lines(reports))
+    if terminalreporter.config.getoption("record_durations"):
+        order.record(reports)
+    called = [one for one in reports if one.when == "call" and one.outcome != "skipped"]
+    shown = table(lines(called))
     if shown:
         terminalreporter.section("faults")
         for line in shown:

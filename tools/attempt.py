@@ -1,0 +1,38 @@
+"""Run pytest; what fails beside other tests is tried once more, alone, and counted.
+
+A test that passes only alone is a bug too, of the test or of what it tests: the last line says how
+many there were, so that it is seen. Exits as pytest does, of the second run if there was one.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+FAILED = Path(".pytest_cache/v/cache/lastfailed")
+TESTS_FAILED = 1
+"""pytest's exit code when tests ran and some failed."""
+ALONE = ("--numprocesses=0", "--last-failed", "--last-failed-no-failures=none")
+
+
+def main(arguments: list[str]) -> int:
+    """Run pytest with these arguments, at most twice."""
+    pytest = [sys.executable, "-m", "pytest", *arguments]
+    code = subprocess.run(pytest, check=False).returncode
+    unstable = 0
+    if code == TESTS_FAILED:
+        before = failed()
+        print("== what failed, once more and alone", flush=True)
+        code = subprocess.run([*pytest, *ALONE], check=False).returncode
+        unstable = len(before - failed())
+    print(f"== failed beside other tests and passed alone: {unstable}", flush=True)
+    return code
+
+
+def failed() -> set[str]:
+    """The tests that failed when they were run last, as pytest remembers them."""
+    return set(json.loads(FAILED.read_text(encoding="utf-8"))) if FAILED.exists() else set()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

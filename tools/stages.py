@@ -1,0 +1,410 @@
+"""The long stages: what each proves, which of them a change makes due, and a limit for each.
+
+`make test-all` runs all of them. CI (`--ci`) has not the time: it runs the stages whose code has
+changed since they last passed on this machine, then some of the rest, in an order that turns with
+the commit, and begins none that could outlive the deadline. A stage that is not reached stays due,
+so every stage runs within a few commits.
+
+A stage that reaches its limit has failed; the limit is three times what it usually takes on two
+processors. One that lacks something on this machine (root, packages, memory) ends with the exit
+code 77, is passed by, and is counted in the last line.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proreus.testing.controlplane.assets import cache
+
+ROOT: Final = Path(__file__).parents[1]
+LACKING: Final = 77
+"""Exit code of a stage that lacks something on this machine, as automake has it."""
+GRACE: Final = 60.0
+"""Seconds that a stage has to clean up after its limit, before it is killed."""
+ROTATING: Final = 600
+"""Seconds of stages that no change made due, in one run of CI."""
+
+FLOOR: Final = (
+    *("src/proreus/kube", "src/proreus/runtime", "src/proreus/cloudprovider"),
+    *("src/proreus/controllers", "src/proreus/app", "src/proreus/testing", "pyproject.toml"),
+)
+"""What every stage stands on."""
+
+
+class Stage(NamedTuple):
+    """One long stage.
+
+    Attributes:
+        name: What it is called on the command line.
+        proves: What is known when it has passed.
+        command: The program and its arguments, at the root of the repository.
+        usual: Seconds that it takes on two processors.
+        own: Paths whose change makes it due first; one below `FLOOR` makes it due after those.
+        prepare: A command that gets what it needs, such as programs that Go builds; not part of
+            its time.
+        ci: Whether CI runs it: False for those that are too long.
+    """
+
+    name: str
+    proves: str
+    command: tuple[str, ...]
+    usual: int
+    own: tuple[str, ...]
+    prepare: tuple[str, ...] = ()
+    ci: bool = True
+
+    @property
+    def limit(self) -> int:
+        """Seconds after which it has failed."""
+        return 3 * self.usual
+
+
+class Outcome(Enum):
+    """How a stage ended."""
+
+    PASSED = "passed"
+    FAILED = "FAILED"
+    LATE = "FAILED: it reached its limit"
+    PASSED_BY = "passed by"
+
+
+PYTHON: Final = sys.executable
+
+
+def tests(*arguments: str) -> tuple[str, ...]:
+    """Long tests, on as many workers as there are processors."""
+    crowd = ("--numprocesses=auto", "--dist=loadfile", "--no-loadscope-reorder", "-q")
+    return (PYTHON, "tools/attempt.py", "-m", "long", *crowd, *arguments)
+
+
+def _files(folder: str, pattern: str) -> tuple[str, ...]:
+    return tuple(sorted(str(file.relative_to(ROOT)) for file in (ROOT / folder).glob(pattern)))
+
+
+_SERVICES: Final = ("src/proreus/controllers/service", "src/proreus/providers/simulated")
+_NODES: Final = (
+    "src/proreus/controllers/cloud_node",
+    "src/proreus/controllers/cloud_node_lifecycle",
+)
+_AWS: Final = ("src/proreus/providers/aws", "tests/providers/aws")
+_LOCAL: Final = ("src/proreus/providers/local", "src/proreus/testing/cluster", "tests/cluster")
+_OPENSTACK: Final = (
+    "src/proreus/providers/openstack",
+    "src/proreus/testing/openstack",
+    "tests/providers/openstack",
+)
+
+STAGES: Final = (
+    Stage(
+        "oldest",
+        "controllers do on the oldest Kubernetes what they do on the newest",
+        ("make", "test-oldest"),
+        300,
+        ("tests/apiserver",),
+        prepare=("make", "assets-oldest"),
+    ),
+    Stage(
+        "python",
+        "the quick tests pass on the newest Python of this machine",
+        (".ci/python",),
+        150,
+        ("constraints.txt",),
+    ),
+    Stage(
+        "cluster",
+        "three of Kubernetes' own specs pass on a real cluster, with the provider local",
+        (".ci/cluster",),
+        240,
+        (*_LOCAL, ".ci/cluster"),
+        prepare=(".ci/cluster", "prepare"),
+    ),
+    Stage(
+        "openstack",
+        "the provider openstack works on real services",
+        (".ci/openstack",),
+        480,
+        (*_OPENSTACK, ".ci/openstack"),
+        prepare=(".ci/openstack", "prepare"),
+    ),
+    Stage(
+        "aws",
+        "a whole manager of 500 nodes lives on AWS, and every conformance rule holds",
+        tests("tests/providers/aws", "--ignore=tests/providers/aws/official"),
+        240,
+        _AWS,
+    ),
+    Stage(
+        "aws-official",
+        "a cluster moves from the official manager of AWS and back; both end alike",
+        tests("tests/providers/aws/official"),
+        300,
+        _AWS,
+    ),
+    Stage(
+        "kills",
+        "a manager that is killed at any recorded boundary leaves nothing behind",
+        tests("tests/faults/test_crashes.py", *_files("tests/faults", "test_kill_*.py")),
+        400,
+        ("tests/faults", *_SERVICES, *_NODES),
+    ),
+    Stage(
+        "faults",
+        "every call to API server and cloud can fail, at every boundary",
+        tests(
+            "tests/faults",
+            "--ignore=tests/faults/test_crashes.py",
+            *(f"--ignore={file}" for file in _files("tests/faults", "test_kill_*.py")),
+        ),
+        600,
+        ("tests/faults", *_SERVICES, *_NODES),
+    ),
+    Stage(
+        "properties",
+        "random histories of the whole manager, and of clusters that lose machines, end well",
+        tests("tests/properties"),
+        400,
+        ("tests/properties", *_SERVICES, *_NODES),
+    ),
+    Stage(
+        "parity",
+        "all scripts of events end as with the Go framework, but for what is meant",
+        tests("tests/parity"),
+        240,
+        ("tests/parity", *_SERVICES, *_NODES),
+    ),
+    Stage(
+        "rest",
+        "long tests of all other folders, the documentation's commands among them",
+        tests(
+            "tests",
+            *(f"--ignore=tests/{one}" for one in ("cluster", "faults", "parity", "properties")),
+            *("--ignore=tests/providers/aws", "--ignore=tests/providers/openstack"),
+        ),
+        400,
+        ("docs", "tests/apiserver", "src/proreus/testing/demo"),
+    ),
+    Stage(
+        "openstack-long",
+        "a whole manager lives on real services, and a cluster moves there and back",
+        (".ci/openstack", "-m", "long", "tests/providers/openstack"),
+        1500,
+        _OPENSTACK,
+        prepare=(".ci/openstack", "prepare"),
+        ci=False,
+    ),
+    Stage(
+        "nodes",
+        "real nodes in namespaces, with the manager on the gateway and as pods",
+        ("make", "test-cluster"),
+        900,
+        (*_LOCAL, "charts", "Dockerfile"),
+        prepare=(".ci/cluster", "prepare"),
+        ci=False,
+    ),
+    Stage(
+        "e2e",
+        "all of Kubernetes' own specs of load balancers pass on a real cluster",
+        ("make", "e2e", "ARGS=--processes=9"),
+        900,
+        _LOCAL,
+        prepare=(".ci/cluster", "prepare"),
+        ci=False,
+    ),
+)
+
+
+class Due(NamedTuple):
+    """Stages in the order in which to run them: those that a change made due, and the rest."""
+
+    changed: tuple[Stage, ...]
+    rest: tuple[Stage, ...]
+
+
+def due(stages: Iterable[Stage], changes: Mapping[str, Sequence[str] | None], turn: int) -> Due:
+    """Order stages: own code changed, floor changed, the rest; each group turned by `turn`.
+
+    Args:
+        stages: Those to choose from.
+        changes: By stage the paths changed since it last passed; None where that is not known.
+        turn: A number that differs from commit to commit.
+    """
+    groups: tuple[list[Stage], list[Stage], list[Stage]] = ([], [], [])
+    for stage in stages:
+        paths = changes[stage.name]
+        if paths is None or _touches(paths, stage.own):
+            groups[0].append(stage)
+        else:
+            groups[1 if _touches(paths, FLOOR) else 2].append(stage)
+    own, floor, rest = (_turned(group, turn) for group in groups)
+    return Due((*own, *floor), rest)
+
+
+def _touches(paths: Iterable[str], places: Sequence[str]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for path in paths for place in places)
+
+
+def _turned(stages: Sequence[Stage], turn: int) -> tuple[Stage, ...]:
+    start = turn % len(stages) if stages else 0
+    return (*stages[start:], *stages[:start])
+
+
+class Passed:
+    """Which commit each stage passed on last, kept in this machine's cache."""
+
+    def __init__(self, directory: Path) -> None:
+        """Keep it in this directory."""
+        self._directory = directory
+
+    def changes(self, stage: Stage) -> list[str] | None:
+        """The paths changed since the stage passed; None if it never did, or on a lost commit."""
+        file = self._directory / stage.name
+        if not file.exists():
+            return None
+        since = file.read_text(encoding="ascii").strip()
+        done = _git("diff", "--name-only", since, "HEAD")
+        return done.stdout.splitlines() if done.returncode == 0 else None
+
+    def add(self, stage: Stage) -> None:
+        """Note that the stage passed on the commit that is checked out."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        (self._directory / stage.name).write_text(f"{head()}\n", encoding="ascii")
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ("git", *arguments), cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True
+    )
+
+
+def head() -> str:
+    """The commit that is checked out."""
+    return _git("rev-parse", "HEAD").stdout.strip()
+
+
+def run(stage: Stage) -> Outcome:
+    """Prepare and run a stage, and end it at its limit."""
+    say(f"{stage.name}: {stage.proves} (usually {stage.usual} s, at most {stage.limit} s)")
+    if stage.prepare and (code := _run(stage.prepare, limit=stage.limit + 1800)) != 0:
+        return Outcome.PASSED_BY if code == LACKING else Outcome.FAILED
+    code = _run(stage.command, limit=stage.limit)
+    if code is None:
+        return Outcome.LATE
+    return {0: Outcome.PASSED, LACKING: Outcome.PASSED_BY}.get(code, Outcome.FAILED)
+
+
+def _run(command: tuple[str, ...], limit: float) -> int | None:
+    """The exit code of a command; None if it reached its limit."""
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let a command that still runs clean up; then nothing of its session is left."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            say(f"no end within {GRACE:.0f} s of SIGTERM: killed")
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def chosen(order: Due, deadline: float) -> Iterator[Stage]:
+    """The stages that fit before the deadline, asked one after another as time goes by."""
+    for stage in order.changed:
+        if time.monotonic() + stage.limit <= deadline:
+            yield stage
+    left = ROTATING
+    for stage in order.rest:
+        if stage.usual <= left and time.monotonic() + stage.limit <= deadline:
+            left -= stage.usual
+            yield stage
+
+
+def say(line: str) -> None:
+    """Print a line that is seen at once, also in a file."""
+    print(f"== {line}", flush=True)
+
+
+def run_all(stages: Iterable[Stage], among: Sequence[Stage], passed: Passed) -> int:
+    """Run stages, then say how each of those they are among ended; 1 if any failed."""
+    ends: dict[str, tuple[Outcome, float]] = {}
+    for stage in stages:
+        begun = time.monotonic()
+        outcome = run(stage)
+        ends[stage.name] = (outcome, time.monotonic() - begun)
+        if outcome is Outcome.PASSED:
+            passed.add(stage)
+        say(f"{stage.name}: {outcome.value}, {ends[stage.name][1]:.0f} s")
+    say("stages")
+    for stage in among:
+        end = ends.get(stage.name)
+        print(
+            f"{stage.name:20} " + (f"{end[0].value}, {end[1]:.0f} s" if end else "left for later")
+        )
+    count = {outcome: sum(end[0] is outcome for end in ends.values()) for outcome in Outcome}
+    failed = count[Outcome.FAILED] + count[Outcome.LATE]
+    print(
+        f"stages: {count[Outcome.PASSED]} passed, {failed} failed, "
+        f"{count[Outcome.PASSED_BY]} skipped",
+        flush=True,
+    )
+    return 1 if failed else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the command line says; 1 if a stage failed."""
+    options = _parser().parse_args(arguments)
+    by_name = {stage.name: stage for stage in STAGES}
+    passed = Passed(cache(os.environ, "stages"))
+    if unknown := sorted(set(options.names) - by_name.keys()):
+        print(f"error: no stage {', '.join(unknown)}; --list shows them", file=sys.stderr)
+        return 2
+    if options.list:
+        for stage in STAGES:
+            print(f"{stage.name:20} {stage.usual:5} s  {stage.proves}")
+        return 0
+    if options.ci is None:
+        wanted = [by_name[name] for name in options.names] or STAGES
+        return run_all(wanted, wanted, passed)
+    stages = [stage for stage in STAGES if stage.ci]
+    changes = {stage.name: passed.changes(stage) for stage in stages}
+    order = due(stages, changes, int(head(), 16))
+    say("due: " + (", ".join(stage.name for stage in order.changed) or "none"))
+    say("the rest: " + (", ".join(stage.name for stage in order.rest) or "none"))
+    return run_all(chosen(order, time.monotonic() + options.ci), stages, passed)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="stages to run; all if none is named"
+    )
+    parser.add_argument("--list", action="store_true", help="list the stages and what they prove")
+    parser.add_argument(
+        "--ci",
+        type=float,
+        metavar="SECONDS",
+        help="run what changed since it last passed, and some of the rest, within that time",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
