@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests start hundreds of Python processes: without bytecode each one compiles for half a second.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests wait more than they compute, so there are twice as many workers as processors; each has a
 # control plane of its own, of about 400 MB.
 WORKERS ?= $(shell n=$$(( 2 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 8 ? n : 8 )))
