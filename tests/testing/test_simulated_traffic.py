@@ -260,3 +260,34 @@ async def test_datagrams_are_forwarded_and_answered(site: Site) -> None:
         client.transport.close()
         server.close()
         await asyncio.sleep(0)  # the loop closes the sockets
+
+
+async def another_balancer(site: Site) -> None:
+    """From now on the site's load balancer is a second one, with an address of its own."""
+    address = await site.part("addresses")
+    site.address = address["address"]
+    site.balancer = await site.part("load_balancers", address_id=address["id"])
+
+
+async def test_an_address_that_was_taken_away_is_left_to_who_gets_it_next(site: Site) -> None:
+    await site.cloud.admin.configure(unique_names=False)
+    listener = await site.listen()
+    taken, before = site.balancer["address_id"], site.address
+
+    await site.cloud.admin.remove(taken)
+
+    _, shown = await site.speak("GET", f"listeners/{listener['id']}")
+    assert (shown["state"], shown["error"]) == ("error", "the address was taken away")
+    await another_balancer(site)
+    assert site.address == before
+    assert (await site.listen())["error"] == ""
+
+
+async def test_a_listener_without_an_address_is_made_and_shows_an_error(site: Site) -> None:
+    await site.cloud.admin.remove(site.balancer["address_id"])
+    listener = await site.listen()
+    assert (listener["state"], listener["error"]) == ("error", "the address was taken away")
+
+    await site.cloud.restart()
+    _, shown = await site.speak("GET", f"listeners/{listener['id']}")
+    assert (shown["state"], shown["error"]) == ("error", "the address was taken away")

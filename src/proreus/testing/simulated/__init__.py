@@ -93,7 +93,8 @@ unhealthy or unknown.
 Traffic: an active load balancer listens on its address and forwards each connection (or UDP
 client) to `target_port` of a healthy target, in turn, or by client address with affinity. The
 health check is a GET of `path` on `port` (2xx and 3xx are healthy), a TCP connect if `path` is
-"", and goes to the listener's target port if `port` is 0.
+"", and goes to the listener's target port if `port` is 0. A load balancer whose address somebody
+removed listens nowhere: its listeners are in `error`, and the address is free for another.
 
 Admin API (own token)
 =====================

@@ -10,6 +10,7 @@ import msgspec
 from proreus.testing.simulated.dataplane import DataPlane
 from proreus.testing.simulated.machines import Machines
 from proreus.testing.simulated.model import (
+    AddressPart,
     AnyPart,
     ApiError,
     Firewall,
@@ -109,5 +110,8 @@ class Cloud:
         """Let the traffic follow a part that was made, changed or removed."""
         if isinstance(part, LoadBalancer):
             await self.dataplane.sync(part.id)
+        elif isinstance(part, AddressPart):
+            for other in self.parts.on(part.id):
+                await self.dataplane.sync(other.id)
         elif isinstance(part, Listener | Firewall):
             await self.dataplane.sync(part.load_balancer_id)

@@ -26,7 +26,8 @@ class DataPlane:
         self._gates: dict[str, Gate] = {}
         self._errors: dict[str, str] = {}
         self._turn: defaultdict[str, int] = defaultdict(int)
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # One for all: who gets an address that was freed opens after who had it has closed.
+        self._lock = asyncio.Lock()
         self._later: set[asyncio.Task[None]] = set()
         self.health = Health(self._probes, lambda: settings().health_interval)
 
@@ -44,7 +45,7 @@ class DataPlane:
                 task.cancel()
             await asyncio.gather(checks, *self._later, return_exceptions=True)
             for gate in self._gates.values():
-                gate.close()
+                await gate.close()
 
     def state(self, listener: Listener) -> tuple[str, str]:
         """pending, active or error, and the error's text."""
@@ -67,20 +68,22 @@ class DataPlane:
 
     async def sync(self, balancer_id: str) -> None:
         """Open and close the sockets of one load balancer as its parts now say."""
-        async with self._locks[balancer_id]:
+        async with self._lock:
             balancer = self._parts.find(balancer_id)
+            address = ""
             wanted: dict[str, Listener] = {}
             if isinstance(balancer, LoadBalancer):
+                address = self._address(balancer)
                 wait = balancer.active_at - self._now()
                 if wait > 0:
                     self._sync_later(balancer_id, wait)
                 else:
                     on = self._parts.on(balancer_id)
                     wanted = {part.id: part for part in on if isinstance(part, Listener)}
-            self._close_all_but(balancer_id, wanted)
+            await self._close_all_but(balancer_id, wanted if address else {})
             for listener in wanted.values():
                 if listener.id not in self._gates:
-                    await self._open(listener)
+                    await self._open(listener, address)
         self.health.wake()
 
     def route(self, listener_id: str, client: str) -> list[tuple[str, int]]:
@@ -103,8 +106,10 @@ class DataPlane:
             return healthy[first:] + healthy[:first]
         return sorted(healthy, key=lambda t: hashlib.sha256(f"{client} {t[0]}".encode()).digest())
 
-    async def _open(self, listener: Listener) -> None:
-        address = self._address(listener)
+    async def _open(self, listener: Listener, address: str) -> None:
+        if not address:
+            self._failed(listener, "the address was taken away")
+            return
         gate: Gate = (TCPGate if listener.protocol == "TCP" else UDPGate)(
             lambda client: self.route(listener.id, client),
             lambda: self._speaks_proxy(listener.id),
@@ -113,18 +118,21 @@ class DataPlane:
             await gate.open(address, listener.port)
         except OSError as error:
             name = errno.errorcode.get(error.errno or 0, "error")
-            self._errors[listener.id] = (
-                f"cannot listen on {address}:{listener.port}/{listener.protocol}: {name}"
-            )
+            place = f"{address}:{listener.port}/{listener.protocol}"
+            self._failed(listener, f"cannot listen on {place}: {name}")
             return
         gate.balancer_id = listener.load_balancer_id
         self._errors.pop(listener.id, None)
         self._gates[listener.id] = gate
 
-    def _close_all_but(self, balancer_id: str, wanted: dict[str, Listener]) -> None:
+    def _failed(self, listener: Listener, error: str) -> None:
+        kept = {id_: text for id_, text in self._errors.items() if self._parts.find(id_)}
+        self._errors = {**kept, listener.id: error}
+
+    async def _close_all_but(self, balancer_id: str, wanted: dict[str, Listener]) -> None:
         for id_, gate in tuple(self._gates.items()):
             if gate.balancer_id == balancer_id and id_ not in wanted:
-                self._gates.pop(id_).close()
+                await self._gates.pop(id_).close()
 
     def _sync_later(self, balancer_id: str, wait: float) -> None:
         async def later() -> None:
@@ -135,13 +143,10 @@ class DataPlane:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    def _address(self, listener: Listener) -> str:
-        balancer = self._parts.find(listener.load_balancer_id)
-        if isinstance(balancer, LoadBalancer):
-            part = self._parts.find(balancer.address_id)
-            if isinstance(part, AddressPart):
-                return part.address
-        raise OSError(errno.EADDRNOTAVAIL, "the address was taken away")
+    def _address(self, balancer: LoadBalancer) -> str:
+        """The address of a load balancer, "" if somebody took it away."""
+        part = self._parts.find(balancer.address_id)
+        return part.address if isinstance(part, AddressPart) else ""
 
     def _speaks_proxy(self, listener_id: str) -> bool:
         listener = self._parts.find(listener_id)

@@ -20,8 +20,8 @@ class Gate(Protocol):
     async def open(self, address: str, port: int) -> None:
         """Listen; raises OSError if that is impossible."""
 
-    def close(self) -> None:
-        """Stop listening and cut all connections."""
+    async def close(self) -> None:
+        """Stop listening and cut all connections; then the port is free."""
 
 
 class TCPGate:
@@ -39,7 +39,7 @@ class TCPGate:
         """Listen."""
         self._server = await asyncio.start_server(self._serve, address, port)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop listening and cut all connections."""
         if self._server is not None:
             self._server.close()
@@ -112,6 +112,7 @@ class UDPGate(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
         self._clients: dict[tuple[str, int], _Upstream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = asyncio.Event()
 
     async def open(self, address: str, port: int) -> None:
         """Listen."""
@@ -120,14 +121,20 @@ class UDPGate(asyncio.DatagramProtocol):
             lambda: self, local_addr=(address, port)
         )
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop listening and forget all clients."""
-        if self._transport is not None:
-            self._transport.close()
         for upstream in tuple(self._clients.values()):
             upstream.end()
         for task in self._tasks:
             task.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+            await self._closed.wait()  # the loop closes the socket in its next turn
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        del exc
+        self._closed.set()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Forward a client's datagram."""
