@@ -176,7 +176,7 @@ Zone = b
 
 
 def test_a_required_section_that_is_missing_is_named() -> None:
-    assert problems_of("", OpenStack) == ["c.conf:1: global: is required"]
+    assert problems_of("", OpenStack) == ["c.conf:1: global.auth_url: is required"]
 
 
 class Mode(StrEnum):

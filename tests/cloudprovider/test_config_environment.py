@@ -81,6 +81,15 @@ def test_errors_name_the_variable_and_what_could_have_been_set() -> None:
     )
 
 
+def test_without_file_and_environment_the_variables_of_missing_sections_are_named() -> None:
+    RegisterCloudProvider(Cloud.name, Cloud)
+    with pytest.raises(ConfigError) as caught:
+        InitCloudProvider(Cloud.name, "")
+    assert caught.value.problems == (
+        "without --cloud-config: global.url: is required; it may also be set as $CLOUD_URL",
+    )
+
+
 class Cloud(CloudProvider):
     name = "cloud-of-variables"
     config_type = Config

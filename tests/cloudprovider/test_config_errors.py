@@ -73,7 +73,7 @@ BROKEN: dict[str, tuple[str, str]] = {
         "[Login]\nuser = me\n[Login]\npassword = x",
         "f.conf:3: [Login] url: is required",
     ),
-    "gcfg: a required section is missing": ("[Balancer]\n", "f.conf:1: login: is required"),
+    "gcfg: a required section is missing": ("[Balancer]\n", "f.conf:1: login.url: is required"),
     "gcfg: quotes are not closed, and the next lines are read": (
         '[Login]\nurl = x\npassword = "hunter2\n[Balancer]\nport = "1\n',
         """\

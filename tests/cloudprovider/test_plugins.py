@@ -179,7 +179,7 @@ def test_errors_of_the_file_name_it(tmp_path: Path) -> None:
     (problem,) = problems_of(lambda: InitCloudProvider("registered", str(tmp_path / "none")))
     assert problem == f"--cloud-config: cannot read {tmp_path / 'none'}: No such file or directory"
     assert problems_of(lambda: InitCloudProvider("registered", "")) == (
-        "--cloud-config:1: global: is required",
+        "without --cloud-config: global.url: is required",
     )
 
 

@@ -16,7 +16,8 @@ A field that the file leaves out may come from an environment variable that the 
 (`CloudProvider.config_environment`), such as HCLOUD_TOKEN: the file wins, an empty variable does
 not count.
 
-All errors are found in one go and name file, line, section and key. Values are never shown where
+All errors are found in one go and name file, line, section and key, and the variable that may stand
+for a field which is missing. Values are never shown where
 a name suggests a secret.
 """
 
@@ -93,7 +94,7 @@ def read(
     Args:
         text: What the file holds; "" for no file.
         type_: What to decode into.
-        source: The name of the file, for messages.
+        source: The name of the file, for messages; "" if no file is given.
         format_: gcfg, yaml, json or toml; by default told by the file's name or the text.
         warn: Takes a sentence about each name that is unknown and ignored.
         variables: The environment variables that may stand for fields: the dotted path of the
@@ -137,7 +138,8 @@ class _Decoder:
     def _sentence(self, line: int, place: str, message: str) -> str:
         if line == NO_LINE:
             return f"{self._variables.get(_bare(place), place)}: {message}"
-        return f"{self._source}:{line}: {place + ': ' if place else ''}{message}"
+        where = f"{self._source}:{line}" if self._source else "without --cloud-config"
+        return f"{where}: {place + ': ' if place else ''}{message}"
 
     def struct(self, type_: type[T], branches: Sequence[Branch], place: str) -> T | None:
         """Decode what all `branches` together say; None if anything is wrong."""
@@ -151,7 +153,7 @@ class _Decoder:
                 values[field.name] = self._field(field, entries, place)
             elif field.required:
                 is_complete = False
-                self._missing(_line(branches), _join(place, _known(field)))
+                self._missing(field.type, _line(branches), _join(place, _known(field)))
         if len(self.problems) > before or not is_complete:
             return None
         try:
@@ -163,9 +165,14 @@ class _Decoder:
             self.problem(_line(branches), place, str(error))
         return None
 
-    def _missing(self, line: int, place: str) -> None:
-        """Say that a field is required, unless its line is there but could not be read."""
+    def _missing(self, type_: Any, line: int, place: str) -> None:
+        """Say that a field is required, unless its line is there but could not be read.
+
+        Of a section those fields are told that it cannot be without: they may have variables.
+        """
         if _bare(place) in self._wrong_places:
+            return
+        if _is_struct(type_) and self.struct(type_, [Branch(line, ())], place) is None:
             return
         variable = self._variables.get(_bare(place))
         remedy = f"; it may also be set as {variable}" if variable else ""

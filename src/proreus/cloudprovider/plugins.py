@@ -113,7 +113,7 @@ def with_config(name: str, text: str, *, source: str) -> CloudProvider:
     config = read(
         text,
         factory.config_type,
-        source=source or "--cloud-config",
+        source=source,
         variables=factory.config_environment,
         warn=lambda sentence: klog.warning(log, "Ignored in the cloud-config", problem=sentence),
     )
