@@ -315,9 +315,11 @@ class Leader:
         async def run() -> None:
             informers = [it for it in (env.nodes, env.services, env.endpoint_slices) if it]
             before = [it.handlers for it in informers]
-            controller = self._running[descriptor.name] = descriptor.create(env)
-            after = [it.handlers for it in informers]
             try:
+                try:
+                    controller = self._running[descriptor.name] = descriptor.create(env)
+                finally:  # one that is half made has handlers, too
+                    after = [it.handlers for it in informers]
                 await controller.run()
             finally:  # else the caches would go on calling it, and keep it
                 for it, old, new in zip(informers, before, after, strict=True):
