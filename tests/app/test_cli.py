@@ -1,6 +1,7 @@
 """The commands, as processes."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,45 @@ def test_the_log_is_json_if_that_is_asked_for(tmp_path: Path) -> None:
     assert (second["msg"], second["cloud_provider"], second["v"]) == ("Starting", "simulated", 0)
     assert all(json.loads(line) for line in rest.splitlines())
     assert "t0psecret" not in rest
+
+
+SLOW_TO_CLOSE = """
+import asyncio, sys, time
+from proreus.app.cli import cloud_controller_manager
+from proreus.cloudprovider import CloudProvider, RegisterCloudProvider
+
+class Slow(CloudProvider):
+    name = "slow"
+    async def start(self, context): ...
+    async def close(self):
+        print("closing", flush=True)
+        {hang}
+
+RegisterCloudProvider("slow", Slow)
+sys.exit(cloud_controller_manager(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("hang", "second"),
+    [("await asyncio.sleep(3600)", signal.SIGTERM), ("time.sleep(3600)", signal.SIGINT)],
+)
+def test_a_second_signal_ends_the_process_at_once(hang: str, second: signal.Signals) -> None:
+    args = ("--cloud-provider=slow", "--master=http://127.0.0.1:1", "--secure-port=0", "--leader-elect=false")  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_TO_CLOSE.format(hang=hang), *args],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert "Starting" in process.stderr.readline()
+            process.terminate()
+            assert process.stdout.readline() == "closing\n"
+            process.send_signal(second)
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(

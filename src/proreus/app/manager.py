@@ -2,8 +2,9 @@
 
 A standby serves health and waits for the lease; it neither needs the cloud nor holds anything
 of it. Health is served before all else: a cloud-config that is still to come, in a Secret, is no
-reason to be restarted. SIGTERM and SIGINT let the leader drain, release the lease and end with 0.
-A lost lease ends the process at once with 1: another replica works.
+reason to be restarted. SIGTERM and SIGINT let the leader drain, release the lease and end with 0;
+a second one ends the process at once with 1, as in Go. A lost lease does the same: another replica
+works.
 """
 
 import asyncio
@@ -65,8 +66,7 @@ async def run(options: Options, given: CloudProvider | None, config: ClientConfi
         ServersError: What the flags ask for cannot be served.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _obey_signals(stop)
     health = Health()
     health.add("shutdown", lambda: "the process is ending" if stop.is_set() else None)
     klog.info(log, "Starting", version=__version__, cloud_provider=options.cloud_provider)
@@ -77,6 +77,26 @@ async def run(options: Options, given: CloudProvider | None, config: ClientConfi
             return 0
         async with admission(options, provider):
             return await _lead(options, provider, config, (health, state), stop)
+
+
+def _obey_signals(stop: asyncio.Event) -> None:
+    """Set `stop` at the first signal that asks for the end; end at once at the second."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def second(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's
+        os._exit(1)
+
+    def first() -> None:
+        if stop.is_set():  # both have come before the loop could look
+            os._exit(1)
+        stop.set()
+        for number in numbers:  # not through the loop from now on: it may be what hangs
+            loop.remove_signal_handler(number)
+            signal.signal(number, second)
+
+    for number in numbers:
+        loop.add_signal_handler(number, first)
 
 
 async def _from_secret(
