@@ -13,6 +13,8 @@ WORKERS ?= $(shell n=$$(( 2 * $$(nproc 2>/dev/null || echo 2) )); echo $$(( n < 
 # Modules stay together and begin longest first (`tests/order.py`).
 CROWD = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 INNER = -m 'not long' $(CROWD)
+# What needs no control plane.
+QUICK := tests/plans tests/properties tests/cloudprovider tests/controllers tests/kube tests/test_shape.py
 # The image: what builds it, what it stands on, what it is called.
 BUILDER ?= docker
 BASE ?= python:3.13-slim
