@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from proreus.app.access import delegated_access
 from proreus.app.options import Options
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
+from proreus.runtime.answers import AT_ONCE
 from proreus.runtime.authorities import AuthoritiesError, ClientAuthorities, Sources
 from proreus.runtime.health import Health
 from proreus.runtime.serving import serve
@@ -67,14 +69,17 @@ async def show(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def opened(door: Door) -> AsyncIterator[None]:
-    options = Options(
+async def opened(
+    door: Door, api_server: ClientConfig = UNREACHABLE, **options: Any
+) -> AsyncIterator[None]:
+    flags = Options(
         client_ca_file=str(door.users_file),
         requestheader_client_ca_file=str(door.proxies_file),
         requestheader_allowed_names=("front",),
+        **options,
     )
     tls = ServerTLS(Settings())
-    async with delegated_access(options, UNREACHABLE, Health()) as access:
+    async with delegated_access(flags, api_server, Health()) as access:
         application = web.Application(middlewares=(access.middleware,))
         application.router.add_route("*", "/{any:.*}", show)
 
@@ -95,6 +100,114 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
     door = Door(tmp_path)
     async with opened(door):
         yield door
+
+
+class Reviews:
+    """The reviews of an API server. Those of strangers take until `gate` is set."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.url = ""
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        kind = request.path.rpartition("/")[2]
+        spec = (await request.json())["spec"]
+        is_known = spec.get("token") == "good" or spec.get("user") in {"scraper", "ann"}
+        self.now[kind] += 1
+        self.most[kind] = max(self.most[kind], self.now[kind])
+        if not is_known:
+            await self.gate.wait()
+        self.now[kind] -= 1
+        if kind == "tokenreviews":
+            status = {"authenticated": is_known, "user": {"username": "scraper"}}
+        else:
+            status = {"allowed": spec["user"] == "scraper"}
+        return web.json_response({"status": status})
+
+
+@pytest.fixture
+async def reviews() -> AsyncIterator[Reviews]:
+    reviews = Reviews()
+    application = web.Application()
+    application.router.add_post("/{any:.*}", reviews.answer)
+    async with serve(application, "127.0.0.1", 0, flag="--test", any_port=True) as port:
+        reviews.url = f"http://127.0.0.1:{port}"
+        yield reviews
+
+
+class Flood:
+    """Requests of strangers, each about something else, on few connections."""
+
+    def __init__(self, door: Door, count: int, *, with_tokens: bool) -> None:
+        self.statuses: Counter[int] = Counter()
+        self.retry_after: set[str | None] = set()
+        self._door = door
+        self._count = count
+        self._with_tokens = with_tokens
+        self.task = asyncio.create_task(self._run())
+
+    async def has_refused(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while self.statuses[429] < count:
+                assert not self.task.done() or not self.task.exception(), self.statuses
+                await asyncio.sleep(0.01)
+
+    async def _run(self) -> None:
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        connector = aiohttp.TCPConnector(ssl=tls, limit=30)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            await asyncio.gather(*(self._ask(session, n) for n in range(self._count)))
+
+    async def _ask(self, session: aiohttp.ClientSession, number: int) -> None:
+        headers = {"Authorization": f"Bearer t{number}"} if self._with_tokens else {}
+        url = f"https://127.0.0.1:{self._door.port}/made-up/{number}"
+        async with session.get(url, headers=headers) as answer:
+            self.statuses[answer.status] += 1
+            if answer.status == 429:
+                self.retry_after.add(answer.headers.get("Retry-After"))
+                assert (await answer.json())["reason"] == "TooManyRequests"
+
+
+@pytest.mark.parametrize(
+    ("with_tokens", "kind", "refused"),
+    [(False, "subjectaccessreviews", 403), (True, "tokenreviews", 401)],
+)
+async def test_strangers_can_make_us_ask_only_so_much(
+    tmp_path: Path, reviews: Reviews, kind: str, refused: int, *, with_tokens: bool
+) -> None:
+    door = Door(tmp_path)
+    async with opened(door, ClientConfig(server=reviews.url)):
+        flood = Flood(door, 90, with_tokens=with_tokens)
+        await flood.has_refused(90 - AT_ONCE)
+        reviews.gate.set()
+        await flood.task
+    assert flood.statuses == {429: 90 - AT_ONCE, refused: AT_ONCE}
+    assert reviews.most[kind] == AT_ONCE
+    assert flood.retry_after == {"1"}
+
+
+async def test_a_crowd_of_strangers_keeps_out_nobody_who_is_known(
+    tmp_path: Path, reviews: Reviews
+) -> None:
+    door = Door(tmp_path)
+    soon = {
+        "authentication_token_webhook_cache_ttl": 0.001,
+        "authorization_webhook_cache_authorized_ttl": 0.001,
+    }
+    known: dict[str, Any] = {"Authorization": "Bearer good"}
+    async with opened(door, ClientConfig(server=reviews.url), **soon):
+        assert (await door.get("/metrics", **known))[0] == 200
+        floods = [Flood(door, 40, with_tokens=with_tokens) for with_tokens in (False, True)]
+        for flood in floods:
+            await flood.has_refused(40 - AT_ONCE)
+        for _ in range(3):
+            assert (await door.get("/metrics", **known))[0] == 200
+        assert (await door.get("/metrics", door.users.client("ann", ["dev"])))[0] == 403
+        reviews.gate.set()
+        await asyncio.gather(*(flood.task for flood in floods))
 
 
 async def test_everybody_may_ask_for_health(door: Door) -> None:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from proreus.kube.errors import BadRequest, Unreachable
-from proreus.runtime.answers import TRIES, Answer, Answers, holds, tried
+from proreus.runtime.answers import TRIES, Answer, Answers, Budget, Busy, holds, tried
 
 
 class Clock:
@@ -109,6 +109,54 @@ async def test_the_oldest_answers_make_room() -> None:
     assert len(answers) == 2
     assert await answers.get(3, source) == 3
     assert await answers.get(1, source) == 4
+
+
+def budget(clock: Clock) -> Budget:
+    return Budget(at_once=2, per_second=0.5, burst=3.0, now=clock)
+
+
+async def test_a_budget_bounds_new_questions_and_no_others() -> None:
+    clock, source = Clock(), Source()
+    answers: Answers[str, int] = Answers(lambda _: 10.0, renews=lambda value: value == 1, now=clock)
+    allowed = budget(clock)
+    for key in ("a", "b", "c", "a"):
+        await answers.get(key, source, allowed)
+    with pytest.raises(Busy) as busy:
+        await answers.get("d", source, allowed)
+    assert busy.value.after == 2.0
+    assert source.asked == 3
+    allowed = budget(clock)
+    clock.now += 10.0
+    for _ in range(3):
+        allowed.take()
+        allowed.give_back()
+    assert await answers.get("a", source, allowed) == 4, "it was renewed"
+    with pytest.raises(Busy):
+        await answers.get("b", source, allowed)
+    clock.now += 2.0
+    assert await answers.get("b", source, allowed) == 5
+
+
+async def test_a_budget_bounds_what_is_under_way_until_it_ends_in_any_way() -> None:
+    clock, source = Clock(), Source()
+    answers: Answers[str, int] = Answers(lambda _: 10.0, now=clock)
+    allowed = budget(clock)
+    source.gate.clear()
+
+    async def failing() -> int:
+        await source.gate.wait()
+        raise Unreachable("down", sent=False)
+
+    waiting = [asyncio.create_task(answers.get(key, failing, allowed)) for key in "ab"]
+    shared = asyncio.create_task(answers.get("a", source, allowed))
+    await asyncio.sleep(0)
+    with pytest.raises(Busy) as busy:
+        await answers.get("c", source, allowed)
+    assert busy.value.after == 1.0
+    source.gate.set()
+    found = await asyncio.gather(*waiting, shared, return_exceptions=True)
+    assert [type(one) for one in found] == [Unreachable] * 3
+    assert await answers.get("c", source, allowed) == 1
 
 
 async def test_close_ends_what_is_under_way() -> None:

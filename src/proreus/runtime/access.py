@@ -1,9 +1,10 @@
 """The gate of our servers: every request is somebody's, and allowed, or it is answered here.
 
-The answers are Kubernetes' own: 401 and 403 with a Status object, 500 when the API server does not
-say who may.
+The answers are Kubernetes' own: 401 and 403 with a Status object, 429 when more is asked than the
+API server is to be asked about, 500 when it does not say who may.
 """
 
+import math
 import ssl
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from cryptography import x509
 from proreus.kube.errors import KubeError
 from proreus.kube.reviews import User
 from proreus.runtime import klog
+from proreus.runtime.answers import Busy
 from proreus.runtime.authentication import Credentials, Unauthenticated
 from proreus.runtime.authorization import Decision
 
@@ -30,14 +32,14 @@ class Authenticates(Protocol):
     """Tells who asks, as `authentication.Authenticator`."""
 
     async def authenticate(self, shown: Credentials) -> User:
-        """Who shows this; raises Unauthenticated."""
+        """Who shows this; raises Unauthenticated, Busy."""
 
 
 class Authorizes(Protocol):
     """Tells who may, as `authorization.Authorizer`."""
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
-        """Whether the user may do that; raises KubeError."""
+        """Whether the user may do that; raises KubeError, Busy."""
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,7 +63,16 @@ def access(authenticator: Authenticates, authorizer: Authorizes) -> Middleware:
 
     @web.middleware
     async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        refusal = await _refusal(request, authenticator.authenticate, authorizer.authorize)
+        try:
+            refusal = await _refusal(request, authenticator.authenticate, authorizer.authorize)
+        except Busy as exc:
+            klog.v(log, VERBOSE, "Too much is asked", path=request.path, why=str(exc))
+            refusal = _answer(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                "too many requests, please try again later",
+            )
+            refusal.headers["Retry-After"] = str(max(1, math.ceil(exc.after)))
         return await handler(request) if refusal is None else refusal
 
     return gate

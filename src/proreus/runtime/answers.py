@@ -1,4 +1,7 @@
-"""Answers of the API server that hold for a while, each asked for once at a time."""
+"""Answers of the API server that hold for a while, each asked for once at a time.
+
+How many there may be to ask for is bounded, since anybody who reaches our servers can make us ask.
+"""
 
 import asyncio
 import time
@@ -21,6 +24,65 @@ TRIES: Final = 3
 
 RETRY: Final = Backoff(first=0.1, cap=1.0)
 """Between two tries; somebody waits for the answer."""
+
+
+AT_ONCE: Final = 20
+"""How many new questions of a budget are under way at a time."""
+
+PER_SECOND: Final = 20.0
+"""How many there are a second in the long run."""
+
+BURST: Final = 100.0
+"""How many there are at once after a pause."""
+
+
+class Busy(Exception):
+    """There are more new questions than their budget allows; `after` are seconds to wait."""
+
+    def __init__(self, after: float) -> None:
+        """Keep it."""
+        super().__init__(f"more is asked than the API server is to be asked; again in {after:g} s")
+        self.after = after
+
+
+class Budget:
+    """How many new questions there may be, under way and a second."""
+
+    def __init__(
+        self,
+        *,
+        at_once: int = AT_ONCE,
+        per_second: float = PER_SECOND,
+        burst: float = BURST,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start with a whole burst."""
+        self._at_once = at_once
+        self._per_second = per_second
+        self._burst = self._left = burst
+        self._now = now
+        self._filled_at = now()
+        self._under_way = 0
+
+    def take(self) -> None:
+        """Begin a question, which ends with `give_back`.
+
+        Raises:
+            Busy: There are too many.
+        """
+        now = self._now()
+        self._left = min(self._burst, self._left + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+        if self._left < 1:
+            raise Busy((1 - self._left) / self._per_second)
+        if self._under_way >= self._at_once:
+            raise Busy(1.0)
+        self._left -= 1
+        self._under_way += 1
+
+    def give_back(self) -> None:
+        """End a question."""
+        self._under_way -= 1
 
 
 class Answer(msgspec.Struct, Generic[V], frozen=True):
@@ -46,10 +108,20 @@ class Answers(Generic[K, V]):
         lifetime: Callable[[V], float],
         *,
         limit: int = LIMIT,
+        renews: Callable[[V], bool] = lambda _: False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`lifetime` says for how many seconds a value holds, 0 for not at all."""
+        """Keep up to `limit` answers.
+
+        Args:
+            lifetime: For how many seconds a value holds, 0 for not at all.
+            limit: How many answers are kept.
+            renews: Whether a value that holds no more is asked for anew without a budget: a crowd
+                of strangers must not keep out those who were let in.
+            now: Monotonic seconds.
+        """
         self._lifetime = lifetime
+        self._renews = renews
         self._limit = limit
         self._now = now
         self._kept: dict[K, Answer[V]] = {}
@@ -59,15 +131,25 @@ class Answers(Generic[K, V]):
         """How many answers are kept, those that hold no more included."""
         return len(self._kept)
 
-    async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """The answer that holds, else a new one of `ask`; raises what that raises."""
+    async def get(self, key: K, ask: Callable[[], Awaitable[V]], budget: Budget | None = None) -> V:
+        """The answer that holds, else a new one of `ask`; raises what that raises.
+
+        Raises:
+            Busy: The `budget` of new questions is used up.
+        """
         kept = self._kept.get(key)
         if kept is not None and holds(kept, self._now()):
             return kept.value
         task = self._asked.get(key)
         if task is None:
+            is_new = kept is None or not self._renews(kept.value)
+            charged = budget if is_new else None
+            if charged is not None:
+                charged.take()
             task = self._asked[key] = asyncio.create_task(self._ask(key, ask))
             task.add_done_callback(_retrieve)
+            if charged is not None:
+                task.add_done_callback(lambda _: charged.give_back())
         # One who goes away does not take the answer from the others.
         return await asyncio.shield(task)
 
@@ -87,7 +169,7 @@ class Answers(Generic[K, V]):
         # It is as old as the question: a right may have been taken away while it was answered.
         answer = Answer(value, began + self._lifetime(value))
         self._kept.pop(key, None)
-        if holds(answer, self._now()):
+        if self._renews(value) or holds(answer, self._now()):
             self._kept[key] = answer
             while len(self._kept) > self._limit:
                 del self._kept[next(iter(self._kept))]

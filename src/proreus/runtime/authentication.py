@@ -20,7 +20,7 @@ from proreus.kube.client import Client
 from proreus.kube.errors import KubeError
 from proreus.kube.reviews import TokenReview, TokenReviewStatus, User, token_review
 from proreus.runtime import klog
-from proreus.runtime.answers import Answers, tried
+from proreus.runtime.answers import Answers, Budget, tried
 from proreus.runtime.certificates import common_name, is_trusted, user_of
 
 log = klog.logger(__name__)
@@ -126,7 +126,10 @@ class Authenticator:
         """`token_ttl` are the seconds that the review of a token holds."""
         self._source = source
         self._client = client
-        self._reviews: Answers[bytes, TokenReviewStatus] = Answers(lambda _: token_ttl)
+        self._reviews: Answers[bytes, TokenReviewStatus] = Answers(
+            lambda _: token_ttl, renews=lambda status: status.authenticated
+        )
+        self._strangers = Budget()
         self._key = secrets.token_bytes(32)
 
     async def authenticate(self, shown: Credentials) -> User:
@@ -134,6 +137,7 @@ class Authenticator:
 
         Raises:
             Unauthenticated: There are credentials, and none is good.
+            Busy: Too many tokens are shown that were not good before.
         """
         trust, now = self._source.trust, datetime.now(UTC)
         user = proxied_user(shown, trust.front_proxy, now) or certified_user(shown, trust, now)
@@ -158,7 +162,7 @@ class Authenticator:
             raise Unauthenticated("the token is none: it is not ASCII")
         digest = hmac.digest(self._key, token.encode(), hashlib.sha256)
         try:
-            status = await self._reviews.get(digest, review)
+            status = await self._reviews.get(digest, review, self._strangers)
         except KubeError as exc:
             raise Unauthenticated(f"the token cannot be reviewed: {exc}") from exc
         if not status.authenticated or not status.user.name:

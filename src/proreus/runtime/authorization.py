@@ -2,8 +2,12 @@
 
 Without asking it, the members of `system:masters` may do everything, and everybody may ask for the
 paths of `--authorization-always-allow-paths`. Without its answer nobody else may do anything.
+
+Anybody can make up paths, so reviews are bounded: those of the anonymous have a budget of their
+own, and who was let in the last time is asked about without one.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +15,8 @@ import msgspec
 
 from proreus.kube.client import Client
 from proreus.kube.reviews import AccessReviewStatus, SubjectAccessReview, User, access_review
-from proreus.runtime.answers import Answers, tried
+from proreus.runtime.answers import Answers, Budget, tried
+from proreus.runtime.authentication import ANONYMOUS
 
 MASTERS: Final = "system:masters"
 """The group that may do everything."""
@@ -54,14 +59,17 @@ class Authorizer:
         self._client = client
         self._paths = tuple(always_allow_paths)
         self._reviews: Answers[bytes, Decision] = Answers(
-            lambda decision: authorized_ttl if decision.allowed else unauthorized_ttl
+            lambda decision: authorized_ttl if decision.allowed else unauthorized_ttl,
+            renews=lambda decision: decision.allowed,
         )
+        self._anonymous, self._others = Budget(), Budget()
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
         """Whether the user may do `verb`, the method in lower case, at the path.
 
         Raises:
             KubeError: The API server did not answer.
+            Busy: Too much is asked.
         """
         known = decided(user, path, self._paths)
         if known is not None:
@@ -72,7 +80,10 @@ class Authorizer:
             answer = await tried(lambda: self._client.send(question, SubjectAccessReview))
             return _decision(answer.status)
 
-        return await self._reviews.get(msgspec.json.encode((user, verb, path)), review)
+        # What others make up can be long, and is not to be kept.
+        key = hashlib.sha256(msgspec.json.encode((user, verb, path))).digest()
+        budget = self._anonymous if user.name == ANONYMOUS.name else self._others
+        return await self._reviews.get(key, review, budget)
 
     async def close(self) -> None:
         """End the reviews that are under way."""
