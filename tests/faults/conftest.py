@@ -38,7 +38,7 @@ def usual(
 
     async def play() -> Mapping[str, float]:
         async with stage(control_plane, tmp_path_factory.mktemp("rehearsal")) as play:
-            await play.tell(None, {})
+            await play.tell({})
             return play.took
 
     return _run(play())

@@ -1,19 +1,16 @@
 """The demo's story in a hurry, in which the manager is killed and started again.
 
-The moment of the kill is a share of a phase's length, which a story without a kill has shown: so
-it falls anywhere into the phase on a slow machine, too.
+The moment of a kill is a call to the cloud, or a share of a phase's length, which a story without
+a kill has shown: so it falls into the phase on a slow machine, too.
 """
 
 import asyncio
 import io
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-
-import msgspec
 
 from proreus.kube.objects import TAINT_UNINITIALIZED, has_taint
 from proreus.kube.requests import NODES, SERVICES
@@ -39,29 +36,48 @@ FLAGS = (
 )
 
 
-class Moment(msgspec.Struct, frozen=True):
-    """When the manager is killed: in that phase, after that share of its length."""
+Moment = Callable[[Site], Awaitable[None]]
+"""Waits, from the beginning of a phase, until the manager is to be killed."""
 
-    phase: str
-    share: float
+
+def after(seconds: float) -> Moment:
+    """So much later."""
+
+    async def wait(_: Site) -> None:
+        await asyncio.sleep(seconds)
+
+    return wait
+
+
+def at_call(number: int) -> Moment:
+    """When the manager has called the cloud so many times."""
+
+    async def wait(site: Site) -> None:
+        before = len(await site.cloud.admin.calls())
+        while True:
+            started = time.monotonic()
+            if len(await site.cloud.admin.calls()) >= before + number:
+                return
+            # Looking must not slow down what is looked for.
+            await asyncio.sleep(max(LATENCY / 2, 3 * (time.monotonic() - started)))
+
+    return wait
 
 
 class Play:
-    """One story, with the manager killed at a moment or not at all."""
+    """One story, in which the manager is killed now and then or not at all."""
 
     def __init__(self, site: Site, stage: Stage, machines: Sequence[Instance]) -> None:
         self.took: dict[str, float] = {}
         self._site = site
         self._stage = stage
         self._machines = machines
+        self._killing = asyncio.Lock()
         self._told = io.StringIO()
         self._story = Story(stage, Narrator(self._told))
 
-    async def tell(self, moment: Moment | None, usual: Mapping[str, float]) -> None:
-        """Play it to the end, and check the end.
-
-        `usual` says how long each phase takes.
-        """
+    async def tell(self, kills: Mapping[str, Moment]) -> None:
+        """Play it to the end, and check the end; `kills` says in which phases, and when."""
         phases: dict[str, Callable[[], Awaitable[None]]] = {
             "initialise": self._story.initialise,
             "route": self._story.route,
@@ -73,17 +89,18 @@ class Play:
         await self._stage.manager.start()
         async with asyncio.TaskGroup() as killer:
             for name, play in phases.items():
-                if moment is not None and name == moment.phase:
-                    killer.create_task(self._kill_after(moment.share * usual[name]))
+                if name in kills:
+                    killer.create_task(self._kill_at(kills[name]))
                 began = time.monotonic()
                 await play()
                 self.took[name] = time.monotonic() - began
         await self._check_end()
 
-    async def _kill_after(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        await self._stage.manager.kill()
-        await self._stage.manager.start()
+    async def _kill_at(self, moment: Moment) -> None:
+        await moment(self._site)
+        async with self._killing:
+            await self._stage.manager.kill()
+            await self._stage.manager.start()
 
     async def _check_end(self) -> None:
         """All other nodes are there and as they were, and nothing is left of the Service."""
@@ -154,19 +171,3 @@ async def stage(plane: ControlPlane, directory: Path) -> AsyncIterator[Play]:
             finally:
                 print(play.told())
                 await stage.manager.kill()
-
-
-async def play_with_a_kill(
-    plane: ControlPlane,
-    directory: Path,
-    usual: Mapping[str, float],
-    seed: int,
-    *,
-    phases: Sequence[str],
-) -> None:
-    """Kill the manager at a random moment of one of these phases; the seed says which."""
-    chance = random.Random(seed)  # noqa: S311 - repeatable, and no secret
-    moment = Moment(chance.choice(phases), chance.random())
-    print(f"seed {seed}: {moment}; usual: {usual}")
-    async with stage(plane, directory) as play:
-        await play.tell(moment, usual)
