@@ -56,7 +56,8 @@ def blocks(document: str) -> list[Block]:
 
 ALL: Final = {page: blocks(page.read_text()) for page in sorted(DOCS.rglob("*.md"))}
 RUN: Final = [
-    page
+    # Its node goes after the confirmations of a real cluster, and its reader has a second replica.
+    pytest.param(page, marks=pytest.mark.long) if page == TUTORIAL else page
     for page, found in ALL.items()
     if page not in ELSEWHERE and any(block.kind == "sh" for block in found)
 ]

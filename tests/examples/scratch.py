@@ -13,15 +13,15 @@ class Scratch:
     """A virtual environment that needs no internet: pip finds everything installed already."""
 
     def __init__(self, folder: Path) -> None:
-        self._bin = folder / "bin"
+        self.bin = folder / "bin"
         venv.create(folder, with_pip=False, symlinks=True)
         (library,) = folder.glob("lib/python*/site-packages")
         ours = sysconfig.get_path("purelib")
         (library / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
         for command, function in _COMMANDS.items():
-            script = self._bin / command
+            script = self.bin / command
             script.write_text(
-                f"#!{self._bin / 'python'}\nimport sys\nfrom proreus.app.cli import {function}\n"
+                f"#!{self.bin / 'python'}\nimport sys\nfrom proreus.app.cli import {function}\n"
                 f"sys.exit({function}())\n"
             )
             script.chmod(0o755)
@@ -30,7 +30,7 @@ class Scratch:
     def env(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))}
         return kept | {
-            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
             "PIP_NO_INDEX": "1",
             # pip reads this one the other way round: no isolation.
             "PIP_NO_BUILD_ISOLATION": "0",
@@ -38,10 +38,14 @@ class Scratch:
             "PIP_ROOT_USER_ACTION": "ignore",
         }
 
-    def run(self, *command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        found = [str(self._bin / command[0]), *command[1:]]
+    def run(
+        self, *command: str, cwd: Path, sources: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command, with packages of `sources` before those that are installed."""
+        found = [str(self.bin / command[0]), *command[1:]]
+        env = self.env | ({"PYTHONPATH": str(sources)} if sources else {})
         return subprocess.run(
-            found, cwd=cwd, env=self.env, capture_output=True, text=True, timeout=300, check=False
+            found, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False
         )
 
     def install(self, package: Path) -> None:

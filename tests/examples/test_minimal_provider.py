@@ -10,11 +10,12 @@ from .scratch import Scratch
 EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal_provider"
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> tuple[Scratch, Path]:
-    package = tmp_path / "minimal_provider"
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scratch, Path]:
+    directory = tmp_path_factory.mktemp("installed")
+    package = directory / "minimal_provider"
     shutil.copytree(EXAMPLE, package, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    scratch = Scratch(tmp_path / "venv")
+    scratch = Scratch(directory / "venv")
     scratch.install(package)
     return scratch, package
 

@@ -1,6 +1,7 @@
 """What `proreus new-provider NAME` writes: it installs, runs and says what to do next."""
 
 import asyncio
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,11 +16,13 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal_provider"
 CONFIG = "endpoint: http://127.0.0.1:9\ntoken: secret\n"
 
 
-@pytest.fixture
-def skeleton(tmp_path: Path) -> tuple[Scratch, Path]:
-    package = tmp_path / "package"
+@pytest.fixture(scope="module")
+def skeleton(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scratch, Path]:
+    """It is installed once; what a test changes is a copy."""
+    directory = tmp_path_factory.mktemp("skeleton")
+    package = directory / "package"
     assert main(["new-provider", "little-cloud", "--directory", str(package)]) == 0
-    scratch = Scratch(tmp_path / "venv")
+    scratch = Scratch(directory / "venv")
     scratch.install(package)
     (package / "cloud.yaml").write_text(CONFIG)
     return scratch, package
@@ -53,19 +56,20 @@ def test_without_a_cloud_config_it_says_so(skeleton: tuple[Scratch, Path]) -> No
 
 
 def test_conformance_says_what_to_write_first_and_what_next(
-    skeleton: tuple[Scratch, Path],
+    skeleton: tuple[Scratch, Path], tmp_path: Path
 ) -> None:
-    scratch, package = skeleton
+    scratch, original = skeleton
+    package = shutil.copytree(original, tmp_path / "package")
     tests = package / "tests" / "test_conformance.py"
     suite = ("python", "-m", "proreus.testing.conformance", "tests.test_conformance:Cloud")
-    ran = scratch.run(*suite, cwd=package)
+    ran = scratch.run(*suite, cwd=package, sources=package / "src")
     assert ran.returncode == 1, ran.stderr
     assert "not written yet: create_machines() in tests/test_conformance.py" in ran.stdout
     assert ran.stdout.splitlines()[-1].startswith("2 holds, 1 FAILS, ")
 
     raises = 'raise NotImplementedError(NOT_WRITTEN.format("create_machines"))'
     tests.write_text(tests.read_text().replace(raises, "del names"))
-    ran = scratch.run(*suite, cwd=package)
+    ran = scratch.run(*suite, cwd=package, sources=package / "src")
     assert ran.returncode == 1, ran.stderr
     said = "NotSupported: not written yet: look_up() in little_cloud_provider/machines.py"
     assert said in ran.stdout
@@ -74,16 +78,16 @@ def test_conformance_says_what_to_write_first_and_what_next(
     init = package / "src" / "little_cloud_provider" / "__init__.py"
     lines = init.read_text().splitlines(keepends=True)
     init.write_text("".join(line for line in lines if "self.instances =" not in line))
-    ran = scratch.run(*suite, cwd=package)
+    ran = scratch.run(*suite, cwd=package, sources=package / "src")
     assert "not written yet: ensure() in little_cloud_provider/balancers.py" in ran.stdout
 
 
 async def test_the_manager_runs_with_it_and_says_what_is_not_written(
-    skeleton: tuple[Scratch, Path], control_plane: ControlPlane, tmp_path: Path
+    skeleton: tuple[Scratch, Path], control_plane: ControlPlane
 ) -> None:
     scratch, package = skeleton
     process = await asyncio.create_subprocess_exec(
-        str(tmp_path / "venv" / "bin" / "cloud-controller-manager"),
+        str(scratch.bin / "cloud-controller-manager"),
         "--cloud-provider=little-cloud",
         "--cloud-config=cloud.yaml",
         f"--kubeconfig={control_plane.kubeconfig}",

@@ -1,5 +1,7 @@
 """The tutorial: each of its blocks is run, and it arrives at examples/minimal_provider.
 
+That it arrives there is quickly seen from its files; to run the blocks is a long test.
+
 A block after a file name in bold is that file. A block `sh` is run, in one shell, and must succeed
 unless the block `text` after it shows a failing rule. Each line of `text` must be in the output; …
 stands for anything.
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from proreus.app.cli import main
 
 from .scratch import Scratch
 
@@ -102,6 +106,17 @@ def check(said: str, expected: str, where: str) -> None:
         assert re.search(f"^{pattern}$", said, re.MULTILINE), f"{where}: no {line!r} in\n{said}"
 
 
+def test_the_files_of_the_tutorial_in_a_skeleton_are_the_example(tmp_path: Path) -> None:
+    package = tmp_path / "minimal_provider"
+    assert main(["new-provider", "minimal", "--directory", str(package)]) == 0
+    files = [block for block in blocks(TUTORIAL.read_text()) if block.file]
+    for block in files:
+        (package / block.file).write_text(block.text)
+    assert len(files) >= 8
+    compare(package)
+
+
+@pytest.mark.long
 @pytest.mark.usefixtures("control_plane")  # whose programs have to be there already
 def test_every_block_works_and_the_last_state_is_the_example(tmp_path: Path) -> None:
     # The reader's port may be taken here.
