@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from proreus.app.flags import FlagError
+from proreus.app.listening import webhook_server
 from proreus.app.options import Options
-from proreus.app.webhooks import webhook_server
 from proreus.cloudprovider import (
     AdmissionRequest,
     AdmissionResponse,

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proreus.app.webhooks import select
 from proreus.cloudprovider import AdmissionRequest, AdmissionResponse, Webhook
 from proreus.kube import admission
 from proreus.runtime import metrics, webhooks
 from proreus.runtime.serving import serve
-from proreus.runtime.webhooks import BODY_LIMIT, deadline, select
+from proreus.runtime.webhooks import BODY_LIMIT, deadline
 
 SECRET = "hunter2"
 REQUEST: dict[str, Any] = {

@@ -1,27 +1,12 @@
-"""The command line: `cloud-controller-manager FLAGS` and its twin `proreus run FLAGS`."""
+"""The command line: finds the command, and imports what this one needs and nothing else."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from proreus import __version__
-from proreus.app import config_file, ending, flags, migration, servers, webhooks
-from proreus.app.manager import run
-from proreus.app.options import Options, problems
-from proreus.app.servers import ServersError
-from proreus.cloudprovider import CloudProvider, ConfigError, InitCloudProvider, load
-from proreus.controllers.table import select
-from proreus.kube import config as kubeconfig
-from proreus.kube.config import ClientConfig
-from proreus.kube.errors import ConfigError as KubeConfigError
-from proreus.runtime import klog
-
-log = klog.logger(__name__)
-
-DESCRIPTION = """\
-The Kubernetes cloud-controller-manager: initialises nodes, removes nodes whose machine is gone
-and makes load balancers for Services, on the cloud that --cloud-provider names."""
+from proreus.runtime.collector import for_good
 
 USAGE = f"""\
 Proreus, the Kubernetes cloud-controller-manager in Python.
@@ -39,26 +24,23 @@ commands:
 
 "proreus run --help" lists the flags."""
 
-
-BESIDE_RUN: Final[Mapping[str, str]] = {
+COMMANDS: Final[Mapping[str, str]] = {
+    "run": "proreus.app.run",
     "doctor": "proreus.app.doctor.command",
     "plan": "proreus.app.preview.command",
     "status": "proreus.app.status.command",
     "roles": "proreus.app.roles",
     "new-provider": "proreus.app.new_provider",
 }
-"""The other commands' modules, imported when they are needed: the manager starts without them."""
+"""The commands' modules, each with a function `main`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `proreus`."""
     args = list(sys.argv[1:] if argv is None else argv)
     command = args[0] if args else "--help"
-    if command == "run":
-        return cloud_controller_manager(args[1:], program="proreus run")
-    if command in BESIDE_RUN:
-        code: int = import_module(BESIDE_RUN[command]).main(args[1:])
-        return code
+    if command in COMMANDS:
+        return _run(command, args[1:])
     if command in {"version", "--version"}:
         print(f"proreus {__version__}")
         return 0
@@ -69,86 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
-def cloud_controller_manager(
-    argv: Sequence[str] | None = None, *, program: str = "cloud-controller-manager"
-) -> int:
-    """The command `cloud-controller-manager`; returns the exit code.
-
-    2 is a wrong command line or configuration, 1 a run that failed, 0 an ordered end.
-    """
-    args = list(sys.argv[1:] if argv is None else argv)
-    try:
-        options, removed = _parsed(args, program)
-        if options.version:
-            print(f"{program} {__version__}")
-            return 0
-        provider, cluster = _configured(options)
-    except flags.FlagError as exc:
-        return ending.refused(program, exc.problems, 2)
-    klog.setup(
-        options.v,
-        klog.JSON if options.logging_format == klog.JSON else klog.TEXT,
-        vmodule=options.vmodule,
-    )
-    if removed:
-        names = " ".join(f"--{name}" for name in removed)
-        klog.warning(log, "Flags without effect: klog has removed them", flags=names)
-    if options.feature_gates:
-        gates = " ".join(name for name, _ in options.feature_gates)
-        klog.warning(log, "Feature gates without effect: nothing is behind a gate", gates=gates)
-    return ending.run(_run(options, provider, cluster))
+def cloud_controller_manager(argv: Sequence[str] | None = None) -> int:
+    """The command `cloud-controller-manager`."""
+    args = sys.argv[1:] if argv is None else argv
+    return _run("run", args, program="cloud-controller-manager")
 
 
-def _parsed(args: Sequence[str], program: str) -> tuple[Options, tuple[str, ...]]:
-    """The options; what is wrong beyond single flags is told together with these."""
-    try:
-        return flags.parse(Options, args, program, DESCRIPTION, file=config_file.read)
-    except flags.FlagError as exc:
-        if not isinstance(exc.readable, Options):
-            raise
-        try:
-            _configured(exc.readable)
-        except flags.FlagError as more:
-            raise exc.with_more(more.problems) from None
-        raise
-
-
-async def _run(options: Options, provider: CloudProvider | None, cluster: ClientConfig) -> int:
-    try:
-        return await run(options, provider, cluster)
-    except ServersError as exc:
-        for problem in exc.problems:
-            klog.error(log, "Cannot serve", problem=problem)
-        return 1
-
-
-def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
-    """The provider (None if its config is in a Secret) and the way to the API server.
-
-    Raises:
-        FlagError: With every problem of the flags and of both configurations.
-    """
-    found = [*problems(options), *select(options.controllers)[1], *servers.problems(options)]
-    provider: CloudProvider | None = None
-    cluster: ClientConfig | None = None
-    if options.cloud_provider:
-        try:
-            if options.cloud_config_secret:
-                load(options.cloud_provider)
-            else:
-                provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
-                found.extend(webhooks.enabled(options, provider)[1])
-        except ConfigError as exc:
-            found.extend(exc.problems)
-    if options.enable_leader_migration:
-        try:
-            migration.load(options.leader_migration_config)
-        except ConfigError as exc:
-            found.extend(exc.problems)
-    try:
-        cluster = kubeconfig.load(options.kubeconfig, options.master)
-    except KubeConfigError as exc:
-        found.extend(exc.problems)
-    if found or cluster is None:
-        raise flags.FlagError(found)
-    return provider, cluster
+def _run(command: str, args: Sequence[str], **more: Any) -> int:
+    with for_good():
+        module = import_module(COMMANDS[command])
+    code: int = module.main(args, **more)
+    return code

@@ -1,28 +1,21 @@
 """What the process serves, leader or standby: the secure port, admission webhooks, plain metrics.
 
 The last two only where they are asked for. Webhooks come by themselves, since a provider brings
-them: the rest is served before there is one.
+them: the rest is served before there is one. `listening` has the servers, and is imported only
+where there is one: a manager that serves nothing starts without TLS and HTTP of servers.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
 
-from proreus.app.access import delegated_access
-from proreus.app.configz import configz
-from proreus.app.flags import FlagError
 from proreus.app.options import Options
-from proreus.app.status import routes
 from proreus.app.status.source import Source
 from proreus.app.webhooks import tls_settings as webhook_tls
-from proreus.app.webhooks import webhook_server
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.clientconfig import ClientConfig
-from proreus.kube.errors import ConfigError
-from proreus.runtime import endpoints, tls_settings
-from proreus.runtime.authorities import AuthoritiesError, ClientAuthorities
+from proreus.runtime import tls_settings
 from proreus.runtime.health import Health
-from proreus.runtime.serving import CannotListen, serve
-from proreus.runtime.tls import ServerTLS, TLSError
 
 
 class ServersError(Exception):
@@ -32,6 +25,16 @@ class ServersError(Exception):
         """Keep all problems."""
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+def load(options: Options) -> None:
+    """Import what these options need for serving: before there is an event loop to block."""
+    if options.webhooks or _listens(options):
+        import_module("proreus.app.listening")
+
+
+def _listens(options: Options) -> bool:
+    return bool(options.secure_port) or options.metrics_bind_address != "0"
 
 
 @asynccontextmanager
@@ -46,9 +49,12 @@ async def servers(
     Raises:
         ServersError: An address, a certificate or the clients' authorities cannot be had.
     """
-    async with AsyncExitStack() as stack:
-        with _told():
-            await _start(stack, options, health, config, state)
+    if not _listens(options):
+        yield
+        return
+    from proreus.app import listening  # noqa: PLC0415 - see `load`
+
+    async with listening.servers(options, health, config, state):
         yield
 
 
@@ -59,61 +65,13 @@ async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[
     Raises:
         ServersError: An address or a certificate cannot be had, or there is no such webhook.
     """
-    async with AsyncExitStack() as stack:
-        with _told():
-            await stack.enter_async_context(webhook_server(options, provider))
+    if not options.webhooks:
         yield
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except (TLSError, ConfigError, FlagError) as exc:
-        raise ServersError(tuple(exc.problems)) from exc
-    except (CannotListen, AuthoritiesError) as exc:
-        raise ServersError((str(exc),)) from exc
-
-
-async def _start(
-    stack: AsyncExitStack,
-    options: Options,
-    health: Health,
-    config: ClientConfig,
-    state: Source,
-) -> None:
-    host, _, port = options.metrics_bind_address.rpartition(":")
-    await stack.enter_async_context(
-        serve(
-            endpoints.open_application(health),
-            host.strip("[]") or "127.0.0.1",
-            int(port),
-            flag="--metrics-bind-address",
-        )
-    )
-    if not options.secure_port:
         return
-    own = ServerTLS(settings(options))
-    access = await stack.enter_async_context(delegated_access(options, config, health))
-    _trust(own, access.authorities)
-    app = endpoints.application(
-        health,
-        lambda: configz(options),
-        profiling=options.profiling,
-        middlewares=(access.middleware,),
-    )
-    if options.status_page:
-        routes.add(app, state)
-    await stack.enter_async_context(
-        serve(
-            app,
-            options.bind_address,
-            options.secure_port,
-            flag="--secure-port",
-            tls=own,
-            share_port=options.permit_port_sharing,
-        )
-    )
+    from proreus.app import listening  # noqa: PLC0415 - see `load`
+
+    async with listening.admission(options, provider):
+        yield
 
 
 def problems(options: Options) -> list[str]:
@@ -135,13 +93,3 @@ def settings(options: Options) -> tls_settings.Settings:
         cipher_suites=options.tls_cipher_suites,
         curve_preferences=options.tls_curve_preferences,
     )
-
-
-def _trust(own: ServerTLS, authorities: ClientAuthorities) -> None:
-    """Ask clients for certificates of these authorities, now and whenever they change."""
-
-    def take() -> None:
-        own.set_client_cas(authorities.pem)
-
-    take()
-    authorities.on_change(take)

@@ -1,16 +1,14 @@
-"""Serves the admission webhooks that `--webhooks` enables: ours and the provider's."""
+"""The admission webhooks that `--webhooks` enables: ours and the provider's."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from proreus.app.flags import FlagError
 from proreus.app.options import Options
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.admission import Webhook
-from proreus.runtime import serving, webhooks
-from proreus.runtime.tls import ServerTLS
 from proreus.runtime.tls_settings import Settings
 
 WEBHOOKS: Final[Mapping[str, Webhook]] = MappingProxyType({})
@@ -21,34 +19,31 @@ def enabled(
     options: Options, provider: CloudProvider
 ) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
     """The webhooks that are served, by name, and what is wrong with `--webhooks`."""
-    return webhooks.select(options.webhooks, {**WEBHOOKS, **provider.webhooks})
+    return select(options.webhooks, {**WEBHOOKS, **provider.webhooks})
 
 
-@asynccontextmanager
-async def webhook_server(options: Options, provider: CloudProvider) -> AsyncIterator[int]:
-    """Serve the webhooks while the body runs; the value is the port, 0 if there is none to serve.
+def select(
+    wanted: Sequence[str], known: Mapping[str, Webhook]
+) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
+    """The webhooks that `--webhooks` enables, by name, and the problems with it.
 
-    Any client is let in, as by Go's host: what a webhook answers changes nothing by itself.
-
-    Raises:
-        FlagError: `--webhooks` names one that is not there.
-        TLSError: The certificate cannot be used.
-        CannotListen: The address is taken.
+    "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
     """
-    chosen, problems = enabled(options, provider)
-    if problems:
-        raise FlagError(list(problems))
-    if not chosen or not options.webhook_secure_port:
-        yield 0
-        return
-    async with serving.serve(
-        webhooks.app(chosen),
-        options.webhook_bind_address,
-        options.webhook_secure_port,
-        flag="--webhook-secure-port",
-        tls=ServerTLS(tls_settings(options)),
-    ) as port:
-        yield port
+    problems = [
+        f"--webhooks: unknown webhook {item.removeprefix('-')!r}{_hint(item, known)}"
+        for item in wanted
+        if item != "*" and item.removeprefix("-") not in known
+    ]
+    chosen = {
+        name: webhook
+        for name, webhook in known.items()
+        if name in wanted or ("*" in wanted and f"-{name}" not in wanted)
+    }
+    for path, count in Counter(webhook.path for webhook in chosen.values()).items():
+        if count > 1:
+            names = ", ".join(name for name in chosen if chosen[name].path == path)
+            problems.append(f"--webhooks: {names} have the same path {path}: enable one of them")
+    return chosen, tuple(problems)
 
 
 def tls_settings(options: Options) -> Settings:
@@ -63,4 +58,13 @@ def tls_settings(options: Options) -> Settings:
         min_version=options.webhook_tls_min_version,
         cipher_suites=options.webhook_tls_cipher_suites,
         curve_preferences=options.webhook_tls_curve_preferences,
+    )
+
+
+def _hint(item: str, known: Mapping[str, Webhook]) -> str:
+    if not known:
+        return "; there are none"
+    close = difflib.get_close_matches(item.removeprefix("-"), known, n=1)
+    return f"; there are {', '.join(sorted(known))}" + (
+        f": did you mean {close[0]}?" if close else ""
     )

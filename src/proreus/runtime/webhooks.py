@@ -7,12 +7,10 @@ is ever logged.
 """
 
 import asyncio
-import difflib
 import math
 import time
 import traceback
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Final
@@ -33,30 +31,6 @@ DEADLINE: Final = 10.0
 
 LONGEST: Final = 30.0
 """Seconds, whatever the request says: the longest that a configuration may ask for."""
-
-
-def select(
-    wanted: Sequence[str], known: Mapping[str, Webhook]
-) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
-    """The webhooks that `--webhooks` enables, by name, and the problems with it.
-
-    "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
-    """
-    problems = [
-        f"--webhooks: unknown webhook {item.removeprefix('-')!r}{_hint(item, known)}"
-        for item in wanted
-        if item != "*" and item.removeprefix("-") not in known
-    ]
-    chosen = {
-        name: webhook
-        for name, webhook in known.items()
-        if name in wanted or ("*" in wanted and f"-{name}" not in wanted)
-    }
-    for path, count in Counter(webhook.path for webhook in chosen.values()).items():
-        if count > 1:
-            names = ", ".join(name for name in chosen if chosen[name].path == path)
-            problems.append(f"--webhooks: {names} have the same path {path}: enable one of them")
-    return chosen, tuple(problems)
 
 
 def deadline(timeout: str) -> float:
@@ -179,12 +153,3 @@ async def _read(request: web.Request) -> AdmissionRequest:
         raise _Failure(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text) from None
     except ValueError as exc:
         raise _Failure(HTTPStatus.BAD_REQUEST, str(exc)) from None
-
-
-def _hint(item: str, known: Mapping[str, Webhook]) -> str:
-    if not known:
-        return "; there are none"
-    close = difflib.get_close_matches(item.removeprefix("-"), known, n=1)
-    return f"; there are {', '.join(sorted(known))}" + (
-        f": did you mean {close[0]}?" if close else ""
-    )
