@@ -65,7 +65,7 @@ async def programs() -> Path:
             shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed
             fresh.mkdir()
             flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
-            async with announced(report, "building the programs for charts and rules"):
+            async with announced(report, "building the programs for charts and rules, 2 minutes"):
                 await run((go, "build", *flags, "-o", f"{fresh}/", "./..."), SOURCE, os.environ)
             fresh.rename(place)
     return place

@@ -42,7 +42,10 @@ async def build(
     source = directory / "gomodule"
     with as_file(modules / version) as shipped:
         shutil.copytree(shipped, source)
-    report("building the control plane with Go takes about 3 minutes the first time")
+    report(
+        "building the control plane with Go, once on a machine: "
+        "some 4 minutes on four processors, 8 on two"
+    )
     for program, package in PACKAGES.items():
         command = (
             *(go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"),
