@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from proreus.testing.controlplane import (
     KUBERNETES_VERSION,
     OLDEST_VERSION,
     ControlPlaneError,
+    build,
     ensure_assets,
 )
 
@@ -300,8 +302,10 @@ async def test_go_builds_what_no_archive_gives(
     assert sorted(p.name for p in assets.directory.iterdir()) == ["etcd", "kube-apiserver"]
     assert lines[0].startswith("no programs from envtest archive: http://127.0.0.1:1/index.yaml")
     assert lines[1:] == [
-        "building the control plane with Go, once on a machine: "
-        "some 4 minutes on four processors, 8 on two",
+        (
+            "building the control plane with Go, once on a machine: "
+            "some 4 minutes on four processors, 8 on two"
+        ),
         "building etcd",
         "building kube-apiserver",
     ]
@@ -366,6 +370,22 @@ async def test_a_cancelled_build_ends_with_its_compilers(
         while is_running(int(pid_file.read_text())):
             await asyncio.sleep(0.02)
     assert [p.name for p in cache.iterdir()] == [f".{KEY}.lock"]
+
+
+async def test_a_build_cancelled_while_go_starts_ends_with_its_compilers(tmp_path: Path) -> None:
+    pid_file = tmp_path / "compiler.pid"
+    script = f"sleep 600 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; wait"
+    building = asyncio.create_task(build.run(("sh", "-c", script), tmp_path, os.environ))
+    for _ in range(3):  # until the process is made
+        await asyncio.sleep(0)
+    while not pid_file.exists():
+        time.sleep(0.01)  # noqa: ASYNC251 - the event loop is not to learn that it runs
+    building.cancel()
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await building
+        while is_running(int(pid_file.read_text())):
+            await asyncio.sleep(0.02)
 
 
 def is_running(pid: int) -> bool:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -72,19 +73,25 @@ async def run(command: tuple[str, ...], source: Path, environ: Mapping[str, str]
     Raises:
         ControlPlaneError: It failed; holds the end of what it said.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=source,
-        env={**environ, "CGO_ENABLED": "0", "GOWORK": "off"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # so that the compilers end with it
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *command,
+            cwd=source,
+            env={**environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that the compilers end with it
+        )
     )
     try:
+        # Cancelled in the middle of its start, asyncio would end Go and not its compilers.
+        process = await asyncio.shield(starting)
         output, _ = await process.communicate()
     except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
+        process = await starting
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         raise
     if process.returncode != 0:
