@@ -362,7 +362,7 @@ def health(world: World, params: Params) -> Answer:
         if one["TargetHealth"].get("Reason") == "Target.NotRegistered":
             continue
         instance = find(world, id_) if target.target_type == "instance" else None
-        is_checked = world.now() >= world.born.get(f"{target.arn}/{id_}", 0.0) + settings.health
+        is_checked = world.age(f"{target.arn}/{id_}") >= settings.health
         if not is_used:
             one["TargetHealth"] = {"State": "unused", "Reason": "Target.NotInUse"}
         elif target.target_type == "instance" and (

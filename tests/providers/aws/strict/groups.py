@@ -15,7 +15,7 @@ def create(world: World, params: Params) -> Answer:
 
 
 def is_seen(world: World, id_: str) -> bool:
-    return world.now() >= world.born.get(id_, 0.0) + world.faults.settings.lag
+    return world.age(id_) >= world.faults.settings.lag
 
 
 @corrects("ec2", "DeleteSecurityGroup")

@@ -18,7 +18,7 @@ _LATE = ("InstanceIds", "GroupIds", "VolumeIds")
 
 def is_seen(world: World, id_: str) -> bool:
     """Whether a thing has been there for long enough (EC2 developer guide, eventual consistency)."""
-    return world.now() >= world.born.get(id_, 0.0) + world.faults.settings.lag
+    return world.age(id_) >= world.faults.settings.lag
 
 
 def find(world: World, id_: str) -> Any:

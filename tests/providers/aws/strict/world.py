@@ -1,6 +1,7 @@
 """The state: moto's backends, what they do not keep, and the table of corrections."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -76,6 +77,10 @@ class World:
 
     def now(self) -> float:
         return time.monotonic()
+
+    def age(self, id_: str) -> float:
+        """For how many seconds something has been there; what nobody made was always there."""
+        return self.now() - self.born.get(id_, -math.inf)
 
     def backend(self, service: str) -> Any:
         """Moto's own state of a service in the region of the request."""
