@@ -171,6 +171,46 @@ async def test_rules_of_others_in_the_nodes_group_stay(aws: StrictAWS) -> None:
         assert site.rules() == {("tcp", 22, ANYWHERE)}
 
 
+def untagged(site: LBSite) -> None:
+    """Let the group of the nodes be one without the cluster's tag."""
+    tags = site.ec2.describe_security_groups(GroupIds=[site.group])["SecurityGroups"][0]["Tags"]
+    site.ec2.delete_tags(Resources=[site.group], Tags=[{"Key": one["Key"]} for one in tags])
+
+
+async def test_rules_in_a_group_without_the_clusters_tag_go_with_the_load_balancer(
+    aws: StrictAWS,
+) -> None:
+    async with placed(aws) as site:
+        untagged(site)
+        ids = site.machines(1)
+        other = site.wish(ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"))
+        wish = site.wish(ids)
+        await site.made(wish)
+        await site.made(other)
+        assert ("tcp", 30080, ANYWHERE) in site.rules()
+        site.aws.calls()
+        await site.delete(wish)
+        assert site.aws.calls().count("ec2.DescribeSecurityGroups") <= 3
+        assert site.rules() == {("tcp", 30081, ANYWHERE), ("icmp", 3, ANYWHERE)}
+        site.ec2.terminate_instances(InstanceIds=ids)
+        await site.delete(other)
+        assert site.rules() == set()
+
+
+async def test_rules_leave_a_group_without_the_clusters_tag_when_no_host_is_in_it(
+    aws: StrictAWS,
+) -> None:
+    async with placed(aws) as site:
+        untagged(site)
+        await site.made(site.wish(site.machines(1)))
+        answer = site.ec2.create_security_group(
+            GroupName="newer", Description="-", VpcId=site.network.vpc
+        )
+        newer = site.network.run(1, SecurityGroupIds=[answer["GroupId"]])
+        await site.made(site.wish(newer))
+        assert site.rules() == set()
+
+
 async def test_two_services_share_the_rule_of_path_mtu_discovery(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         ids = site.machines(1)

@@ -89,7 +89,7 @@ class HostGroups:
         def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
             return _network_change(name, have, want if is_home else frozenset())
 
-        return await self._allow(instances, change)
+        return await self._allow(instances, change, lambda have: bool(made_for(name, have)))
 
     async def allow_classic(
         self, group: str, instances: Collection[str], *, is_own: bool
@@ -115,7 +115,7 @@ class HostGroups:
         def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
             return changed(have, wanted if is_home else frozenset(), ours)
 
-        return await self._allow(instances, change)
+        return await self._allow(instances, change, lambda have: bool(have & ours))
 
     async def forget_own(self, group: str) -> None:
         """Take away every rule that names the group of a load balancer: it is to be deleted.
@@ -165,10 +165,15 @@ class HostGroups:
         self,
         instances: Collection[str],
         change: Callable[[frozenset[Rule], bool], Change],
+        is_marked: Callable[[frozenset[Rule]], bool],
     ) -> Mapping[str, str]:
-        """Change every group, told its rules and whether a host is in it, in one turn."""
+        """Change every group, told its rules and whether a host is in it, in one turn.
+
+        `is_marked` tells rules by which a group without the cluster's tag is one to change: its
+        hosts may have left it, or be gone.
+        """
         async with self._turn:
-            groups, homes, refused = await self._look(instances)
+            groups, homes, refused = await self._look(instances, is_marked)
             await asyncio.gather(
                 *(
                     apply_change(self._api, id_, change(have, id_ in homes))
@@ -178,11 +183,16 @@ class HostGroups:
         return refused
 
     async def _look(
-        self, instances: Collection[str]
+        self, instances: Collection[str], is_marked: Callable[[frozenset[Rule]], bool]
     ) -> tuple[dict[str, frozenset[Rule]], set[str], dict[str, str]]:
-        """The rules of the cluster's groups and the hosts', the hosts' groups, and who has none."""
-        described = await self._tagged()
-        tagged = set(described) if self._tags.id else set()
+        """The rules of the groups to change, the hosts' groups, and who has none.
+
+        All groups of the network are looked through where a host is in one without the cluster's
+        tag, and where there is no host: nothing tells then in which groups hosts have been.
+        """
+        is_whole = not instances or not self._tags.id
+        described = await self._groups(with_tag=not is_whole)
+        tagged = {one["GroupId"] for one in self._tags.mine(described)} if self._tags.id else set()
         homes: set[str] = set()
         refused: dict[str, str] = {}
         for one in await self._memberships.of(instances):
@@ -190,26 +200,25 @@ class HostGroups:
                 homes.add(host_group(one, tagged))
             except ValueError as error:
                 refused[one["InstanceId"]] = str(error)
-        if missing := homes - described.keys():
-            found = await self._api.pages(
-                "ec2", "DescribeSecurityGroups", "SecurityGroups", GroupIds=sorted(missing)
-            )
-            described |= {one["GroupId"]: one for one in found}
-        rules = {id_: rules_of(one.get("IpPermissions") or ()) for id_, one in described.items()}
-        return rules, homes, refused
+        if not is_whole and not homes <= tagged:
+            described = await self._groups(with_tag=False)
+        rules = {one["GroupId"]: rules_of(one.get("IpPermissions") or ()) for one in described}
+        concerned = {
+            id_: have
+            for id_, have in rules.items()
+            if id_ in tagged or id_ in homes or is_marked(have)
+        }
+        return concerned, homes, refused
 
-    async def _tagged(self) -> dict[str, Described]:
-        if not self._tags.id:
-            return {}
-        keys = [self._tags.key, *([TAG_LEGACY] if self._tags.is_legacy else ())]
-        filters = [
-            {"Name": "vpc-id", "Values": [self._vpc]},
-            {"Name": "tag-key", "Values": keys},
-        ]
-        found = await self._api.pages(
+    async def _groups(self, *, with_tag: bool) -> list[Described]:
+        """The groups of the network; if `with_tag`, those with a tag of the cluster's kind."""
+        filters = [{"Name": "vpc-id", "Values": [self._vpc]}]
+        if with_tag:
+            keys = [self._tags.key, *([TAG_LEGACY] if self._tags.is_legacy else ())]
+            filters.append({"Name": "tag-key", "Values": keys})
+        return await self._api.pages(
             "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
         )
-        return {one["GroupId"]: one for one in self._tags.mine(found)}
 
 
 async def apply_change(api: "Api", group: str, change: Change) -> None:
