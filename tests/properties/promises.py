@@ -38,6 +38,22 @@ PREFIX: Final = "simulated://sim-1/"
 THEIRS: Final = "example.com/"
 
 
+class Unkept(msgspec.Struct, frozen=True):
+    """Something that is not as it should be, and the objects that show it."""
+
+    text: str
+    objects: tuple[object, ...] = ()
+
+
+def report(unkept: Iterable[Unkept]) -> str:
+    """What is not as it should be, and below it each object as JSON."""
+    lines: list[str] = []
+    for one in unkept:
+        shown = (msgspec.json.encode(thing).decode() for thing in one.objects)
+        lines += [one.text, *(f"    {text}" for text in shown)]
+    return "\n".join(dict.fromkeys(lines))
+
+
 class Promises:
     """Watches a store and a cloud; `broken` are the promises that were broken."""
 
@@ -169,27 +185,32 @@ class Promises:
 
     # At rest
 
-    def unkept(self) -> list[str]:
+    def unkept(self) -> list[Unkept]:
         """What is not yet as it should be."""
-        found: list[str] = []
+        nodes, services = self._all(NODES), self._all(SERVICES)
+        found: list[Unkept] = []
         for machine in self._cloud.machines.all():
             if machine.state == "running" and machine.name != "theirs":
-                found += self._node_of(machine)
-        for node in self._all(NODES):
+                its = tuple(one for one in nodes if _name(one) == machine.name)
+                found += [Unkept(text, (machine, *its)) for text in self._node_of(machine, its)]
+        for node in nodes:
             if _provider_id(node).startswith(PREFIX) and self._machine(node) is None:
-                found.append(f"node {_name(node)} has no machine any more")
-        uids = set()
-        for service in self._all(SERVICES):
-            uids.add(service["metadata"]["uid"])
-            found += [f"service {_name(service)}: {text}" for text in self._service(service)]
+                found.append(Unkept(f"node {_name(node)} has no machine any more", (node,)))
+        for service in services:
+            parts = map(self._cloud.view, self._parts_of(service))
+            about = (service, *parts)
+            for text in self._service(service):
+                found.append(Unkept(f"service {_name(service)}: {text}", about))
+        uids = {service["metadata"]["uid"] for service in services}
         for part in self._cloud.parts.all():
             is_route = isinstance(part, Route)
             if self.is_ours(part) and not is_route and part.tags[MARK_SERVICE_UID] not in uids:
-                found.append(f"{part.id} is left of a Service that is gone")
-        return found + list(self._routes())
+                view = self._cloud.view(part)
+                found.append(Unkept(f"{part.id} is left of a Service that is gone", (view,)))
+        routes = [one for one in self._cloud.parts.all() if isinstance(one, Route)]
+        return found + [Unkept(text, (*nodes, *routes)) for text in self._routes()]
 
-    def _node_of(self, machine: Instance) -> Iterator[str]:
-        nodes = [one for one in self._all(NODES) if _name(one) == machine.name]
+    def _node_of(self, machine: Instance, nodes: Iterable[Object]) -> Iterator[str]:
         if not nodes:
             yield f"{machine.name} has no Node"
         for node in nodes:

@@ -1,11 +1,15 @@
 """Random histories: users, kubelets, machines' owners and faults, in any order, for hours.
 
-The manager is the real one; only its clock is virtual. On the way no promise is broken, and when
-the faults have stopped, the cloud becomes what the API server asks for and then stays so.
+The manager is the real one; only its clock is virtual, and its network is in memory. So a history
+determines all that happens. On the way no promise is broken, and when the faults have stopped, the
+cloud becomes what the API server asks for and then stays so.
 """
 
+import hashlib
 import os
 import random
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +21,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from proreus.kube.requests import NODES, SERVICES
-from proreus.testing.clock import run
+from proreus.testing.network import run
 
+from .promises import report
 from .world import PAUSES, Step, World, world
 
 DEEDS: Final = {
@@ -47,6 +52,10 @@ DEEDS: Final = {
 PATIENCE: Final = 6 * 3600.0
 """Virtual seconds after the faults, in which load balancers are compared five times."""
 REST: Final = 2 * 3600.0
+SEED: Final = 1
+SHORT: Final = 120
+"""Steps of a history in which all sorts of things happen, and most of them at the same time."""
+ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = Path(__file__).with_name("histories.json")
 """Histories that have failed once, made shorter, each under what it showed."""
 _HISTORIES: Final = msgspec.json.decode(KEPT.read_bytes(), type=dict[str, list[Step]])
@@ -68,14 +77,15 @@ def random_history(seed: int, length: int) -> list[Step]:
     ]
 
 
-async def live(history: Sequence[Step], state: Path) -> None:
+async def live(history: Sequence[Step], state: Path) -> list[str]:
     async with world(state) as place:
         await place.play(history)
         assert place.promises.broken == []
         unkept = await place.come_to_rest(PATIENCE)
         assert place.promises.broken == []
-        assert unkept == []
+        assert not unkept, report(unkept)
         await stay(place)
+        return await place.trail()
 
 
 async def stay(place: World) -> None:
@@ -96,10 +106,16 @@ async def stay(place: World) -> None:
     assert place.promises.broken == []
 
 
-def lived(history: Sequence[Step]) -> None:
+def lived(history: Sequence[Step]) -> list[str]:
+    """The trail of a history, which is determined by its steps."""
     random.seed(0)  # the manager's jitter
     with tempfile.TemporaryDirectory() as directory:
-        run(live(history, Path(directory) / "state.db"))
+        return run(live(history, Path(directory) / "state.db"))
+
+
+def digest(trail: Sequence[str]) -> str:
+    """Short for a history's end and all that was said on the way: equal where they are equal."""
+    return hashlib.sha256("\n".join(trail).encode()).hexdigest()[:16]
 
 
 STEPS = st.builds(
@@ -124,18 +140,38 @@ def test_no_promise_is_broken_and_the_cloud_becomes_what_is_asked_for(
     lived(history)
 
 
+def test_a_seed_determines_all_that_happens() -> None:
+    """In another process, where text has other hashes, every request and object is the same."""
+    code = "import sys; from tests.properties.test_histories import main; main(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, str(SEED), str(SHORT)]
+    other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    environment = {**os.environ, "PYTHONHASHSEED": other}
+    there = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
+
+    here = lived(random_history(SEED, SHORT))
+    assert there.stdout.decode().splitlines() == here
+
+
+def main(seed: str, length: str) -> None:
+    """Print the trail of a seed's history."""
+    print(*lived(random_history(int(seed), int(length))), sep="\n")
+
+
 @pytest.mark.long
 def test_long_histories(capsys: pytest.CaptureFixture[str]) -> None:
-    """Ten times a thousand steps, with seeds that are new each time and printed.
+    """Ten times a thousand steps, with seeds that are new each time and printed with a digest.
 
-    Give PROREUS_SEED to start with the seed that failed, PROREUS_HISTORIES for more of them. What
-    failed is made shorter and kept in `histories.json`.
+    Give PROREUS_SEED to start with the seed that failed, PROREUS_HISTORIES for more of them,
+    PROREUS_STEPS for other lengths. What failed is made shorter and kept in `histories.json`.
     """
     first = int(os.environ.get("PROREUS_SEED") or random.SystemRandom().randrange(1 << 32))
+    steps = int(os.environ.get("PROREUS_STEPS", "1000"))
     for seed in range(first, first + int(os.environ.get("PROREUS_HISTORIES", "10"))):
         with capsys.disabled():
-            print(f"PROREUS_SEED={seed}")
-        lived(random_history(seed, 1000))
+            print(f"PROREUS_SEED={seed} PROREUS_STEPS={steps}", end="", flush=True)
+        end = digest(lived(random_history(seed, steps)))
+        with capsys.disabled():
+            print(f" ends as {end}")
 
 
 @pytest.mark.parametrize("name", _HISTORIES)

@@ -7,6 +7,7 @@ history too, and hypothesis can make it shorter.
 
 import asyncio
 import copy
+import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -30,12 +31,13 @@ from proreus.testing.kubelet import node_body
 from proreus.testing.memory import Fault as ApiFault
 from proreus.testing.memory import FaultMode as ApiFaultMode
 from proreus.testing.memory import MemoryApiServer, Store
+from proreus.testing.memory.rules import RESOURCES
 from proreus.testing.simulated import Admin, Fault, FaultMode, Instance, Settings
 from proreus.testing.simulated.cloud import Cloud
 from proreus.testing.simulated.model import AddressPart, Firewall, Listener, LoadBalancer, Route
 from proreus.testing.simulated.server import Server
 
-from .promises import Promises
+from .promises import Promises, Unkept
 
 EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 REGION: Final = "sim-1"
@@ -46,6 +48,11 @@ SLICE: Final = 5.0
 """Virtual seconds between two looks at the cloud."""
 HEARTBEAT: Final = 30.0
 """A pause of so many seconds lets the kubelets report."""
+IDLE: Final = 5.0
+"""After so many seconds servers close a connection that nobody uses.
+
+It is less than clients wait: aiohttp's ask the real clock how long a connection was idle.
+"""
 PAUSES: Final = (0.0, 0.02, 0.3, 2.0, 12.0, 45.0, 400.0, 4000.0)
 OPTIONS: Final = Options(
     cloud_provider="simulated",
@@ -156,7 +163,7 @@ class World:
             with self.promises.by_others():
                 await self.report()
 
-    async def come_to_rest(self, patience: float) -> list[str]:
+    async def come_to_rest(self, patience: float) -> list[Unkept]:
         """End all faults and wait, at most so many seconds; what is still not as it should be."""
         with self.promises.by_others():
             await self.mend()
@@ -173,6 +180,14 @@ class World:
             if self.promises.broken:
                 break
         return found
+
+    async def trail(self) -> list[str]:
+        """Every request and call so far, then what there is: one line each."""
+        found: list[object] = [*self.api.asked, *await self._admin.calls()]
+        for resource in RESOURCES.values():
+            found += [stored.body for stored in self.store.first_page(resource, "", None, 0).items]
+        found += [*self.cloud.machines.all(), *self.cloud.parts.all()]
+        return [msgspec.json.encode(one).decode() for one in found]
 
     def start_manager(self) -> None:
         """Start the manager's work as the process does, on this clock."""
@@ -460,9 +475,13 @@ def _pool(endpoint: str) -> str:
 @asynccontextmanager
 async def world(state: Path) -> AsyncIterator[World]:
     """A world whose manager runs; `state` is where the cloud keeps its state."""
-    cloud = Cloud(state, Settings(), lambda: now().timestamp())
+    chance = random.Random(0)  # noqa: S311 - repeatable, and no secret
+    cloud = Cloud(state, Settings(), lambda: now().timestamp(), chance)
     runner = web.AppRunner(
-        Server(cloud, {"token": "manager"}, "admin").app(), access_log=None, shutdown_timeout=0.1
+        Server(cloud, {"token": "manager"}, "admin").app(),
+        access_log=None,
+        shutdown_timeout=0.1,
+        keepalive_timeout=IDLE,
     )
     await runner.setup()
     try:
@@ -471,7 +490,7 @@ async def world(state: Path) -> AsyncIterator[World]:
         cloud.configure({"health_interval": 0.0, "pool": _pool(endpoint)})
         async with (
             cloud.dataplane.running(),
-            MemoryApiServer(Store(now), keep_log=False) as server,
+            MemoryApiServer(Store(now, chance=chance), idle=IDLE) as server,
             Admin(endpoint) as admin,
         ):
             made = World(server, cloud, admin, endpoint)

@@ -104,7 +104,7 @@ class Inventory:
                 rest.append(node)
         for flight in self._launch(rest):
             flights.update({node.metadata.name: flight for node in flight.nodes})
-        await self._wait(set(flights.values()))
+        await self._wait(tuple(dict.fromkeys(flights.values())))
         for node in nodes:
             name = node.metadata.name
             if name in flights:
@@ -140,7 +140,7 @@ class Inventory:
             self._flights.update({key(node): flight for node in flight.nodes})
         return flights
 
-    async def _wait(self, flights: set[_Flight]) -> None:
+    async def _wait(self, flights: Sequence[_Flight]) -> None:
         """Wait until all have landed; a flight that nobody waits for any more is cancelled."""
         for flight in flights:
             flight.readers += 1

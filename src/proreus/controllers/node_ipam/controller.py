@@ -153,7 +153,7 @@ class NodeIpamController:
 
     def _wake(self) -> None:
         """A block is free: let those look that wait for one."""
-        for name in self._waiting:
+        for name in sorted(self._waiting):
             self._queue.add(name, Priority.USER)
         self._waiting.clear()
 

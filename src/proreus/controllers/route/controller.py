@@ -159,7 +159,7 @@ class RouteController:
         wanted = wishes(self._env.nodes.all(), self._clusters, self._owns)
         unseen = plans.unseen(wanted, self._memory)
         self._says.say({**self._says.wanted, **dict.fromkeys(unseen, Says.UNROUTED)})
-        for name in unseen - self._told:
+        for name in sorted(unseen - self._told):
             self._tell(name, plans.unlisted(name, error))
         self._told |= unseen
 

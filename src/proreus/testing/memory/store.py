@@ -1,6 +1,7 @@
 """Objects, their versions and their history. No I/O: times and ids come from outside."""
 
 import bisect
+import random
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -101,8 +102,10 @@ class Store:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         history: int = HISTORY,
+        chance: random.Random | None = None,
     ) -> None:
-        """Hold the namespaces default and kube-system only."""
+        """Hold the first namespaces only; UIDs come from `chance`, else from the system's."""
+        self._chance = chance or random.SystemRandom()
         self.version = 1
         self._now = now
         self._history = history
@@ -176,7 +179,7 @@ class Store:
         key = (namespace, meta.get("name", ""))
         if key in self._table(resource).objects:
             raise ApiError(409, "AlreadyExists", f'{resource.plural} "{key[1]}" already exists')
-        made = {"uid": str(uuid.uuid4()), "creationTimestamp": _seconds(self._now())}
+        made = {"uid": str(self._uuid()), "creationTimestamp": _seconds(self._now())}
         meta = {**meta, **({"namespace": namespace} if namespace else {}), **made}
         new = rules.on_create(resource, {**body, "metadata": meta}, self._ports)
         self._check(resource, None, new)
@@ -234,6 +237,9 @@ class Store:
             table.versions.clear()
             table.changes.clear()
 
+    def _uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self._chance.getrandbits(128), version=4)
+
     def _table(self, resource: Resource[Any]) -> _Table:
         return self._tables.setdefault(resource.plural, _Table())
 
@@ -242,7 +248,7 @@ class Store:
         page, rest = tuple(items[start:end]), len(items) - end
         if rest <= 0:
             return Page(page, version, "", 0)
-        token = uuid.uuid4().hex
+        token = self._uuid().hex
         self._lists[token] = (version, items, end)
         if len(self._lists) > LISTS:
             self._lists.popitem(last=False)

@@ -1,6 +1,7 @@
 """The simulated cloud as a whole, without HTTP: its state, rules, traffic and how answers look."""
 
 import base64
+import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,25 @@ from proreus.testing.simulated.store import Store
 
 
 class Cloud:
-    """Instances, parts and their traffic; `now` is seconds since 1970."""
+    """Instances, parts and their traffic.
 
-    def __init__(self, state: Path, settings: Settings, now: Callable[[], float]) -> None:
+    `now` is seconds since 1970; ids come from `chance`, else from the system's.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        settings: Settings,
+        now: Callable[[], float],
+        chance: random.Random | None = None,
+    ) -> None:
         """Open the state file, or make it."""
+        chance = chance or random.SystemRandom()
         self.now = now
         self._settings = settings
         self._store = Store(state, now)
-        self.machines = Machines(self._store.instances, self.settings, now)
-        self.parts = Parts(self._store.parts, self.machines, self.settings, now)
+        self.machines = Machines(self._store.instances, self.settings, now, chance)
+        self.parts = Parts(self._store.parts, self.machines, self.settings, now, chance)
         self.dataplane = DataPlane(self.parts, self.settings, now)
         self.configure({})
 

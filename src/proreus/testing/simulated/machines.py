@@ -1,8 +1,8 @@
 """The simulated cloud's instances: reads, and what the admin API does to them."""
 
 import ipaddress
+import random
 import re
-import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,12 +21,17 @@ class Machines:
     """The instances of the cloud; `settings` is asked anew at each call."""
 
     def __init__(
-        self, table: Table[Instance], settings: Callable[[], Settings], now: Callable[[], float]
+        self,
+        table: Table[Instance],
+        settings: Callable[[], Settings],
+        now: Callable[[], float],
+        chance: random.Random,
     ) -> None:
-        """Take over what the table holds."""
+        """Take over what the table holds; ids come from `chance`."""
         self._table = table
         self._settings = settings
         self._now = now
+        self._chance = chance
         self._ended = {i.id for i in table.all() if i.state == "terminated"}
         self._made = len(table.all())
 
@@ -146,11 +151,12 @@ class Machines:
             Address("InternalDNS", f"{one.name}.internal"),
             Address("Hostname", one.name),
         )
+        uid = uuid.UUID(int=self._chance.getrandbits(128), version=4)
         return msgspec.structs.replace(
             one,
-            id=one.id or f"i-{secrets.token_hex(6)}",
+            id=one.id or f"i-{self._chance.getrandbits(48):012x}",
             region=one.region or self._settings().region,
-            system_uuid=one.system_uuid or str(uuid.uuid4()),
+            system_uuid=one.system_uuid or str(uid),
             addresses=one.addresses or addresses,
             created=one.created or self._now(),
         )

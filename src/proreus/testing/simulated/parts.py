@@ -1,7 +1,7 @@
 """The simulated cloud's parts: their creation, change and deletion with all rules of the API."""
 
 import ipaddress
-import secrets
+import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -57,12 +57,14 @@ class Parts:
         machines: Machines,
         settings: Callable[[], Settings],
         now: Callable[[], float],
+        chance: random.Random,
     ) -> None:
-        """Take over what the table holds."""
+        """Take over what the table holds; ids come from `chance`."""
         self._table = table
         self._machines = machines
         self._settings = settings
         self._now = now
+        self._chance = chance
         self._tokens: dict[tuple[type[Part], str], str] = {}
         self._on: defaultdict[str, set[str]] = defaultdict(set)
         for part in table.all():
@@ -95,7 +97,7 @@ class Parts:
         if foreign:
             raise ApiError(400, "BadRequest", f"not to be given on create: {sorted(foreign)}")
         now = self._now()
-        given = {"id": f"{_PREFIXES[kind]}-{secrets.token_hex(6)}", "created": now}
+        given = {"id": f"{_PREFIXES[kind]}-{self._chance.getrandbits(48):012x}", "created": now}
         if kind is LoadBalancer:
             given["active_at"] = now + self._settings().provision_delay
         part = _convert({**body, **given}, kind)
