@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from proreus.testing import programs
 from proreus.testing.controlplane import ControlPlane
 
 from . import order
@@ -50,6 +51,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("faults")
         for line in shown:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs_are_forked() -> Iterator[None]:
+    """Managers and clouds are forks of one process, which imports once for all of them."""
+    with programs.forked():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Commands that only look, run as a user who may only read."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 from proreus.kube.client import Client
 from proreus.kube.errors import AlreadyExists, NotFound
 from proreus.kube.requests import Request, Resource
+from proreus.testing import programs
 from proreus.testing.manager import cloud_config
 
 from .site import PATIENCE, Site, until
@@ -56,18 +56,15 @@ class Reader:
 
     async def run(self, command: str, *flags: str) -> Ran:
         """Run `proreus COMMAND FLAGS` to its end."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "proreus", command,
+        ran = programs.run(
+            "proreus",
+            command,
             f"--kubeconfig={self._kubeconfig}",
             "--cloud-provider=simulated",
             f"--cloud-config={self._config}",
             *flags,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        out, err = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
-        return Ran(process.returncode or 0, out.decode(), err.decode())
+        )
+        return Ran(*await asyncio.wait_for(ran, 2 * PATIENCE))
 
     def check_only_read(self) -> None:
         """Fail if anything but reads and access reviews was asked of the API server, or refused."""

@@ -3,21 +3,16 @@
 import asyncio
 import json
 import socket
-import sys
 from typing import Any
+
+from proreus.testing import programs
 
 from .site import Site, until
 
 
 async def status(*flags: str) -> tuple[int, str, str]:
     """Exit code, output and errors of the command."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proreus", "status", *flags,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
+    return await asyncio.wait_for(programs.run("proreus", "status", *flags), 60)
 
 
 def free_port() -> int:

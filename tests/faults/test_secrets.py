@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import EVENTS, LEASES, NODES, SECRETS, SERVICES, Request
+from proreus.testing import programs
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess, cloud_config
 
@@ -112,14 +112,9 @@ async def said(site: Site, name: str) -> None:
 
 async def run(command: str, *flags: str) -> str:
     """All that a command of ours prints."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proreus", command, *flags,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(), 120)
-    assert out
-    return out.decode()
+    _, out, err = await asyncio.wait_for(programs.run("proreus", command, *flags), 120)
+    assert out + err
+    return out + err
 
 
 async def objects(site: Site) -> str:

@@ -2,12 +2,11 @@
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from proreus.testing.controlplane.child import tied_to_this_process
+from proreus.testing import programs
 from proreus.testing.simulated import SimulatedCloudProcess
 
 STOP_SECONDS = 30.0
@@ -26,7 +25,7 @@ class ManagerProcess:
         """Nothing is started yet."""
         self.flags = flags
         self.log = log
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: programs.Program | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -54,17 +53,7 @@ class ManagerProcess:
         if self.is_running:
             raise RuntimeError("the manager runs already: stop or kill it first")
         with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *tied_to_this_process(),
-                sys.executable,
-                "-m",
-                "proreus",
-                "run",
-                *self.flags,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            self._process = await programs.start("proreus", "run", *self.flags, output=log)
 
     async def wait(self) -> int:
         """Wait for the end; the exit code, below zero for a signal.
@@ -106,7 +95,7 @@ class ManagerProcess:
         """What it has written so far."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def _started(self) -> asyncio.subprocess.Process:
+    def _started(self) -> programs.Program:
         if self._process is None:
             raise RuntimeError("the manager was never started")
         return self._process

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Self
 
 import msgspec
 
+from proreus.testing import programs
 from proreus.testing.simulated.admin import Admin
 from proreus.testing.simulated.model import Settings
 
@@ -39,7 +39,7 @@ class SimulatedCloudProcess:
         self._state = state or Path(self._directory.name) / "state.db"
         self._settings = settings or Settings()
         self._tokens = dict(tokens or {"default": "token"})
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: programs.Program | None = None
         self.token = next(iter(self._tokens.values()))
         self.endpoint = ""
         self.admin = Admin("")
@@ -77,9 +77,7 @@ class SimulatedCloudProcess:
         ready = Path(self._directory.name) / "ready.json"
         ready.unlink(missing_ok=True)
         tokens = (f"--token={name}={token}" for name, token in self._tokens.items())
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
+        self._process = await programs.start(
             "proreus.testing.simulated",
             f"--listen={listen}",
             f"--state={self._state}",
