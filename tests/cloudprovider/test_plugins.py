@@ -105,6 +105,24 @@ def test_a_broken_provider_is_a_config_error(
     assert part in problem
 
 
+def test_a_module_that_only_the_constructor_needs_is_missed_with_the_extra(
+    install: Install,
+) -> None:
+    source = """
+from proreus.cloudprovider import CloudProvider
+class Cloud(CloudProvider):
+    name = "x"
+    def __init__(self, config):
+        import not_there_at_all
+"""
+    install("xdist", "x_ccm", source, x="x_ccm:Cloud")
+    (problem,) = problems_of(lambda: InitCloudProvider("x", ""))
+    assert problem == (
+        "--cloud-provider: 'x' cannot be imported, 'not_there_at_all' is missing: "
+        'pip install "xdist[x]"'
+    )
+
+
 def test_two_packages_that_claim_one_name_are_both_named(install: Install) -> None:
     install("cirrus", "cirrus_ccm", CLOUD, cirrus="cirrus_ccm:Cloud")
     install("other", "other_ccm", CLOUD, cirrus="other_ccm:Cloud")

@@ -62,13 +62,7 @@ def _import(point: EntryPoint) -> type[CloudProvider]:
     try:
         found = point.load()
     except ImportError as error:
-        missing = f"{error.name!r} is missing" if error.name else str(error)
-        package = point.dist.name if point.dist else "its package"
-        problem = (
-            f"--cloud-provider: {point.name!r} cannot be imported, {missing}: "
-            f'pip install "{package}[{point.name}]"'
-        )
-        raise ConfigError((problem,)) from error
+        raise _not_importable(point.name, error) from error
     except AttributeError as error:
         raise ConfigError((f"--cloud-provider: {point.value} does not exist: {error}",)) from error
     if not (isinstance(found, type) and issubclass(found, CloudProvider)):
@@ -78,6 +72,16 @@ def _import(point: EntryPoint) -> type[CloudProvider]:
             (f"--cloud-provider: {point.value} does not go by the name {point.name!r}",)
         )
     return found
+
+
+def _not_importable(name: str, error: ImportError) -> ConfigError:
+    missing = f"{error.name!r} is missing" if error.name else str(error)
+    packages = (point.dist.name for point in entry_points(group=GROUP, name=name) if point.dist)
+    problem = (
+        f"--cloud-provider: {name!r} cannot be imported, {missing}: "
+        f'pip install "{next(packages, "its package")}[{name}]"'
+    )
+    return ConfigError((problem,))
 
 
 def InitCloudProvider(name: str, config_file: str) -> CloudProvider:  # noqa: N802 - Go's name
@@ -106,18 +110,21 @@ def with_config(name: str, text: str, *, source: str) -> CloudProvider:
         ConfigError: The provider or its config is wrong; everything that is.
     """
     factory = load(name)
-    if factory.config_type is None:
-        if source:
-            klog.warning(log, "The cloud provider reads no cloud-config", provider=name)
-        return factory(None)
-    config = read(
-        text,
-        factory.config_type,
-        source=source,
-        variables=factory.config_environment,
-        warn=lambda sentence: klog.warning(log, "Ignored in the cloud-config", problem=sentence),
-    )
-    return factory(config)
+    config = None
+    if factory.config_type is not None:
+        config = read(
+            text,
+            factory.config_type,
+            source=source,
+            variables=factory.config_environment,
+            warn=lambda problem: klog.warning(log, "Ignored in the cloud-config", problem=problem),
+        )
+    elif source:
+        klog.warning(log, "The cloud provider reads no cloud-config", provider=name)
+    try:
+        return factory(config)
+    except ImportError as error:
+        raise _not_importable(name, error) from error
 
 
 def config_text(config_file: str) -> str:

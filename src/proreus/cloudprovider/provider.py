@@ -112,7 +112,11 @@ class CloudProvider:
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
-        """Take the decoded cloud-config. No I/O here: a standby replica does this too."""
+        """Take the decoded cloud-config. No I/O here: a standby replica does this too.
+
+        Heavy modules that only some configs need are imported here and not in `start`, which
+        shares the event loop; an ImportError says which extra of the package is missing.
+        """
         self.config = config
 
     async def start(self, context: "Context") -> None:

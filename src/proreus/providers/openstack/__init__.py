@@ -14,7 +14,7 @@ from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.config import OpenStackConfig
-from proreus.providers.openstack.credentials import login
+from proreus.providers.openstack.credentials import CloudOf, login
 from proreus.providers.openstack.instances import OpenStackInstances
 from proreus.providers.openstack.octavia.load_balancers import OctaviaLoadBalancers
 from proreus.providers.openstack.octavia.networks import Networks
@@ -51,12 +51,17 @@ class OpenStackCloud(CloudProvider):
         self._config = config
         self._api: Api | None = None
         of = config.global_
+        self._cloud_of: CloudOf | None = None
+        if of.use_clouds:
+            from proreus.providers.openstack.clouds import cloud_of  # noqa: PLC0415 - heavy
+
+            self._cloud_of = cloud_of
         files = (of.clouds_file, of.ca_file, of.cert_file, of.key_file)
         self.watched_files = tuple(file for file in files if file)
 
     async def start(self, context: "Context") -> None:
         """Get a token, and set the capabilities."""
-        found = login(self._config.global_)
+        found = login(self._config.global_, self._cloud_of)
         regional = os.environ.get(VARIABLE_REGIONAL, "").lower() == "true"
         if regional and not found.region:
             raise ConfigError((f"[Global] region: is required where {VARIABLE_REGIONAL} is true",))

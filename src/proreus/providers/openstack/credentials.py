@@ -1,25 +1,21 @@
 """With which credentials, and to which endpoints: the cloud-config, filled up from clouds.yaml.
 
-clouds.yaml is read by openstacksdk, as by every client of OpenStack: the search for the file,
-secure.yaml, profiles of vendors. What the cloud-config says itself goes before it, as officially.
+What the cloud-config says itself goes before clouds.yaml, as officially.
 """
 
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from keystoneauth1.identity import v3
-from openstack.config import OpenStackConfig as Clouds
-from openstack.exceptions import ConfigException
 
 from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.openstack.config import Global
 
 _OVERRIDES = ("compute", "network", "block_storage", "load_balancer")
-_METHODS = frozenset(
-    {"password", "token", "v3password", "v3token", "v3applicationcredential", "", None}
-)
+
+CloudOf = Callable[[Global], Mapping[str, Any]]
+"""`clouds.cloud_of`."""
 
 
 class Login(msgspec.Struct, frozen=True):
@@ -45,14 +41,18 @@ class Login(msgspec.Struct, frozen=True):
         return f"Login(region={self.region!r}, interface={self.interface!r})"
 
 
-def login(settings: Global) -> Login:
+def login(settings: Global, cloud_of: CloudOf | None) -> Login:
     """What the cloud-config says, and clouds.yaml where it is to be used. Reads files.
+
+    Args:
+        settings: What the cloud-config says.
+        cloud_of: Reads clouds.yaml, if it is to be used.
 
     Raises:
         ConfigError: clouds.yaml cannot be read, or what is needed is in neither.
     """
     given = _given(settings)
-    cloud = _cloud(settings) if settings.use_clouds else {}
+    cloud = cloud_of(settings) if cloud_of else {}
     named = {key: str(value) for key, value in (cloud.get("auth") or {}).items() if value}
     auth = {**named, **given}
     if problems := _lacking(auth):
@@ -132,34 +132,6 @@ def _domain(settings: Global, *names: str) -> dict[str, str]:
         if value := getattr(settings, name):
             return {name.rpartition("_")[2]: value}
     return {}
-
-
-def _cloud(settings: Global) -> Mapping[str, Any]:
-    files = [settings.clouds_file] if settings.clouds_file else None
-    try:
-        clouds = Clouds(config_files=files, load_envvars=files is None)
-        # Not what it would default to: only what is said about this very cloud.
-        if settings.cloud not in clouds.get_cloud_names():
-            known = ", ".join(sorted(clouds.get_cloud_names())) or "none"
-            raise ConfigError(
-                (f"[Global] cloud: {settings.cloud!r} is not in clouds.yaml, which has {known}",)
-            )
-        with warnings.catch_warnings():
-            # About databases of metrics, which nobody asked for.
-            warnings.simplefilter("ignore", PendingDeprecationWarning)
-            region = clouds.get_one(cloud=settings.cloud, validate=False)
-    except ConfigException as error:
-        raise ConfigError((f"clouds.yaml: {error}",)) from error
-    except OSError as error:
-        raise ConfigError((f"[Global] clouds-file: cannot be read: {error.strerror}",)) from error
-    found: Mapping[str, Any] = region.config
-    if found.get("auth_type") not in _METHODS:
-        problem = (
-            f"clouds.yaml: auth_type {found['auth_type']!r} is not supported: use password, token"
-            " or v3applicationcredential"
-        )
-        raise ConfigError((problem,))
-    return found
 
 
 def _lacking(auth: Mapping[str, str]) -> list[str]:
