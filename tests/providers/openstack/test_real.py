@@ -1,6 +1,6 @@
 """The provider on real services: keystone, Nova, Neutron, Octavia.
 
-`make openstack-up` starts them; without them these tests are skipped.
+`make openstack-up` starts them; without them these tests are not collected.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Security groups of Services in a real Neutron.
 
-`make openstack-up` starts it; without it these tests are skipped.
+`make openstack-up` starts it; without it these tests are not collected.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A whole manager on real services: nodes, routes and Services, while OpenStack fails.
 
-`make openstack-up` starts the services; without them these tests are skipped. The manager sees them
-through a proxy by which requests fail or lose their answer.
+`make openstack-up` starts the services; without them these tests are not collected. The manager
+sees them through a proxy by which requests fail or lose their answer.
 """
 
 import asyncio

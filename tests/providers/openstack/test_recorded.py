@@ -2,24 +2,21 @@
 
 import ast
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
-import pytest
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.providers import openstack
 from proreus.providers.openstack.errors import Refused, answered
 from proreus.providers.openstack.octavia.octavia import is_immutable
-from proreus.testing.openstack import running
 
 from .octavia_wire import OctaviaWire
-from .record import RECORDED, record
+from .record import RECORDED
 from .script import PREFIX, SCRIPT
-from .shape import disagreements, steady
+from .shape import disagreements
 from .stage import Play, Stage
 from .wire import ROUTER, Wire, served, uuid
 
@@ -116,20 +113,3 @@ def test_what_octavia_works_on_is_told_from_other_conflicts() -> None:
     assert found == {step.name for step in SCRIPT if step.busy}
     assert len(found) == 3
     assert conflicts - found
-
-
-async def test_the_real_services_still_answer_as_recorded() -> None:
-    if running() is None:
-        pytest.skip("no OpenStack runs on this machine: make openstack-up starts one")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
-        answers = json.loads(json.dumps(await record()))
-    assert set(answers) == set(REAL)
-    differing = [name for name in REAL if told(answers, name) != told(REAL, name)]
-    assert {name: answers[name] for name in differing} == {name: REAL[name] for name in differing}
-
-
-def told(answers: dict[str, Any], name: str) -> Any:
-    """What an answer says for certain; Octavia may be done before it has answered a change."""
-    (step,) = (one for one in SCRIPT if one.name == name)
-    return answers[name] if step.request.startswith("GET ") else steady(answers[name])
