@@ -59,8 +59,7 @@ class SimulatedFixture(CloudFixture):
         await self._stack.aclose()
 
     def provider(self, endpoint: str) -> CloudProvider:
-        timeout = 30.0 if endpoint == self.endpoint else 0.5
-        settings = Global(endpoint=endpoint, region="sim-1", token="token", timeout=timeout)
+        settings = Global(endpoint=endpoint, region="sim-1", token="token", timeout=self.timeout)
         return self.provider_class(SimulatedConfig(settings))
 
     async def create_machines(self, names: Sequence[str]) -> None:

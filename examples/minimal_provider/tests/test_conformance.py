@@ -16,6 +16,7 @@ from tests.tiny_cloud import PAGE, TOKEN, TinyCloud
 class Cloud(CloudFixture):
     """How to make a cloud, and how to break it."""
 
+    lacks = ("routes",)
     page_size = PAGE
 
     async def __aenter__(self) -> Self:
@@ -38,7 +39,7 @@ class Cloud(CloudFixture):
 
     def provider(self, endpoint: str) -> CloudProvider:
         """A provider for the cloud at `endpoint`."""
-        return MinimalCloud(Config(endpoint=endpoint, token=TOKEN, timeout=1.0))
+        return MinimalCloud(Config(endpoint=endpoint, token=TOKEN, timeout=self.timeout))
 
     async def create_machines(self, names: Sequence[str]) -> None:
         """Start machines of these names."""

@@ -24,6 +24,7 @@ class AWSFixture(CloudFixture):
 
     aws: ClassVar[StrictAWS]
     page_size = 5
+    timeout = 60.0
     patience = 60.0
     marks_routes = False
     throttled = Answer(503, _QUOTA, {"Retry-After": "120"})
@@ -42,8 +43,7 @@ class AWSFixture(CloudFixture):
         return self
 
     def provider(self, endpoint: str) -> CloudProvider:
-        seconds = 300 if endpoint == self.endpoint else 10
-        client = f"[Client]\nConnectTimeout = 5s\nTimeout = {seconds}s\n"
+        client = f"[Client]\nConnectTimeout = 5s\nTimeout = {self.timeout}s\n"
         text = config_text(self.aws, self._network.vpc, sections=client)
         return AWSCloud(read(text.replace(self.endpoint, endpoint), AWSConfig, source="cloud.conf"))
 

@@ -10,6 +10,7 @@ from typing import Self
 from proreus.cloudprovider import CloudProvider, LoadBalancerRef
 from proreus.providers.openstack.octavia.owners import name_of
 from proreus.testing.conformance import CloudFixture, Conformance
+from proreus.testing.controlplane.certificates import Authority
 
 from .octavia_wire import SINGULAR, OctaviaWire
 from .wire import ROUTER, Wire, cloud, port, served
@@ -17,6 +18,7 @@ from .wire import ROUTER, Wire, cloud, port, served
 _CLOUDS = """
 clouds:
   one:
+    cacert: {ca}
     compute_endpoint_override: {url}/compute/v2.1
     network_endpoint_override: {url}/network
     load_balancer_endpoint_override: {url}/balancing
@@ -31,9 +33,13 @@ clouds:
 
 
 class OpenStackFixture(CloudFixture):
-    """The wire with one router; the endpoints are in a clouds.yaml, so that a proxy can be one."""
+    """The wire with one router; the endpoints are in a clouds.yaml, so that a proxy can be one.
+
+    Proxies speak TLS, as an OpenStack does.
+    """
 
     page_size = 5
+    timeout = 60.0
     patience = 30.0
     marks_routes = False
 
@@ -51,6 +57,9 @@ class OpenStackFixture(CloudFixture):
         self._wire.ports.append(port("router", ROUTER, "10.0.0.1"))
         self._ids: dict[str, str] = {}
         self.endpoint = self._wire.url
+        self.authority = Authority()
+        self._ca = Path(self._directory) / "ca.pem"
+        self._ca.write_bytes(self.authority.certificate)
         return self
 
     async def __aexit__(
@@ -63,12 +72,11 @@ class OpenStackFixture(CloudFixture):
 
     def provider(self, endpoint: str) -> CloudProvider:
         file = Path(self._directory) / f"clouds-{endpoint.rpartition(':')[2]}.yaml"
-        file.write_text(_CLOUDS.format(url=endpoint))
-        seconds = 300 if endpoint == self.endpoint else 6
+        file.write_text(_CLOUDS.format(url=endpoint, ca=self._ca))
         return cloud(
             f"[Global]\nuse-clouds\nclouds-file = {file}\ncloud = one\n"
             f"[LoadBalancer]\ncreate-monitor\nmanage-security-groups\n"
-            f"[Route]\nrouter-id = {ROUTER}\n[Client]\ntimeout = {seconds}s\n"
+            f"[Route]\nrouter-id = {ROUTER}\n[Client]\ntimeout = {self.timeout}s\n"
         )
 
     async def create_machines(self, names: Sequence[str]) -> None:

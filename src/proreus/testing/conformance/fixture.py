@@ -1,16 +1,22 @@
 """What a provider author writes to try a provider: how to make a cloud, and how to break it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from proreus.cloudprovider import CloudProvider, LoadBalancerRef
+from proreus.testing.controlplane.certificates import Authority
 
 
 class NotOffered(Exception):
     """The fixture or the provider cannot do what a rule needs; the rule is not tried."""
+
+    def __init__(self, reason: str, lacks: str = "") -> None:
+        """Keep `lacks`: what `CloudFixture.lacks` can name, so that it is known without a try."""
+        super().__init__(reason)
+        self.lacks = lacks
 
 
 class NotTried(Exception):
@@ -30,13 +36,25 @@ class CloudFixture:
 
     Subclass it. `provider`, `create_machines` and `remove_machine` have to be written for a
     provider of machines, `provider` alone for one of load balancers. A method that is left out
-    makes its rules "not offered".
+    makes its rules "not offered", and so does what `lacks` names: there is no test for them, and
+    pytest says so at the end of its output.
 
     Attributes:
+        lacks: What the provider or the cloud does not have: "instances", "load_balancers",
+            "routes" (capabilities that stay None), "endpoint" (the cloud does not speak HTTP),
+            "batches" (`batch_size` is 1), "list_owned" (it raises `NotSupported`) or "groups"
+            (all Services are one group).
         endpoint: URL of the cloud's HTTP API, set once the fixture is entered. With it, requests
-            are seen, refused and left unanswered. "" if the cloud does not speak plain HTTP.
+            are seen, refused and left unanswered.
+        authority: Signs the certificates of proxies before the cloud, which then speak TLS: set
+            it once the fixture is entered, and let the provider trust it and verify. None: they
+            speak plain HTTP. The cloud itself may speak either; if it speaks HTTPS, its own
+            certificate is of this authority, too.
         page_size: How many objects the cloud shows at once; None if it shows all.
-        patience: Seconds within which a verb must end although the cloud does not answer.
+        timeout: Seconds that a provider waits for the cloud's answer to one request, as
+            `provider` has to configure it. Rules about a cloud that never answers make it short.
+        patience: Seconds within which a verb must end although the cloud does not answer, with
+            such a short `timeout`.
         own_data_path: Whether the provider brings packets to Services itself, so that node ports
             and health checks are nothing that is written to a cloud.
         marks_routes: Whether routes of the cloud can carry the mark of a cluster.
@@ -44,8 +62,11 @@ class CloudFixture:
         throttled: What the cloud answers when its quota is used up; it asks to wait 120 s.
     """
 
+    lacks: Collection[str] = frozenset()
     endpoint: str = ""
+    authority: Authority | None = None
     page_size: int | None = None
+    timeout: float = 30.0
     patience: float = 10.0
     own_data_path: bool = False
     marks_routes: bool = True
@@ -69,7 +90,7 @@ class CloudFixture:
 
         Args:
             endpoint: Where the cloud is: `self.endpoint`, or a proxy before it. Give the
-                provider time-outs that are shorter than `patience`.
+                provider `self.timeout`.
         """
         raise NotImplementedError(f"write provider() in {type(self).__name__}")
 

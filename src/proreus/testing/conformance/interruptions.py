@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from proreus.cloudprovider import Done, Ensured, LoadBalancer
+from proreus.testing.conformance.answers import Violated, outcome
 from proreus.testing.conformance.interruption import Interruption
 from proreus.testing.conformance.load_balancers import (
     MORE_PORTS,
@@ -13,7 +14,7 @@ from proreus.testing.conformance.load_balancers import (
     ensure_again,
 )
 from proreus.testing.conformance.rule import rule
-from proreus.testing.conformance.site import Site, Started, Violated, outcome
+from proreus.testing.conformance.site import Site, Started
 
 _MOST_CALLS = 50
 

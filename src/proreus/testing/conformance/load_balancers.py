@@ -2,22 +2,24 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 
 from proreus.cloudprovider import LoadBalancer
 from proreus.kube.objects import LoadBalancerIngress, Node
+from proreus.testing.conformance.answers import Violated, mapping
 from proreus.testing.conformance.fixture import NotOffered
 from proreus.testing.conformance.machines import capabilities
+from proreus.testing.conformance.offers import DECLARED, OBJECTS_LISTED
 from proreus.testing.conformance.rule import rule
-from proreus.testing.conformance.site import PORTS, Site, Started, Violated, mapping
+from proreus.testing.conformance.site import PORTS, Site, Started
 
 MORE_PORTS = ((8080, 30080), (8081, 30081))
 _IP_MODES = {None, "VIP", "Proxy"}
 
 
-@rule(capabilities)
+@rule(capabilities, wants=("load_balancers",))
 async def ensured(site: Site) -> None:
     """`ensure` makes a load balancer and says where it is.
 
@@ -47,7 +49,7 @@ def _check_ingress(point: LoadBalancerIngress) -> None:
             raise Violated(f"the ingress has the ip {point.ip!r}") from error
 
 
-@rule(ensured)
+@rule(ensured, wants=(OBJECTS_LISTED,))
 async def ensure_again(site: Site) -> None:
     """A second `ensure` with nothing changed answers the same and writes nothing.
 
@@ -168,7 +170,7 @@ async def update_hosts(site: Site) -> None:
         await converged(site, wish, f"update_hosts has set {len(now)} hosts")
 
 
-@rule(ensured)
+@rule(ensured, wants=("instances", "create_machines", "remove_machine"))
 async def host_gone(site: Site) -> None:
     """A host whose machine is gone keeps nobody else from being served.
 
@@ -207,19 +209,21 @@ async def group_members(site: Site) -> None:
     started = await site.start()
     hosts = await site.hosts(started, 1)
     wishes = [site.wish(started, hosts) for _ in range(3)]
-    if len({started.load_balancers.group(one.ref) for one in wishes}) > 1:
-        raise NotOffered("each Service is a group of its own")
-    for verb in (started.load_balancers.ensure, started.load_balancers.update_hosts):
-        extra = mapping("it", await verb(wishes)).keys() - {one.ref.uid for one in wishes}
-        if extra:
-            raise Violated(f"{verb.__name__} also answered for {sorted(extra)}")
-    await site.ensure(started, *wishes)
+    groups: dict[Hashable, list[LoadBalancer]] = {}
     for one in wishes:
-        await converged(site, one, "three members of a group were ensured in one call")
-    await site.delete(started, *(one.ref for one in wishes))
+        groups.setdefault(started.load_balancers.group(one.ref), []).append(one)
+    for members in groups.values():
+        for verb in (started.load_balancers.ensure, started.load_balancers.update_hosts):
+            extra = mapping("it", await verb(members)).keys() - {one.ref.uid for one in members}
+            if extra:
+                raise Violated(f"{verb.__name__} also answered for {sorted(extra)}")
+        await site.ensure(started, *members)
+        for one in members:
+            await converged(site, one, f"{len(members)} members of a group were ensured at once")
+        await site.delete(started, *(one.ref for one in members))
 
 
-@rule(ensure_again)
+@rule(ensure_again, wants=("groups",))
 async def groups_beside(site: Site) -> None:
     """Load balancers of different groups do not disturb one another.
 
@@ -231,13 +235,13 @@ async def groups_beside(site: Site) -> None:
     wishes = [site.wish(started, hosts) for _ in range(4)]
     groups = {started.load_balancers.group(one.ref): one for one in wishes}
     if len(groups) == 1:
-        raise NotOffered("all Services are one group")
+        raise NotOffered(DECLARED["groups"], "groups")
     await asyncio.gather(*(site.ensure(started, one) for one in groups.values()))
     for one in groups.values():
         await converged(site, one, "load balancers were ensured side by side")
 
 
-@rule(ensured)
+@rule(ensured, wants=(OBJECTS_LISTED,))
 async def deleted(site: Site) -> None:
     """`delete` takes away everything that `ensure` made, and nothing else.
 
@@ -292,7 +296,7 @@ async def deleted_without_service(site: Site) -> None:
     check_objects(before, await site.objects(started), "after delete")
 
 
-@rule(ensure_again)
+@rule(ensure_again, wants=("remove_object",))
 async def heals(site: Site) -> None:
     """What somebody else deleted is made again by the next `ensure`.
 
@@ -316,19 +320,17 @@ async def heals(site: Site) -> None:
             )
 
 
-@rule(deleted, ensure_again)
+@rule(deleted, ensure_again, wants=("page_size",))
 async def pages_of_load_balancers(site: Site) -> None:
     """Load balancers beyond the cloud's first page are found.
 
     Read lists page by page until the cloud says that there is no further page, or ask for the
     load balancer by its name.
     """
-    if site.cloud.page_size is None:
-        raise NotOffered("the fixture sets no page_size")
     started = await site.start()
     hosts = await site.hosts(started, 1)
     before = await site.objects(started)
-    wishes = [site.wish(started, hosts) for _ in range(site.cloud.page_size + 1)]
+    wishes = [site.wish(started, hosts) for _ in range(site.page_size + 1)]
     for one in wishes:
         await site.ensure(started, one)
     for one in wishes:

@@ -9,20 +9,15 @@ from proreus.cloudprovider import (
     InstanceAnswer,
     InstanceState,
     NotFound,
+    NotSupported,
     Ownership,
 )
 from proreus.kube.objects import Node, NodeAddress
+from proreus.testing.conformance.answers import Violated, instance, outcome, shown
 from proreus.testing.conformance.fixture import NotOffered
+from proreus.testing.conformance.offers import DECLARED
 from proreus.testing.conformance.rule import rule
-from proreus.testing.conformance.site import (
-    Site,
-    Violated,
-    describe,
-    instance,
-    node,
-    outcome,
-    shown,
-)
+from proreus.testing.conformance.site import CLUSTER, Site, Started, describe, node
 
 _LARGEST_BATCH = 200
 _PROVIDER_ID = re.compile(r"[a-z][a-z0-9.-]*://\S+")
@@ -42,6 +37,39 @@ async def capabilities(site: Site) -> None:
 
 
 @rule(capabilities)
+async def lacks_true(site: Site) -> None:
+    """What the fixture's `lacks` names is lacking.
+
+    Take out of `lacks` what the provider or the cloud has by now: its rules are not tried.
+    """
+    started = await site.start()
+    for what in site.cloud.lacks:
+        if await _has(site, started, what):
+            raise Violated(f"`lacks` names {what!r}, and it is there")
+
+
+async def _has(site: Site, started: Started, what: str) -> bool:
+    """Whether there is what `lacks` names."""
+    provider = started.provider
+    instances, load_balancers = provider.instances, provider.load_balancers
+    match what:
+        case "endpoint":
+            return bool(site.cloud.endpoint)
+        case "batches":
+            return instances is not None and instances.batch_size > 1
+        case "list_owned":
+            if load_balancers is None:
+                return False
+            listed = await outcome(load_balancers.list_owned(CLUSTER))
+            return not isinstance(listed, NotSupported)
+        case "groups":
+            refs = [site.wish(started, ()).ref for _ in range(2)] if load_balancers else []
+            return len({started.load_balancers.group(one) for one in refs}) > 1
+        case capability:
+            return getattr(provider, capability) is not None
+
+
+@rule(capabilities, wants=("instances", "create_machines"))
 async def machine_found(site: Site) -> None:
     """A machine is found by its name, and by its provider id.
 
@@ -102,7 +130,7 @@ def _check_address(address: NodeAddress) -> None:
             raise Violated(said) from error
 
 
-@rule(machine_found)
+@rule(machine_found, wants=("remove_machine",))
 async def absence_said(site: Site) -> None:
     """A machine that does not exist is NotFound, asked by id and by name.
 
@@ -128,7 +156,7 @@ async def absence_said(site: Site) -> None:
             raise Violated("by a name, describe answered NotFound(tombstone=True)")
 
 
-@rule(machine_found)
+@rule(machine_found, wants=("remove_machine",))
 async def identity(site: Site) -> None:
     """A Node with a provider id is never taken for another machine of the same name.
 
@@ -187,7 +215,7 @@ async def foreign_nodes(site: Site) -> None:
         instance(one.metadata.name, answers)
 
 
-@rule(machine_found)
+@rule(machine_found, wants=("stop_machine",))
 async def stopped(site: Site) -> None:
     """A machine that was shut down is found, as STOPPED.
 
@@ -235,7 +263,7 @@ async def batch_full(site: Site) -> None:
         instance(one.metadata.name, answers)
 
 
-@rule(machine_found)
+@rule(machine_found, wants=("batches",))
 async def malformed_id(site: Site) -> None:
     """A malformed provider id costs only itself.
 
@@ -244,7 +272,7 @@ async def malformed_id(site: Site) -> None:
     """
     started = await site.start()
     if started.instances.batch_size < 2:  # noqa: PLR2004 - a batch of one has nobody else
-        raise NotOffered("batches are of one node")
+        raise NotOffered(DECLARED["batches"], "batches")
     good, other = await site.nodes(started, 2)
     stem = other.spec.provider_id.rpartition("/")[0]
     bad = node(other.metadata.name, f"{stem}/%00 not an id!?#")
@@ -258,16 +286,14 @@ async def malformed_id(site: Site) -> None:
     _check_identity(bad, found.get(bad.metadata.name))
 
 
-@rule(batch_full)
+@rule(batch_full, wants=("page_size",))
 async def pages_of_machines(site: Site) -> None:
     """Machines beyond the cloud's first page are found.
 
     Read lists page by page until the cloud says that there is no further page.
     """
-    if site.cloud.page_size is None:
-        raise NotOffered("the fixture sets no page_size")
     started = await site.start()
-    nodes = await site.nodes(started, 2 * site.cloud.page_size + 1)
+    nodes = await site.nodes(started, 2 * site.page_size + 1)
     answers = await site.describe(started, nodes)
     for one in nodes:
         instance(one.metadata.name, answers)
@@ -279,6 +305,7 @@ def _said(answer: InstanceAnswer | None) -> str:
 
 RULES = (
     capabilities,
+    lacks_true,
     machine_found,
     provider_id,
     addresses,

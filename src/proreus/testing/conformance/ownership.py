@@ -3,20 +3,14 @@
 from collections.abc import Sequence
 
 from proreus.cloudprovider import NotSupported, OwnedObject
+from proreus.testing.conformance.answers import Violated, outcome
 from proreus.testing.conformance.fixture import NotOffered
 from proreus.testing.conformance.load_balancers import deleted
 from proreus.testing.conformance.rule import rule
-from proreus.testing.conformance.site import (
-    CLUSTER,
-    OTHER_CLUSTER,
-    Site,
-    Started,
-    Violated,
-    outcome,
-)
+from proreus.testing.conformance.site import CLUSTER, OTHER_CLUSTER, Site, Started
 
 
-@rule(deleted)
+@rule(deleted, wants=("list_owned",))
 async def marks_listed(site: Site) -> None:
     """`list_owned` lists what carries this cluster's marks, with the Service it was made for.
 
@@ -47,7 +41,7 @@ async def _owned(started: Started) -> Sequence[OwnedObject]:
     try:
         return await started.load_balancers.list_owned(CLUSTER)
     except NotSupported as reason:
-        raise NotOffered(f"list_owned: {reason}") from None
+        raise NotOffered(f"list_owned: {reason}", "list_owned") from None
 
 
 @rule(deleted)
@@ -69,7 +63,7 @@ async def other_cluster(site: Site) -> None:
         raise Violated("a delete by another cluster changed what this cluster has made")
 
 
-@rule(deleted)
+@rule(deleted, wants=("create_foreign", "objects"))
 async def foreign_untouched(site: Site) -> None:
     """An object of somebody else is neither changed nor deleted, even if it has our name.
 

@@ -12,19 +12,11 @@ from typing import Any, Final, cast
 from proreus.cloudprovider import CallRecord
 from proreus.runtime.bucket import AdaptiveBucket
 from proreus.runtime.priority import Priority
+from proreus.testing.conformance.answers import Violated, outcome, shown
 from proreus.testing.conformance.load_balancers import MORE_PORTS
 from proreus.testing.conformance.machines import capabilities
 from proreus.testing.conformance.rule import rule
-from proreus.testing.conformance.site import (
-    CLUSTER,
-    Site,
-    Started,
-    Violated,
-    context,
-    node,
-    outcome,
-    shown,
-)
+from proreus.testing.conformance.site import CLUSTER, Site, Started, context, node
 from proreus.testing.conformance.wire import Wire
 
 _WRITING = {"PUT", "PATCH", "DELETE"}
@@ -118,7 +110,7 @@ async def _day(site: Site, started: Started) -> AsyncIterator[str]:
         yield verb
 
 
-@rule(capabilities)
+@rule(capabilities, wants=("endpoint",))
 async def calls_logged(site: Site) -> None:
     """The cloud sees no request that did not go through `context.call`.
 
@@ -130,7 +122,7 @@ async def calls_logged(site: Site) -> None:
             raise Violated(f"{verb} sent {'; '.join(witness.unlogged)}")
 
 
-@rule(capabilities)
+@rule(capabilities, wants=("endpoint",))
 async def writes_declared(site: Site) -> None:
     """A request that changes something is not declared `read=True`.
 

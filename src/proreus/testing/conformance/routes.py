@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from proreus.cloudprovider import Done, Route
 from proreus.kube.objects import Node
-from proreus.testing.conformance.fixture import NotOffered
+from proreus.testing.conformance.answers import Violated, expect
 from proreus.testing.conformance.machines import capabilities
 from proreus.testing.conformance.rule import rule
-from proreus.testing.conformance.site import CLUSTER, OTHER_CLUSTER, Site, Started, Violated, expect
+from proreus.testing.conformance.site import CLUSTER, OTHER_CLUSTER, Site, Started
 
 
-@rule(capabilities)
+@rule(capabilities, wants=("routes",))
 async def routes_applied(site: Site) -> None:
     """Routes are created, listed and deleted, and doing so again changes nothing.
 
@@ -28,14 +28,12 @@ async def routes_applied(site: Site) -> None:
         await _listed(started, hosts, wanted[1:])
 
 
-@rule(routes_applied)
+@rule(routes_applied, wants=("marks_routes",))
 async def routes_of_other_clusters(site: Site) -> None:
     """Routes of another cluster are neither listed nor deleted.
 
     Mark each route with the cluster's uid when it is created, and look only at those.
     """
-    if not site.cloud.marks_routes:
-        raise NotOffered("routes of this cloud carry no marks, the fixture says")
     started = await site.start()
     hosts = await site.hosts(started, 1)
     wanted = [_route(0, hosts[0])]

@@ -1,7 +1,7 @@
 """A rule, and what was found when it was tried."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 
 import msgspec
@@ -20,6 +20,7 @@ class Rule(msgspec.Struct, frozen=True):
         remedy: What to do if it does not.
         check: Raises `Violated` with what was seen, or `NotOffered`.
         needs: Rules without which this one says nothing.
+        wants: What the fixture has to offer for it and for those (`offers.WANTS`).
     """
 
     id: str
@@ -27,6 +28,11 @@ class Rule(msgspec.Struct, frozen=True):
     remedy: str
     check: Check
     needs: tuple["Rule", ...] = ()
+    wants: frozenset[str] = frozenset()
+
+    def not_offered(self, left_out: Mapping[str, str]) -> str:
+        """Why it cannot be tried on a fixture that leaves this out; "" if it can."""
+        return "; ".join(why for what, why in left_out.items() if what in self.wants)
 
 
 class Status(Enum):
@@ -63,14 +69,19 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{head}\n  seen: {self.seen}\n  next: {self.remedy or self.rule.remedy}"
 
 
-def rule(*needs: Rule) -> Callable[[Check], Rule]:
+def rule(*needs: Rule, wants: Iterable[str] = ()) -> Callable[[Check], Rule]:
     """Make a rule of its check: the name is the id, the docstring the title and the remedy."""
 
     def make(check: Check) -> Rule:
         title, _, remedy = inspect.cleandoc(check.__doc__ or "").partition("\n\n")
         name = getattr(check, "__name__", "")
         return Rule(
-            name.replace("_", "-"), title.rstrip("."), " ".join(remedy.split()), check, needs
+            id=name.replace("_", "-"),
+            title=title.rstrip("."),
+            remedy=" ".join(remedy.split()),
+            check=check,
+            needs=needs,
+            wants=frozenset(wants).union(*(one.wants for one in needs)),
         )
 
     return make

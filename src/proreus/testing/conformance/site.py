@@ -29,7 +29,6 @@ from proreus.cloudprovider import (
     NotSupported,
     Pending,
     Routes,
-    Unauthenticated,
 )
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
@@ -44,28 +43,20 @@ from proreus.kube.objects import (
     ServiceSpec,
 )
 from proreus.runtime.bucket import AdaptiveBucket
+from proreus.testing.conformance.answers import Violated, expect, instance, mapping
 from proreus.testing.conformance.fixture import CloudFixture, NotOffered, NotTried
 from proreus.testing.conformance.interruption import Interruption
+from proreus.testing.conformance.offers import DECLARED
 from proreus.testing.conformance.wire import Wire
 
 CLUSTER = ClusterIdentity("conformance", "7e577e57-0000-4000-8000-000000000001")
 OTHER_CLUSTER = ClusterIdentity("conformance", "7e577e57-0000-4000-8000-000000000002")
 PORTS = ((8080, 30080),)
 
-_CREDENTIALS = "Check the credentials that the fixture's `provider` gives"
 _PENDING_POLL = 0.2
 _MOST_TRIES = 150
 
 T = TypeVar("T")
-
-
-class Violated(Exception):
-    """A rule does not hold; the text says what was seen."""
-
-    def __init__(self, seen: str, *, remedy: str = "") -> None:
-        """Keep `remedy`: what to do, if that is not what the rule says."""
-        super().__init__(seen)
-        self.remedy = remedy
 
 
 class _Events:
@@ -99,21 +90,21 @@ class Started:
     def instances(self) -> Instances:
         """The provider's machines."""
         if self.provider.instances is None:
-            raise NotOffered("the provider has no instances")
+            raise NotOffered(DECLARED["instances"], "instances")
         return self.provider.instances
 
     @property
     def load_balancers(self) -> LoadBalancers:
         """The provider's load balancers."""
         if self.provider.load_balancers is None:
-            raise NotOffered("the provider has no load_balancers")
+            raise NotOffered(DECLARED["load_balancers"], "load_balancers")
         return self.provider.load_balancers
 
     @property
     def routes(self) -> Routes:
         """The provider's routes."""
         if self.provider.routes is None:
-            raise NotOffered("the provider has no routes")
+            raise NotOffered(DECLARED["routes"], "routes")
         return self.provider.routes
 
     def new_calls(self) -> list[CallRecord]:
@@ -148,8 +139,10 @@ class Site:
     async def wire(self) -> Wire:
         """A proxy before the cloud."""
         if not self.cloud.endpoint:
-            raise NotOffered("the fixture has no endpoint: the cloud does not speak plain HTTP")
-        return await self._stack.enter_async_context(Wire(self.cloud.endpoint))
+            raise NotOffered("the fixture has no endpoint", "endpoint")
+        return await self._stack.enter_async_context(
+            Wire(self.cloud.endpoint, self.cloud.authority)
+        )
 
     async def start(
         self,
@@ -158,9 +151,21 @@ class Site:
         hooks: CallHooks | None = None,
         cluster: ClusterIdentity = CLUSTER,
         bucket: AdaptiveBucket | None = None,
+        request_timeout: float | None = None,
     ) -> Started:
-        """Make a provider and start it; calls so far are forgotten."""
+        """Make a provider and start it; calls so far are forgotten.
+
+        Args:
+            wire: A proxy before the cloud.
+            hooks: See every call.
+            cluster: Which cluster it is for.
+            bucket: For all calls.
+            request_timeout: Seconds that it waits for an answer, if not what the fixture says.
+        """
+        usual = self.cloud.timeout
+        self.cloud.timeout = usual if request_timeout is None else request_timeout
         provider = self.cloud.provider(wire.url if wire else self.cloud.endpoint)
+        self.cloud.timeout = usual
         started = Started(provider, context(provider, cluster, hooks, bucket))
         self._stack.push_async_callback(provider.close)
         await provider.start(started.context)
@@ -168,6 +173,13 @@ class Site:
             hooks.armed = True
         started.new_calls()
         return started
+
+    @property
+    def page_size(self) -> int:
+        """How many objects the cloud shows at once."""
+        if self.cloud.page_size is None:
+            raise NotOffered("the fixture sets no page_size")
+        return self.cloud.page_size
 
     async def objects(self, started: Started) -> Mapping[str, object]:
         """What load balancers are made of, as the fixture or else `list_owned` shows it."""
@@ -177,7 +189,7 @@ class Site:
             try:
                 owned = await started.load_balancers.list_owned(CLUSTER)
             except NotSupported:
-                raise without from None
+                raise NotOffered(str(without), "list_owned") from None
             return {f"{one.kind}/{one.id}": one for one in owned}
 
     # Machines
@@ -338,46 +350,3 @@ def node(name: str, provider_id: str = "", machine: Instance | None = None) -> N
 async def describe(started: Started, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
     """One batch."""
     return mapping("describe", await started.instances.describe(nodes))
-
-
-def instance(name: str, answers: Mapping[str, InstanceAnswer]) -> Instance:
-    """The answer for a machine that runs."""
-    if name not in answers:
-        raise Violated(f"describe did not answer for {name}, which runs")
-    return expect(Instance, answers[name], f"describe, for {name}, which runs,")
-
-
-def expect(kind: type[T], answer: object, who: str) -> T:
-    """The answer if it is of that kind."""
-    if isinstance(answer, kind):
-        return answer
-    said = f"{who} answered {shown(answer)} instead of {kind.__name__}"
-    raise Violated(said, remedy=remedy_of(answer))
-
-
-def remedy_of(answer: object) -> str:
-    """What to do about an answer or error of which the rule itself cannot know; else ""."""
-    return _CREDENTIALS if isinstance(answer, Unauthenticated) else ""
-
-
-def shown(answer: object) -> str:
-    """An answer for people, with what an error was made from."""
-    if not isinstance(answer, BaseException):
-        return repr(answer)
-    cause = f" (from {shown(answer.__cause__)})" if answer.__cause__ else ""
-    return f"{type(answer).__name__}: {answer}{cause}"
-
-
-def mapping(verb: str, answers: Any) -> Mapping[str, Any]:
-    """What a verb answered, if it is a mapping at all."""
-    if isinstance(answers, Mapping):
-        return answers
-    raise Violated(f"{verb} answered {type(answers).__name__} instead of a mapping")
-
-
-async def outcome(work: Awaitable[T]) -> T | Exception:
-    """What comes of it: an answer or an error."""
-    try:
-        return await work
-    except Exception as error:  # noqa: BLE001 - the rule judges it
-        return error

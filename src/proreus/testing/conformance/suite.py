@@ -14,10 +14,12 @@ from proreus.testing.conformance import (
     process,
     routes,
 )
+from proreus.testing.conformance.answers import Violated, remedy_of, shown
 from proreus.testing.conformance.blame import fixture_remedy
 from proreus.testing.conformance.fixture import CloudFixture, NotOffered, NotTried
+from proreus.testing.conformance.offers import left_out
 from proreus.testing.conformance.rule import Finding, Rule, Status
-from proreus.testing.conformance.site import Site, Violated, remedy_of, shown
+from proreus.testing.conformance.site import Site
 
 RULES: tuple[Rule, ...] = (
     *machines.RULES,
@@ -39,6 +41,7 @@ class Suite:
     def __init__(self, fixture: Callable[[], CloudFixture]) -> None:
         """Take what makes a fixture: its class, or a function."""
         self._fixture = fixture
+        self._left_out = left_out(fixture)
         self._findings: dict[str, Finding] = {}
 
     async def findings(self) -> Sequence[Finding]:
@@ -52,10 +55,12 @@ class Suite:
         return self._findings[rule.id]
 
     async def _blocked(self, rule: Rule) -> Finding | None:
+        if reason := rule.not_offered(self._left_out):
+            return Finding(rule, Status.NOT_OFFERED, reason)
         for needed in rule.needs:
             found = await self.finding(needed)
             if found.status is Status.NOT_OFFERED:
-                return Finding(rule, Status.NOT_OFFERED, found.seen)
+                return Finding(rule, Status.NOT_OFFERED, found.seen, found.remedy)
             if found.status is not Status.HOLDS:
                 return Finding(rule, Status.NOT_TRIED, f"{needed.id} has to hold first")
         return None
@@ -71,7 +76,7 @@ class Suite:
             ):
                 await rule.check(site)
         except NotOffered as reason:
-            return Finding(rule, Status.NOT_OFFERED, str(reason))
+            return Finding(rule, Status.NOT_OFFERED, str(reason), _declare(reason))
         except NotTried as reason:
             return Finding(rule, Status.NOT_TRIED, str(reason))
         except Violated as error:
@@ -80,6 +85,11 @@ class Suite:
             remedy = fixture_remedy(error) or remedy_of(error)
             return Finding(rule, Status.FAILS, f"{shown(error)} {_place(error)}", remedy)
         return Finding(rule, Status.HOLDS)
+
+
+def _declare(reason: NotOffered) -> str:
+    """How to say beforehand that it is not offered."""
+    return f"Name {reason.lacks!r} in the fixture's `lacks`" if reason.lacks else ""
 
 
 def _place(error: BaseException) -> str:

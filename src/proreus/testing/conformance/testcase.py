@@ -2,10 +2,11 @@
 
 import asyncio
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from proreus.testing.conformance.fixture import CloudFixture
+from proreus.testing.conformance.offers import left_out
 from proreus.testing.conformance.rule import Rule, Status
 from proreus.testing.conformance.suite import RULES, Suite
 
@@ -13,19 +14,33 @@ from proreus.testing.conformance.suite import RULES, Suite
 class Conformance:
     """Subclass it in a test module: `class TestMyCloud(Conformance): fixture = MyFixture`.
 
-    There is a test for each rule, of its name; what is not offered is skipped with the reason.
+    There is a test for each rule that the fixture offers, of the rule's name. What turns out not
+    to be offered only when it is tried is skipped, with what to write in the fixture.
 
     Attributes:
         fixture: Makes a fixture: its class.
+        not_offered: The rules that have no test, each with the reason.
     """
 
     fixture: ClassVar[Callable[[], CloudFixture]]
+    not_offered: ClassVar[Mapping[str, str]]
     _suite: ClassVar[Suite]
 
     def __init_subclass__(cls) -> None:
         """Findings are made once for the class."""
         super().__init_subclass__()
         cls._suite = Suite(cls.fixture)
+        missing = left_out(cls.fixture)
+        cls.not_offered = {
+            rule.id: reason for rule in RULES if (reason := rule.not_offered(missing))
+        }
+        for rule in RULES:
+            if rule.id in cls.not_offered:
+                setattr(cls, _name(rule), None)  # hides the test from pytest and unittest
+
+
+def _name(rule: Rule) -> str:
+    return f"test_{rule.id.replace('-', '_')}"
 
 
 def _test(rule: Rule) -> Callable[[Conformance], None]:
@@ -34,7 +49,8 @@ def _test(rule: Rule) -> Callable[[Conformance], None]:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             found = runner.run(self._suite.finding(rule))
         if found.status in {Status.NOT_OFFERED, Status.NOT_TRIED}:
-            raise unittest.SkipTest(f"{found.status.value}: {found.seen}")
+            remedy = f". {found.remedy}" if found.remedy else ""
+            raise unittest.SkipTest(f"{found.status.value}: {found.seen}{remedy}")
         if found.status is Status.FAILS:
             raise AssertionError(str(found))
 
@@ -43,4 +59,4 @@ def _test(rule: Rule) -> Callable[[Conformance], None]:
 
 
 for _rule in RULES:
-    setattr(Conformance, f"test_{_rule.id.replace('-', '_')}", _test(_rule))
+    setattr(Conformance, _name(_rule), _test(_rule))

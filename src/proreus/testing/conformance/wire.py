@@ -1,7 +1,10 @@
 """A proxy between a provider and its cloud: sees every request and can answer in its place."""
 
 import asyncio
+import ssl
+import tempfile
 from collections import Counter
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from proreus.testing.conformance.fixture import Answer
+from proreus.testing.controlplane.certificates import Authority
 
 _PER_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 _MAX_BODY = 64 * 1024 * 1024
@@ -24,13 +28,15 @@ class Wire:
         arrived: Set by the first of them.
     """
 
-    def __init__(self, endpoint: str) -> None:
-        """Stand before the cloud at `endpoint`."""
+    def __init__(self, endpoint: str, authority: Authority | None = None) -> None:
+        """Stand before the cloud at `endpoint`; with an authority, speak TLS."""
         self._cloud = URL(endpoint)
+        self._authority = authority
         self._answer: Answer | None = None
         self._hanging = False
         self._cutting = False
         self._released = asyncio.Event()
+        self._transports: set[asyncio.Transport] = set()
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
         self.url = ""
@@ -43,12 +49,14 @@ class Wire:
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        tls = _serving(self._authority) if self._authority else None
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls).start()
         port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}{self._cloud.raw_path.rstrip('/')}"
-        self._session = aiohttp.ClientSession(
-            auto_decompress=False, connector=aiohttp.TCPConnector(limit=0)
-        )
+        scheme = "https" if tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{port}{self._cloud.raw_path.rstrip('/')}"
+        trusted = self._authority.certificate.decode() if self._authority else None
+        connector = aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context(cadata=trusted))
+        self._session = aiohttp.ClientSession(auto_decompress=False, connector=connector)
         return self
 
     async def __aexit__(
@@ -61,6 +69,9 @@ class Wire:
         self._released.set()
         if self._runner is not None:
             await self._runner.cleanup()
+        for transport in self._transports:
+            transport.abort()  # TLS would wait for the other side's farewell
+        await asyncio.sleep(0)
         if self._session is not None:
             await self._session.close()
 
@@ -78,12 +89,14 @@ class Wire:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests[request.method, request.path] += 1
+        if request.transport is not None:
+            self._transports.add(request.transport)
         self.arrived.set()
         if self._hanging:
             await self._released.wait()
         if self._hanging or self._cutting:
             if request.transport is not None:
-                request.transport.close()
+                request.transport.abort()
             return web.Response()
         if self._answer is not None:
             said = self._answer
@@ -108,3 +121,13 @@ class Wire:
             answer.headers.clear()
             answer.headers.extend(kept)
             return answer
+
+
+def _serving(authority: Authority) -> ssl.SSLContext:
+    """TLS of a server on loopback; Python reads certificates from files only."""
+    certificate, key = authority.serving()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(certificate + key)
+        context.load_cert_chain(file.name)
+    return context

@@ -1,0 +1,64 @@
+"""What a fixture and its provider do not offer, told without starting either."""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from proreus.testing.conformance.fixture import CloudFixture
+
+DECLARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "instances": "the provider has no instances",
+        "load_balancers": "the provider has no load_balancers",
+        "routes": "the provider has no routes",
+        "endpoint": "the cloud does not speak HTTP",
+        "batches": "a batch is of one node",
+        "list_owned": "the provider cannot list what a cluster owns",
+        "groups": "all Services are one group",
+    }
+)
+"""What `CloudFixture.lacks` may name, and what that means."""
+
+_METHODS: Final = (
+    "create_machines",
+    "remove_machine",
+    "stop_machine",
+    "objects",
+    "remove_object",
+    "create_foreign",
+)
+OBJECTS_LISTED: Final = "objects_listed"
+"""Wanted by rules that compare the cloud's objects: `objects`, or else `list_owned`, shows them."""
+
+WANTS: Final = frozenset((*DECLARED, *_METHODS, "page_size", "marks_routes", OBJECTS_LISTED))
+"""All that a rule may want."""
+
+
+def left_out(fixture: object) -> Mapping[str, str]:
+    """What a fixture does not offer, each with the reason; nothing if it is no class.
+
+    Raises:
+        ValueError: `lacks` names something that there is not.
+    """
+    if not (isinstance(fixture, type) and issubclass(fixture, CloudFixture)):
+        return {}
+    _check(fixture.lacks, fixture.__name__)
+    found = {what: DECLARED[what] for what in fixture.lacks}
+    for method in _METHODS:
+        if getattr(fixture, method) is getattr(CloudFixture, method):
+            found[method] = f"the fixture has no {method}()"
+    if fixture.page_size is None:
+        found["page_size"] = "the fixture sets no page_size"
+    if not fixture.marks_routes:
+        found["marks_routes"] = "routes of the cloud carry no marks"
+    if "objects" in found and "list_owned" in found:
+        found[OBJECTS_LISTED] = f"{found['objects']}, and {found['list_owned']}"
+    return found
+
+
+def _check(lacks: Collection[str], fixture: str) -> None:
+    unknown = sorted(set(lacks) - DECLARED.keys())
+    if unknown:
+        raise ValueError(
+            f"{fixture}.lacks names {', '.join(unknown)}: it may name {', '.join(DECLARED)}"
+        )
