@@ -142,6 +142,7 @@ def _become(request: Request) -> None:
     path = request.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [one for one in path if one and one not in sys.path]
     sys.argv = [request.module, *request.arguments]
+    sys.modules.pop(f"{request.module}.__main__", None)  # or runpy would warn
 
 
 def preload() -> None:
