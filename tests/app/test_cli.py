@@ -32,6 +32,9 @@ def proreus(*args: str) -> subprocess.CompletedProcess[str]:
 def test_versions_and_help_go_to_standard_output() -> None:
     assert proreus("version").stdout.strip() == f"proreus {__version__}"
     assert proreus("run", "--version").stdout.strip() == f"proreus run {__version__}"
+    raw = proreus("run", "/bin/aws-cloud-controller-manager", "--version=raw").stdout
+    assert raw.startswith('version.Info{Major:"')
+    assert f'GitVersion:"v{__version__}"' in raw
     assert "commands:" in proreus().stdout
     text = proreus("run", "--help").stdout
     assert "leader election flags:" in text

@@ -1,8 +1,11 @@
 """The command line, with kube's forms."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 
-from proreus.app import flag_values, flags
+from proreus.app import config_file, flag_values, flags
 from proreus.app.options import Options, problems
 
 
@@ -41,6 +44,10 @@ def parsed(*argv: str) -> Options:
         (("--feature-gates=A=true", "--feature-gates=B=F"), "feature_gates", (("A", True), ("B", False))),
         (("--kube-api-content-type=application/json",), "kube_api_content_type", "application/json"),
         (("--cloud-config-secret=a/b/c.conf",), "cloud_config_secret", "a/b/c.conf"),
+        (("--cidr-allocator-type=CloudAllocator",), "cidr_allocator_type", "IPAMFromCloud"),
+        (("--version",), "version", "true"),
+        (("--version=raw",), "version", "raw"),
+        (("--version=F",), "version", "false"),
     ],
 )  # fmt: skip
 def test_every_form_that_kube_accepts_parses(
@@ -87,6 +94,7 @@ def test_all_problems_are_reported_together_with_their_flags() -> None:
         ("--feature-gates=A", "must be a list of Name=true or Name=false"),
         ("--feature-gates=A=maybe", "must be a list of Name=true or Name=false"),
         ("--kube-api-content-type=text/plain", "must be one of application/cbor"),
+        ("--version=v1.36.0", "must be true, false or raw"),
         ("--cloud-config-secret=kube-system/cloud", "must be namespace/name/key"),
         ("--authentication-token-webhook-cache-ttl=-1s", "must be a duration"),
         ("--http2-max-streams-per-connection=-1", "must be at least 0"),
@@ -156,3 +164,69 @@ def test_help_shows_every_flag_in_its_group_with_its_default() -> None:
         assert f"{flag.group} flags:" in text
     assert "logtostderr" not in text
     assert "(default" in text
+
+
+OWN = {
+    "user_agent": flags.Flag("nimbus", "More.", repeated=True),
+    "wait_for": flags.Flag("nimbus", "How many.", flag_values.integer),
+}
+
+
+def with_own(*argv: str, asked: list[str] | None = None) -> Options:
+    def own(name: str) -> Mapping[str, flags.Flag] | None:
+        if asked is not None:
+            asked.append(name)
+        return OWN if name == "nimbus" else None
+
+    return flags.parse(Options, argv, "ccm", "", file=config_file.read, of_provider=own)[0]
+
+
+def test_flags_of_the_provider_are_read_like_others() -> None:
+    given = with_own(
+        "--user-agent=a/b",
+        "--cloud-provider=nimbus",
+        "--wait_for",
+        "3",
+        "--user-agent",
+        "c d",
+        "-v=2",
+    )
+    assert given.provider_flags == {"user-agent": ("a/b", "c d"), "wait-for": 3}
+    assert given.v == 2
+
+
+def test_flags_of_the_provider_and_its_name_may_be_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "proreus.conf"
+    path.write_text("cloud-provider: nimbus\nwait-for: 3\nuser-agent: [a/b]\n")
+    assert with_own(f"--config={path}").provider_flags == {"user-agent": ("a/b",), "wait-for": 3}
+
+
+def test_the_provider_is_not_asked_for_flags_where_none_is_needed() -> None:
+    asked: list[str] = []
+    assert with_own("--cloud-provider=nimbus", "-v=2", asked=asked).provider_flags == {}
+    assert asked == []
+
+
+def test_problems_with_flags_of_the_provider_are_told_with_others() -> None:
+    with pytest.raises(flags.FlagError) as refused:
+        with_own("--cloud-provider=nimbus", "--wait-for=soon", "--usr-agent=x", "-v=much")
+    assert set(refused.value.problems) == {
+        "--wait-for: 'soon' must be a whole number",
+        "unknown flag --usr-agent, did you mean --user-agent?",
+        "--v: 'much' must be a whole number",
+    }
+
+
+def test_the_help_has_the_flags_of_the_provider(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        with_own("--cloud-provider=nimbus", "--help")
+    text = capsys.readouterr().out
+    assert "nimbus flags:" in text
+    assert "--wait-for INT" in text
+
+
+def test_a_provider_that_is_not_there_may_know_the_flags_that_are_unknown() -> None:
+    with pytest.raises(flags.FlagError) as refused:
+        with_own("--cloud-provider=stratus", "--own", "x", "--other=1")
+    (said,) = refused.value.problems
+    assert said.endswith("it is not installed: --own --other")

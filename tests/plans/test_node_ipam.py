@@ -160,7 +160,7 @@ def test_the_flags_are_checked_only_where_they_count() -> None:
 @pytest.mark.parametrize(
     ("flag", "text"),
     [
-        ("--cidr-allocator-type=CloudAllocator", "must be one of RangeAllocator, IPAMFromCloud"),
+        ("--cidr-allocator-type=Cloud", "must be one of RangeAllocator, IPAMFromCloud"),
         ("--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16", "two of different families"),
         ("--node-cidr-mask-size=-1", "must be at least 0"),
     ],

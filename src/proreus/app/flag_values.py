@@ -108,6 +108,19 @@ def gates(text: str) -> tuple[tuple[str, bool], ...]:
     return tuple(found)
 
 
+def version_wanted(text: str) -> str:
+    """What `--version` asks for: "true", "false" or "raw", as in Kubernetes' own programs.
+
+    Raises:
+        ValueError: It is something else. Go's would take a version there, and report that one.
+    """
+    if text.lower() in _TRUE | _FALSE:
+        return "true" if boolean(text) else "false"
+    if text != "raw":
+        raise ValueError("must be true, false or raw")
+    return text
+
+
 def port(text: str) -> int:
     """A port's number; 0 means none.
 

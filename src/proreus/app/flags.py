@@ -3,10 +3,14 @@
 An options Struct is the one table: each field is a flag, its annotation carries the group and
 the help text. `--leader-elect=false`, `--leader-elect`, `-v=4`, `-v4` and `--node_monitor_period`
 all parse, as they do in Go. Values are read after argparse, so that all errors come together.
+
+A provider may have flags of its own. Only where something is given that the table does not have is
+the provider asked for them.
 """
 
 import argparse
 import difflib
+import functools
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,6 +46,7 @@ REMOVED_KLOG_FLAGS = frozenset(
 
 
 _FLAG: Final = re.compile(r"--[a-z0-9-]+")
+_HELP: Final = frozenset({"-h", "--help"})
 
 
 class FlagError(Exception):
@@ -67,7 +72,8 @@ class FlagError(Exception):
 class Flag(msgspec.Struct, frozen=True):
     """One flag: its group in `--help`, its help text, how its text is read and what it must be.
 
-    `repeated` flags are read each time that they are given; the value is the tuple of all.
+    `repeated` flags are read each time that they are given; the value is the tuple of all. `bare`
+    is what the flag's name alone stands for, where it needs no value.
     """
 
     group: str
@@ -76,6 +82,7 @@ class Flag(msgspec.Struct, frozen=True):
     check: Callable[[Any], str] | None = None
     short: str = ""
     repeated: bool = False
+    bare: str = ""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -87,6 +94,14 @@ class Given(msgspec.Struct, frozen=True):
 
 FileReader = Callable[[str, Mapping[str, Flag]], tuple[Mapping[str, Given], Sequence[str]]]
 """Reads the file of that path: what it gives by field, and every problem with it."""
+
+
+OfProvider = Callable[[str], Mapping[str, Flag] | None]
+"""The flags of the provider of that name, by field name; None if there is no such provider."""
+
+
+def _no_flags(_: str) -> Mapping[str, Flag]:
+    return {}
 
 
 def named(field: str) -> str:
@@ -112,9 +127,15 @@ def flags_of(options: type[msgspec.Struct]) -> Mapping[str, Flag]:
 
 
 def parser(
-    options: type[msgspec.Struct], program: str, description: str
+    options: type[msgspec.Struct],
+    program: str,
+    description: str,
+    own: Mapping[str, Flag] | None = None,
 ) -> argparse.ArgumentParser:
-    """The parser, with one section of `--help` for each group, as kube's named flag sets."""
+    """The parser, with one section of `--help` for each group, as kube's named flag sets.
+
+    `own` are the provider's flags, by field name.
+    """
     result = argparse.ArgumentParser(
         prog=program, description=description, allow_abbrev=False, add_help=False,
         usage=f"{program} --cloud-provider=NAME [flags]",
@@ -123,13 +144,14 @@ def parser(
     result.add_argument("-h", "--help", action="help", help="Show this help and exit.")
     groups: dict[str, Any] = {}
     defaults = {field.name: field.default for field in msgspec.structs.fields(options)}
-    for field, flag in flags_of(options).items():
+    for field, flag in {**flags_of(options), **(own or {})}.items():
         section = groups.get(flag.group)
         if section is None:
             section = groups[flag.group] = result.add_argument_group(f"{flag.group} flags")
-        default = defaults[field]  # zero values are left out, as pflag does
+        default = defaults.get(field, "")  # zero values are left out, as pflag does
         ending = "" if default in {"", (), False} else f" (default {shown(default, flag)})"
-        optional: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.parse is boolean else {}
+        bare = flag.bare or ("true" if flag.parse is boolean else "")
+        optional: dict[str, Any] = {"nargs": "?", "const": bare} if bare else {}
         section.add_argument(
             *([f"-{flag.short}"] if flag.short else []),
             f"--{named(field)}",
@@ -186,6 +208,7 @@ def parse(
     description: str,
     *,
     file: FileReader | None = None,
+    of_provider: OfProvider = _no_flags,
 ) -> tuple[Options, tuple[str, ...]]:
     """Read a command line.
 
@@ -195,19 +218,22 @@ def parse(
         program: The name for `--help`.
         description: What the program does, for `--help`.
         file: How the file of the flag `--config` is read; what is given in `argv` wins over it.
+        of_provider: Tells the flags of the provider that is chosen.
 
     Returns:
-        The options, and the removed klog flags that were given (they have no effect).
+        The options, with the values of the provider's flags in their field `provider_flags`, and
+        the removed klog flags that were given (they have no effect).
 
     Raises:
         FlagError: Something is wrong with it; every problem is named.
         SystemExit: `--help` was asked for.
     """
+    args = [_normalised(arg) for arg in argv]
+    made = functools.partial(parser, options, program, description)
     table = flags_of(options)
-    known, rest = parser(options, program, description).parse_known_args(
-        [_normalised(arg) for arg in argv]
-    )
-    problems = [_unknown(arg, table) for arg in rest]
+    own, known, rest = _read(args, table, made, file, of_provider)
+    table = {**table, **(own or {})}
+    problems = _left_over(rest, table, has_provider=own is not None)
     given: dict[str, Given] = {}
     for field, flag in table.items():
         raw = getattr(known, field)
@@ -219,12 +245,34 @@ def parse(
         given = {**found, **given}
         problems.extend(wrong)
     values = _values(given, table, problems)
+    if of_own := {named(field): values.pop(field) for field in own or () if field in values}:
+        values["provider_flags"] = of_own
     if problems:
         raise FlagError(problems, options(**values))
     removed = tuple(
         sorted(name for name in REMOVED_KLOG_FLAGS if getattr(known, f"klog:{name}") is not None)
     )
     return options(**values), removed
+
+
+def _read(
+    args: Sequence[str],
+    table: Mapping[str, Flag],
+    made: Callable[[Mapping[str, Flag] | None], argparse.ArgumentParser],
+    file: FileReader | None,
+    of_provider: OfProvider,
+) -> tuple[Mapping[str, Flag] | None, argparse.Namespace, list[str]]:
+    """The provider's flags (None: not known), what is given by name, and the other arguments."""
+    plain = [arg for arg in args if arg not in _HELP]
+    known, rest = made(None).parse_known_args(plain)
+    name, path = getattr(known, "cloud_provider", None), getattr(known, "config", None)
+    if not rest and len(plain) == len(args) and path is None:
+        return {}, known, rest
+    if file is not None and path is not None and name is None:
+        found, _ = file(path, table)
+        name = "".join(found["cloud_provider"].texts) if "cloud_provider" in found else None
+    own = of_provider(name) if name else {}
+    return own, *made(own).parse_known_args(args)
 
 
 def _values(
@@ -252,6 +300,14 @@ def _normalised(arg: str) -> str:
         return arg
     name, equals, value = arg.partition("=")
     return name.replace("_", "-") + equals + value
+
+
+def _left_over(rest: Sequence[str], table: Mapping[str, Flag], *, has_provider: bool) -> list[str]:
+    """The problems with arguments that no flag has taken."""
+    if not has_provider and (found := [arg for arg in rest if arg.startswith("-")]):
+        names_ = " ".join(arg.partition("=")[0] for arg in found)
+        return [f"only the provider may know these flags, and it is not installed: {names_}"]
+    return [_unknown(arg, table) for arg in rest]
 
 
 def _unknown(arg: str, table: Mapping[str, Flag]) -> str:

@@ -186,6 +186,7 @@ class Leader:
             now=self._now,
             events=self._events.source(NAME),
             listers=self._listers(),
+            flags=self._options.provider_flags,
             gate=self._election.check,
         )
         async with self._changing:

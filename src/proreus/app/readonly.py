@@ -7,7 +7,7 @@ declared to change something is not sent either.
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from proreus.app.options import Options
 from proreus.app.reload import secret_text
@@ -133,6 +133,7 @@ async def started(
     cluster: ClusterIdentity,
     listers: Mapping[str, Lister[KubeObject]],
     *,
+    flags: Mapping[str, Any],
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncIterator[CloudProvider]:
     """Start a provider that can only read; what it does wrong comes as a CloudError.
@@ -141,6 +142,7 @@ async def started(
         provider: Not started yet.
         cluster: Which cluster this is.
         listers: What the provider may ask for; it gets what it `needs`.
+        flags: What was given for the provider's own flags.
         now: The wall clock.
 
     Raises:
@@ -151,7 +153,9 @@ async def started(
         raise ConfigError((f"the provider {provider.name} needs {', '.join(unknown)}",))
     events = NoEvents()
     needed = {name: lister for name, lister in listers.items() if name in provider.needs}
-    context = Context(cluster, now=now, events=events, listers=needed, hooks=_OnlyReads())
+    context = Context(
+        cluster, now=now, events=events, listers=needed, flags=flags, hooks=_OnlyReads()
+    )
     guard = Guard(Faults(provider.name, events), context.outlasts)
     try:
         await guard.call("start", lambda: provider.start(context), seconds=START_SECONDS)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import yaml
 
-from proreus.app import config_file, ending, flags, migration
+from proreus.app import command_line, ending, flags, migration
 from proreus.app.election import locks
 from proreus.app.options import Options
 from proreus.app.rights import manifests, roles
@@ -21,8 +21,7 @@ for kubectl apply. Without --cloud-provider they suffice for any provider."""
 def main(argv: Sequence[str]) -> int:
     """Print the manifests; returns the exit code, 2 for a wrong command line."""
     try:
-        options, _ = flags.parse(Options, argv, PROGRAM, DESCRIPTION, file=config_file.read)
-        found = objects(options)
+        found = objects(command_line.parse(Options, argv, PROGRAM, DESCRIPTION).options)
     except (flags.FlagError, ConfigError) as exc:
         return ending.refused(PROGRAM, exc.problems, 2)
     print(yaml.safe_dump_all(found, sort_keys=False), end="")

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from proreus import __version__
-from proreus.app import config_file, ending, flags, migration, servers, webhooks
+from proreus.app import command_line, ending, flags, migration, servers, version, webhooks
+from proreus.app.command_line import CommandLine
 from proreus.app.manager import run
 from proreus.app.options import Options, problems
 from proreus.app.servers import ServersError
@@ -28,9 +29,10 @@ def main(argv: Sequence[str], *, program: str = "proreus run") -> int:
     2 is a wrong command line or configuration, 1 a run that failed, 0 an ordered end.
     """
     try:
-        options, removed = _parsed(argv, program)
-        if options.version:
-            print(f"{program} {__version__}")
+        given = _parsed(argv, program)
+        options = given.options
+        if options.version != "false":
+            print(version.raw() if options.version == "raw" else f"{program} {__version__}")
             return 0
         with for_good():
             provider, cluster = _configured(options)
@@ -42,19 +44,22 @@ def main(argv: Sequence[str], *, program: str = "proreus run") -> int:
         klog.JSON if options.logging_format == klog.JSON else klog.TEXT,
         vmodule=options.vmodule,
     )
-    if removed:
-        names = " ".join(f"--{name}" for name in removed)
+    if given.removed:
+        names = " ".join(f"--{name}" for name in given.removed)
         klog.warning(log, "Flags without effect: klog has removed them", flags=names)
+    if given.go_runner:
+        why = "Flags of go-runner without effect: all lines go to standard error"
+        klog.warning(log, why, flags=" ".join(given.go_runner))
     if options.feature_gates:
         gates = " ".join(name for name, _ in options.feature_gates)
         klog.warning(log, "Feature gates without effect: nothing is behind a gate", gates=gates)
     return ending.run(_run(options, provider, cluster))
 
 
-def _parsed(args: Sequence[str], program: str) -> tuple[Options, tuple[str, ...]]:
+def _parsed(args: Sequence[str], program: str) -> CommandLine[Options]:
     """The options; what is wrong beyond single flags is told together with these."""
     try:
-        return flags.parse(Options, args, program, DESCRIPTION, file=config_file.read)
+        return command_line.parse(Options, args, program, DESCRIPTION)
     except flags.FlagError as exc:
         if not isinstance(exc.readable, Options):
             raise

@@ -28,6 +28,7 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
+from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER,
     MARK_CLUSTER_UID,
@@ -131,6 +132,7 @@ __all__ = [
     "Pending",
     "PodCIDRs",
     "Previews",
+    "ProviderFlag",
     "RegisterCloudProvider",
     "RetryAfter",
     "Route",

@@ -113,6 +113,7 @@ class Context:
         now: The wall-clock time in UTC.
         events: Where events about objects go.
         listers: The caches that the provider class declares in `needs`.
+        flags: The values of the provider's own flags, by their names; only of those given.
         calls: The last calls, the oldest first.
     """
 
@@ -123,6 +124,7 @@ class Context:
         now: Callable[[], datetime],
         events: EventSink,
         listers: Mapping[str, Lister[KubeObject]],
+        flags: Mapping[str, Any] | None = None,
         gate: Callable[[], None] = lambda: None,
         hooks: CallHooks | None = None,
         bucket: Callable[[], AdaptiveBucket] = AdaptiveBucket,
@@ -135,6 +137,7 @@ class Context:
             now: The wall-clock time in UTC.
             events: Where events about objects go.
             listers: The caches that the provider may read.
+            flags: What was given for the flags that the provider declares.
             gate: Called when a call is sent, in its thread too; raises if this replica may not
                 act any more.
             hooks: See every call.
@@ -145,6 +148,7 @@ class Context:
         self.now = now
         self.events = events
         self.listers = listers
+        self.flags: Mapping[str, Any] = flags or {}
         self.calls: deque[CallRecord] = deque(maxlen=CALLS_KEPT)
         self._gate = gate
         self._hooks = hooks

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
+from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.instances import Instances
 from proreus.cloudprovider.load_balancers import LoadBalancers
 from proreus.cloudprovider.routes import Routes
@@ -84,6 +85,8 @@ class CloudProvider:
         config_type: The Struct that the cloud-config is decoded into, or None for no config.
         config_environment: Environment variables that stand for fields which the cloud-config
             leaves out, such as {"HCLOUD_TOKEN": "token", "CATTLE_URL": "global.url"}.
+        flags: Its own flags by their names without dashes, such as {"user-agent": ProviderFlag(…)};
+            what is given for them is in `Context.flags`.
         needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices". The
             last is also needed where a `HostPolicy` asks for endpoints.
         watched_files: Files that `start` reads besides the cloud-config, such as one with
@@ -98,6 +101,7 @@ class CloudProvider:
     names: ClassVar[tuple[str, ...]] = ()
     config_type: ClassVar[type[msgspec.Struct] | None] = None
     config_environment: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType({})
     needs: ClassVar[frozenset[str]] = frozenset()
 
     instances: Instances | None = None

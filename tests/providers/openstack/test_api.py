@@ -15,6 +15,7 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
+from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.errors import Refused, answered
 
 from .wire import Wire, cloud, context, of, said, started
@@ -35,6 +36,21 @@ async def test_a_token_that_is_revoked_is_replaced_and_the_call_made_again(wire:
     assert found.name == "node-1"
     assert (wire.asked["token_create"], wire.asked["server_get"]) == (2, 2)
     assert len(made.calls) == wire.asked.total()
+
+
+async def test_the_user_agent_has_what_the_flag_adds_the_last_first(wire: Wire) -> None:
+    given = {"user-agent": ("cluster/abc-123", "team b")}
+    async with started(wire.config(), context(flags=given)) as provider:
+        await describe_one(provider, wire)
+    assert (wire.asked["token_create"], wire.asked["server_get"]) == (1, 1)
+    (said,) = wire.user_agents
+    assert said.startswith("team b cluster/abc-123 proreus kubernetes-cloud-controller-manager")
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\r\nX-Auth-Token: b", "ü"])
+def test_a_user_agent_that_no_header_can_hold_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="printable ASCII"):
+        OpenStackCloud.flags["user-agent"].parse(text)
 
 
 async def test_connections_of_many_calls_at_once_are_kept(

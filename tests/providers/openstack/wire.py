@@ -8,7 +8,7 @@ import ipaddress
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,6 +57,7 @@ class Wire:
         self.operations: set[str] = set()
         """All that it can be asked for."""
         self.asked: Counter[str] = Counter()
+        self.user_agents: set[str] = set()
         self.logins: list[Json] = []
         self.good_tokens = {"token-1"}
         self.page = 1000
@@ -114,6 +115,7 @@ region = RegionOne
 
     def app(self) -> web.Application:
         app = web.Application(handler_args={"max_line_size": LONGEST_LINE})
+        app.on_response_prepare.append(self._note)
         app.router.add_post("/identity/v3/auth/tokens", self._login)
         for operation, path, handler in (
             ("server_list", "/compute/v2.1/servers/detail", self._servers),
@@ -262,6 +264,9 @@ region = RegionOne
             return answer
 
         return checked
+
+    async def _note(self, request: web.Request, _: web.StreamResponse) -> None:
+        self.user_agents.add(request.headers["User-Agent"])
 
     async def _login(self, request: web.Request) -> web.Response:
         self.asked["token_create"] += 1
@@ -500,8 +505,8 @@ async def served(wire: Wire | None = None) -> AsyncIterator[Wire]:
         await runner.cleanup()
 
 
-def context(now: Any = None) -> Context:
-    return Context(CLUSTER, now=now, events=Events(), listers={})
+def context(now: Any = None, flags: Mapping[str, Any] | None = None) -> Context:
+    return Context(CLUSTER, now=now, events=Events(), listers={}, flags=flags or {})
 
 
 def cloud(text: str) -> OpenStackCloud:

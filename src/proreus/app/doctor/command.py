@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from proreus.app import config_file, ending, flags
+from proreus.app import command_line, ending, flags
 from proreus.app.doctor import report
 from proreus.app.doctor.diagnosis import diagnose
 from proreus.app.doctor.options import DoctorOptions
@@ -28,7 +28,7 @@ COULD_NOT_LOOK: Final = 2
 def main(argv: Sequence[str]) -> int:
     """Run it; returns the exit code."""
     try:
-        options, _ = flags.parse(DoctorOptions, argv, PROGRAM, DESCRIPTION, file=config_file.read)
+        options = command_line.parse(DoctorOptions, argv, PROGRAM, DESCRIPTION).options
         wrong = select(options.controllers)[1]
         if wrong:
             raise flags.FlagError(wrong)

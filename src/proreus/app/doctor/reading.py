@@ -274,7 +274,9 @@ async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
             options.cluster_name, (await client.get(NAMESPACES, "kube-system")).metadata.uid
         )
         listers = readonly.listers(seen.nodes, seen.services, seen.slices or ())
-        async with readonly.started(provider, identity, listers) as cloud:
+        async with readonly.started(
+            provider, identity, listers, flags=options.provider_flags
+        ) as cloud:
             return await _asked(cloud, identity, seen, options)
     except CloudError as exc:
         return Cloud(name, error=exc)

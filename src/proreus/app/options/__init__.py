@@ -9,8 +9,8 @@ Defaults that differ, each for a reason that ARCHITECTURE.md gives: `--kube-api-
 """
 
 import re
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from proreus.app.flag_values import (
     LAST_PORT,
@@ -22,6 +22,7 @@ from proreus.app.flag_values import (
     levels,
     names,
     number,
+    version_wanted,
 )
 from proreus.app.flags import Flag
 from proreus.app.options.serving import ServingOptions
@@ -74,7 +75,15 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     log_text_split_stream: Annotated[
         bool, Flag(MISC, "Without effect: all lines go to standard error.", boolean)
     ] = False
-    version: Annotated[bool, Flag(MISC, "Print the version and exit.", boolean)] = False
+    version: Annotated[
+        str,
+        Flag(
+            MISC,
+            "Print the version and exit; raw: with all that is known of the build.",
+            version_wanted,
+            bare="true",
+        ),
+    ] = "false"
     config: Annotated[
         str, Flag(PROREUS, "YAML or JSON file with flags by their names; given flags win.")
     ] = ""
@@ -139,6 +148,8 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     delete_nodes_by_name: Annotated[
         bool, Flag(PROREUS, "Let Nodes without provider id go, looked up by name.", boolean)
     ] = False
+    provider_flags: Mapping[str, Any] = {}
+    """What was given for flags that the provider declares, by their names."""
 
 
 def problems(options: Options) -> tuple[str, ...]:

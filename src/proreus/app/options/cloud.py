@@ -15,6 +15,14 @@ ROUTE = "route controller"
 IPAM = "node ipam controller"
 
 
+def _allocator(text: str) -> str:
+    """The mode; `CloudAllocator`, the usual one on GCE, also takes over what the cloud has given.
+
+    https://github.com/kubernetes/cloud-provider-gcp, pkg/controller/nodeipam/ipam
+    """
+    return Mode.FROM_CLOUD.value if text == "CloudAllocator" else text
+
+
 class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     """Which cloud, and what its controllers do."""
 
@@ -82,8 +90,9 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
         str,
         Flag(
             IPAM,
-            "RangeAllocator, IPAMFromCloud (the cloud's go to the nodes) or IPAMFromCluster "
-            "(the nodes' go to the cloud).",
+            "RangeAllocator, IPAMFromCloud or CloudAllocator (the cloud's go to the nodes), or "
+            "IPAMFromCluster (the nodes' go to the cloud).",
+            _allocator,
             check=lambda value: "" if value in set(Mode) else f"must be one of {', '.join(Mode)}",
         ),
     ] = Mode.RANGE.value

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from proreus.app import config_file, ending, flags
+from proreus.app import command_line, ending, flags
 from proreus.app.flag_values import boolean
 from proreus.app.flags import Flag
 from proreus.app.options import Options, problems
@@ -36,7 +36,7 @@ class PlanOptions(Options, frozen=True, kw_only=True):
 def main(argv: Sequence[str]) -> int:
     """Run it; returns the exit code."""
     try:
-        options, _ = flags.parse(PlanOptions, argv, PROGRAM, DESCRIPTION, file=config_file.read)
+        options = command_line.parse(PlanOptions, argv, PROGRAM, DESCRIPTION).options
         wrong = (*problems(options), *select(options.controllers)[1])
         if wrong:
             raise flags.FlagError(wrong)

@@ -77,7 +77,9 @@ async def look(options: Options, config: ClientConfig) -> Preview:
         is_needed = "endpoint_slices" in provider.needs
         slices = (await client.list(ENDPOINT_SLICES)).items if is_needed else ()
         listers = readonly.listers(nodes, all_services, slices)
-        async with readonly.started(provider, cluster, listers) as cloud:
+        async with readonly.started(
+            provider, cluster, listers, flags=options.provider_flags
+        ) as cloud:
             if not cloud.has_cluster_id and not options.allow_untagged_cloud:
                 raise ConfigError(
                     ("the cloud has no cluster id; set one, or use --allow-untagged-cloud",)

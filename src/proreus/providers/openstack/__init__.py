@@ -6,13 +6,16 @@ answer means and what is done next is decided in pure functions (`machines`, `na
 """
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
-from proreus.providers.openstack.api import Api
+from proreus.providers.openstack.api import Api, user_agent_part
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.credentials import CloudOf, login
 from proreus.providers.openstack.instances import OpenStackInstances
@@ -38,6 +41,15 @@ class OpenStackCloud(CloudProvider):
 
     name: ClassVar[str] = "openstack"
     config_type: ClassVar[type[msgspec.Struct] | None] = OpenStackConfig
+    flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(
+        {
+            "user-agent": ProviderFlag(
+                "More for the User-Agent of requests to OpenStack; repeatable.",
+                user_agent_part,
+                repeated=True,
+            )
+        }
+    )
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Take the cloud-config.

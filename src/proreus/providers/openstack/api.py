@@ -54,6 +54,17 @@ class _Request(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
+def user_agent_part(text: str) -> str:
+    """A part of the User-Agent, such as "cluster/abc-123".
+
+    Raises:
+        ValueError: No header can hold it.
+    """
+    if not text.strip() or not (text.isascii() and text.isprintable()):
+        raise ValueError("must be printable ASCII, such as cluster/abc-123")
+    return text.strip()
+
+
 class Api:
     """A session with one region of one cloud."""
 
@@ -70,11 +81,13 @@ class Api:
         self._timeout = timeout
         self._deadline = timeout + _GRACE
         self._plugin = plugin(login.auth)
+        # The last one given comes first, as officially.
+        more = reversed(context.flags.get("user-agent", ()))
         self._session = Session(
             verify=login.verify,
             cert=login.cert,
             timeout=timeout,
-            user_agent="proreus kubernetes-cloud-controller-manager",
+            user_agent=" ".join((*more, "proreus kubernetes-cloud-controller-manager")),
         )
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, TCPKeepAliveAdapter(pool_maxsize=_MOST_CONNECTIONS))

@@ -1,0 +1,79 @@
+"""A command line as manifests have it, those of the official managers among them.
+
+An official image's entrypoint is its program, or `go-runner`, which runs the program that its
+arguments name. So the arguments of a manifest are flags; a program's path, then flags; or
+go-runner's own flags, a program's path, then flags. They are the same here, whatever the program.
+https://github.com/kubernetes/release/tree/master/images/build/go-runner
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from proreus.app import config_file, flags
+from proreus.app.flags import Flag
+from proreus.app.options import Options
+from proreus.cloudprovider import ConfigError, load
+
+O = TypeVar("O", bound=Options)  # noqa: E741 - the only one here
+
+_PROGRAM: Final = re.compile(r"(?:.*/)?(?:[a-z0-9]+-)?cloud-controller-manager")
+_GO_RUNNER: Final = re.compile(r"--?(?:log-file|also-stdout|redirect-stderr)(?:=.*)?")
+
+
+class CommandLine(msgspec.Struct, Generic[O], frozen=True):
+    """What a command line says.
+
+    Attributes:
+        options: The flags' values.
+        removed: Names of klog's removed flags that were given; they have no effect.
+        go_runner: Flags of go-runner that were given; they have no effect.
+    """
+
+    options: O
+    removed: tuple[str, ...]
+    go_runner: tuple[str, ...]
+
+
+def parse(options: type[O], args: Sequence[str], program: str, description: str) -> CommandLine[O]:
+    """Read the arguments, the file of `--config` and the flags of the provider.
+
+    Args:
+        options: The table of flags.
+        args: The arguments, without the name that the process was started by.
+        program: The name for `--help`.
+        description: What the program does, for `--help`.
+
+    Raises:
+        FlagError: Something is wrong with it; every problem is named.
+        SystemExit: `--help` was asked for.
+    """
+    go_runner, rest = without_program(args)
+    found, removed = flags.parse(
+        options, rest, program, description, file=config_file.read, of_provider=flags_of_provider
+    )
+    return CommandLine(found, removed, go_runner)
+
+
+def without_program(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Flags of go-runner, and what stands behind the program's path; all, if there is no path."""
+    for number, arg in enumerate(args):
+        if _PROGRAM.fullmatch(arg):
+            return tuple(args[:number]), tuple(args[number + 1 :])
+        if not _GO_RUNNER.fullmatch(arg):
+            break
+    return (), tuple(args)
+
+
+def flags_of_provider(name: str) -> Mapping[str, Flag] | None:
+    """The flags that the provider declares, by field name; None if it cannot be imported."""
+    try:
+        declared = load(name).flags
+    except ConfigError:
+        return None
+    return {
+        flag.replace("-", "_"): Flag(name, one.help, one.parse, repeated=one.repeated)
+        for flag, one in declared.items()
+    }

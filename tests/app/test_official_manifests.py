@@ -1,0 +1,108 @@
+"""Official manifests start this manager with only the image changed, or are told what is missing."""
+
+from pathlib import Path
+
+import pytest
+
+from proreus.app import cli, command_line, run
+from proreus.app.flags import FlagError
+from proreus.app.options import Options
+from proreus.cloudprovider import available
+
+from ..official_manifests import CLOUD_CONFIG, KUBECONFIG, STARTS, Start  # noqa: TID252 - tests are no package
+from .test_cli import CLUSTER
+
+CLOUD_CONFIGS = {
+    "aws": "[Global]\nZone=us-east-1a\nVPC=vpc-1\nSubnetID=subnet-1\nKubernetesClusterTag=c\n",
+    "openstack": "[Global]\nauth-url=http://127.0.0.1:1/v3\nusername=u\npassword=p\n"
+    "tenant-name=t\ndomain-name=Default\n",
+}
+OF_CLOUDS_HERE = [start for start in STARTS if start.cloud in available()]
+OWN_OF_OTHERS = ("--enable-", "--cloud-config-secret-name")
+"""What flags of the other clouds' managers begin with that Go's framework does not have."""
+OF_OTHERS = [start for start in STARTS if start.cloud not in available()]
+
+
+@pytest.fixture(autouse=True)
+def in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the manifests name, and an API server where none of them names it."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(CLUSTER)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    return tmp_path
+
+
+def filled(start: Start, directory: Path) -> list[str]:
+    cloud_config = directory / "cloud.conf"
+    cloud_config.write_text(CLOUD_CONFIGS.get(start.cloud, "{}"))
+    places = {CLOUD_CONFIG: str(cloud_config), KUBECONFIG: str(directory / "kubeconfig")}
+    args = list(start.args)
+    for mark, path in places.items():
+        args = [arg.replace(mark, path) for arg in args]
+    return args
+
+
+def named(start: Start) -> str:
+    return start.source.replace("/", "-")
+
+
+def parsed(args: list[str]) -> command_line.CommandLine[Options]:
+    return command_line.parse(Options, args, "ccm", run.DESCRIPTION)
+
+
+def test_all_five_official_managers_are_in_the_table() -> None:
+    assert {start.cloud for start in OF_CLOUDS_HERE} == {"aws", "openstack"}
+    assert {start.cloud for start in OF_OTHERS} == {"gce", "azure", "vsphere"}
+
+
+@pytest.mark.parametrize("start", OF_CLOUDS_HERE, ids=named)
+def test_a_manager_of_a_bundled_cloud_is_configured(start: Start, in_cluster: Path) -> None:
+    options = parsed(filled(start, in_cluster)).options
+    provider, cluster = run._configured(options)
+    assert provider is not None
+    assert provider.name == start.cloud
+    assert cluster.server
+
+
+@pytest.mark.parametrize("start", OF_OTHERS, ids=named)
+def test_a_manager_of_another_cloud_lacks_nothing_but_its_provider(
+    start: Start, in_cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.cloud_controller_manager(filled(start, in_cluster)) == 2
+    *unread, missing = capsys.readouterr().err.splitlines()
+    assert f"--cloud-provider: {start.cloud!r} is unknown; installed are aws, " in missing
+    if unread:  # flags of that provider's own
+        (line,) = unread
+        assert line.partition("it is not installed: ")[2].split() == [
+            arg.partition("=")[0] for arg in start.args if arg.startswith(OWN_OF_OTHERS)
+        ]
+
+
+def test_flags_of_go_runner_are_dropped_and_told() -> None:
+    given = parsed(
+        [
+            "--log-file=/l",
+            "--also-stdout=false",
+            "-redirect-stderr",
+            "/x/cloud-controller-manager",
+            "-v=3",
+        ]
+    )
+    assert given.options.v == 3
+    assert given.go_runner == ("--log-file=/l", "--also-stdout=false", "-redirect-stderr")
+    assert given.removed == ()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--v=1", "/bin/aws-cloud-controller-manager"],
+        ["--also-stdout=false", "--v=1"],
+        ["/bin/sh", "-c", "x"],
+        ["/bin/openstack-cloud-controller-manager", "/bin/openstack-cloud-controller-manager"],
+        ["/bin/cloud-node-manager"],
+    ],
+)
+def test_what_no_official_image_would_run_is_refused(args: list[str]) -> None:
+    with pytest.raises(FlagError):
+        parsed(args)
