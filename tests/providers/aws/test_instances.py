@@ -15,6 +15,7 @@ from proreus.cloudprovider.instances import (
 )
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
+from proreus.providers.aws.instances import MOST_ALONE
 
 from .site import Network, config_text, node, node_of, started
 from .strict.process import StrictAWS
@@ -203,6 +204,64 @@ async def test_a_bad_id_costs_one_more_call_and_only_itself(aws: StrictAWS) -> N
     assert calls == ["ec2.DescribeInstances"] * 2
 
 
+async def test_an_id_that_ec2_calls_malformed_is_an_invalid_request_and_no_absence(
+    aws: StrictAWS,
+) -> None:
+    network = Network(aws)
+    (id_,) = network.run()
+    aws.configure(malformed=[id_])
+    sound = network.run(2)
+    async with started(config_text(aws, network.vpc)) as provider:
+        aws.calls()
+        found = await describe(provider, *map(node_of, [id_, *sound, GONE]))
+        calls = aws.calls()
+    refused = found[f"node-{id_}"]
+    assert isinstance(refused, InvalidRequest)
+    assert f"EC2 takes {id_} for no instance id" in str(refused)
+    assert found[f"node-{GONE}"] == NotFound()
+    assert all(isinstance(found[f"node-{one}"], Instance) for one in sound)
+    assert calls == ["ec2.DescribeInstances"] * 3
+
+
+async def test_what_a_listing_leaves_out_is_asked_for_by_itself(aws: StrictAWS) -> None:
+    network = Network(aws)
+    ids = network.run(4)
+    absent = [f"i-0123456789abcdef{n}" for n in range(6)]
+    # A cloud that names one missing id at a time, so that a listing has to tell who is there.
+    aws.configure(named=1, unlisted=[ids[0]])
+    async with started(config_text(aws, network.vpc)) as provider:
+        aws.calls()
+        found = await describe(provider, *map(node_of, [*ids, *absent]))
+        calls = aws.calls()
+    assert all(isinstance(found[f"node-{one}"], Instance) for one in ids)
+    assert all(found[f"node-{one}"] == NotFound() for one in absent)
+    assert calls == ["ec2.DescribeInstances"] * (3 + 1 + 1 + 3)
+
+
+async def test_of_many_that_a_listing_leaves_out_some_are_unknown_until_later(
+    aws: StrictAWS,
+) -> None:
+    network = Network(aws)
+    ids = network.run(2)
+    absent = {f"i-{n:017x}" for n in range(60)}
+    aws.configure(named=1, unlisted=[ids[0]])
+    known: set[str] = set()
+    async with started(config_text(aws, network.vpc)) as provider:
+        for _ in range(100):
+            aws.calls()
+            found = await describe(provider, *map(node_of, [*ids, *absent]))
+            assert len(aws.calls()) <= 3 + 1 + MOST_ALONE
+            gone = {name for name, answer in found.items() if isinstance(answer, NotFound)}
+            assert gone <= {f"node-{one}" for one in absent}
+            unknown = [one for one in found.values() if isinstance(one, CloudError)]
+            assert all("unknown, not gone" in str(one) for one in unknown)
+            assert len(unknown) + len(gone) >= 60
+            known |= gone
+            if len(known) == 60:
+                return
+    pytest.fail("some are never asked for")
+
+
 async def test_ids_and_names_are_asked_in_one_call_each_and_names_by_the_limit_of_filters(
     aws: StrictAWS,
 ) -> None:
@@ -329,3 +388,4 @@ async def test_what_a_node_says_of_its_place_tells_whose_it_is(aws: StrictAWS) -
         assert owns(node("a", GONE)) is Ownership.UNKNOWN
         assert owns(node("a", f"aws:////{GONE}", **{region: "us-east-1"})) is Ownership.YES
         assert owns(node("a", f"aws:////{GONE}", **{region: "us-west-2"})) is Ownership.NO
+        assert owns(node("a", f"aws:///us-east-10a/{GONE}")) is Ownership.NO

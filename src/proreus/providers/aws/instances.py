@@ -1,6 +1,7 @@
 """Instances of EC2, and machines of Fargate."""
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from proreus.providers.aws.machines import (
     state_of,
     zone_of,
 )
-from proreus.providers.aws.names import Target, ids_in, is_address, region_of, target
+from proreus.providers.aws.names import Target, ids_in, is_address, is_of, region_of, target
 from proreus.providers.aws.topology import Topology
 
 MOST_IDS = 500
@@ -32,61 +33,105 @@ MOST_VALUES = 200
 MOST_RESULTS = 1000
 """Instances of one page (EC2 API reference, DescribeInstances)."""
 
-_ABSENT = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
+MOST_ALONE = 16
+"""Instances that a listing leaves out, and that are then asked for by themselves."""
+
+_ABSENT = "InvalidInstanceID.NotFound"
+_MALFORMED = "InvalidInstanceID.Malformed"
 _ROUNDS = 3
 _LIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
 
 T = TypeVar("T")
+
+Answer = Described | CloudError | None
+"""The instance; why it is not known; or None: EC2 says that there is none."""
 
 
 class Found(msgspec.Struct, frozen=True):
     """What was read for a batch; a part that failed is its error.
 
     Attributes:
-        by_id: Instances by id; absent ones are None, and unknown ones are left out.
+        by_id: Instances by id; None is absent, and an error says why it is not known.
         by_name: Live instances by private DNS name; one that is left out has none.
         by_host: Network interfaces by the address or name of a Fargate pod.
     """
 
-    by_id: Mapping[str, Described | None] | CloudError
+    by_id: Mapping[str, Answer] | CloudError
     by_name: Mapping[str, Sequence[Described]] | CloudError
     by_host: Mapping[str, Sequence[Described]] | CloudError
 
 
-async def by_id(api: Api, ids: Collection[str]) -> dict[str, Described | None]:
-    """Instances by id; None are absent.
+async def by_id(api: Api, ids: Collection[str]) -> dict[str, Answer]:
+    """What EC2 says of each id.
 
-    One bad id refuses a whole call, but EC2 names it: the others are asked for again.
+    One bad id refuses a whole call, but EC2 names it: the others are asked for again. Only an id
+    that is named as not found is absent.
 
     Raises:
         CloudError: EC2 does not tell.
     """
-    found: dict[str, Described | None] = {}
+    found: dict[str, Answer] = {}
     left = set(ids)
     for _ in range(_ROUNDS):
-        if not left:
-            return found
-        try:
-            answer = [
-                one
-                for part in _parts(left, MOST_IDS)
-                for one in await instances(api, InstanceIds=part)
-            ]
-        except Refused as error:
-            absent = ids_in(error.text) & left
-            if error.code not in _ABSENT or not absent:
-                raise
-            found.update(dict.fromkeys(absent))
-            left -= absent
-        else:
-            return found | {str(one["InstanceId"]): one for one in answer}
-    # There is no end of them: a filter passes over what is not there.
-    for part in _parts(left, MOST_VALUES):
-        filters = [{"Name": "instance-id", "Values": part}]
-        answer = await instances(api, Filters=filters, MaxResults=MOST_RESULTS)
-        found |= dict.fromkeys(part)
-        found |= {str(one["InstanceId"]): one for one in answer}
+        if left:
+            answers = await _asked(api, left)
+            found |= answers
+            left -= answers.keys()
+    if left:
+        found |= await _listed(api, left)
     return found
+
+
+async def _asked(api: Api, ids: Collection[str]) -> dict[str, Answer]:
+    """What one call says: about the ids for which it is refused, or else about all."""
+    try:
+        shown = [
+            one for part in _parts(ids, MOST_IDS) for one in await instances(api, InstanceIds=part)
+        ]
+    except Refused as error:
+        named = ids_in(error.text) & set(ids)
+        if named and error.code == _ABSENT:
+            return dict.fromkeys(named)
+        if named and error.code == _MALFORMED:
+            return {id_: _malformed(id_) for id_ in named}
+        raise
+    return _with_unknown(ids, shown)
+
+
+async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
+    """What is shown where refusals name too few ids: that of a listing, which refuses nothing.
+
+    It may leave out what is there, so some of what it leaves out is asked for singly, others each
+    time; of the rest nothing is known.
+    """
+    shown = [
+        one
+        for part in _parts(ids, MOST_VALUES)
+        for one in await instances(
+            api, Filters=[{"Name": "instance-id", "Values": part}], MaxResults=MOST_RESULTS
+        )
+    ]
+    found = _with_unknown(ids, shown)
+    left_out = [id_ for id_, one in found.items() if isinstance(one, CloudError)]
+    alone = random.sample(left_out, min(MOST_ALONE, len(left_out)))
+    answers = await asyncio.gather(*(_part(_asked(api, {id_})) for id_ in alone))
+    for id_, answer in zip(alone, answers, strict=True):
+        found |= {id_: answer} if isinstance(answer, CloudError) else answer
+    return found
+
+
+def _with_unknown(ids: Iterable[str], shown: Iterable[Described]) -> dict[str, Answer]:
+    found: dict[str, Answer] = {
+        id_: CloudError(f"EC2 left {id_} out of its answer: unknown, not gone") for id_ in ids
+    }
+    return found | {str(one["InstanceId"]): one for one in shown}
+
+
+def _malformed(id_: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"EC2 takes {id_} for no instance id ({_MALFORMED}): spec.providerID, or the name of the"
+        " Node, must hold the id of an instance"
+    )
 
 
 async def instances(api: Api, **parameters: Any) -> list[Described]:
@@ -122,7 +167,11 @@ class AWSInstances:
         return MOST_IDS
 
     def owns(self, node: Node) -> Ownership:
-        """By the zone in the provider id, or the region's label where that names none."""
+        """By the zone in the provider id, or the region's label where that names none.
+
+        Nothing on a Node tells the account: that the answers are those of the right one, witnesses
+        have to show.
+        """
         if not node.spec.provider_id:
             return Ownership.UNKNOWN
         region = region_of(node)
@@ -130,17 +179,15 @@ class AWSInstances:
             return Ownership.NO
         if not region:
             return Ownership.UNKNOWN
-        return Ownership.YES if region.startswith(self._place.region) else Ownership.NO
+        return Ownership.YES if is_of(region, self._place.region) else Ownership.NO
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """One call for all ids, one for each 200 names, and one for Fargate."""
         targets = {node.metadata.name: target(node) for node in nodes}
         found = await self._find(targets.values())
         machines = {
-            node.metadata.name: answer
+            node.metadata.name: match(node, targets[node.metadata.name], found, self._place.tags)
             for node in nodes
-            if (answer := match(node, targets[node.metadata.name], found, self._place.tags))
-            is not None
         }
         described = {
             name: one
@@ -152,7 +199,6 @@ class AWSInstances:
         return {
             node.metadata.name: self._answer(node, machines[node.metadata.name], labels)
             for node in nodes
-            if node.metadata.name in machines
         }
 
     async def _find(self, targets: Iterable[Target]) -> Found:
@@ -254,8 +300,8 @@ class AWSInstances:
 
 def match(
     node: Node, wanted: Target, found: Found, tags: ClusterTags
-) -> Described | NotFound | CloudError | None:
-    """What was read about one node; None if that is nothing. Pure."""
+) -> Described | NotFound | CloudError:
+    """What was read about one node. Pure."""
     if wanted.problem:
         return InvalidRequest(wanted.problem)
     if wanted.id:
@@ -266,15 +312,15 @@ def match(
 
 
 def _match_id(
-    node: Node, id_: str, found: Mapping[str, Described | None] | CloudError
-) -> Described | NotFound | CloudError | None:
+    node: Node, id_: str, found: Mapping[str, Answer] | CloudError
+) -> Described | NotFound | CloudError:
     if isinstance(found, CloudError):
         return found
-    if id_ not in found:
-        return None
     machine = found[id_]
     if machine is None:
         return NotFound()
+    if isinstance(machine, CloudError):
+        return machine
     if state_of(machine) == TERMINATED:
         # A name proves nothing about which machine it was.
         return NotFound(tombstone=bool(node.spec.provider_id))

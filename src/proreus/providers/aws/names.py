@@ -129,3 +129,9 @@ def region_of(node: Node) -> str | None:
     if last_part(node.spec.provider_id) is None:
         return None
     return zone_of(node.spec.provider_id) or node.metadata.labels.get(_REGION_LABEL, "")
+
+
+def is_of(place: str, region: str) -> bool:
+    """Whether a region, or a zone of any kind, is that region or one of its zones."""
+    rest = place.removeprefix(region)
+    return place.startswith(region) and not rest[:1].isdigit()

@@ -18,6 +18,7 @@ from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
+from proreus.providers.aws.instances import Answer as Found
 from proreus.providers.aws.instances import by_id
 from proreus.providers.aws.machines import TERMINATED, state_of, zone_of
 from proreus.providers.aws.names import instance_id, provider_id
@@ -140,7 +141,7 @@ class AWSRoutes:
         return {
             id_: provider_id(zone_of(machine), id_)
             for id_, machine in machines.items()
-            if machine is not None
+            if isinstance(machine, Mapping)
             and self._place.tags.id
             and self._place.tags.has(tags_of(machine))
         }
@@ -157,7 +158,9 @@ class AWSRoutes:
         done = await asyncio.gather(*(self._slot(self._prepare(id_, machines[id_])) for id_ in of))
         return dict(zip(of, done, strict=True))
 
-    async def _prepare(self, id_: str, machine: Described | None) -> str | CloudError:
+    async def _prepare(self, id_: str, machine: Found) -> str | CloudError:
+        if isinstance(machine, CloudError):
+            return machine
         if machine is None or state_of(machine) == TERMINATED:
             return CloudError(f"instance {id_} is gone")
         interfaces = sorted(

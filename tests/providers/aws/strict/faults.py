@@ -58,6 +58,12 @@ class Settings(msgspec.Struct):
     rules_per_group: int = 60
     zone_ids: bool = True
     """Whether instances tell the ids of their zones."""
+    named: int = 0
+    """How many missing instances a refusal names, as clouds like AWS do; 0 for all of them."""
+    malformed: tuple[str, ...] = ()
+    """Ids of instances that are refused as malformed, whatever their form."""
+    unlisted: tuple[str, ...] = ()
+    """Instances that are there, and that listings leave out."""
     page: int = 0
     """The most that a page shows where it may show less than asked for; 0 for AWS' own."""
 

@@ -36,7 +36,12 @@ def state_of(instance: Any) -> str:
 
 def require(world: World, ids: list[str]) -> None:
     """Refuse ids that are unknown; all of them are named (EC2 API reference, error codes)."""
+    settings = world.faults.settings
+    for id_ in ids:
+        if id_ in settings.malformed:
+            raise AWSError("InvalidInstanceID.Malformed", f'Invalid id: "{id_}"')
     missing = [id_ for id_ in ids if find(world, id_) is None]
+    missing = missing[: settings.named or None]
     if len(missing) == 1:
         raise AWSError(
             "InvalidInstanceID.NotFound", f"The instance ID '{missing[0]}' does not exist"
@@ -68,6 +73,7 @@ def describe(world: World, params: Params) -> Answer:
         )
         for instance in reservation["Instances"]
         if is_seen(world, instance["InstanceId"])
+        and (ids or instance["InstanceId"] not in world.faults.settings.unlisted)
     ]
     shown, token = page(world, matching, params)
     reservations = [reservation | {"Instances": [one]} for reservation, one in shown]
