@@ -15,7 +15,11 @@ from proreus.kube.objects import Node, NodeAddress
 
 
 class Ownership(Enum):
-    """Whether a Node's machine belongs to this cloud, region and account."""
+    """Whether a Node's machine belongs to this cloud, region and account, as far as the Node tells.
+
+    Few provider ids name an account. An answer of the wrong one is told by Ready nodes whose
+    machines it lacks.
+    """
 
     YES = "yes"
     NO = "no"

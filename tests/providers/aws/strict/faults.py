@@ -63,7 +63,7 @@ class Settings(msgspec.Struct):
     malformed: tuple[str, ...] = ()
     """Ids of instances that are refused as malformed, whatever their form."""
     unlisted: tuple[str, ...] = ()
-    """Instances that are there, and that listings leave out."""
+    """Instances that are there, and that all answers leave out but those about them alone."""
     page: int = 0
     """The most that a page shows where it may show less than asked for; 0 for AWS' own."""
 

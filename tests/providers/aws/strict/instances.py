@@ -73,7 +73,7 @@ def describe(world: World, params: Params) -> Answer:
         )
         for instance in reservation["Instances"]
         if is_seen(world, instance["InstanceId"])
-        and (ids or instance["InstanceId"] not in world.faults.settings.unlisted)
+        and (len(ids) == 1 or instance["InstanceId"] not in world.faults.settings.unlisted)
     ]
     shown, token = page(world, matching, params)
     reservations = [reservation | {"Instances": [one]} for reservation, one in shown]
