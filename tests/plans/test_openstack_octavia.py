@@ -109,35 +109,42 @@ SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_the_next_step_follows_from_what_there_is(name: str) -> None:
     actual, step = SITUATIONS[name]
-    assert plan(WISH, actual, at_once=True, is_known=False) == step
+    assert plan(WISH, actual, at_once=True, cascade=True, is_known=False) == step
 
 
 def test_parts_are_made_one_by_one_where_the_provider_needs_it() -> None:
-    assert plan(WISH, None, at_once=False, is_known=False) == MakeBalancer(WISH, with_parts=False)
+    assert plan(WISH, None, at_once=False, cascade=True, is_known=False) == MakeBalancer(
+        WISH, with_parts=False
+    )
 
 
 def test_one_whose_address_is_known_is_not_deleted_in_an_error() -> None:
-    assert plan(WISH, but(THERE, status="ERROR"), at_once=True, is_known=True) == Broken()
+    assert (
+        plan(WISH, but(THERE, status="ERROR"), at_once=True, cascade=True, is_known=True)
+        == Broken()
+    )
 
 
 def test_what_is_not_wished_of_a_listener_is_taken_away() -> None:
     bare = but(WISH, listeners=(but(HTTP, pool=None), DNS))
-    assert plan(bare, THERE, at_once=True, is_known=True) == Drop("pools", "p")
+    assert plan(bare, THERE, at_once=True, cascade=True, is_known=True) == Drop("pools", "p")
     gone = but(THERE, listeners=bare.listeners)
-    assert plan(bare, gone, at_once=True, is_known=True) is None
+    assert plan(bare, gone, at_once=True, cascade=True, is_known=True) is None
     unasked = but(WISH, listeners=(but(HTTP, pool=but(POOL, monitor=None)), DNS))
-    assert plan(unasked, THERE, at_once=True, is_known=True) == Drop("healthmonitors", "m")
-    assert plan(unasked, with_pool(monitor=None), at_once=True, is_known=True) is None
+    assert plan(unasked, THERE, at_once=True, cascade=True, is_known=True) == Drop(
+        "healthmonitors", "m"
+    )
+    assert plan(unasked, with_pool(monitor=None), at_once=True, cascade=True, is_known=True) is None
 
 
 def test_a_port_that_somebody_else_listens_at_is_told_before_anything_is_done() -> None:
     actual = but(THERE, fields={}, listeners=(HTTP,), taken=frozenset({("UDP", 80)}))
-    assert plan(WISH, actual, at_once=True, is_known=True) == Taken("UDP", 80)
+    assert plan(WISH, actual, at_once=True, cascade=True, is_known=True) == Taken("UDP", 80)
 
 
 def test_one_that_others_use_is_not_deleted_in_an_error() -> None:
     actual = but(THERE, status="ERROR", others=frozenset({"x"}))
-    assert plan(WISH, actual, at_once=True, is_known=False) == Broken()
+    assert plan(WISH, actual, at_once=True, cascade=True, is_known=False) == Broken()
 
 
 def test_who_leaves_takes_parts_first_and_then_tags() -> None:
@@ -157,6 +164,17 @@ def test_deletion_is_one_request_where_the_provider_can() -> None:
     assert deletion(but(THERE, status="PENDING_DELETE"), cascade=True) == Wait("PENDING_DELETE")
     assert deletion(but(THERE, status="DELETED"), cascade=True) is None
     assert deletion(None, cascade=True) is None
+
+
+def test_one_in_an_error_without_parts_goes_without_cascade_and_one_with_parts_is_told() -> None:
+    bare = but(THERE, listeners=(), status="ERROR")
+    for actual, step in (
+        (bare, DropBalancer("b", cascade=False)),
+        (but(bare, stray=("p",)), Broken()),
+        (but(THERE, status="ERROR"), Broken()),
+    ):
+        assert deletion(actual, cascade=False) == step
+        assert plan(WISH, actual, at_once=False, cascade=False, is_known=False) == step
 
 
 def test_deletion_goes_part_by_part_where_it_cannot() -> None:
@@ -258,7 +276,7 @@ def test_every_way_from_one_wish_to_another_ends_at_it(
     octavia = Octavia(None)
     for wish in (before, after):
         for _ in range(60):
-            step = plan(wish, octavia.there, at_once=at_once, is_known=True)
+            step = plan(wish, octavia.there, at_once=at_once, cascade=at_once, is_known=True)
             if step is None:
                 break
             octavia.do(step)

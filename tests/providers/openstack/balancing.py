@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.cloudprovider import LoadBalancer, Pending
+from proreus.cloudprovider import ClusterIdentity, LoadBalancer, LoadBalancerRef, Pending
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     LoadBalancerIngress,
@@ -52,33 +52,56 @@ class Balancing:
         }
 
     def service(
-        self, annotations: Mapping[str, str] | None = None, name: str = "web", **spec: Any
+        self,
+        annotations: Mapping[str, str] | None = None,
+        name: str = "web",
+        namespace: str = "shop",
+        **spec: Any,
     ) -> Service:
         given = {"ports": (ServicePort(80, "http", node_port=30080),), "ip_families": ("IPv4",)}
         return Service(
             metadata=ObjectMeta(
-                name=name, namespace="shop", uid=f"uid-{name}", annotations=dict(annotations or {})
+                name=name,
+                namespace=namespace,
+                uid=f"uid-{name}",
+                annotations=dict(annotations or {}),
             ),
             spec=ServiceSpec(type="LoadBalancer", **{**given, **spec}),
         )
 
-    def wish(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> LoadBalancer:
+    def wish(
+        self,
+        provider: OpenStackCloud,
+        of: Service,
+        nodes: int = 2,
+        cluster: ClusterIdentity = CLUSTER,
+    ) -> LoadBalancer:
         assert provider.load_balancers is not None
-        return wanted(of, self.nodes[:nodes], provider.load_balancers.host_policy(of), CLUSTER)
+        return wanted(of, self.nodes[:nodes], provider.load_balancers.host_policy(of), cluster)
 
-    async def ensure(self, provider: OpenStackCloud, of: Service, nodes: int = 2) -> Any:
+    async def ensure(
+        self,
+        provider: OpenStackCloud,
+        of: Service,
+        nodes: int = 2,
+        cluster: ClusterIdentity = CLUSTER,
+    ) -> Any:
         """Until nothing is pending."""
         assert provider.load_balancers is not None
-        wish = self.wish(provider, of, nodes)
+        wish = self.wish(provider, of, nodes, cluster)
         for _ in range(100):
             answer = (await provider.load_balancers.ensure([wish]))[wish.ref.uid]
             if not isinstance(answer, Pending):
                 return answer
         raise AssertionError(answer)
 
-    async def delete(self, provider: OpenStackCloud, of: Service) -> Any:
+    async def delete(
+        self, provider: OpenStackCloud, of: Service, cluster: ClusterIdentity = CLUSTER
+    ) -> Any:
+        return await self.delete_ref(provider, self.wish(provider, of, cluster=cluster).ref)
+
+    async def delete_ref(self, provider: OpenStackCloud, ref: LoadBalancerRef) -> Any:
         assert provider.load_balancers is not None
-        ref = self.wish(provider, of).ref
         for _ in range(100):
             answer = (await provider.load_balancers.delete([ref]))[ref.uid]
             if not isinstance(answer, Pending):

@@ -33,6 +33,7 @@ class OctaviaWire:
         self._numbers = itertools.count(1)
         self.works = 1
         self.serial_only = False
+        self.no_cascade = False
         self.of: dict[str, dict[str, Json]] = {kind: {} for kind in SINGULAR}
         self.members: dict[str, list[Json]] = {}
         self.subnets: dict[str, Json] = {}
@@ -77,7 +78,9 @@ class OctaviaWire:
     def _lister(self, kind: str) -> Any:
         def listed(request: web.Request) -> web.Response:
             hidden = {"marker", "limit"}
-            query = {name: value for name, value in request.query.items() if name not in hidden}
+            query = {
+                name: request.query.getall(name) for name in request.query if name not in hidden
+            }
             if kind == "loadbalancers":
                 for one in list(self.of[kind].values()):
                     self._work(one)
@@ -189,7 +192,8 @@ class OctaviaWire:
     ) -> web.Response | None:
         """Refused, in other words if the load balancer itself is to be changed; or it works."""
         now = balancer["provisioning_status"]
-        if now not in {"ACTIVE", "ERROR"}:
+        fit = {"ACTIVE", "ERROR"} if status == "PENDING_DELETE" else {"ACTIVE"}
+        if now not in fit:
             text = f"Load Balancer {balancer['id']} is immutable and cannot be updated."
             if itself:
                 text = f"Invalid state {now} of loadbalancer resource {balancer['id']}"
@@ -354,6 +358,7 @@ class OctaviaWire:
     def _drop_balancer(self, request: web.Request, found: Json) -> web.Response:
         id_ = found["id"]
         busy = found["provisioning_status"] not in {"ACTIVE", "ERROR"}
+        assert not (self.no_cascade and request.query.get("cascade"))
         parts = [one for part in CHILDREN for one in self.of[part].values()]
         is_used = any(one["loadbalancer_id"] == id_ for one in parts)
         if not busy and is_used and request.query.get("cascade") != "true":
@@ -447,17 +452,18 @@ class OctaviaWire:
         return {**NEUTRAL, **found, **self.subnets[id_]}
 
 
-def _matches(one: Json, query: dict[str, str]) -> bool:
-    for name, value in query.items():
+def _matches(one: Json, query: dict[str, list[str]]) -> bool:
+    """Whether it has one of the values of each filter, and of tags all or any."""
+    for name, values in query.items():
         if name == "tags":
-            if not set(value.split(",")) <= set(one["tags"]):
+            if not set(values[0].split(",")) <= set(one["tags"]):
                 return False
         elif name == "tags-any":
-            if not set(value.split(",")) & set(one["tags"]):
+            if not set(values[0].split(",")) & set(one["tags"]):
                 return False
         else:
             name = "loadbalancer_id" if name == "load_balancer_id" else name
-            if str(one.get(name)) != value:
+            if str(one.get(name)) not in values:
                 return False
     return True
 

@@ -99,7 +99,9 @@ async def test_a_service_uses_the_load_balancer_of_another_and_leaves_it(site: B
         assert isinstance(await site.delete(provider, second), Done)
         assert listeners(site) == {80: {"a"}}
         assert len(site.octavia.of["pools"]) == len(site.octavia.of["floatingips"]) == 1
-        assert both - set(made["tags"]) == {f"{NAME}b", f"{owners.SHARED}=shop/b/uid-b"}
+        assert both - set(made["tags"]) == {
+            f"{NAME}b", f"{owners.SHARED}={CLUSTER.uid}/shop/b/uid-b",
+        }  # fmt: skip
         await site.ensure(provider, first)
         assert isinstance(await site.delete(provider, first), Done)
     assert not any(site.octavia.of.values())
@@ -162,7 +164,7 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "namesake": (
         {"name": f"{NAME}web", "tags": ["proreus/service-uid=uid-old"]},
         {},
-        "another Service of this name",
+        "belongs to the Service uid-old",
     ),
     "clone": (
         {"name": f"{NAME}web", "tags": [f"proreus/cluster-uid={OTHER.uid}"]},

@@ -77,6 +77,7 @@ class Wire:
         self.most_routes = 30
         self.volumes: dict[str, Json] = {}
         self.external = {"10000000-0000-4000-8000-0000000000ff": "public"}
+        self.network_tags: dict[str, list[str]] = {}
         self.strangers = {"wrong", "nowhere"}
         """Passwords and projects that keystone does not know."""
         self.most_pairs = 10
@@ -394,7 +395,10 @@ region = RegionOne
         if "id" in request.query:
             wanted = set(request.query.getall("id"))
             found = {id_: name for id_, name in found.items() if id_ in wanted}
-        there = [{"id": id_, "name": name} for id_, name in sorted(found.items())]
+        there = [
+            {"id": id_, "name": name, "tags": self.network_tags.get(id_, [])}
+            for id_, name in sorted(found.items())
+        ]
         return self._page(request, "networks", there)
 
 

@@ -86,7 +86,7 @@ class OpenStackCloud(CloudProvider):
         )
         self.volumes = OpenStackVolumes(self._api)
         if self._config.load_balancer.enabled:
-            networks = Networks(self._api, reader)
+            networks = Networks(self._api, reader, self._config.tenants)
             groups = SecurityGroups(self._api, reader, self._config.load_balancer)
             balancers = OctaviaLoadBalancers(Octavia(self._api), networks, groups, self._config)
             self.load_balancers = balancers.offered()

@@ -13,6 +13,7 @@ import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.ownership import Tenants
 
 _INTERFACES = frozenset({"", "public", "internal", "admin"})
 
@@ -216,7 +217,7 @@ class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         ingress_hostname_suffix: That name's end.
         default_tls_container_ref: The certificate in Barbican.
         container_store: Where certificates are.
-        max_shared_lb: Services on one load balancer; not used yet.
+        max_shared_lb: How many Services may use one load balancer.
         provider_requires_serial_api_calls: Whether parts are made one by one.
     """
 
@@ -298,6 +299,7 @@ class OpenStackConfig(
         "load_balancer": "LoadBalancer",
         "load_balancer_class": "LoadBalancerClass",
         "client": "Client",
+        "tenants": "Tenants",
         "metadata": "Metadata",
         "block_storage": "BlockStorage",
     },
@@ -312,5 +314,6 @@ class OpenStackConfig(
     load_balancer: LoadBalancer = LoadBalancer()
     load_balancer_class: dict[str, LoadBalancerClass] = msgspec.field(default_factory=dict)
     client: Client = Client()
+    tenants: Tenants = Tenants()
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     block_storage: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -75,6 +75,9 @@ class Says(msgspec.Struct, frozen=True):
         tls: A certificate in Barbican, for listeners that end TLS; "" for none.
         hostname: What the status shows in place of the address.
         adopted: The load balancer that the Service names.
+        keep: Whether its floating address stays when the Service goes.
+        named: Objects that annotations name, and not the cloud-config: their ids by annotation,
+            without the prefix.
     """
 
     internal: bool
@@ -94,6 +97,8 @@ class Says(msgspec.Struct, frozen=True):
     tls: str
     hostname: str
     adopted: str
+    keep: bool
+    named: Mapping[str, str]
 
 
 class _Reader:
@@ -102,6 +107,7 @@ class _Reader:
     def __init__(self, annotations: Mapping[str, str]) -> None:
         self._annotations = annotations
         self.problems: list[str] = []
+        self.named: dict[str, str] = {}
 
     def text(self, name: str, default: str = "", *, valid: re.Pattern[str] | None = None) -> str:
         value = self._annotations.get(_full(name), "").strip() or default
@@ -113,6 +119,19 @@ class _Reader:
         value = self.text(name, default)
         if value and not is_uuid(value):
             self._wrong(name, "must be an id such as 2e8c1f0a-0000-4000-8000-000000000000")
+        return value
+
+    def object(self, name: str, default: str = "") -> str:
+        """The id of something that may be another's."""
+        return self._named(name, self.id(name, default), default)
+
+    def reference(self, name: str, default: str, valid: re.Pattern[str]) -> str:
+        """The same where ids are URLs."""
+        return self._named(name, self.text(name, default, valid=valid), default)
+
+    def _named(self, name: str, value: str, default: str) -> str:
+        if value != default:
+            self.named[name] = value
         return value
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
@@ -157,16 +176,16 @@ def says(
         read.problems.append(f"annotation {PREFIX}class: the cloud-config has {known}")
     of_class = classes.get(class_name, LoadBalancerClass())
     methods = {name: name for name in METHODS}
-    network_id = read.id("network-id", of_class.network_id or settings.network_id)
+    network_id = read.object("network-id", of_class.network_id or settings.network_id)
     found = Says(
         # Whoever runs the cluster may forbid what tenants would like to have.
         internal=read.boolean(INTERNAL) or settings.internal_lb,
         network_id=network_id,
-        subnet_id=read.id("subnet-id", of_class.subnet_id or settings.subnet_id),
-        member_subnet_id=read.id(
+        subnet_id=read.object("subnet-id", of_class.subnet_id or settings.subnet_id),
+        member_subnet_id=read.object(
             "member-subnet-id", of_class.member_subnet_id or settings.member_subnet_id
         ),
-        port_id=read.id("port-id"),
+        port_id=read.object("port-id"),
         flavor_id=read.id("flavor-id", settings.flavor_id),
         availability_zone=read.text("availability-zone", settings.availability_zone),
         floating=_floating(read, settings, of_class),
@@ -179,11 +198,12 @@ def says(
         proxy=read.choice("proxy-protocol", _PROXY),
         x_forwarded_for=read.boolean("x-forwarded-for"),
         health=_health(read, settings),
-        tls=read.text("default-tls-container-ref", settings.default_tls_container_ref, valid=_TLS),
+        tls=read.reference("default-tls-container-ref", settings.default_tls_container_ref, _TLS),
         hostname=read.text("hostname", valid=_HOST),
         adopted=read.id("load-balancer-id"),
+        keep=read.boolean("keep-floatingip"),
+        named=read.named,
     )
-    read.boolean("keep-floatingip")
     if found.proxy and (found.x_forwarded_for or found.tls):
         read.problems.append(
             f"annotation {PREFIX}proxy-protocol: cannot be with x-forwarded-for or TLS"
@@ -202,7 +222,7 @@ def selector(annotations: Mapping[str, str], default: str) -> dict[str, str | No
 
 def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) -> Floating:
     """One way to name the subnet; an annotation goes before all ways of the cloud-config."""
-    network = read.id(
+    network = read.object(
         "floating-network-id", of_class.floating_network_id or settings.floating_network_id
     )
     own = Floating(

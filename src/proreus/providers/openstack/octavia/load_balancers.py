@@ -4,12 +4,15 @@ A verb does one thing at most and answers `Pending` while Octavia works on it. A
 found by the tag with its Service's uid, or as the official manager's by its name and the address
 in the Service's status; then it is given our tags.
 
-A Service may use a load balancer that was not made for it: another Service's, or one that somebody
-has made by hand. There it has listeners of its own and changes nothing else; the load balancer goes
-with the last Service, if it was made for one.
+A Service may use a load balancer that was not made for it: another Service's of its namespace, or
+one that somebody has made by hand (`cloudprovider.ownership`). There it has listeners of its own
+and changes nothing else; the load balancer goes with the last Service, if it was made for one.
+
+What a verb changes it has seen as it is: see `turns`. So Services that share a load balancer need
+not wait for one another's verbs.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -28,22 +31,28 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancers,
     Pending,
 )
+from proreus.cloudprovider.ownership import refusal
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners, wishes
+from proreus.providers.openstack.octavia.addresses import Addresses, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Says, says, selector
-from proreus.providers.openstack.octavia.networks import Networks, is_made_for, is_made_in
+from proreus.providers.openstack.octavia.finding import Finder
+from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.parts import Balancer
 from proreus.providers.openstack.octavia.plan import (
     ACTIVE,
     ERROR,
     Broken,
-    DropBalancer,
+    Change,
     Look,
     MakeBalancer,
+    MakeListener,
+    MakePool,
+    SetMembers,
     Step,
     Taken,
     Wait,
@@ -52,6 +61,7 @@ from proreus.providers.openstack.octavia.plan import (
     plan,
 )
 from proreus.providers.openstack.octavia.security_groups import SecurityGroups
+from proreus.providers.openstack.octavia.turns import Turn, Turns
 
 PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
 """Seconds until Octavia is asked again whether it is ready; an amphora takes a minute or two."""
@@ -73,6 +83,10 @@ class OctaviaLoadBalancers:
         self._groups = groups
         self._settings = config.load_balancer
         self._classes = config.load_balancer_class
+        self._tenants = config.tenants
+        self._finder = Finder(octavia, networks, config)
+        self._addresses = Addresses(octavia, networks)
+        self._turns = Turns()
         self._deleted: set[str] = set()
         self._waited: dict[str, int] = {}
 
@@ -83,7 +97,6 @@ class OctaviaLoadBalancers:
             self.delete,
             host_policy=self.host_policy,
             list_owned=self.list_owned,
-            group=group,
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
@@ -94,7 +107,10 @@ class OctaviaLoadBalancers:
         """One load balancer for each family, one step for each."""
         asked = says(of.service.metadata.annotations, self._settings, self._classes)
         subnets: dict[str, str] = {}
-        answers = [await self._ensure(of, asked, family, subnets) for family in of.families]
+        with self._turns.begin() as turn:
+            answers = [
+                await self._ensure(of, asked, family, subnets, turn) for family in of.families
+            ]
         waiting = [one for one in answers if isinstance(one, Pending)]
         if waiting:
             return waiting[0]
@@ -108,39 +124,36 @@ class OctaviaLoadBalancers:
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """The floating addresses first, since nothing leads to them afterwards."""
-        annotations = ref.service.metadata.annotations if ref.service is not None else {}
-        is_kept = annotations.get(f"{PREFIX}keep-floatingip", "").lower() == "true"
-        found = await self._found(ref)
-        observed = [(one, await self._octavia.observe(one, ref)) for one in found]
-        steps = [
-            (actual.id, step)
-            for one, actual in observed
-            if (step := self._undoing(one, actual, ref)) is not None
-        ]
-        if steps:
-            self._deleted.add(ref.uid)
-        if steps and all(isinstance(step, Wait) for _, step in steps):
-            return self._pending(ref, "Octavia deletes the load balancer", is_waiting=True)
-        gone = [
-            one
-            for one, actual in observed
-            if actual.status in {ACTIVE, ERROR} and not is_needed(one, actual, ref)
-        ]
-        floating = {} if is_kept else await self._floating(ref, gone)
-        for one in floating.values():
-            await self._networks.take_away(one)
-        for id_, step in steps:
-            if isinstance(step, Broken):
-                raise _broken(id_)
-            if not isinstance(step, Wait):
-                await self._take(step, id_, ())
+        with self._turns.begin() as turn:
+            found = await self._finder.found(ref)
+            observed = [(one, await self._octavia.observe(one, ref)) for one in found]
+            steps = [
+                (actual.id, step)
+                for one, actual in observed
+                if (step := self._undoing(one, actual, ref)) is not None
+            ]
+            if steps:
+                self._deleted.add(ref.uid)
+            if steps and all(isinstance(step, Wait) for _, step in steps):
+                return self._pending(ref, "Octavia deletes the load balancer", is_waiting=True)
+            gone = [
+                one
+                for one, actual in observed
+                if actual.status in {ACTIVE, ERROR} and not is_needed(one, actual, ref)
+            ]
+            floating = await self._addresses.delete(ref, gone, turn)
+            for id_, step in steps:
+                if isinstance(step, Broken):
+                    raise _broken(id_)
+                if not isinstance(step, Wait):
+                    await self._take(step, id_, (), turn)
         if steps:
             return self._pending(ref, "Octavia deletes the load balancer", is_waiting=False)
         self._waited.pop(ref.uid, None)
         group = await self._groups.remove(ref)
         if isinstance(group, Pending):
             return group
-        was_there = ref.uid in self._deleted or bool(floating) or group
+        was_there = ref.uid in self._deleted or floating or group
         self._deleted.discard(ref.uid)
         return Done(found=was_there)
 
@@ -151,21 +164,30 @@ class OctaviaLoadBalancers:
         return deletion(actual, cascade=self._settings.cascade_delete)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """The load balancers and security groups with the cluster's tag."""
+        """The load balancers and security groups with the cluster's tag.
+
+        Of a load balancer that was not made in the cluster, its Services have the listeners.
+        """
         found = await self._octavia.balancers({"tags": owners.cluster_tag(cluster.uid)})
         balancers = [
-            OwnedObject("load balancer", id_of(one), service, uid)
+            OwnedObject(
+                "load balancer" if owners.is_made_in(one, cluster) else "listener",
+                id_of(one),
+                user.key,
+                user.service_uid,
+            )
             for one in found
-            for service, uid in owners.users(one)
+            for user in owners.users(one, cluster)
         ]
         return [*balancers, *await self._groups.owned(cluster)]
 
     async def _ensure(
-        self, of: LoadBalancer, asked: Says, family: str, subnets: dict[str, str]
+        self, of: LoadBalancer, asked: Says, family: str, subnets: dict[str, str], turn: Turn
     ) -> Ensured | Pending:
-        found = await self._one(of, asked, family)
+        found = await self._one(of, asked, family, turn)
         is_own = found is None or owners.is_made_for(found, of.ref)
         if found is None:
+            await self._check_place(of, asked)
             subnet = await self._networks.subnet(of, asked, family)
         else:
             subnet = str(found.get("vip_subnet_id") or "")
@@ -184,12 +206,7 @@ class OctaviaLoadBalancers:
             labels = {"tags": owners.with_tags(found, on_it, of.ref)}
             fields = {**wanted.fields, **labels} if is_own else labels
             wanted = msgspec.structs.replace(wanted, fields=fields)
-        is_known = bool(of.ref.last_ingress) or not is_own
-        at_once = not self._settings.provider_requires_serial_api_calls
-        step = plan(wanted, actual, at_once=at_once, is_known=is_known)
-        while isinstance(step, Look) and actual is not None:
-            actual = await self._octavia.look(actual, step.pool)
-            step = plan(wanted, actual, at_once=at_once, is_known=is_known)
+        step, actual = await self._next(wanted, actual, is_known=_is_known(of, is_own=is_own))
         id_ = actual.id if actual is not None else ""
         if isinstance(step, Broken):
             raise _broken(id_)
@@ -202,18 +219,72 @@ class OctaviaLoadBalancers:
             text = f"Octavia works on load balancer {id_} ({step.status})"
             return self._pending(of.ref, text, is_waiting=True)
         if step is not None:
-            await self._take(step, id_, tags)
+            await self._check_parts(of, asked, actual, step)
+            await self._take(step, id_, tags, turn)
             what = "makes" if isinstance(step, MakeBalancer) else "changes"
             return self._pending(of.ref, f"Octavia {what} the load balancer", is_waiting=False)
         self._waited.pop(of.ref.uid, None)
         if found is None or actual is None:
             raise CloudError("there is no load balancer, and nothing to do")
-        return await self._answer(of, asked, family, found, actual)
+        address = await self._addresses.ensure(of, asked, Placed(family, found, actual), turn)
+        return Ensured(
+            ingress=(self._ingress(asked, address),),
+            annotations={
+                f"{PREFIX}load-balancer-id": id_of(found),
+                f"{PREFIX}load-balancer-address": address,
+            },
+        )
 
-    async def _take(self, step: Step, id_: str, tags: Sequence[str]) -> None:
+    async def _next(
+        self, wanted: Balancer, actual: Balancer | None, *, is_known: bool
+    ) -> tuple[Step | None, Balancer | None]:
+        """The next step, and what has been seen until then."""
+        while True:
+            step = plan(
+                wanted,
+                actual,
+                at_once=not self._settings.provider_requires_serial_api_calls,
+                cascade=self._settings.cascade_delete,
+                is_known=is_known,
+            )
+            if not isinstance(step, Look) or actual is None:
+                return step, actual
+            actual = await self._octavia.look(actual, step.pool)
+
+    async def _check_place(self, of: LoadBalancer, asked: Says) -> None:
+        """Refuse to make one where the Service may not have it.
+
+        Raises:
+            InvalidRequest: An annotation names what is another's, or in use.
+        """
+        if port := asked.named.get("port-id"):
+            for one in await self._octavia.balancers({"vip_port_id": port}):
+                makers = ", ".join(map(str, owners.makers(one))) or "nobody known"
+                raise InvalidRequest(
+                    f"annotation {PREFIX}port-id: load balancer {id_of(one)} uses it, which belongs"
+                    f" to {makers}"
+                )
+        await self._networks.check(of, wishes.places(asked))
+
+    async def _check_parts(
+        self, of: LoadBalancer, asked: Says, actual: Balancer | None, step: Step
+    ) -> None:
+        """Refuse parts that name what the Service may not, unless it has such parts already."""
+        if not isinstance(step, MakeBalancer | MakeListener | MakePool | SetMembers | Change):
+            return
+        new = wishes.new_parts(asked, actual)
+        member_subnet = {name: id_ for name, id_ in new.items() if name == "member-subnet-id"}
+        await self._networks.check(of, member_subnet)
+        name = "default-tls-container-ref"
+        # Barbican's containers bear no marks.
+        if name in new and (no := refusal((), of.ref, self._tenants, (new[name],))):
+            raise InvalidRequest(f"annotation {PREFIX}{name}: {no}")
+
+    async def _take(self, step: Step, id_: str, tags: Sequence[str], turn: Turn) -> None:
         """Take a step, unless Octavia works on the load balancer after all."""
         try:
-            await self._octavia.take(step, id_, tags)
+            with turn.change(id_):
+                await self._octavia.take(step, id_, tags)
         except Refused as error:
             if not is_immutable(error):
                 raise
@@ -239,38 +310,6 @@ class OctaviaLoadBalancers:
         }
         return {name: value for name, value in found.items() if value}
 
-    async def _answer(
-        self, of: LoadBalancer, asked: Says, family: str, found: Described, actual: Balancer
-    ) -> Ensured:
-        """The address: the floating one where there is to be one."""
-        port, address = str(found["vip_port_id"]), str(found["vip_address"])
-        floating = await self._networks.at_port(port)
-        if family == "IPv4" and not asked.internal:
-            external = await self._networks.external()
-            if floating is None and str(found.get("vip_network_id")) not in external:
-                if not owners.is_made_for(found, of.ref):
-                    # What shares it may be meant to be internal.
-                    raise InvalidRequest(
-                        f"load balancer {actual.id} has no floating IP, and gets none by a Service"
-                        " that it was not made for: give it one"
-                    )
-                network = _floating_network(asked, external)
-                floating = await self._networks.give(of, asked.floating, network, port)
-            address = str(floating["floating_ip_address"]) if floating is not None else address
-        elif floating is not None and is_made_for(floating, of.ref):
-            if actual.others:
-                raise InvalidRequest(
-                    f"load balancer {actual.id} cannot become internal while other Services use it"
-                )
-            await self._networks.take_away(floating)
-        return Ensured(
-            ingress=(self._ingress(asked, address),),
-            annotations={
-                f"{PREFIX}load-balancer-id": id_of(found),
-                f"{PREFIX}load-balancer-address": address,
-            },
-        )
-
     def _ingress(self, asked: Says, address: str) -> LoadBalancerIngress:
         if asked.hostname:
             return LoadBalancerIngress(hostname=asked.hostname)
@@ -280,86 +319,27 @@ class OctaviaLoadBalancers:
             return LoadBalancerIngress(hostname=f"{name}.{suffix}")
         return LoadBalancerIngress(ip=address, ip_mode="Proxy" if asked.proxy else None)
 
-    async def _one(self, of: LoadBalancer, asked: Says, family: str) -> Described | None:
+    async def _one(
+        self, of: LoadBalancer, asked: Says, family: str, turn: Turn
+    ) -> Described | None:
         """The load balancer of a family; None if it is to be made.
 
         Raises:
             InvalidRequest: The Service names one that it cannot use.
         """
-        every = await self._found(of.ref)
+        every = await self._finder.found(of.ref)
         found = [one for one in every if wishes.family_of(one) == family]
         for extra in found[1:]:
             # A request without an answer had made one after all.
             if owners.is_made_for(extra, of.ref) and not owners.others(extra, (), of.ref):
                 actual = await self._octavia.observe(extra, of.ref)
-                if actual.status in {ACTIVE, ERROR} and not actual.others:
-                    gone = DropBalancer(actual.id, cascade=True)
-                    await self._octavia.take(gone, actual.id, ())
-        if not asked.adopted or asked.adopted in map(id_of, every):
-            return found[0] if found else None
-        named = await self._octavia.balancer(asked.adopted)
-        if named is None and (every or of.ref.last_ingress):
-            return found[0] if found else None  # it was deleted
-        problem = "there is no such load balancer in this project"
+                step = deletion(actual, cascade=self._settings.cascade_delete)
+                if step is not None and not isinstance(step, Wait | Broken) and not actual.others:
+                    await self._take(step, actual.id, (), turn)
+        named = await self._finder.named(of, asked, every)
         if named is not None:
-            most = self._settings.max_shared_lb
-            problem = wishes.problem(of, asked, named, every, most=most)
-        if named is None or problem:
-            raise InvalidRequest(f"annotation {PREFIX}load-balancer-id: {problem}")
-        return named if wishes.family_of(named) == family else None
-
-    async def _found(self, ref: LoadBalancerRef) -> list[Described]:
-        """All that the Service uses, the oldest first."""
-        tags = f"{owners.service_tag(ref.uid)},{owners.shared_tag(ref)}"
-        tagged = await self._octavia.balancers({"tags-any": tags})
-        # A cluster that was restored from a backup has Services of the same uids.
-        cluster = owners.cluster_tag(ref.cluster.uid)
-        found = [one for one in tagged if cluster in owners.tags_of(one)]
-        if not found and (ref.last_ingress or _written(ref)):
-            name = owners.name_of(ref)
-            official = [
-                *await self._octavia.balancers({"name": name}),
-                *await self._octavia.balancers({"tags": name}),
-                *await self._octavia.balancers({"name": ref.name}),
-            ]
-            found = [
-                one
-                for one in {id_of(one): one for one in official}.values()
-                if owners.may_be_used_by(one, ref) and await self._is_shown(one, ref)
-            ]
-        return sorted(found, key=lambda one: (str(one.get("created_at")), id_of(one)))
-
-    async def _is_shown(self, described: Described, ref: LoadBalancerRef) -> bool:
-        """Whether the Service's status, or what the official manager writes, tells of it."""
-        if _written(ref) == id_of(described):
-            return True
-        known = {one.ip for one in ref.last_ingress if one.ip}
-        if str(described.get("vip_address")) in known:
-            return True
-        floating = await self._networks.at_port(str(described.get("vip_port_id")))
-        return floating is not None and str(floating.get("floating_ip_address")) in known
-
-    async def _floating(
-        self, ref: LoadBalancerRef, gone: Sequence[Described]
-    ) -> Mapping[str, Described]:
-        """Those that were made for the Service, but for one by which others are reached; by id."""
-        made: dict[str, Described] = {}
-        ports = {str(one.get("vip_port_id")) for one in gone}
-        for one in await self._networks.made_for(ref):
-            port = str(one.get("port_id") or "")
-            is_used = port and port not in ports
-            if not is_used or not await self._octavia.balancers({"vip_port_id": port}):
-                made[id_of(one)] = one
-        for port in ports:
-            at_port = await self._networks.at_port(port)
-            if at_port is not None and (is_made_for(at_port, ref) or is_made_in(at_port, ref)):
-                made[id_of(at_port)] = at_port
-        return made
-
-
-def group(ref: LoadBalancerRef) -> Hashable:
-    """Services of one load balancer change its tags by turns."""
-    return _written(ref) or ref.uid
+            return named if wishes.family_of(named) == family else None
+        return found[0] if found else None
 
 
 def is_needed(described: Described, actual: Balancer, ref: LoadBalancerRef) -> bool:
@@ -368,23 +348,10 @@ def is_needed(described: Described, actual: Balancer, ref: LoadBalancerRef) -> b
     return bool(actual.others) or not is_made
 
 
-def _floating_network(asked: Says, external: Mapping[str, str]) -> str:
-    if asked.floating.network_id:
-        return asked.floating.network_id
-    if len(external) == 1:
-        return next(iter(external))
-    names = ", ".join(sorted(external.values())) or "none"
-    raise InvalidRequest(
-        f"the external network is not clear ({names}): give floating-network-id in [LoadBalancer],"
-        f" or the annotation {PREFIX}floating-network-id"
-    )
+def _is_known(of: LoadBalancer, *, is_own: bool) -> bool:
+    """Whether somebody may know its address, or it was not made for the Service."""
+    return bool(of.ref.last_ingress) or not is_own
 
 
 def _broken(id_: str) -> CloudError:
     return CloudError(f"load balancer {id_} is in the state {ERROR}: repair or delete it")
-
-
-def _written(ref: LoadBalancerRef) -> str:
-    """The load balancer that the Service's annotation names."""
-    annotations = ref.service.metadata.annotations if ref.service is not None else {}
-    return annotations.get(f"{PREFIX}load-balancer-id", "").strip()

@@ -6,25 +6,33 @@ from collections.abc import Iterable, Mapping
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
-from proreus.providers.openstack.api import Api
+from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.providers.openstack.api import Api, Parameters
 from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Says
+from proreus.providers.openstack.octavia.floating import (
+    description,
+    is_kept,
+    is_shown,
+    owner,
+)
+from proreus.providers.openstack.octavia.owners import reserved_for
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
 _NOT_FOUND = 404
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
-_OFFICIAL = "Floating IP for Kubernetes external service"
-_LONGEST = 255
+_NETWORKS = ("network-id", "floating-network-id")
 
 
 class Networks:
     """Neutron, as load balancers need it."""
 
-    def __init__(self, api: Api, reader: Reader) -> None:
-        """Ask through `api`."""
+    def __init__(self, api: Api, reader: Reader, tenants: Tenants) -> None:
+        """Ask through `api`; what Services may name is up to `tenants`."""
         self._api = api
         self._reader = reader
+        self._tenants = tenants
         self._versions: dict[str, int] = {}
 
     async def subnet(self, of: LoadBalancer, says: Says, family: str) -> str:
@@ -77,11 +85,10 @@ class Networks:
 
     async def made_for(self, ref: LoadBalancerRef) -> list[Described]:
         """Floating addresses that were made for a Service, wherever they are."""
-        return await self._floating({"description": description(ref)})
+        texts = tuple(description(ref, kept=kept) for kept in (False, True))
+        return await self._floating({"description": texts})
 
-    async def give(
-        self, of: LoadBalancer, floating: Floating, network: str, port: str
-    ) -> Described:
+    async def give(self, of: LoadBalancer, says: Says, network: str, port: str) -> Described:
         """A floating address for a port: the requested one, or a new one.
 
         Raises:
@@ -89,24 +96,22 @@ class Networks:
             CloudError: There is none to be had.
         """
         requested = of.requested_address
-        loose = [one for one in await self.made_for(of.ref) if not one.get("port_id")]
         if requested:
             loose = await self._floating({"floating_ip_address": requested})
-            if any(one.get("port_id") for one in loose):
-                raise InvalidRequest(f"spec.loadBalancerIP: {requested} is in use already")
+            self._check_requested(of, loose)
+        else:
+            loose = [one for one in await self.made_for(of.ref) if not one.get("port_id")]
         for one in loose[:1]:
-            path = f"floatingips/{id_of(one)}"
-            change = {"floatingip": {"port_id": port}}
-            await self._api.change("neutron", "floatingip_update", "PUT", path, change)
+            await self._change_floating(one, {"port_id": port})
             return one
         wanted: dict[str, str] = {
             "floating_network_id": network,
             "port_id": port,
-            "description": description(of.ref),
+            "description": description(of.ref, kept=says.keep),
             **({"floating_ip_address": requested} if requested else {}),
         }
         refused: CloudError | None = None
-        for subnet in await self._subnets(floating, network):
+        for subnet in await self._subnets(says.floating, network):
             chosen = {"subnet_id": subnet} if subnet else {}
             try:
                 answer = await self._api.change(
@@ -122,6 +127,69 @@ class Networks:
                 made: Described = answer["floatingip"]
                 return made
         raise refused or InvalidRequest("no floating subnet is of that name or has those tags")
+
+    def _check_requested(self, of: LoadBalancer, found: Iterable[Described]) -> None:
+        """Refuse what is another's, unless the Service's status shows that it has it already."""
+        address = of.requested_address
+        for one in found:
+            mark = owner(one)
+            owners, names = (mark,) if mark is not None else (), (id_of(one), address)
+            problem = "" if is_shown(one, of.ref) else refusal(owners, of.ref, self._tenants, names)
+            if not problem and one.get("port_id"):
+                problem = "it is in use already"
+            if problem:
+                raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
+
+    async def keep(self, floating: Described, ref: LoadBalancerRef, *, kept: bool) -> None:
+        """Write on one that was made for the Service whether it is to stay when that goes."""
+        if is_kept(floating) != kept:
+            await self._change_floating(floating, {"description": description(ref, kept=kept)})
+
+    async def check(self, of: LoadBalancer, named: Mapping[str, str]) -> None:
+        """Refuse networks, subnets and ports that a Service may not name.
+
+        Args:
+            of: The framework's wish.
+            named: Their ids by the annotations that name them.
+
+        Raises:
+            InvalidRequest: One is another's, or not there, or a port in use.
+            CloudError: Neutron does not tell.
+        """
+        problems = []
+        for name, id_ in named.items():
+            described = await self._described(name, id_)
+            problem = "there is none of this id in this project"
+            if described is not None:
+                owners = reserved_for(described)
+                problem = refusal(owners, of.ref, self._tenants, (id_,))
+                if not problem and described.get("device_id"):
+                    problem = f"it is in use by {described.get('device_owner') or 'something'}"
+            if problem:
+                problems.append(f"annotation {PREFIX}{name}: {problem}")
+        if problems:
+            raise InvalidRequest("; ".join(problems))
+
+    async def _described(self, annotation: str, id_: str) -> Described | None:
+        """A network, a subnet or a port."""
+        if annotation in _NETWORKS:
+            wanted = {"id": id_, "fields": ("id", "name", "tags")}
+            found, _ = await self._api.pages(
+                "neutron", "network_list", "networks", "networks", wanted
+            )
+            return found[0] if found else None
+        kind = "port" if annotation == "port-id" else "subnet"
+        try:
+            return await self._api.get("neutron", f"{kind}_get", f"{kind}s/{id_}", kind)
+        except Refused as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    async def _change_floating(self, floating: Described, fields: Mapping[str, str]) -> None:
+        path = f"floatingips/{id_of(floating)}"
+        change = {"floatingip": dict(fields)}
+        await self._api.change("neutron", "floatingip_update", "PUT", path, change)
 
     async def take_away(self, floating: Described) -> None:
         """Delete a floating address."""
@@ -143,7 +211,7 @@ class Networks:
             self._versions[subnet] = int(found["ip_version"])
         return self._versions[subnet] == _VERSIONS[family]
 
-    async def _floating(self, parameters: Mapping[str, str]) -> list[Described]:
+    async def _floating(self, parameters: Parameters) -> list[Described]:
         found, _ = await self._api.pages(
             "neutron", "floatingip_list", "floatingips", "floatingips", parameters
         )
@@ -159,30 +227,6 @@ class Networks:
             "neutron", "subnet_list", "subnets", "subnets", {"network_id": network}
         )
         return [id_of(one) for one in matching(found, floating)]
-
-
-def description(ref: LoadBalancerRef) -> str:
-    """What is written on floating addresses; the uids in it prove whose they are."""
-    proof = f" ({ref.uid} {ref.cluster.uid})"
-    return official_description(ref)[: _LONGEST - len(proof)] + proof
-
-
-def official_description(ref: LoadBalancerRef) -> str:
-    """What the official manager writes on them."""
-    return f"{_OFFICIAL} {ref.key} from cluster {ref.cluster.name}"
-
-
-def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
-    """Whether it was made for the Service, by us or by the official manager.
-
-    What the official manager writes can be guessed; so the Service's status must name the address,
-    too.
-    """
-    text = str(floating.get("description") or "")
-    if text == description(ref):
-        return True
-    known = {one.ip for one in ref.last_ingress if one.ip}
-    return text == official_description(ref) and floating.get("floating_ip_address") in known
 
 
 def matching(subnets: Iterable[Described], floating: Floating) -> list[Described]:
@@ -208,18 +252,3 @@ def _matches(subnet: Described, floating: Floating) -> bool:
     tags = floating.subnet_tags
     wanted = {tag.strip() for tag in tags.removeprefix("!").split(",") if tag.strip()}
     return (wanted <= set(subnet.get("tags") or ())) != tags.startswith("!")
-
-
-def is_made_in(floating: Described, ref: LoadBalancerRef) -> bool:
-    """Whether it was made for some Service of that cluster, which may be gone.
-
-    That of the official manager must be in the Service's status.
-    """
-    text = str(floating.get("description") or "")
-    if not text.startswith(_OFFICIAL):
-        return False
-    known = {one.ip for one in ref.last_ingress if one.ip}
-    is_shown = floating.get("floating_ip_address") in known
-    return text.endswith(f" {ref.cluster.uid})") or (
-        is_shown and text.endswith(f" from cluster {ref.cluster.name}")
-    )

@@ -1,11 +1,14 @@
 """Whose a load balancer is: its name and its tags. Pure.
 
-One that was made for a Service has our marks as tags. A Service that uses one that was not made
-for it has another tag there, with its name and uid. Both have the official manager's tag, too,
-which is the name that a load balancer of the Service has; by it that manager knows its own parts
-when a cluster goes back to it.
+One that was made for a Service has one tag with cluster and Service, `proreus/made-for`, as long as
+it lives, also after that Service has left it to others. A Service that uses one that was not made
+for it has `proreus/shared-by` there. Our marks are tags beside these, to find it by. Those of
+former versions named cluster and Service apart, so where two clusters have tags they prove nothing
+of the other's Services. All have the official manager's tag, too, which is the name that a load
+balancer of the Service has; by it that manager knows its own parts when a cluster goes back to it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -17,17 +20,24 @@ from proreus.cloudprovider.identity import (
     ClusterIdentity,
 )
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Owner
 from proreus.providers.openstack.machines import Described
 
 OFFICIAL: Final = "kube_service_"
 """What official names and tags begin with."""
+MADE: Final = "proreus/made-for"
+"""The key of the tag of the Service that it was made for."""
 SHARED: Final = "proreus/shared-by"
 """The key of the tag of a Service that uses a load balancer which was not made for it."""
 LONGEST: Final = 255
 """Characters of a name, and of a tag."""
 
-_OURS = "proreus/"
+_PARTS = 4
 _FAMILIES = ("ipv4", "ipv6")
+_OFFICIAL_NAME = re.compile(
+    rf"{OFFICIAL}(?P<cluster>.+)_(?P<namespace>[^_]+)_(?P<name>[^_]+?)(?:_ipv[46])?"
+)
+_IN_TREE_NAME = re.compile(r"a[0-9a-f]{31}")
 
 
 def name_of(ref: LoadBalancerRef, family: str = "") -> str:
@@ -37,7 +47,7 @@ def name_of(ref: LoadBalancerRef, family: str = "") -> str:
 
 
 def service_tag(uid: str) -> str:
-    """The tag that proves for whom it was made."""
+    """The tag by which a Service's are found."""
     return f"{MARK_SERVICE_UID}={uid}"
 
 
@@ -46,9 +56,28 @@ def cluster_tag(uid: str) -> str:
     return f"{MARK_CLUSTER_UID}={uid}"
 
 
+def made_tag(ref: LoadBalancerRef) -> str:
+    """The tag that proves for whom it was made."""
+    return f"{MADE}={_value(ref)}"
+
+
 def shared_tag(ref: LoadBalancerRef) -> str:
     """The tag that proves that a Service uses it."""
+    return f"{SHARED}={_value(ref)}"
+
+
+def search(ref: LoadBalancerRef) -> str:
+    """The tags of which all that a Service uses have one, as Octavia takes them."""
+    tags = (service_tag(ref.uid), made_tag(ref), shared_tag(ref), _former_shared_tag(ref))
+    return ",".join(tags)
+
+
+def _former_shared_tag(ref: LoadBalancerRef) -> str:
     return f"{SHARED}={ref.key}/{ref.uid}"
+
+
+def _value(ref: LoadBalancerRef) -> str:
+    return f"{ref.cluster.uid}/{ref.key}/{ref.uid}"
 
 
 def of_marks(marks: Mapping[str, str]) -> tuple[str, ...]:
@@ -58,13 +87,13 @@ def of_marks(marks: Mapping[str, str]) -> tuple[str, ...]:
 
 def of_parts(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
     """The tags of what is made for a Service."""
-    return (*of_marks(marks), name_of(ref))
+    return (*of_marks(marks), made_tag(ref), name_of(ref))
 
 
 def of_sharer(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
     """The tags of a Service on a load balancer that was not made for it."""
     about = {key: marks[key] for key in (MARK_CLUSTER, MARK_CLUSTER_UID) if key in marks}
-    return (*of_parts(about, ref), shared_tag(ref))
+    return (*of_marks(about), name_of(ref), shared_tag(ref))
 
 
 def values(described: Described, key: str) -> list[str]:
@@ -87,7 +116,7 @@ def own_names(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
 
 def mine(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
     """The tags that tell a part of it to be the Service's."""
-    return own_names(described, ref) | {service_tag(ref.uid)}
+    return own_names(described, ref) | {service_tag(ref.uid), made_tag(ref)}
 
 
 def is_part_of(part: Described, described: Described, ref: LoadBalancerRef) -> bool:
@@ -116,11 +145,38 @@ def is_named_for(described: Described, ref: LoadBalancerRef) -> bool:
 def is_made_for(described: Described, ref: LoadBalancerRef) -> bool:
     """Whether it was made for that Service; else it is somebody's that the Service uses."""
     tags = tags_of(described)
+    if values(described, MADE):
+        return made_tag(ref) in tags
     if service_tag(ref.uid) in tags:
-        return True
+        return _is_of(described, ref)
     # A Service that has left one to others has taken its tag away. Old managers set none.
     has_tag = name_of(ref) in tags or not sharers(described)
     return has_tag and is_named_for(described, ref) and not values(described, MARK_SERVICE_UID)
+
+
+def is_used_by(described: Described, ref: LoadBalancerRef) -> bool:
+    """Whether our tags prove that the Service uses it, made for it or not.
+
+    One that was made for it and that nobody uses any more is its own to delete, though it left it.
+    """
+    tags = tags_of(described)
+    is_left = service_tag(ref.uid) not in tags and sharers(described) > 0
+    if is_made_for(described, ref) and not is_left:
+        return True
+    is_former = _former_shared_tag(ref) in tags and cluster_tag(ref.cluster.uid) in tags
+    return shared_tag(ref) in tags or (is_former and _is_of(described, ref))
+
+
+def _is_of(described: Described, ref: LoadBalancerRef) -> bool:
+    """Whether a former mark with the Service's uid means the Service of this cluster.
+
+    A cluster that was restored from a backup has Services of the same uids. Where there are tags of
+    several clusters, one of which this is, the Service must be there: then the uid is its own.
+    """
+    clusters = set(values(described, MARK_CLUSTER_UID))
+    if clusters <= {ref.cluster.uid}:
+        return True
+    return ref.cluster.uid in clusters and ref.service is not None
 
 
 def may_be_used_by(described: Described, ref: LoadBalancerRef) -> bool:
@@ -128,18 +184,23 @@ def may_be_used_by(described: Described, ref: LoadBalancerRef) -> bool:
 
     A cluster that was restored from a backup has the names of the first.
     """
+    if is_of_another_cluster(described, ref.cluster):
+        return False
     if is_named_for(described, ref):
-        return is_made_for(described, ref) and not is_of_another_cluster(described, ref.cluster)
-    return name_of(ref) in tags_of(described)
+        return is_made_for(described, ref)
+    return name_of(ref) in tags_of(described) and not _strangers_named_alike(described, ref)
 
 
 def is_made_in(described: Described, cluster: ClusterIdentity) -> bool:
     """Whether it was made for a Service of the cluster, which may be gone."""
+    if made := values(described, MADE):
+        return all(_owner(one).cluster_uid == cluster.uid for one in made)
+    if set(values(described, MARK_CLUSTER_UID)) - {cluster.uid}:
+        return False
     prefixes = tuple(
         f"{OFFICIAL}{one}_" for one in {cluster.name, *values(described, MARK_CLUSTER)}
     )
-    is_ours = not is_of_another_cluster(described, cluster)
-    return is_ours and str(described.get("name") or "").startswith(prefixes)
+    return str(described.get("name") or "").startswith(prefixes)
 
 
 def is_of_another_cluster(described: Described, cluster: ClusterIdentity) -> bool:
@@ -148,10 +209,61 @@ def is_of_another_cluster(described: Described, cluster: ClusterIdentity) -> boo
     return bool(known) and cluster.uid not in known
 
 
+def makers(described: Described) -> tuple[Owner, ...]:
+    """For whom it was made, by the best marks that it has; () if it bears nobody's."""
+    if made := values(described, MADE):
+        return tuple(_owner(one) for one in made)
+    if marked := marked_for(described):
+        return marked
+    name = str(described.get("name") or "")
+    if found := _OFFICIAL_NAME.fullmatch(name):
+        return (
+            Owner(cluster=found["cluster"], namespace=found["namespace"], service=found["name"]),
+        )
+    return (Owner(service_uid=name),) if _IN_TREE_NAME.fullmatch(name) else ()
+
+
+def marked_for(described: Described) -> tuple[Owner, ...]:
+    """Whom our marks name, one tag for each; operators may put them on anything.
+
+    Where several clusters are named, any of them may be meant.
+    """
+    uids, services = values(described, MARK_SERVICE_UID), values(described, MARK_SERVICE)
+    clusters = values(described, MARK_CLUSTER_UID)
+    if not uids and not services:
+        return ()
+    namespace, _, service = next(iter(services), "").partition("/")
+    return tuple(
+        Owner(cluster, "", namespace, service, uid)
+        for cluster in clusters or [""]
+        for uid in uids or [""]
+    )
+
+
+def reserved_for(described: Described) -> tuple[Owner, ...]:
+    """Whom our marks on a network, a subnet or a port name; there that of a cluster suffices."""
+    clusters = values(described, MARK_CLUSTER_UID)
+    return marked_for(described) or tuple(Owner(cluster_uid=one) for one in clusters)
+
+
+def _owner(value: str) -> Owner:
+    """Of a tag with cluster, namespace, name and uid; one of another form is nobody's here."""
+    parts = value.split("/")
+    if len(parts) != _PARTS:
+        return Owner(cluster_uid=value)
+    cluster, namespace, name, uid = parts
+    return Owner(cluster, "", namespace, name, uid)
+
+
+def _is_former(value: str) -> bool:
+    """Whether the value of `SHARED` is without the cluster, as of former versions."""
+    return value.count("/") == _PARTS - 2
+
+
 def others(
     described: Described, parts: Iterable[Described], ref: LoadBalancerRef
 ) -> frozenset[str]:
-    """The tags of other Services that use it.
+    """The tags of other Services that use it, and of other clusters.
 
     Args:
         described: The load balancer.
@@ -159,17 +271,28 @@ def others(
         ref: The Service that is not meant.
     """
     tags = {tag for one in (described, *parts) for tag in tags_of(one)}
-    users = {
-        tag for tag in tags if tag.startswith((OFFICIAL, f"{MARK_SERVICE_UID}=", f"{SHARED}="))
-    }
-    return frozenset(users - mine(described, ref) - {shared_tag(ref)})
+    keys = (MARK_SERVICE_UID, MARK_CLUSTER_UID, SHARED)
+    users = {tag for tag in tags if tag.startswith((OFFICIAL, *(f"{key}=" for key in keys)))}
+    own = {cluster_tag(ref.cluster.uid), shared_tag(ref), _former_shared_tag(ref)}
+    return frozenset(users - mine(described, ref) - own)
 
 
-def users(described: Described) -> list[tuple[str, str]]:
-    """The Services that use it, as far as they have our tags: namespace/name, and uid."""
-    made = zip(values(described, MARK_SERVICE), values(described, MARK_SERVICE_UID), strict=False)
-    shared = (value.rpartition("/") for value in values(described, SHARED))
-    return [*made, *((service, uid) for service, _, uid in shared)]
+def users(described: Described, cluster: ClusterIdentity) -> list[Owner]:
+    """The Services of a cluster that use it, as far as they have our tags, or left it last.
+
+    Of a load balancer that nobody uses any more it is the Service that it was made for.
+    """
+    # Marks of former versions do not say whose they are where two clusters have some.
+    is_alone = set(values(described, MARK_CLUSTER_UID)) == {cluster.uid}
+    shared = values(described, SHARED)
+    found = [_owner(one) for one in shared if not _is_former(one)]
+    if is_alone:
+        found += [_owner(f"{cluster.uid}/{one}") for one in shared if _is_former(one)]
+    if values(described, MADE) or is_alone:
+        uids = values(described, MARK_SERVICE_UID)
+        made = (one for one in makers(described) if one.service_uid and one.namespace)
+        found += [one for one in made if one.service_uid in uids or not sharers(described)]
+    return [one for one in found if one.cluster_uid == cluster.uid]
 
 
 def sharers(described: Described) -> int:
@@ -180,17 +303,41 @@ def sharers(described: Described) -> int:
 def with_tags(described: Described, wanted: Iterable[str], ref: LoadBalancerRef) -> list[str]:
     """The tags that it is to have: those that are there, and the wanted ones.
 
-    A tag by a former name of the cluster goes.
+    A tag by a former name of the cluster goes, and one of a former version.
     """
-    former = own_names(described, ref) - {name_of(ref)}
+    former = (own_names(described, ref) - {name_of(ref)}) | {_former_shared_tag(ref)}
     there = [tag for tag in tags_of(described) if tag not in former]
     return [*there, *(tag for tag in wanted if tag not in there)]
 
 
 def without(described: Described, ref: LoadBalancerRef) -> list[str]:
-    """The tags that are left when a Service leaves it; of ours none, if nobody else uses it."""
-    gone = {*mine(described, ref), shared_tag(ref), f"{MARK_SERVICE}={ref.key}"}
+    """The tags that are left when a Service leaves it.
+
+    The tag of the Service that it was made for stays while others use it. Those of the cluster stay
+    as long as there are others of it; those of another cluster always do.
+    """
+    is_used = bool(others(described, (), ref))
+    gone = {shared_tag(ref), _former_shared_tag(ref)}
+    if not _strangers_named_alike(described, ref):
+        gone |= own_names(described, ref)
+    if is_made_for(described, ref):
+        gone |= {service_tag(ref.uid), f"{MARK_SERVICE}={ref.key}"}
+        gone |= set() if is_used else {made_tag(ref)}
     left = [tag for tag in tags_of(described) if tag not in gone]
-    if others(described, (), ref):
+    rest = {"tags": left}
+    made, shared = values(rest, MADE), values(rest, SHARED)
+    is_there = any(_owner(one).cluster_uid == ref.cluster.uid for one in (*made, *shared))
+    is_unclear = any(map(_is_former, shared)) or (values(rest, MARK_SERVICE_UID) and not made)
+    if is_there or is_unclear:
         return left
-    return [tag for tag in left if not tag.startswith(_OURS)]
+    left = [tag for tag in left if tag != cluster_tag(ref.cluster.uid)]
+    names = {f"{MARK_CLUSTER}={ref.cluster.name}"}
+    if not values({"tags": left}, MARK_CLUSTER_UID):
+        names |= {tag for tag in left if tag.startswith(f"{MARK_CLUSTER}=")}
+    return [tag for tag in left if tag not in names]
+
+
+def _strangers_named_alike(described: Described, ref: LoadBalancerRef) -> bool:
+    """Whether a Service of another cluster has the same official tag there."""
+    marks = (_owner(one) for key in (MADE, SHARED) for one in values(described, key))
+    return any(one.key == ref.key and one.cluster_uid != ref.cluster.uid for one in marks)

@@ -9,7 +9,8 @@ is refused (409). So a plan has one step, and is made anew from what there is th
 * What nobody wishes goes first, since a port can be taken by one listener only.
 * What cannot be changed is made anew: a listener of another protocol, a pool, a monitor.
 * A load balancer in the state ERROR is deleted and made anew as long as it has no address that
-  somebody may know; else it is told (`Broken`).
+  somebody may know; else it is told (`Broken`), as is one that the provider would have to delete in
+  parts.
 * One that others use, or that was not made for a Service, is never deleted: the Service's own parts
   go, and then its tags.
 """
@@ -35,7 +36,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """It is in the state ERROR, and traffic may still come to its address."""
+    """It is in the state ERROR and cannot be made anew: traffic may come to it, or it has parts."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -132,6 +133,7 @@ def plan(
     actual: Balancer | None,
     *,
     at_once: bool,
+    cascade: bool,
     is_known: bool,
 ) -> Step | None:
     """What to do next; None if all is as wished.
@@ -140,11 +142,12 @@ def plan(
         wanted: The wish.
         actual: What there is, or None.
         at_once: Whether the provider makes a load balancer with all its parts in one request.
+        cascade: Whether the provider deletes all parts at once.
         is_known: Whether somebody may know its address, or it was not made for the Service.
     """
     if actual is None:
         return MakeBalancer(wanted, with_parts=at_once)
-    if (kept := _kept(wanted, actual, is_known=is_known)) is not None:
+    if (kept := _kept(wanted, actual, cascade=cascade, is_known=is_known)) is not None:
         return kept
     if changed := _differing(wanted.fields, actual.fields):
         return Change("loadbalancers", actual.id, changed)
@@ -168,7 +171,10 @@ def deletion(actual: Balancer | None, *, cascade: bool) -> Step | None:
     if actual.status not in {ACTIVE, ERROR}:
         return Wait(actual.status)
     part = None if cascade else _part(actual)
-    return DropBalancer(actual.id, cascade=cascade) if part is None else part
+    if part is None:
+        return DropBalancer(actual.id, cascade=cascade)
+    # Octavia takes no part from one that is not active.
+    return part if actual.status == ACTIVE else Broken()
 
 
 def departure(actual: Balancer, tags: Sequence[str]) -> Step | None:
@@ -196,11 +202,11 @@ def _part(actual: Balancer) -> Step | None:
     return None
 
 
-def _kept(wanted: Balancer, actual: Balancer, *, is_known: bool) -> Step | None:
+def _kept(wanted: Balancer, actual: Balancer, *, cascade: bool, is_known: bool) -> Step | None:
     """What keeps it from being changed now."""
     if actual.status == ERROR:
         is_needed = is_known or actual.others
-        return Broken() if is_needed else DropBalancer(actual.id, cascade=True)
+        return Broken() if is_needed else deletion(actual, cascade=cascade)
     if actual.status != ACTIVE:
         return Wait(actual.status)
     taken = [one.key for one in wanted.listeners if one.key in actual.taken]

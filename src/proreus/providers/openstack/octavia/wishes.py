@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
+from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import Health, Says
@@ -20,6 +21,8 @@ from proreus.providers.openstack.octavia.parts import (
 OVN: Final = "ovn"
 """The provider that can do less than others."""
 
+_PARTS = ("member-subnet-id", "default-tls-container-ref")
+"""The annotations that name objects for parts of a load balancer, not for itself."""
 _EVERYONE = frozenset({"0.0.0.0/0", "::/0"})
 _NOBODY = {"IPv4": "255.255.255.255/32", "IPv6": "::/128"}
 """Addresses that no client has; to Octavia an empty list means everyone."""
@@ -59,6 +62,7 @@ def problem(
     says: Says,
     named: Described,
     used: Iterable[Described],
+    tenants: Tenants,
     *,
     most: int,
 ) -> str:
@@ -69,6 +73,7 @@ def problem(
         says: What annotations and cloud-config ask.
         named: The load balancer.
         used: Those that it uses.
+        tenants: What Services may name.
         most: How many Services may use one.
     """
     there = [id_of(one) for one in used if family_of(one) == family_of(named)]
@@ -79,6 +84,8 @@ def problem(
         )
     if family_of(named) not in of.families:
         return f"its address is of {family_of(named)}, which is no family of the Service"
+    if refused := refusal(owners.makers(named), of.ref, tenants, (id_of(named),)):
+        return refused
     if owners.is_named_for(named, of.ref):
         is_own = owners.may_be_used_by(named, of.ref)
         return "" if is_own else "it was made for another Service of this name"
@@ -87,6 +94,25 @@ def problem(
     count = owners.sharers(named)
     is_full = count >= most and owners.name_of(of.ref) not in owners.tags_of(named)
     return f"{count} Services use it already (max-shared-lb in [LoadBalancer])" if is_full else ""
+
+
+def places(says: Says) -> dict[str, str]:
+    """The networks, subnets and ports that annotations name for a load balancer, by these."""
+    return {name: id_ for name, id_ in says.named.items() if name not in _PARTS}
+
+
+def new_parts(says: Says, actual: Balancer | None) -> dict[str, str]:
+    """What annotations name for parts of a load balancer and none of its parts has yet, by these.
+
+    Args:
+        says: What annotations ask.
+        actual: What there is, or None; members that are not read yet are none.
+    """
+    listeners = actual.listeners if actual is not None else ()
+    pools = [one.pool for one in listeners if one.pool is not None]
+    has = {str(one.fields.get("default_tls_container_ref")) for one in listeners}
+    has |= {member.subnet_id for pool in pools for member in pool.members}
+    return {name: id_ for name, id_ in says.named.items() if name in _PARTS and id_ not in has}
 
 
 def family_of(described: Described) -> str:

@@ -1,0 +1,88 @@
+"""Finds the load balancers of a Service, and the one that it names."""
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.providers.openstack.config import OpenStackConfig
+from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.octavia import owners, wishes
+from proreus.providers.openstack.octavia.annotations import PREFIX, Says
+from proreus.providers.openstack.octavia.networks import Networks
+from proreus.providers.openstack.octavia.octavia import Octavia
+
+
+class Finder:
+    """Looks for them by tags, or as the official manager's by name and status."""
+
+    def __init__(self, octavia: Octavia, networks: Networks, config: OpenStackConfig) -> None:
+        """Ask Octavia and Neutron."""
+        self._octavia = octavia
+        self._networks = networks
+        self._most = config.load_balancer.max_shared_lb
+        self._tenants = config.tenants
+
+    async def found(self, ref: LoadBalancerRef) -> list[Described]:
+        """All that the Service uses, the oldest first.
+
+        Raises:
+            CloudError: The services do not tell.
+        """
+        tagged = await self._octavia.balancers({"tags-any": owners.search(ref)})
+        found = [one for one in tagged if owners.is_used_by(one, ref)]
+        if not found and (ref.last_ingress or _written(ref)):
+            name = owners.name_of(ref)
+            official = [
+                *await self._octavia.balancers({"name": name}),
+                *await self._octavia.balancers({"tags": name}),
+                *await self._octavia.balancers({"name": ref.name}),
+            ]
+            found = [
+                one
+                for one in {id_of(one): one for one in official}.values()
+                if owners.may_be_used_by(one, ref) and await self._is_shown(one, ref)
+            ]
+        return sorted(found, key=lambda one: (str(one.get("created_at")), id_of(one)))
+
+    async def named(self, of: LoadBalancer, asked: Says, used: list[Described]) -> Described | None:
+        """The load balancer that the Service names, if it is not among those that it uses.
+
+        None if it names none, or one that was deleted.
+
+        Args:
+            of: The framework's wish.
+            asked: What annotations and cloud-config ask.
+            used: What `found` has found.
+
+        Raises:
+            InvalidRequest: It may not use that one, or cannot.
+            CloudError: Octavia does not tell.
+        """
+        if not asked.adopted or asked.adopted in map(id_of, used):
+            return None
+        found = await self._octavia.balancer(asked.adopted)
+        if found is None and (used or of.ref.last_ingress):
+            return None
+        problem = "there is no such load balancer in this project"
+        if found is not None:
+            problem = wishes.problem(of, asked, found, used, self._tenants, most=self._most)
+        if found is None or problem:
+            raise InvalidRequest(f"annotation {PREFIX}load-balancer-id: {problem}")
+        return found
+
+    async def _is_shown(self, described: Described, ref: LoadBalancerRef) -> bool:
+        """Whether the Service's status, or what the official manager writes, tells of it.
+
+        Of a Service that shows a host name, or is not made to the end, only the latter does.
+        """
+        if _written(ref) == id_of(described):
+            return True
+        known = {one.ip for one in ref.last_ingress if one.ip}
+        if str(described.get("vip_address")) in known:
+            return True
+        floating = await self._networks.at_port(str(described.get("vip_port_id")))
+        return floating is not None and str(floating.get("floating_ip_address")) in known
+
+
+def _written(ref: LoadBalancerRef) -> str:
+    """The load balancer that the Service's annotation names."""
+    annotations = ref.service.metadata.annotations if ref.service is not None else {}
+    return annotations.get(f"{PREFIX}load-balancer-id", "").strip()

@@ -1,0 +1,98 @@
+"""Whose a floating IP is: what is written on it. Pure.
+
+Neutron lets a floating IP be described when it is made, so the description is its mark: the
+official manager's text, behind it the uids of Service and cluster, and whether it is to stay when
+the Service goes. It is deleted with the very Service that it was made for; if that has left its
+load balancer to others, with the load balancer.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Owner, Standing, standing
+from proreus.providers.openstack.machines import Described
+
+_OFFICIAL: Final = "Floating IP for Kubernetes external service"
+_LONGEST: Final = 255
+_KEPT: Final = "keep"
+_PROOF = re.compile(rf" \((?P<uid>[^ ()]+) (?P<cluster_uid>[^ ()]+)(?P<kept> {_KEPT})?\)\Z")
+# What is too long has been cut, from the end.
+_TEXT = re.compile(
+    rf"{_OFFICIAL} (?P<namespace>[^ /]+)/(?P<service>[^ ]*)( from cluster (?P<cluster>.*))?.*"
+)
+
+
+def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
+    """What is written on one that is made for a Service.
+
+    Args:
+        ref: The Service.
+        kept: Whether it is to stay when the Service goes.
+    """
+    proof = f" ({ref.uid} {ref.cluster.uid}{f' {_KEPT}' if kept else ''})"
+    text = f"{_OFFICIAL} {ref.key} from cluster {ref.cluster.name}"
+    return text[: _LONGEST - len(proof)] + proof
+
+
+def owner(floating: Described) -> Owner | None:
+    """For whom it was made, by a manager; None if it was by somebody else."""
+    text = str(floating.get("description") or "")
+    proof = _PROOF.search(text)
+    found = _TEXT.fullmatch(text[: proof.start()] if proof else text)
+    if found is None:
+        return None
+    named = Owner("", found["cluster"] or "", found["namespace"], found["service"])
+    if not proof:
+        return named
+    return Owner(proof["cluster_uid"], named.cluster, named.namespace, named.service, proof["uid"])
+
+
+def is_kept(floating: Described) -> bool:
+    """Whether it is to stay when its Service goes, as that wished last."""
+    proof = _PROOF.search(str(floating.get("description") or ""))
+    return proof is not None and proof["kept"] is not None
+
+
+def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
+    """Whether it was made for the Service, by us or by the official manager.
+
+    What the official manager writes can be guessed; so the Service's status must name the address,
+    too.
+    """
+    found = owner(floating)
+    if found is None:
+        return False
+    if standing(found, ref) is Standing.SELF:
+        return True
+    return _is_official(found, ref) and found.key == ref.key and is_shown(floating, ref)
+
+
+def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef) -> bool:
+    """Whether one at a load balancer that is deleted with the Service goes, too.
+
+    Args:
+        floating: What is at the port of the load balancer.
+        makers: For whom the load balancer was made: they have left it, if not the Service itself.
+        ref: The Service.
+    """
+    found = owner(floating)
+    if found is None or is_kept(floating):
+        return False
+    if is_made_for(floating, ref):
+        return True
+    if found.service_uid:
+        proofs = {(one.cluster_uid, one.service_uid) for one in makers}
+        return (found.cluster_uid, found.service_uid) in proofs
+    is_left = found.key in {one.key for one in makers}
+    return is_left and _is_official(found, ref) and is_shown(floating, ref)
+
+
+def is_shown(floating: Described, ref: LoadBalancerRef) -> bool:
+    """Whether the Service's status names the address."""
+    return floating.get("floating_ip_address") in {one.ip for one in ref.last_ingress if one.ip}
+
+
+def _is_official(found: Owner, ref: LoadBalancerRef) -> bool:
+    return not found.service_uid and found.cluster == ref.cluster.name

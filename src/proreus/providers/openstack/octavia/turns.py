@@ -1,0 +1,71 @@
+"""Changes of one load balancer, each by somebody who has seen the one before.
+
+Services that share a load balancer are worked on side by side, and neither Octavia nor Neutron can
+make a change depend on what it was planned from. So each verb has a turn, which ends early if
+another one has changed the load balancer since: the verb is then asked again. Nobody waits for
+anybody else's verb.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from proreus.cloudprovider.errors import RetryAfter
+
+_SOON: Final = 1.0
+
+
+class Turns:
+    """Those that verbs have now, and what was changed meanwhile."""
+
+    def __init__(self) -> None:
+        """Begin with nothing changed."""
+        self.count = 0
+        self.changes: dict[str, tuple[int, Turn]] = {}
+        self.busy: set[str] = set()
+        self._active = 0
+
+    @contextmanager
+    def begin(self) -> Iterator["Turn"]:
+        """A turn: what is read within it may be the reason for a change."""
+        self._active += 1
+        try:
+            yield Turn(self)
+        finally:
+            self._active -= 1
+            if not self._active:
+                self.changes.clear()
+
+
+class Turn:
+    """What one verb may still change."""
+
+    def __init__(self, turns: Turns) -> None:
+        """Know what was changed until now."""
+        self._turns = turns
+        self._since = turns.count
+
+    @contextmanager
+    def change(self, balancer: str) -> Iterator[None]:
+        """Change something at a load balancer.
+
+        Args:
+            balancer: Its id; "" for one that is to be made.
+
+        Raises:
+            RetryAfter: Another verb has changed it within this turn, or does so now.
+        """
+        number, by = self._turns.changes.get(balancer, (0, self))
+        if balancer in self._turns.busy or (by is not self and number > self._since):
+            text = f"load balancer {balancer} was changed for another Service meanwhile"
+            raise RetryAfter(text, after=_SOON)
+        if not balancer:
+            yield
+            return
+        self._turns.busy.add(balancer)
+        try:
+            yield
+        finally:
+            self._turns.busy.discard(balancer)
+            self._turns.count += 1
+            self._turns.changes[balancer] = (self._turns.count, self)

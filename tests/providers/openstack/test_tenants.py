@@ -1,0 +1,621 @@
+"""Services of several namespaces and clusters in one project: what is whose, and stays so."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import Ensured, InvalidRequest, Pending
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.load_balancers import Done
+from proreus.controllers.service.leaks import due, leaks
+from proreus.kube.objects import Service, ServicePort
+from proreus.providers.openstack import OpenStackCloud
+
+from .balancing import SUBNET, Balancing, P, balancing, known
+from .wire import CLUSTER, Json, started, uuid
+
+OTHER = ClusterIdentity("prod", "0b5e3a1c-0000-4000-8000-000000000002")
+NAMESAKE = ClusterIdentity(CLUSTER.name, OTHER.uid)
+"""Another cluster whose operator chose no other name."""
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+DNS = (ServicePort(53, "dns", node_port=30053),)
+INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
+ADDRESS = "203.0.113.50"
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Balancing]:
+    async with balancing() as made:
+        made.wire.good_tokens = {f"token-{number}" for number in range(10)}
+        yield made
+
+
+def by_id(id_: str) -> dict[str, str]:
+    return {f"{P}load-balancer-id": id_}
+
+
+async def lives(
+    site: Balancing, provider: OpenStackCloud, service: Service, cluster: ClusterIdentity = CLUSTER
+) -> Service:
+    """The Service as it is once it has its load balancer."""
+    answer = await site.ensure(provider, service, cluster=cluster)
+    assert isinstance(answer, Ensured), answer
+    annotations = {**service.metadata.annotations, **answer.annotations}
+    metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
+    written = msgspec.structs.replace(service, metadata=metadata)
+    return known(written, *(one.ip for one in answer.ingress))
+
+
+def all_there(site: Balancing) -> dict[str, Any]:
+    """Everything in the project, but for what Octavia's work changes."""
+    of = site.octavia.of
+    hidden = {"left", "provisioning_status"}
+    shown = {
+        id_: {key: value for key, value in one.items() if key not in hidden}
+        for kind in of
+        for id_, one in of[kind].items()
+    }
+    found: dict[str, Any] = msgspec.to_builtins({"objects": shown, "members": site.octavia.members})
+    return found
+
+
+def by_hand(site: Balancing) -> Json:
+    """A load balancer with a floating IP that nobody's mark is on."""
+    site.octavia._make_balancer({"name": "x", "tags": [], "vip_subnet_id": SUBNET})
+    made = list(site.octavia.of["loadbalancers"].values())[-1]
+    made["provisioning_status"] = "ACTIVE"
+    kept_address(site, "mine", made["vip_port_id"])
+    return made
+
+
+def kept_address(site: Balancing, description: str, port: str | None = None) -> str:
+    id_ = uuid(900 + len(site.octavia.of["floatingips"]))
+    site.octavia.of["floatingips"][id_] = {
+        "id": id_, "floating_ip_address": ADDRESS, "description": description, "port_id": port,
+    }  # fmt: skip
+    return id_
+
+
+def guest(site: Balancing, id_: str, namespace: str = "thief") -> Service:
+    """A Service that names a load balancer."""
+    name = "c" if namespace == "thief" else "b"
+    return site.service(by_id(id_), name=name, namespace=namespace, ports=DNS)
+
+
+def of_former_version(balancer: Json, *services: tuple[ClusterIdentity, str, bool]) -> None:
+    """Tags as they were when cluster and Service were told apart."""
+    tags: dict[str, None] = {}
+    for cluster, name, is_owner in services:
+        tags[f"proreus/cluster={cluster.name}"] = None
+        tags[f"proreus/cluster-uid={cluster.uid}"] = None
+        tags[f"kube_service_{cluster.name}_shop_{name}"] = None
+        marks = ("proreus/service", "proreus/service-uid")
+        shared = (f"proreus/shared-by=shop/{name}/uid-{name}",)
+        made = tuple(f"{key}={v}" for key, v in zip(marks, (f"shop/{name}", f"uid-{name}")))  # noqa: B905
+        tags.update(dict.fromkeys(made if is_owner else shared))
+    balancer["tags"] = list(tags)
+
+
+# Across namespaces
+
+
+async def test_another_namespaces_load_balancer_is_refused_by_name_and_nothing_is_touched(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as provider:
+        await lives(site, provider, site.service(name="a"))
+        id_ = site.octavia.only("loadbalancers")["id"]
+        before = all_there(site)
+        answer = await site.ensure(provider, guest(site, id_))
+        assert isinstance(answer, InvalidRequest)
+        assert "it belongs to the Service shop/a of the cluster" in str(answer)
+        assert f"{P}load-balancer-id" in str(answer)
+        assert await site.delete(provider, guest(site, id_)) == Done(found=False)
+    assert all_there(site) == before
+
+
+@pytest.mark.parametrize("namespace", ["shop", "thief"])
+async def test_official_marks_are_an_owners_too(site: Balancing, namespace: str) -> None:
+    made = by_hand(site)
+    made |= {"name": "kube_service_test_shop_a", "tags": ["kube_service_test_shop_a"]}
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, guest(site, made["id"], namespace))
+    assert isinstance(answer, Ensured if namespace == "shop" else InvalidRequest)
+
+
+async def test_what_the_owner_left_to_a_neighbour_is_still_no_strangers(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        first = await lives(site, provider, site.service(name="a"))
+        id_ = site.octavia.only("loadbalancers")["id"]
+        second = await lives(site, provider, guest(site, id_, "shop"))
+        assert isinstance(await site.delete(provider, first), Done)
+        refused = await site.ensure(provider, guest(site, id_))
+        assert isinstance(refused, InvalidRequest)
+        assert isinstance(await site.delete(provider, second), Done)
+    assert not any(site.octavia.of.values())
+
+
+@pytest.mark.parametrize("form", ["ours", "former", "official"])
+async def test_who_shares_already_goes_on_and_leaves_nothing(site: Balancing, form: str) -> None:
+    made = by_hand(site)
+    marks = {
+        "ours": [f"proreus/made-for={CLUSTER.uid}/shop/a/uid-a",
+                 f"proreus/shared-by={CLUSTER.uid}/thief/c/uid-c"],
+        "former": ["proreus/service=shop/a", "proreus/service-uid=uid-a",
+                   "proreus/shared-by=thief/c/uid-c"],
+        "official": [],
+    }[form]  # fmt: skip
+    cluster = [f"proreus/cluster-uid={CLUSTER.uid}", "proreus/cluster=test"]
+    official = ["kube_service_test_shop_a", "kube_service_test_thief_c"]
+    made |= {
+        "name": official[0],
+        "tags": [*official, *marks, *(cluster if marks else ())],
+    }
+    before = set(made["tags"])
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, known(guest(site, made["id"]), ADDRESS))
+        assert [one.ip for one in service.status.load_balancer.ingress] == [ADDRESS]
+        assert f"proreus/shared-by={CLUSTER.uid}/thief/c/uid-c" in made["tags"]
+        assert isinstance(await site.delete(provider, service), Done)
+    gone = {"kube_service_test_thief_c", *(tag for tag in before if "shared-by" in tag)}
+    assert before - set(made["tags"]) == gone
+    assert not site.octavia.of["listeners"]
+
+
+async def test_without_anybodys_mark_all_may_name_it_and_none_deletes_it(site: Balancing) -> None:
+    made = by_hand(site)
+    async with started(site.wire.config()) as provider:
+        one = await lives(site, provider, site.service(by_id(made["id"]), name="a"))
+        two = await lives(site, provider, guest(site, made["id"]))
+        for service in (one, two):
+            assert isinstance(await site.delete(provider, service), Done)
+    assert made["tags"] == []
+    assert len(site.octavia.of["floatingips"]) == 1
+
+
+# Across clusters
+
+
+@pytest.mark.parametrize("cluster", [OTHER, NAMESAKE])
+async def test_another_clusters_load_balancer_is_refused_and_is_nobodys_leak_here(
+    site: Balancing, cluster: ClusterIdentity
+) -> None:
+    async with started(site.wire.config()) as mine, started(site.wire.config()) as theirs:
+        assert mine.load_balancers is not None
+        owner = await lives(site, theirs, site.service(name="a"), cluster)
+        before = all_there(site)
+        id_ = site.octavia.only("loadbalancers")["id"]
+        for namespace in ("shop", "thief"):
+            answer = await site.ensure(mine, guest(site, id_, namespace))
+            assert isinstance(answer, InvalidRequest)
+            assert cluster.uid in str(answer)
+        assert await mine.load_balancers.list_owned(CLUSTER) == []
+        assert all_there(site) == before
+        assert isinstance(await site.ensure(theirs, owner, cluster=cluster), Ensured)
+
+
+@pytest.mark.parametrize("owner", [OTHER, NAMESAKE])
+async def test_a_load_balancer_that_two_clusters_share_is_nobodys_leak_and_nothing_is_released(
+    site: Balancing, owner: ClusterIdentity
+) -> None:
+    """As it was possible before: with the tags of that time."""
+    async with started(site.wire.config()) as mine, started(site.wire.config()) as theirs:
+        assert mine.load_balancers is not None
+        assert theirs.load_balancers is not None
+        first = await lives(site, theirs, site.service(name="a"), owner)
+        made = site.octavia.only("loadbalancers")
+        of_former_version(made, (owner, "a", True), (CLUSTER, "b", False))
+        listed = await mine.load_balancers.list_owned(CLUSTER)
+        found = leaks(listed, {"uid-b"}, (), NOW)
+        assert found == ()
+        # Whoever takes it for a leak all the same releases nothing.
+        wish = site.wish(mine, site.service(name="a"))
+        gone = msgspec.structs.replace(wish.ref, service=None)
+        before = all_there(site)
+        assert await site.delete_ref(mine, gone) == Done(found=False)
+        assert all_there(site) == before
+        # Both know their own, and say so from now on.
+        second = await lives(site, mine, known(guest(site, made["id"], "shop"), ADDRESS))
+        assert isinstance(await site.ensure(theirs, first, cluster=owner), Ensured)
+        assert {f"proreus/made-for={owner.uid}/shop/a/uid-a",
+                f"proreus/shared-by={CLUSTER.uid}/shop/b/uid-b"} <= set(made["tags"])  # fmt: skip
+        for provider, cluster, name in ((mine, CLUSTER, "b"), (theirs, owner, "a")):
+            assert provider.load_balancers is not None
+            (one,) = await provider.load_balancers.list_owned(cluster)
+            assert (one.service, one.service_uid) == (f"shop/{name}", f"uid-{name}")
+        assert isinstance(await site.delete(mine, second), Done)
+        assert not [tag for tag in made["tags"] if CLUSTER.uid in tag or "_b" in tag]
+        assert isinstance(await site.ensure(theirs, first, cluster=owner), Ensured)
+        assert isinstance(await site.delete(theirs, first, owner), Done)
+    assert not any(site.octavia.of.values())
+
+
+async def test_what_the_owner_left_is_found_again_when_the_other_cluster_has_left_it(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as mine, started(site.wire.config()) as theirs:
+        assert theirs.load_balancers is not None
+        first = await lives(site, theirs, site.service(name="a"), OTHER)
+        made = site.octavia.only("loadbalancers")
+        of_former_version(made, (OTHER, "a", True), (CLUSTER, "b", False))
+        assert isinstance(await site.ensure(theirs, first, cluster=OTHER), Ensured)
+        second = await lives(site, mine, known(guest(site, made["id"], "shop"), ADDRESS))
+        assert isinstance(await site.delete(theirs, first, OTHER), Done)
+        assert isinstance(await site.ensure(mine, second), Ensured)
+        assert isinstance(await site.delete(mine, second), Done)
+        assert site.octavia.only("loadbalancers") is made
+        (left,) = await theirs.load_balancers.list_owned(OTHER)
+        assert left == OwnedObject("load balancer", made["id"], "shop/a", "uid-a")
+        (leak,) = leaks([left], (), (), NOW)
+        refs = due([leak], OTHER, NOW + timedelta(seconds=60), 60.0)
+        assert isinstance(await site.delete_ref(theirs, refs["shop/a"]), Done)
+    assert not any(site.octavia.of.values())
+
+
+async def test_a_load_balancer_made_by_hand_may_serve_two_clusters(site: Balancing) -> None:
+    made = by_hand(site)
+    async with started(site.wire.config()) as mine, started(site.wire.config()) as theirs:
+        assert mine.load_balancers is not None
+        one = await lives(site, mine, site.service(by_id(made["id"]), name="a"))
+        two = await lives(site, theirs, guest(site, made["id"]), OTHER)
+        listed = await mine.load_balancers.list_owned(CLUSTER)
+        assert listed == [OwnedObject("listener", made["id"], "shop/a", "uid-a")]
+        assert isinstance(await site.delete(mine, one), Done)
+        assert isinstance(await site.ensure(theirs, two, cluster=OTHER), Ensured)
+        assert isinstance(await site.delete(theirs, two, OTHER), Done)
+    assert made["tags"] == []
+
+
+# Services that share go on side by side
+
+
+async def test_no_service_waits_for_the_verbs_of_who_names_its_load_balancer(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as provider:
+        assert provider.load_balancers is not None
+        first = await lives(site, provider, site.service(name="a"))
+        id_ = site.octavia.only("loadbalancers")["id"]
+        group = provider.load_balancers.group
+        refs = [
+            site.wish(provider, one).ref
+            for one in (first, guest(site, id_), guest(site, id_, "shop"))
+        ]
+        assert len({group(ref) for ref in refs[:2]}) == 2
+        assert [group(ref) for ref in refs] == [
+            group(msgspec.structs.replace(ref, service=None)) for ref in refs
+        ]
+
+
+async def test_services_that_come_at_once_lose_no_tag(site: Balancing) -> None:
+    made = by_hand(site)
+    config = site.wire.config(sections="[LoadBalancer]\nmax-shared-lb = 9\n")
+    async with started(config) as provider:
+        services = [
+            site.service(by_id(made["id"]), name=f"s{n}", ports=(ServicePort(n, node_port=30000),))
+            for n in range(1, 6)
+        ]
+
+        async def until_done(service: Service) -> None:
+            answer: Any = None
+            for _ in range(400):
+                assert provider.load_balancers is not None
+                wish = site.wish(provider, service)
+                answer = (await provider.load_balancers.ensure([wish]))[wish.ref.uid]
+                if isinstance(answer, Ensured):
+                    return
+                assert isinstance(answer, Pending) or hasattr(answer, "after"), answer
+            raise AssertionError(answer)
+
+        await asyncio.gather(*(until_done(one) for one in services))
+    shared = {tag for tag in made["tags"] if tag.startswith("proreus/shared-by=")}
+    assert shared == {f"proreus/shared-by={CLUSTER.uid}/shop/s{n}/uid-s{n}" for n in range(1, 6)}
+
+
+# Floating IPs
+
+
+def kept_by(namespace: str, name: str, cluster: ClusterIdentity = CLUSTER, proof: str = "") -> str:
+    text = f"Floating IP for Kubernetes external service {namespace}/{name} from cluster"
+    return f"{text} {cluster.name}{proof or f' (uid-old {cluster.uid} keep)'}"
+
+
+FOREIGN: Mapping[str, str] = {
+    "another namespace": kept_by("bank", "web"),
+    "another namespace, without keep": kept_by("bank", "web", proof=f" (uid-old {CLUSTER.uid})"),
+    "another cluster": kept_by("shop", "web", OTHER),
+    "another cluster of the name": kept_by("shop", "web", NAMESAKE),
+    "another namespace, officially": "Floating IP for Kubernetes external service bank/web from"
+    " cluster test",
+    "another cluster, officially": "Floating IP for Kubernetes external service shop/web from"
+    " cluster prod",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+async def test_a_floating_address_that_another_tenant_kept_is_refused_and_stays(
+    site: Balancing, name: str
+) -> None:
+    id_ = kept_address(site, FOREIGN[name])
+    before = dict(site.octavia.of["floatingips"][id_])
+    service = site.service(load_balancer_ip=ADDRESS)
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, service)
+        assert isinstance(answer, InvalidRequest)
+        assert f"spec.loadBalancerIP: {ADDRESS}: it belongs to the Service" in str(answer)
+        assert isinstance(await site.delete(provider, service), Done)
+    assert site.octavia.only("floatingips") == before
+
+
+USABLE: Mapping[str, str] = {
+    "nobody's": "for the shop",
+    "kept by a Service of the namespace": kept_by("shop", "web"),
+    "kept officially": "Floating IP for Kubernetes external service shop/old from cluster test",
+}
+
+
+@pytest.mark.parametrize("name", USABLE)
+async def test_a_floating_address_that_was_not_made_for_the_service_outlives_it(
+    site: Balancing, name: str
+) -> None:
+    id_ = kept_address(site, USABLE[name])
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, site.service(load_balancer_ip=ADDRESS))
+        assert [one.ip for one in service.status.load_balancer.ingress] == [ADDRESS]
+        assert isinstance(await site.delete(provider, service), Done)
+    assert set(site.octavia.of["floatingips"]) == {id_}
+    assert not site.octavia.of["loadbalancers"]
+
+
+async def test_an_address_that_the_status_shows_stays_whosesoever_it_is(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        service = site.service(load_balancer_ip=ADDRESS)
+        id_ = kept_address(site, "for the shop")
+        service = await lives(site, provider, service)
+        site.octavia.of["floatingips"][id_]["description"] = FOREIGN["another namespace"]
+        assert isinstance(await site.ensure(provider, service), Ensured)
+        site.octavia.of["floatingips"][id_]["port_id"] = None
+        assert isinstance(await site.ensure(provider, service), Ensured)
+        assert isinstance(await site.delete(provider, service), Done)
+    assert set(site.octavia.of["floatingips"]) == {id_}
+
+
+async def test_the_wish_to_keep_the_address_holds_when_only_the_uid_is_known(
+    site: Balancing,
+) -> None:
+    """The Service was made anew, or lost its finalizer, while no manager ran."""
+    keep = site.service({f"{P}keep-floatingip": "true"})
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, keep)
+        ref = msgspec.structs.replace(site.wish(provider, service).ref, service=None)
+        assert isinstance(await site.delete_ref(provider, ref), Done)
+    assert site.octavia.only("floatingips")["port_id"] is None
+
+
+@pytest.mark.parametrize("official", [False, True])
+async def test_the_wish_to_keep_the_address_follows_the_annotation(
+    site: Balancing, *, official: bool
+) -> None:
+    keep = {f"{P}keep-floatingip": "true"}
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, site.service())
+        made = site.octavia.only("floatingips")
+        if official:
+            made["description"] = made["description"].partition(" (")[0]
+        for annotations, kept in ((keep, True), ({}, False), (keep, True)):
+            metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
+            service = msgspec.structs.replace(service, metadata=metadata)
+            assert isinstance(await site.ensure(provider, service), Ensured)
+            assert made["description"].endswith(" keep)") == kept
+        before = site.wire.asked["floatingip_update"]
+        await site.ensure(provider, service)
+        assert site.wire.asked["floatingip_update"] == before
+
+
+async def test_who_wishes_it_at_last_keeps_the_address_though_it_was_not_written_yet(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as provider:
+        service = await lives(site, provider, site.service())
+        annotations = {**service.metadata.annotations, f"{P}keep-floatingip": "true"}
+        metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
+        late = msgspec.structs.replace(service, metadata=metadata)
+        assert isinstance(await site.delete(provider, late), Done)
+    assert len(site.octavia.of["floatingips"]) == 1
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_the_address_of_who_left_goes_with_the_load_balancer_unless_it_is_kept(
+    site: Balancing, *, kept: bool
+) -> None:
+    annotations = {f"{P}keep-floatingip": "true"} if kept else {}
+    async with started(site.wire.config()) as provider:
+        first = await lives(site, provider, site.service(annotations, name="a"))
+        id_ = site.octavia.only("loadbalancers")["id"]
+        second = await lives(site, provider, guest(site, id_, "shop"))
+        for one in (first, second):
+            assert isinstance(await site.delete(provider, one), Done)
+    assert not site.octavia.of["loadbalancers"]
+    assert len(site.octavia.of["floatingips"]) == int(kept)
+
+
+# Ports, networks, certificates
+
+
+async def test_a_port_that_is_in_use_is_refused(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        await lives(site, provider, site.service(name="a"))
+        vip = site.octavia.only("loadbalancers")["vip_port_id"]
+        of_node = site.wire.ports[0]["id"] = uuid(801)
+        before = all_there(site)
+        for port, text in ((vip, "Service shop/a of"), (of_node, "in use by compute:nova")):
+            thief = site.service({f"{P}port-id": port}, name="b", namespace="thief")
+            answer = await site.ensure(provider, thief)
+            assert isinstance(answer, InvalidRequest)
+            assert f"{P}port-id" in str(answer)
+            assert text in str(answer)
+    assert all_there(site) == before
+
+
+MARKED: Mapping[str, tuple[list[str], bool]] = {
+    "nobody's": ([], True),
+    "the cluster's": ([f"proreus/cluster-uid={CLUSTER.uid}"], True),
+    "the namespace's": (["proreus/service=shop/a", f"proreus/cluster-uid={CLUSTER.uid}"], True),
+    "another namespace's": (["proreus/service=bank/a"], False),
+    "another cluster's": ([f"proreus/cluster-uid={OTHER.uid}"], False),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("kind", ["network-id", "subnet-id", "member-subnet-id", "port-id"])
+async def test_marks_on_networks_subnets_and_ports_are_respected(
+    site: Balancing, kind: str, name: str
+) -> None:
+    tags, is_usable = MARKED[name]
+    id_, network = uuid(510), uuid(511)
+    site.octavia.subnets[id_] = {"id": id_, "ip_version": 4, "network_id": network, "tags": tags}
+    site.wire.networks[network] = "lan"
+    site.wire.network_tags[network] = tags
+    free = {**site.wire.ports[0], "id": uuid(802), "device_id": "", "device_owner": "",
+            "tags": tags}  # fmt: skip
+    site.wire.ports.append(free)
+    named = {"network-id": network, "port-id": free["id"]}.get(kind, id_)
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service({f"{P}{kind}": named}))
+    assert isinstance(answer, Ensured if is_usable else InvalidRequest), answer
+    if not is_usable:
+        assert f"annotation {P}{kind}: it belongs to" in str(answer)
+        assert not any(site.octavia.of.values())
+
+
+Names = Callable[[Balancing], tuple[Service, str]]
+
+
+def a_balancer(site: Balancing) -> tuple[Service, str]:
+    id_ = by_hand(site)["id"]
+    return site.service(by_id(id_)), id_
+
+
+def an_address(site: Balancing) -> tuple[Service, str]:
+    kept_address(site, "for everybody")
+    return site.service(load_balancer_ip=ADDRESS), ADDRESS
+
+
+def a_certificate(site: Balancing) -> tuple[Service, str]:
+    ref = "https://barbican/v1/containers/one"
+    return site.service({f"{P}default-tls-container-ref": ref}), ref
+
+
+def a_subnet(site: Balancing) -> tuple[Service, str]:
+    return site.service({f"{P}subnet-id": SUBNET}), SUBNET
+
+
+def a_member_subnet(site: Balancing) -> tuple[Service, str]:
+    return site.service({f"{P}member-subnet-id": SUBNET}), SUBNET
+
+
+@pytest.mark.parametrize(
+    "names", [a_balancer, an_address, a_certificate, a_subnet, a_member_subnet]
+)
+@pytest.mark.parametrize("mode", ["unmarked", "same-namespace", "listed"])
+async def test_the_cloud_config_may_be_stricter_and_list_what_is_allowed(
+    site: Balancing, names: Names, mode: str
+) -> None:
+    service, object_ = names(site)
+    others = f"[Tenants]\nnamed-objects = {mode}\nallow = bank={object_}\n"
+    async with started(site.wire.config(sections=others)) as provider:
+        answer = await site.ensure(provider, service)
+    if mode != "unmarked":
+        assert isinstance(answer, InvalidRequest), answer
+        assert "[Tenants]" in str(answer)
+        ours = f"[Tenants]\nnamed-objects = {mode}\nallow = bank={object_}\nallow=shop={object_}\n"
+        async with started(site.wire.config(sections=ours)) as provider:
+            answer = await site.ensure(provider, service)
+    assert isinstance(answer, Ensured), answer
+    # What is there stays, when the operator becomes stricter.
+    service = known(service, *(one.ip for one in answer.ingress))
+    async with started(site.wire.config(sections=others)) as provider:
+        assert isinstance(await site.ensure(provider, service, nodes=1), Ensured)
+
+
+async def test_the_cloud_configs_own_objects_need_not_be_listed(site: Balancing) -> None:
+    text = f"[Tenants]\nnamed-objects = listed\n[LoadBalancer]\nsubnet-id = {SUBNET}\n"
+    async with started(site.wire.config(sections=text)) as provider:
+        named = site.service({f"{P}subnet-id": SUBNET})
+        assert isinstance(await site.ensure(provider, named), Ensured)
+
+
+async def test_an_operator_may_let_a_namespace_use_anothers_load_balancer(
+    site: Balancing,
+) -> None:
+    async with started(site.wire.config()) as provider:
+        await lives(site, provider, site.service(name="a"))
+    id_ = site.octavia.only("loadbalancers")["id"]
+    text = site.wire.config(sections=f"[Tenants]\nallow = guests={id_}\n")
+    async with started(text) as provider:
+        for namespace, kind in (("thief", InvalidRequest), ("guests", Ensured)):
+            service = guest(site, id_, namespace)
+            assert isinstance(await site.ensure(provider, service), kind)
+        assert isinstance(await site.delete(provider, guest(site, id_, "guests")), Done)
+    assert len(site.octavia.of["loadbalancers"]) == len(site.octavia.of["listeners"]) == 1
+
+
+# Without cascade
+
+
+async def broken(site: Balancing, provider: OpenStackCloud, parts: int) -> Any:
+    """What becomes of a load balancer in an error that has some of its parts."""
+    site.octavia._make_balancer({
+        "name": "kube_service_test_shop_web", "tags": ["proreus/service-uid=uid-web",
+        f"proreus/cluster-uid={CLUSTER.uid}"], "vip_subnet_id": SUBNET,
+    })  # fmt: skip
+    made = site.octavia.only("loadbalancers")
+    for _ in range(parts):
+        part = {"name": "x", "protocol": "TCP", "protocol_port": 80,
+                "tags": ["proreus/service-uid=uid-web"]}  # fmt: skip
+        site.octavia.make("listeners", part, made["id"])
+    made["provisioning_status"] = "ERROR"
+    return made["id"], await site.ensure(provider, site.service())
+
+
+SERIAL = "[LoadBalancer]\ncascade-delete = false\nprovider-requires-serial-api-calls = true\n"
+
+
+async def test_a_failed_one_is_deleted_without_cascade_where_the_provider_has_none(
+    site: Balancing,
+) -> None:
+    site.octavia.no_cascade = True
+    async with started(site.wire.config(sections=SERIAL)) as provider:
+        id_, answer = await broken(site, provider, 0)
+        assert isinstance(answer, Ensured), answer
+        assert site.octavia.only("loadbalancers")["id"] != id_
+
+
+async def test_a_failed_one_that_can_only_go_in_parts_is_told(site: Balancing) -> None:
+    """Octavia takes no part from a load balancer in an error."""
+    site.octavia.no_cascade = True
+    async with started(site.wire.config(sections=SERIAL)) as provider:
+        _, answer = await broken(site, provider, 1)
+        assert "repair or delete it" in str(answer)
+        assert "repair or delete it" in str(await site.delete(provider, site.service()))
+
+
+async def test_duplicates_go_in_parts_where_the_provider_has_no_cascade(site: Balancing) -> None:
+    site.octavia.no_cascade = True
+    async with started(site.wire.config(sections=SERIAL)) as provider:
+        await site.ensure(provider, site.service())
+        first = dict(site.octavia.only("loadbalancers"))
+        site.octavia._make_balancer(
+            {"name": first["name"], "tags": first["tags"], "vip_subnet_id": SUBNET}
+        )
+        second = next(id_ for id_ in site.octavia.of["loadbalancers"] if id_ != first["id"])
+        part = {"name": "x", "tags": first["tags"], "protocol": "TCP", "protocol_port": 80}
+        site.octavia.make("listeners", part, second)
+        for _ in range(4):
+            assert isinstance(await site.ensure(provider, site.service()), Ensured)
+    assert list(site.octavia.of["loadbalancers"]) == [first["id"]]
+    assert len(site.octavia.of["listeners"]) == 1
