@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import msgspec
 from aiohttp import web
@@ -48,11 +49,6 @@ SLICE: Final = 5.0
 """Virtual seconds between two looks at the cloud."""
 HEARTBEAT: Final = 30.0
 """A pause of so many seconds lets the kubelets report."""
-IDLE: Final = 5.0
-"""After so many seconds servers close a connection that nobody uses.
-
-It is less than clients wait: aiohttp's ask the real clock how long a connection was idle.
-"""
 PAUSES: Final = (0.0, 0.02, 0.3, 2.0, 12.0, 45.0, 400.0, 4000.0)
 OPTIONS: Final = Options(
     cloud_provider="simulated",
@@ -473,15 +469,19 @@ def _pool(endpoint: str) -> str:
 
 
 @asynccontextmanager
+async def _idle_in_virtual_time() -> AsyncIterator[None]:
+    """aiohttp asks the real clock, and offers no other, how long a connection was idle."""
+    with mock.patch("aiohttp.connector.monotonic", asyncio.get_running_loop().time):
+        yield
+
+
+@asynccontextmanager
 async def world(state: Path) -> AsyncIterator[World]:
     """A world whose manager runs; `state` is where the cloud keeps its state."""
     chance = random.Random(0)  # noqa: S311 - repeatable, and no secret
     cloud = Cloud(state, Settings(), lambda: now().timestamp(), chance)
     runner = web.AppRunner(
-        Server(cloud, {"token": "manager"}, "admin").app(),
-        access_log=None,
-        shutdown_timeout=0.1,
-        keepalive_timeout=IDLE,
+        Server(cloud, {"token": "manager"}, "admin").app(), access_log=None, shutdown_timeout=0.1
     )
     await runner.setup()
     try:
@@ -489,8 +489,9 @@ async def world(state: Path) -> AsyncIterator[World]:
         endpoint = f"http://127.0.0.1:{runner.addresses[0][1]}"
         cloud.configure({"health_interval": 0.0, "pool": _pool(endpoint)})
         async with (
+            _idle_in_virtual_time(),
             cloud.dataplane.running(),
-            MemoryApiServer(Store(now, chance=chance), idle=IDLE) as server,
+            MemoryApiServer(Store(now, chance=chance)) as server,
             Admin(endpoint) as admin,
         ):
             made = World(server, cloud, admin, endpoint)

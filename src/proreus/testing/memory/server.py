@@ -62,27 +62,12 @@ class MemoryApiServer:
         asked: Every request so far, if `keep_log`.
     """
 
-    def __init__(
-        self,
-        store: Store | None = None,
-        *,
-        port: int = 0,
-        keep_log: bool = True,
-        idle: float = 3630.0,
-    ) -> None:
-        """Nothing listens yet.
-
-        Args:
-            store: All objects; a new one if there is none.
-            port: 0 is any free one.
-            keep_log: Whether requests are kept in `asked`.
-            idle: Seconds after which a connection that nobody uses is closed.
-        """
+    def __init__(self, store: Store | None = None, *, port: int = 0, keep_log: bool = True) -> None:
+        """Nothing listens yet; port 0 is any free one."""
         self.store = store or Store()
         self.url = ""
         self.asked: list[Asked] = []
         self._keep_log = keep_log
-        self._idle = idle
         self._faults: list[Fault] = []
         self._runner: web.AppRunner | None = None
         self._port = port
@@ -105,11 +90,7 @@ class MemoryApiServer:
         app.router.add_route("*", "/{path:.*}", self._handle)
         # Without a client nobody reads a watch; and zero seconds would mean for ever.
         self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handler_cancellation=True,
-            shutdown_timeout=0.01,
-            keepalive_timeout=self._idle,
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=0.01
         )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
