@@ -99,6 +99,7 @@ class Site:
         self.client = client
         self._directory = directory
         self._audit_start = plane.audit_log.stat().st_size
+        self._audited: dict[str, tuple[list[Audited], int]] = {}
         self.may_be_refused = False
         """Whether the test is about requests of managers that are forbidden; else they fail it."""
 
@@ -271,11 +272,18 @@ class Site:
 
     def audit(self, user: str = "manager") -> list[Audited]:
         """What a user asked of the API server since the site was set up."""
+        found, start = self._audited.get(user, ([], self._audit_start))
         mark = f'"username":"{user}"'.encode()
         with self.plane.audit_log.open("rb") as log:
-            log.seek(self._audit_start)
-            lines = [line for line in log if mark in line and line.endswith(b"\n")]
-        return [one for line in lines if (one := _AUDITED.decode(line)).stage == "ResponseComplete"]
+            log.seek(start)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    break  # it is being written
+                start += len(line)
+                if mark in line and (one := _AUDITED.decode(line)).stage == "ResponseComplete":
+                    found.append(one)
+        self._audited[user] = found, start
+        return list(found)
 
     def writes(self, resource: str = "nodes", user: str = "manager") -> list[Audited]:
         """A user's writes to a resource, those refused too."""
@@ -320,7 +328,7 @@ async def until(
         ended = time.monotonic()
         assert ended < deadline, f"not within {patience:.0f} s: {what}"
         # Looking must not slow down what is looked for.
-        await asyncio.sleep(max(POLL, 2 * (ended - started)))
+        await asyncio.sleep(max(POLL, 4 * (ended - started)))
 
 
 def is_initialised(node: Node) -> bool:

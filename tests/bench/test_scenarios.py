@@ -1,8 +1,13 @@
-"""A contestant does the work of a scenario, on a real API server."""
+"""A contestant does the work of a scenario, on a real API server.
+
+Each has a control plane of its own to be measured, so that one scenario of each is enough for the
+quick tests.
+"""
 
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from benchmarks.contestants import BARE, PROREUS, Contestant
 from benchmarks.measure import Figures
@@ -34,6 +39,7 @@ async def test_nodes_are_initialised_and_found_again_after_a_restart() -> None:
     assert not [what for what in restart.api_requests if what.startswith("patch")]
 
 
+@pytest.mark.long
 async def test_nodes_registered_as_initialised_need_no_write_while_they_are_refreshed() -> None:
     (steady,) = (await played("steady", PROREUS)).values()
 
@@ -41,6 +47,7 @@ async def test_nodes_registered_as_initialised_need_no_write_while_they_are_refr
     assert not [what for what in steady.api_requests if what.startswith("patch")]
 
 
+@pytest.mark.long
 async def test_nodes_that_join_become_hosts_and_leave_again() -> None:
     join, leave = (await played("join-2", PROREUS)).values()
 
