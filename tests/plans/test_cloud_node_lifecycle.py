@@ -15,6 +15,7 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
+from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge, limit, proven, release
 from proreus.controllers.cloud_node_lifecycle.evidence import (
     Evidence,
@@ -138,6 +139,41 @@ def names(nodes: Sequence[Node]) -> list[str]:
 )
 def test_candidates(candidate: Node, *, may_go: bool) -> None:
     assert candidates([candidate], NOW, owns, POLICY) == ((candidate,) if may_go else ())
+
+
+@pytest.mark.parametrize(
+    ("age", "known_for", "may_go"),
+    [
+        (300, 300, True),
+        (1e6, 299, False),  # our clock has jumped, or the process has just begun
+        (299, 1e6, False),  # our clock was set back
+        (-100, 300, False),
+        (1e6, 0, False),
+    ],
+)
+def test_a_node_that_waits_is_as_old_as_both_clocks_say(
+    age: float, known_for: float, *, may_go: bool
+) -> None:
+    waiting, done = node("a", "False", UNINITIALIZED, age=age), node("b", age=age)
+    found = names(candidates([waiting, done], NOW, owns, POLICY, lambda _: known_for))
+    assert found == (["a", "b"] if may_go else ["b"])
+
+
+def test_nodes_grow_old_here_from_when_they_are_first_seen_to_wait() -> None:
+    now = 0.0
+    ages = Ages(lambda: now)
+    waiting, done = node("a", "False", UNINITIALIZED), node("a")
+    ages.on_node(None, waiting)
+    now = 7.0
+    ages.on_node(waiting, waiting)
+    assert ages.known_for(waiting) == 7.0
+    assert ages.known_for(node("b")) == 0.0
+    ages.on_node(waiting, done)
+    ages.on_node(done, waiting)
+    assert ages.known_for(waiting) == 0.0
+    now = 9.0
+    ages.on_node(waiting, None)
+    assert ages.known_for(waiting) == 0.0
 
 
 def test_go_looks_at_nodes_of_any_age() -> None:

@@ -8,6 +8,7 @@ import asyncio
 
 from proreus.cloudprovider import Instances
 from proreus.controllers.cloud_node_lifecycle import plan
+from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Look, Question, questions
 from proreus.controllers.environment import Environment, Settings
@@ -40,8 +41,10 @@ class CloudNodeLifecycleController:
         self._policy = policy_of(env.settings)
         self._memory = plan.Memory()
         self._turn = 0
+        self._ages = Ages(asyncio.get_running_loop().time)
         self._stopped = asyncio.Event()
         self._events = env.events.source(CONTROLLER)
+        env.nodes.subscribe(self._ages.on_node)
 
     async def run(self) -> None:
         """Make a pass every period until stopped; the period starts again when a pass ends."""
@@ -74,6 +77,7 @@ class CloudNodeLifecycleController:
             self._policy,
             batch_size=self._inventory.batch_size,
             turn=self._turn,
+            known_for=self._ages.known_for,
         )
         looks = await asyncio.gather(*(self._look(question) for question in asked))
         decided = plan.plan(
@@ -84,6 +88,7 @@ class CloudNodeLifecycleController:
             self._instances.owns,
             now=self._env.now(),
             at=loop.time(),
+            known_for=self._ages.known_for,
         )
         self._memory = decided.memory
         self._report(decided, loop.time())

@@ -29,8 +29,10 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
 )
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
+    KnownFor,
     Look,
     Owns,
+    always,
     candidates,
     is_ready,
 )
@@ -146,6 +148,7 @@ def plan(
     *,
     now: datetime,
     at: float,
+    known_for: KnownFor = always,
 ) -> Pass:
     """Decide for the whole fleet.
 
@@ -158,8 +161,9 @@ def plan(
         owns: Whether a node is this cloud's.
         now: Wall-clock time, for the age of nodes.
         at: The time on the clock of the observations.
+        known_for: For how many seconds a node has surely been there.
     """
-    open_ = {_key(node): node for node in candidates(nodes, now, owns, policy)}
+    open_ = {_key(node): node for node in candidates(nodes, now, owns, policy, known_for)}
     answers = _answers(open_, looks, policy)
     evidence = _evidence(open_, answers, memory, policy)
     suspects = {

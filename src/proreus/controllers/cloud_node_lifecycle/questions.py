@@ -1,5 +1,6 @@
 """Whom to ask about: the nodes that may have lost their machine, and witnesses for them."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -17,6 +18,14 @@ from proreus.kube.objects import (
 )
 
 Owns = Callable[[Node], Ownership]
+
+KnownFor = Callable[[Node], float]
+"""For how many seconds a node has surely been there, whatever the wall clocks say."""
+
+
+def always(_: Node) -> float:
+    """Any node has been there for ever."""
+    return math.inf
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -38,7 +47,11 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def candidates(
-    nodes: Iterable[Node], now: datetime, owns: Owns, policy: Policy
+    nodes: Iterable[Node],
+    now: datetime,
+    owns: Owns,
+    policy: Policy,
+    known_for: KnownFor = always,
 ) -> tuple[Node, ...]:
     """The nodes that could have lost their machine and may be deleted for it."""
     return tuple(
@@ -46,7 +59,7 @@ def candidates(
         for node in nodes
         if not is_ready(node)
         and node.metadata.deletion_timestamp is None
-        and _is_old_enough(node, now, policy)
+        and _is_old_enough(node, now, policy, known_for)
         and _may_be_ours(node, owns(node), policy)
     )
 
@@ -75,14 +88,21 @@ def witnesses(able: Sequence[Node], count: int, turn: int) -> tuple[Node, ...]:
 
 
 def questions(
-    nodes: Sequence[Node], now: datetime, owns: Owns, policy: Policy, *, batch_size: int, turn: int
+    nodes: Sequence[Node],
+    now: datetime,
+    owns: Owns,
+    policy: Policy,
+    *,
+    batch_size: int,
+    turn: int,
+    known_for: KnownFor = always,
 ) -> tuple[Question, ...]:
     """What to ask the cloud: every candidate once, with witnesses in each batch.
 
     Witnesses take at most half of a batch. With a batch size of 1 there is one question that
     takes several calls.
     """
-    asked = candidates(nodes, now, owns, policy)
+    asked = candidates(nodes, now, owns, policy, known_for)
     if not asked:
         return ()
     if batch_size == 1:
@@ -109,11 +129,16 @@ def _may_be_ours(node: Node, ownership: Ownership, policy: Policy) -> bool:
     return ownership is Ownership.YES or (is_by_name and ownership is Ownership.UNKNOWN)
 
 
-def _is_old_enough(node: Node, now: datetime, policy: Policy) -> bool:
+def needs_age(node: Node) -> bool:
+    """Whether only its age can tell that the node's machine must be known to the cloud by now."""
+    return not node.spec.provider_id or has_taint(node, TAINT_UNINITIALIZED)
+
+
+def _is_old_enough(node: Node, now: datetime, policy: Policy, known_for: KnownFor) -> bool:
     """Whether the node's machine must be known to the cloud by now, and can be asked for."""
-    if node.spec.provider_id and not has_taint(node, TAINT_UNINITIALIZED):
+    if not needs_age(node):
         return True
     created = node.metadata.creation_timestamp
     if created is None or not (node.spec.provider_id or policy.delete_by_name):
         return False
-    return (now - created).total_seconds() >= policy.startup_grace
+    return min((now - created).total_seconds(), known_for(node)) >= policy.startup_grace
