@@ -62,7 +62,7 @@ def source() -> Source:
         Service(ObjectMeta(name="web", namespace="shop"), ServiceSpec(type="LoadBalancer"))
     )
     left = OwnedObject("listener", "l-42", "shop/old", "uid")
-    result.leaks = lambda: [Leak(left, datetime(2026, 5, 4, tzinfo=UTC))]
+    result.leaks = lambda: [Leak(left, datetime(2026, 5, 4, tzinfo=UTC), 0.0)]
     return result
 
 

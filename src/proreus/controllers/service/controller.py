@@ -211,9 +211,9 @@ class ServiceController:
 
     def _report_leaks(self, owned: Sequence[OwnedObject], present: Collection[str]) -> None:
         """Tell what has no Service any more, and delete it if that is wanted."""
-        now = self._env.now()
+        at = asyncio.get_running_loop().time()
         known = {leak.object for leak in self.leaks}
-        self.leaks = leaks.leaks(owned, present, self.leaks, now)
+        self.leaks = leaks.leaks(owned, present, self.leaks, self._env.now(), at)
         metrics.LEAKED_OBJECTS.clear()
         for leak in self.leaks:
             metrics.LEAKED_OBJECTS.labels(leak.object.kind).inc()
@@ -223,7 +223,7 @@ class ServiceController:
                     kind=leak.object.kind, id=leak.object.id, service=leak.object.service,
                 )  # fmt: skip
         grace = self._env.settings.delete_leaks_after
-        for key, gone in leaks.due(self.leaks, self._env.cluster, now, grace).items():
+        for key, gone in leaks.due(self.leaks, self._env.cluster, at, grace).items():
             self._memory[key] = Memory(gone)
             self._queue.add(key, Priority.RESYNC)
 

@@ -5,7 +5,7 @@ manager ran, or of a Service that was restored with another UID.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -18,10 +18,14 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 
 
 class Leak(msgspec.Struct, frozen=True):
-    """An object that was left over, and when that was first seen."""
+    """An object that was left over, and when that was first seen.
+
+    `since` is for people; `at` is the same in seconds of a clock that does not jump.
+    """
 
     object: OwnedObject
     since: datetime
+    at: float
 
 
 def leaks(
@@ -29,6 +33,7 @@ def leaks(
     present: Collection[str],
     known: Iterable[Leak],
     now: datetime,
+    at: float,
 ) -> tuple[Leak, ...]:
     """What is left over among the objects that the cloud lists.
 
@@ -37,17 +42,18 @@ def leaks(
         present: UIDs of the Services there are, and of those whose load balancers are known.
         known: What was left over before.
         now: The time of a leak that is new.
+        at: The same on a clock that does not jump.
     """
-    since = {(one.object.kind, one.object.id): one.since for one in known}
+    first = {(one.object.kind, one.object.id): (one.since, one.at) for one in known}
     return tuple(
-        Leak(one, since.get((one.kind, one.id), now))
+        Leak(one, *first.get((one.kind, one.id), (now, at)))
         for one in owned
         if one.service_uid and one.service_uid not in present
     )
 
 
 def due(
-    found: Iterable[Leak], cluster: ClusterIdentity, now: datetime, grace: float
+    found: Iterable[Leak], cluster: ClusterIdentity, at: float, grace: float
 ) -> Mapping[str, LoadBalancerRef]:
     """The load balancers to delete, by the key of the Service they were made for.
 
@@ -58,7 +64,7 @@ def due(
     refs: dict[str, LoadBalancerRef] = {}
     for leak in found:
         namespace, slash, name = leak.object.service.partition("/")
-        if slash and now - leak.since >= timedelta(seconds=grace):
+        if slash and at - leak.at >= grace:
             uid = leak.object.service_uid
             refs[leak.object.service] = LoadBalancerRef(
                 cluster, namespace, name, uid, default_load_balancer_name(uid)
