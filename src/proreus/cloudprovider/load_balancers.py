@@ -15,8 +15,10 @@ class LoadBalancerRef(msgspec.Struct, frozen=True):
     """Names a load balancer by its Service, also when that no longer exists.
 
     `name` is the Go framework's default name; `last_ingress` what the Service's status said
-    last; `service` the Service if there still is one. Deletion finds objects by ownership, never
-    from today's annotations.
+    last; `service` the Service if there still is one. Deletion finds objects by ownership; what
+    matters then of the annotations is kept on the objects when they are made or changed. Today's
+    annotations prove nothing by themselves: they may spare an object, and tell which of those that
+    an official manager left without our marks is meant.
     """
 
     cluster: ClusterIdentity
@@ -199,7 +201,9 @@ class LoadBalancers(Protocol):
         """Delete every part. Idempotent: parts that are gone already are no error."""
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Every object that carries this cluster's marks.
+        """Every object that this cluster has made, by its marks.
+
+        A mark that may be another cluster's is none: what is listed without its Service is a leak.
 
         Raises:
             NotSupported: The cloud cannot list them; leaks and drift then go unseen.

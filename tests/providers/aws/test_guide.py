@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider.metrics import REGISTRY
+from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.aws import annotations
 from proreus.providers.aws.annotations import PREFIX
 from proreus.providers.aws.config import Client, Global, ServiceOverride, Tagging
@@ -53,7 +54,7 @@ def test_the_table_of_annotations_has_those_that_are_read(kind: str) -> None:
     [
         ("key in `[Global]`", [Global]),
         ('key in `[ServiceOverride "n"]`', [ServiceOverride]),
-        ("key of ours", [Tagging, Client]),
+        ("key of ours", [Tagging, Client, Tenants]),
     ],
 )
 def test_the_tables_of_the_cloud_config_have_its_keys(

@@ -55,7 +55,7 @@ class AWSCloud(CloudProvider):
         self.has_cluster_id = bool(place.tags.id)
         self._tagging = Tagging(api, self._config.tagging, context.listers["nodes"])
         self.instances = AWSInstances(api, place, self._config.global_, self._tagging.seen)
-        self.load_balancers = load_balancers(api, place, self._config.global_)
+        self.load_balancers = load_balancers(api, place, self._config)
         self.routes = AWSRoutes(api, place, self._config.global_.route_table_id)
         self.volumes = AWSVolumes(api)
         self._tagging.start()

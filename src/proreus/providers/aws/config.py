@@ -1,4 +1,4 @@
-"""The cloud-config of the provider `aws`: the official manager's file, and two sections of ours."""
+"""The cloud-config of the provider `aws`: the official manager's file, and sections of ours."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.ownership import Tenants
 
 TOPOLOGY_TYPES = r"^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\.[0-9a-z]*)$"
 """Instance types of which EC2 tells the network topology, unless the config says otherwise."""
@@ -337,6 +338,7 @@ class AWSConfig(
         "service_override": "ServiceOverride",
         "tagging": "Tagging",
         "client": "Client",
+        "tenants": "Tenants",
     },
 ):
     """The whole file. Without one, this machine tells everything."""
@@ -345,6 +347,7 @@ class AWSConfig(
     service_override: dict[str, ServiceOverride] = msgspec.field(default_factory=dict)
     tagging: Tagging = Tagging()
     client: Client = Client()
+    tenants: Tenants = Tenants()
 
     def __post_init__(self) -> None:
         """Check what types cannot.

@@ -28,18 +28,19 @@ from proreus.providers.aws.network.balancers import NetworkBalancers
 from proreus.providers.aws.network.observe import NETWORK, find_balancer
 from proreus.providers.aws.owned import list_owned
 from proreus.providers.aws.subnets import Subnets
+from proreus.providers.aws.tenants import Named
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
-    from proreus.providers.aws.config import Global
+    from proreus.providers.aws.config import AWSConfig
 
 _CLASSIC_HOST: Final = re.compile(r".*\.[a-z0-9-]+\.elb\.amazonaws\.com(\.cn)?")
 _NETWORK_HOST: Final = re.compile(r".*\.elb\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
 
 
-def load_balancers(api: "Api", place: Place, settings: "Global") -> LoadBalancers:
+def load_balancers(api: "Api", place: Place, config: "AWSConfig") -> LoadBalancers:
     """The capability. Rules in groups of hosts are shared by all, and have turns of their own."""
-    verbs = Verbs(api, place, settings)
+    verbs = Verbs(api, place, config)
     return per_service(
         verbs.ensure, verbs.delete, host_policy=host_policy, list_owned=partial(list_owned, api)
     )
@@ -62,13 +63,18 @@ def host_policy(service: Service) -> HostPolicy:
 class Verbs:
     """What is done for one Service."""
 
-    def __init__(self, api: "Api", place: Place, settings: "Global") -> None:
+    def __init__(self, api: "Api", place: Place, config: "AWSConfig") -> None:
         """Speak through `api`."""
         self._api = api
+        settings, named = config.global_, Named(api, place, config.tenants)
         hosts = None if settings.disable_security_group_ingress else HostGroups(api, place)
         subnets = Subnets(api, place)
-        self._classic = ClassicBalancers(api, place, settings, subnets=subnets, hosts=hosts)
-        self._network = NetworkBalancers(api, place, settings, subnets=subnets, hosts=hosts)
+        self._classic = ClassicBalancers(
+            api, place, settings, subnets=subnets, hosts=hosts, named=named
+        )
+        self._network = NetworkBalancers(
+            api, place, settings, subnets=subnets, hosts=hosts, named=named
+        )
 
     async def ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
         """Read what there is, then write what differs.

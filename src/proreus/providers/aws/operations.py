@@ -35,9 +35,9 @@ OPERATIONS: Final[Mapping[Use, frozenset[str]]] = {
     use: frozenset(names.split())
     for use, names in {
         Use.LOOK: """
-            ec2.DescribeAvailabilityZones ec2.DescribeInstanceTopology ec2.DescribeInstances
-            ec2.DescribeNetworkInterfaces ec2.DescribeRouteTables ec2.DescribeSecurityGroups
-            ec2.DescribeSubnets ec2.DescribeVolumes
+            ec2.DescribeAddresses ec2.DescribeAvailabilityZones ec2.DescribeInstanceTopology
+            ec2.DescribeInstances ec2.DescribeNetworkInterfaces ec2.DescribeRouteTables
+            ec2.DescribeSecurityGroups ec2.DescribeSubnets ec2.DescribeVolumes
             elb.DescribeLoadBalancerAttributes elb.DescribeLoadBalancerPolicies
             elb.DescribeLoadBalancers elb.DescribeTags
             elbv2.DescribeListeners elbv2.DescribeLoadBalancerAttributes

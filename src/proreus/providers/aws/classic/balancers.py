@@ -27,6 +27,7 @@ from proreus.providers.aws.listeners import classic_health_check, classic_listen
 from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.own_groups import GroupWish, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
+from proreus.providers.aws.tenants import Named
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -46,6 +47,7 @@ class ClassicBalancers:
         *,
         subnets: Subnets,
         hosts: HostGroups | None,
+        named: Named,
     ) -> None:
         """Speak through `api`; `hosts` is None to leave the groups of hosts alone."""
         self._api = api
@@ -53,6 +55,7 @@ class ClassicBalancers:
         self._settings = settings
         self._subnets = subnets
         self._hosts = hosts
+        self._named = named
         self._own_groups = OwnGroups(api, place.vpc)
 
     async def ensure(self, wanted: LoadBalancer, asked: Asked) -> Ensured | Pending:
@@ -67,6 +70,8 @@ class ClassicBalancers:
             wanted.ref, with_policies=wish.proxy_protocol or bool(wish.tls_policy)
         )
         plan.check(wish, before)
+        have = before.balancer.groups if before.balancer is not None else ()
+        await self._named.check(wanted.ref, asked, groups=have, is_new=before.balancer is None)
         actual = await converge(
             before,
             lambda now: plan.plan(wish, now),

@@ -35,6 +35,7 @@ from proreus.providers.aws.network.parts import (
 )
 from proreus.providers.aws.own_groups import GroupWish, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
+from proreus.providers.aws.tenants import Named
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -57,6 +58,7 @@ class NetworkBalancers:
         *,
         subnets: Subnets,
         hosts: HostGroups | None,
+        named: Named,
     ) -> None:
         """Speak through `api`; `hosts` is None to leave the groups of hosts alone."""
         self._api = api
@@ -64,6 +66,7 @@ class NetworkBalancers:
         self._settings = settings
         self._subnets = subnets
         self._hosts = hosts
+        self._named = named
         self._own_groups = OwnGroups(api, place.vpc)
         self._makes_groups = settings.nlb_security_group_mode is SecurityGroupMode.MANAGED
 
@@ -79,6 +82,9 @@ class NetworkBalancers:
         names = [plan.target_group_name(wish, one) for one in wish.mappings]
         actual = await self._observe(wanted.ref, names, with_group=self._makes_groups)
         plan.check(wish, actual)
+        # One that was made without groups gets none.
+        have = (actual.balancer.groups or asked.security_groups) if actual.balancer else ()
+        await self._named.check(wanted.ref, asked, groups=have, is_new=actual.balancer is None)
         if warning := plan.warning(wish, actual):
             self._api.context.events.event(wanted.service, "Warning", _IGNORED, warning)
         if not self._makes_groups and not _has_own_group(actual):

@@ -1,0 +1,151 @@
+"""Security groups and Elastic addresses of others, which a Service's annotations name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import Ensured, InvalidRequest
+from proreus.cloudprovider.identity import marks
+from proreus.cloudprovider.ownership import Owner
+from proreus.providers.aws.identity import ClusterTags
+from proreus.providers.aws.tenants import owners_of
+
+from .lb_site import LBSite, placed
+from .site import CLUSTER
+from .strict.process import StrictAWS
+
+OURS = marks(CLUSTER, "shop/api", "uid-api")
+THEIRS = marks(CLUSTER, "bank/web", "uid-b")
+CLUSTER_ID = "test"
+HERE, ELSEWHERE = f"kubernetes.io/cluster/{CLUSTER_ID}", "kubernetes.io/cluster/elsewhere"
+SERVICE = "kubernetes.io/service-name"
+UID = CLUSTER.uid
+
+MARKS: Mapping[str, tuple[dict[str, str], str, tuple[Owner, ...]]] = {
+    "nothing": ({}, "", ()),
+    "an operator's": ({"team": "storage"}, "given", ()),
+    "ours": (dict(THEIRS), "", (Owner(UID, CLUSTER.name, "bank", "web", "uid-b"),)),
+    "the cluster's": ({HERE: "owned"}, "", ()),
+    "shared with others": ({ELSEWHERE: "shared"}, "", ()),
+    "shared with this one": ({ELSEWHERE: "owned", HERE: "shared"}, "", ()),
+    "another cluster's": ({ELSEWHERE: "owned"}, "", (Owner("elsewhere"),)),
+    "another cluster's, of old": ({"KubernetesCluster": "elsewhere"}, "", (Owner("elsewhere"),)),
+    "an official Service's": ({HERE: "owned", SERVICE: "bank/web"}, "",
+                              (Owner(namespace="bank", service="web"),)),
+    "an official group's": ({HERE: "owned"}, "Security group for Kubernetes ELB abc (bank/web)",
+                            (Owner(namespace="bank", service="web"),)),
+    "an official group's elsewhere": (
+        {ELSEWHERE: "owned"}, "Security group for Kubernetes ELB abc (bank/web)",
+        (Owner("elsewhere", "", "bank", "web"),),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_marks_tell_whose_it_is(name: str) -> None:
+    tags, description, expected = MARKS[name]
+    described = {
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "Description": description,
+    }
+    assert owners_of(described, ClusterTags(CLUSTER_ID)) == expected
+
+
+def test_without_an_id_of_the_cluster_only_marks_of_services_count() -> None:
+    described = {"Tags": [{"Key": ELSEWHERE, "Value": "owned"}]}
+    assert owners_of(described, ClusterTags("")) == ()
+
+
+def pairs(tags: Mapping[str, str], kind: str) -> list[Any]:
+    given = [{"Key": key, "Value": value} for key, value in tags.items()]
+    return [{"ResourceType": kind, "Tags": given}] if given else []
+
+
+def group(site: LBSite, tags: Mapping[str, str], name: str = "given") -> str:
+    made = site.ec2.create_security_group(
+        GroupName=name, Description="given", VpcId=site.network.vpc,
+        TagSpecifications=pairs(tags, "security-group"),
+    )  # fmt: skip
+    return str(made["GroupId"])
+
+
+def addresses(site: LBSite, tags: Mapping[str, str]) -> str:
+    ids = [
+        site.ec2.allocate_address(Domain="vpc", TagSpecifications=pairs(tags, "elastic-ip"))
+        for _ in range(3)
+    ]
+    return ",".join(one["AllocationId"] for one in ids)
+
+
+USES = {
+    "security-groups of a classic one": ("classic", "security-groups"),
+    "extra-security-groups": ("classic", "extra-security-groups"),
+    "security-groups of a network one": ("nlb", "security-groups"),
+    "eip-allocations": ("nlb", "eip-allocations"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_what_is_anothers_is_refused_by_name_and_nothing_is_made(
+    aws: StrictAWS, use: str
+) -> None:
+    kind, annotation = USES[use]
+    async with placed(aws, kind="" if kind == "classic" else kind) as site:
+        ids = site.machines(1)
+        make = addresses if annotation == "eip-allocations" else group
+        named = make(site, THEIRS)
+        site.writes()
+        answer = await site.ensure(site.wish(ids, asked={annotation: named}))
+        assert isinstance(answer, InvalidRequest)
+        assert f"{annotation}: {named[:4]}" in str(answer)
+        assert "it belongs to the Service bank/web of the cluster" in str(answer)
+        assert site.writes() == []
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_what_is_a_neighbours_is_used_and_outlives_the_service(
+    aws: StrictAWS, use: str
+) -> None:
+    kind, annotation = USES[use]
+    async with placed(aws, kind="" if kind == "classic" else kind) as site:
+        make = addresses if annotation == "eip-allocations" else group
+        named = make(site, OURS)
+        wish = site.wish(site.machines(1), asked={annotation: named})
+        assert isinstance(await site.made(wish), Ensured)
+        await site.delete(wish)
+        if annotation == "eip-allocations":
+            left = site.ec2.describe_addresses()["Addresses"]
+            assert {one["AllocationId"] for one in left} == set(named.split(","))
+        else:
+            assert site.ec2.describe_security_groups(GroupIds=[named])["SecurityGroups"]
+
+
+async def test_what_the_load_balancer_has_already_is_not_asked_about(aws: StrictAWS) -> None:
+    async with placed(aws, kind="") as site:
+        first, second = site.machines(2)
+        named = group(site, {})
+        asked = {"security-groups": named}
+        await site.made(site.wish([first], asked=asked))
+        site.ec2.create_tags(
+            Resources=[named], Tags=[{"Key": key, "Value": one} for key, one in THEIRS.items()]
+        )
+        assert isinstance(await site.made(site.wish([first, second], asked=asked)), Ensured)
+        more = {"security-groups": f"{named},{group(site, THEIRS, 'another')}"}
+        answer = await site.ensure(site.wish([first], asked=more))
+        assert isinstance(answer, InvalidRequest)
+
+
+async def test_the_cloud_config_may_list_what_is_allowed(aws: StrictAWS) -> None:
+    site = LBSite(aws, kind="")
+    ids = site.machines(1)
+    given, theirs = group(site, {}), group(site, THEIRS, "theirs")
+    strict = f"\n[Tenants]\nNamedObjects = listed\nAllow = shop={theirs}\n"
+    async with placed(aws, strict, kind="") as other:
+        site.provider = other.provider
+        refused = await site.ensure(site.wish(ids, asked={"security-groups": given}))
+        assert isinstance(refused, InvalidRequest)
+        assert "[Tenants]" in str(refused)
+        assert isinstance(
+            await site.made(site.wish(ids, asked={"security-groups": theirs})), Ensured
+        )
