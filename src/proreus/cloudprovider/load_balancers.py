@@ -182,7 +182,11 @@ class LoadBalancers(Protocol):
     """The load balancers of a cloud. Answers are by the ref's `uid`; one left out is unknown."""
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
-        """Refs of equal groups share cloud objects: at most one verb runs per group."""
+        """Refs of equal groups share cloud objects: at most one verb runs per group.
+
+        No annotation may choose it: a Service that names what is another's would make that one wait
+        for its verbs.
+        """
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Which nodes and endpoints the Service's load balancer needs. No I/O.

@@ -56,6 +56,7 @@ def test_the_table_of_annotations_has_those_that_are_read_or_written() -> None:
         ("key in `[LoadBalancer]`", config.LoadBalancer),
         ('key in `[LoadBalancerClass "x"]`', config.LoadBalancerClass),
         ("key in `[Client]`, of ours", config.Client),
+        ("key in `[Tenants]`, of ours", config.Tenants),
     ],
 )
 def test_the_tables_of_the_cloud_config_have_its_keys(
