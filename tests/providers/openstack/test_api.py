@@ -1,6 +1,7 @@
 """Calls: tokens, errors, secrets, and one request for each."""
 
 import asyncio
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from proreus.cloudprovider.errors import (
 )
 from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.errors import Refused, answered
+from proreus.runtime.selfsigned import self_signed
 
-from .wire import Wire, cloud, context, of, said, started
+from .wire import Wire, cloud, context, of, said, served, started
 
 SECRETS = ("planted", "token-1")
 
@@ -36,6 +38,27 @@ async def test_a_token_that_is_revoked_is_replaced_and_the_call_made_again(wire:
     assert found.name == "node-1"
     assert (wire.asked["token_create"], wire.asked["server_get"]) == (2, 2)
     assert len(made.calls) == wire.asked.total()
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
+async def test_authorities_of_the_machine_are_trusted(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    made = self_signed(["openstack.example"])
+    certificate, key = tmp_path / "own.crt", tmp_path / "own.key"
+    certificate.write_bytes(made.certificate)
+    key.write_bytes(made.key)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    async with served(tls=tls) as wire:
+        with pytest.raises(CloudError, match="the certificate is not trusted"):
+            async with started(wire.config()):
+                pass
+        monkeypatch.setenv(variable, str(certificate))
+        async with started(wire.config()) as provider:
+            await describe_one(provider, wire)
 
 
 async def test_the_user_agent_has_what_the_flag_adds_the_last_first(wire: Wire) -> None:

@@ -7,6 +7,7 @@ It checks what is asked and counts every request. What it answers is what the re
 import ipaddress
 import json
 import re
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -495,15 +496,17 @@ class Events:
 
 
 @asynccontextmanager
-async def served(wire: Wire | None = None) -> AsyncIterator[Wire]:
+async def served(
+    wire: Wire | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Wire]:
     wire = wire or Wire()
     runner = web.AppRunner(wire.app(), access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         address = runner.addresses[0]
-        wire.url = f"http://{address[0]}:{address[1]}"
+        wire.url = f"{'http' if tls is None else 'https'}://{address[0]}:{address[1]}"
         yield wire
     finally:
         await runner.cleanup()

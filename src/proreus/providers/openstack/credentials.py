@@ -3,12 +3,14 @@
 What the cloud-config says itself goes before clouds.yaml, as officially.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from keystoneauth1.identity import v3
 
+from proreus.cloudprovider.authorities import system_authorities
 from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.openstack.config import Global
 
@@ -66,7 +68,7 @@ def login(settings: Global, cloud_of: CloudOf | None) -> Login:
         auth=auth,
         region=settings.region or str(cloud.get("region_name") or ""),
         interface=settings.interface or str(cloud.get("interface") or "") or "public",
-        verify=(ca_file or True) if is_checked else False,
+        verify=(ca_file or _authorities() or True) if is_checked else False,
         cert=(cert, key) if cert and key else None,
         overrides={
             service.replace("_", "-"): str(cloud[f"{service}_endpoint_override"])
@@ -74,6 +76,12 @@ def login(settings: Global, cloud_of: CloudOf | None) -> Login:
             if cloud.get(f"{service}_endpoint_override")
         },
     )
+
+
+def _authorities() -> str:
+    """The system's, as officially; "" if there are none, or requests' own variables say others."""
+    variables = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    return "" if any(map(os.environ.get, variables)) else system_authorities()
 
 
 def plugin(auth: Mapping[str, str]) -> Any:
