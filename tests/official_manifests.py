@@ -5,7 +5,7 @@ installer fills in ($(CLUSTER_NAME), a template's value) is filled in. Other pro
 named where they are what most people run: kops, kube-up, HyperShift.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 CLOUD_CONFIG: Final = "{cloud-config}"
 """Stands for the path of the cloud-config."""
@@ -161,3 +161,44 @@ STARTS: Final = (
         ("--v=2", f"--cloud-config={CLOUD_CONFIG}", "--cloud-provider=vsphere"),
     ),
 )  # fmt: skip
+
+_OF_ALL: Final = {
+    "endpoints": ("create", "get", "list", "watch", "update"),
+    "events": ("create", "patch", "update"),
+    "nodes": ("*",),
+    "nodes/status": ("patch",),
+    "services": ("list", "patch", "update", "watch"),
+    "serviceaccounts/token": ("create",),
+}
+_RIGHTS: Final = {
+    # charts/aws-cloud-controller-manager/values.yaml: clusterRoleRules
+    "aws": {
+        **_OF_ALL,
+        "services/status": ("list", "patch", "update", "watch"),
+        "serviceaccounts": ("create",),
+        "persistentvolumes": ("get", "list", "update", "watch"),
+        "coordination.k8s.io/leases": ("create", "get", "list", "watch", "update"),
+        "authentication.k8s.io/tokenreviews": ("create",),
+        "authorization.k8s.io/subjectaccessreviews": ("create",),
+    },
+    # manifests/controller-manager/cloud-controller-manager-roles.yaml, and the same in the chart
+    "openstack": {
+        **_OF_ALL,
+        "services/status": ("patch",),
+        "serviceaccounts": ("create", "get"),
+        "persistentvolumes": ("*",),
+        "coordination.k8s.io/leases": ("get", "create", "update"),
+        "configmaps": ("get", "list", "watch"),
+        "secrets": ("list", "get", "watch"),
+    },
+}
+
+
+def rules(cloud: str) -> list[dict[str, Any]]:
+    """The official ClusterRole `system:cloud-controller-manager`, as in a manifest."""
+    found = []
+    for resource, verbs in _RIGHTS[cloud].items():
+        group, slash, rest = resource.partition("/")
+        group, resource = (group, rest) if slash and "." in group else ("", resource)
+        found.append({"apiGroups": [group], "resources": [resource], "verbs": list(verbs)})
+    return found

@@ -7,9 +7,10 @@ import pytest
 from proreus.app import cli, command_line, run
 from proreus.app.flags import FlagError
 from proreus.app.options import Options
-from proreus.cloudprovider import available
+from proreus.app.rights import roles
+from proreus.cloudprovider import available, load
 
-from ..official_manifests import CLOUD_CONFIG, KUBECONFIG, STARTS, Start  # noqa: TID252 - tests are no package
+from ..official_manifests import CLOUD_CONFIG, KUBECONFIG, STARTS, Start, rules  # noqa: TID252 - tests are no package
 from .test_cli import CLUSTER
 
 CLOUD_CONFIGS = {
@@ -76,6 +77,42 @@ def test_a_manager_of_another_cloud_lacks_nothing_but_its_provider(
         assert line.partition("it is not installed: ")[2].split() == [
             arg.partition("=")[0] for arg in start.args if arg.startswith(OWN_OF_OTHERS)
         ]
+
+
+def may(cloud: str, group: str, resource: str, verb: str) -> bool:
+    return any(
+        rule["apiGroups"] == [group]
+        and rule["resources"] == [resource]
+        and not {verb, "*"}.isdisjoint(rule["verbs"])
+        for rule in rules(cloud)
+    )
+
+
+@pytest.mark.parametrize(
+    ("cloud", "more"),
+    [
+        ("aws", set()),
+        (
+            "openstack",
+            {
+                ("leases", "list"), ("leases", "watch"),
+                ("tokenreviews", "create"), ("subjectaccessreviews", "create"),
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_the_rights_that_the_official_role_lacks_are_those_of_the_guide(
+    cloud: str, more: set[tuple[str, str]]
+) -> None:
+    options = Options(cloud_provider=cloud, authentication_skip_lookup=True)
+    lacking = {
+        (rule.resource, verb)
+        for role in roles(options, needs=load(cloud).needs)
+        for rule in role.rules
+        for verb in rule.verbs
+        if not may(cloud, rule.group, rule.resource, verb)
+    }
+    assert lacking == {("namespaces", "get"), ("services", "get"), *more}
 
 
 def test_flags_of_go_runner_are_dropped_and_told() -> None:

@@ -36,7 +36,7 @@ from proreus.controllers.service.leaks import Leak
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.kube.errors import KubeError
+from proreus.kube.errors import Forbidden, KubeError
 from proreus.kube.objects import EndpointSlice, KubeObject
 from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
 from proreus.runtime import klog, metrics
@@ -289,9 +289,10 @@ class Leader:
                 system = await self._client.get(NAMESPACES, "kube-system")
             except KubeError as exc:
                 delay = RESTART.delay(failures)
-                klog.warning(
-                    log, "The API server does not answer yet", err=exc, retry_seconds=delay
-                )
+                said = "The API server does not answer yet"
+                if isinstance(exc, Forbidden):  # the official managers' roles do not give it
+                    said = "Nothing is done without the right to get the namespace kube-system"
+                klog.warning(log, said, err=exc, retry_seconds=delay)
                 await asyncio.sleep(delay)
             else:
                 return ClusterIdentity(name=self._options.cluster_name, uid=system.metadata.uid)
