@@ -10,8 +10,8 @@ RUN python3 -m venv /opt/build && /opt/build/bin/pip install --no-cache-dir hatc
 RUN python3 -m venv --without-pip /opt/proreus
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
-# EXTRAS are those of pyproject.toml, with commas between them.
-ARG EXTRAS=speed
+# EXTRAS are those of pyproject.toml, with commas between them: by default those of every cloud.
+ARG EXTRAS=aws,local,openstack,speed
 # PLUGINS are more packages, such as a cloud provider's.
 ARG PLUGINS=""
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels . \
@@ -29,11 +29,20 @@ LABEL org.opencontainers.image.title="Proreus" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# PACKAGES are of the base image's Debian: the provider local needs nftables, iproute2 and netbase.
-ARG PACKAGES=""
+# PACKAGES are of the base image's Debian: these are what the provider local needs.
+ARG PACKAGES="iproute2 netbase nftables"
 RUN test -z "${PACKAGES}" || { apt-get update \
     && apt-get install --yes --no-install-recommends ${PACKAGES} \
-    && rm -rf /var/lib/apt/lists/*; }
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*; }
+# Where the official managers' images have their programs, and so their manifests look for them.
+RUN mkdir -p /usr/local/bin \
+    && for name in \
+        /bin/aws-cloud-controller-manager \
+        /bin/openstack-cloud-controller-manager \
+        /bin/vsphere-cloud-controller-manager \
+        /cloud-controller-manager \
+        /usr/local/bin/cloud-controller-manager; \
+    do ln -s /opt/proreus/bin/cloud-controller-manager "$name"; done
 COPY --from=builder /opt/proreus /opt/proreus
 # The bytecode is in the image: nothing is written to the root file system.
 ENV PATH=/opt/proreus/bin:$PATH \

@@ -23,7 +23,7 @@ OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testi
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image bench bench-local assets-oldest test-oldest test-faults test-aws test-openstack cluster-up cluster-down openstack-up openstack-down e2e test-cluster
+.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-openstack cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,13 @@ manifests: $(STAMP) ## Make the chart's roles, its README, deploy/*.yaml and the
 
 image: ## Build the container image (BUILDER=docker, BASE=…, TAG=…, ARGS=…)
 	$(BUILDER) build --build-arg BASE=$(BASE) --tag $(TAG) $(ARGS) .
+
+image-base: ## Make a base image of Debian's packages, without a registry; needs root, buildah, mmdebstrap
+	@echo '== image-base: localhost/python'
+	@mkdir -p build
+	@mmdebstrap --quiet --variant=minbase --include=ca-certificates,python3,python3-venv bookworm build/base.tar
+	@made=$$(buildah from scratch) && buildah add --quiet $$made build/base.tar / && \
+		buildah commit --quiet --rm $$made localhost/python
 
 demo: assets ## Show Proreus at work on a real API server and a simulated cloud (PROVIDER=local: on a real cluster; ARGS=…)
 	@$(BIN)/python -m proreus.testing.$(if $(filter local,$(PROVIDER)),cluster demo,demo) $(ARGS)
@@ -143,9 +150,9 @@ e2e: $(STAMP) ## Run Kubernetes' own specs of load balancers on that cluster (AR
 	@$(BIN)/python -m proreus.testing.cluster up --if-absent
 	@$(BIN)/python -m proreus.testing.cluster.e2e $(ARGS)
 
-test-cluster: $(STAMP) ## Run the tests on real clusters, without Kubernetes' own specs
+test-cluster: $(STAMP) ## Run the tests on real clusters, without Kubernetes' own specs (IMAGE=image.tar: pods of that image)
 	@echo '== test-cluster'
-	@$(BIN)/pytest -v tests/cluster
+	@$(if $(IMAGE),PROREUS_IMAGE=$(abspath $(IMAGE)) )$(BIN)/pytest -v tests/cluster
 
 bench: assets ## Compare with a manager of the Go framework; needs Go (ARGS=--quick)
 	@echo '== bench'

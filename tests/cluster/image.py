@@ -1,13 +1,18 @@
-"""An image of the manager, made of the Python and the packages that run the tests.
+"""The image of the manager that pods run: the Dockerfile's, or one that stands in for it.
 
-It stands in for the one that `make image` builds, which needs a base image from a registry.
+`$PROREUS_IMAGE` names an archive of the Dockerfile's, as `docker save` writes it. Without it the
+image is made of the Python and the packages that run the tests, since to build the Dockerfile takes
+a base image.
 """
 
 import importlib.metadata
+import json
+import os
 import re
 import shutil
 import sys
 import sysconfig
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +27,19 @@ UNUSED = shutil.ignore_patterns(
 )
 
 
-def manager_image(place: Path) -> Path:
-    """Make the image; answers its archive."""
+def manager_image(place: Path) -> tuple[Path, str]:
+    """The archive of the image, and the image's name."""
+    if given := os.environ.get("PROREUS_IMAGE"):
+        with tarfile.open(given) as archive:
+            manifest = archive.extractfile("manifest.json")
+            assert manifest is not None
+            (image,) = json.load(manifest)
+        (name,) = image["RepoTags"]
+        return Path(given), name
+    return _stand_in(place), NAME
+
+
+def _stand_in(place: Path) -> Path:
     root = Root(place / "manager")
     interpreter = Path(sys.executable).resolve()
     root.program(interpreter, str(interpreter))

@@ -13,7 +13,7 @@ from proreus.testing.cluster.node import load_image
 
 from ..deploy.charts import ROOT, Programs  # noqa: TID252 - tests are no package
 from .conftest import Make
-from .image import NAME, manager_image
+from .image import manager_image
 from .looking import addresses_of, ask, get, pods, serve, until
 
 pytestmark = pytest.mark.long
@@ -34,8 +34,8 @@ def chart() -> Programs:
     return Programs(type(ROOT)(done.stdout.strip()))
 
 
-def values(cluster: Cluster) -> dict[str, Any]:
-    repository, _, tag = NAME.rpartition(":")
+def values(cluster: Cluster, image: str) -> dict[str, Any]:
+    repository, _, tag = image.rpartition(":")
     given = (flag.removeprefix("--").partition("=") for flag in flags(cluster.families))
     args = {name: value or True for name, _, value in given if name != "cloud-provider"}
     config = {
@@ -60,10 +60,10 @@ def test_pods_of_the_chart_untaint_their_nodes_and_are_a_gateway(
     def deploy(cluster: Cluster) -> None:
         until("both nodes", lambda: len(get(cluster, "nodes")["items"]) == 2)
         seen.extend(get(cluster, "nodes")["items"])
-        archive = manager_image(cluster.directory)
+        archive, image = manager_image(cluster.directory)
         for node in cluster.nodes:
             load_image(node.machine, archive)
-        rendered = chart.render(**values(cluster))
+        rendered = chart.render(**values(cluster, image))
         cluster.plane.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}))
 
     cluster = make(nodes=2)

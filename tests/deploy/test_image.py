@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from pathlib import PurePosixPath
 from typing import Final
 
 import yaml
@@ -9,6 +10,7 @@ import yaml
 from proreus import __version__
 from proreus.app.options import Options
 
+from ..official_manifests import STARTS  # noqa: TID252 - tests are no package
 from .charts import CHART, ROOT, Programs, pod
 
 TEXT: Final = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())
@@ -48,9 +50,21 @@ def test_what_is_copied_is_there_and_reaches_the_builder() -> None:
     assert all((ROOT / source).exists() for source in sources)
 
 
-def test_versions_and_extras_are_those_of_the_package() -> None:
+def test_the_program_is_where_official_manifests_look_for_it() -> None:
+    (links,) = re.findall(r"for name in (.*?);", TEXT)
+    (target,) = re.findall(r"ln -s (\S+)", TEXT)
+    assert PurePosixPath(target).name in PROJECT["scripts"]
+    (search,) = re.findall(r"ENV PATH=([^:]+):", TEXT)
+    assert PurePosixPath(target).parent == PurePosixPath(search)
+    by_path = {start.command for start in STARTS if start.command.startswith("/")}
+    by_name = {start.command for start in STARTS} - by_path - {""}
+    assert by_path <= set(links.split())
+    assert by_name <= PROJECT["scripts"].keys()
+
+
+def test_the_image_has_every_cloud_and_the_packages_version() -> None:
     arguments = dict(argument.split("=", 1) for argument in instructions("ARG"))
     assert arguments["VERSION"] == __version__
-    assert set(arguments["EXTRAS"].split(",")) <= PROJECT["optional-dependencies"].keys()
+    assert set(arguments["EXTRAS"].split(",")) == PROJECT["optional-dependencies"].keys() - {"dev"}
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
