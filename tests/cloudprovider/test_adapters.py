@@ -12,6 +12,7 @@ from proreus.cloudprovider import (
     HostPolicy,
     Instance,
     InstanceAnswer,
+    InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
     NotFound,
@@ -24,7 +25,14 @@ from proreus.cloudprovider import (
     per_service,
 )
 from proreus.cloudprovider.wanted import wanted
-from proreus.kube.objects import LoadBalancerIngress, Node, ObjectMeta, Service, ServicePort
+from proreus.kube.objects import (
+    LoadBalancerIngress,
+    Node,
+    NodeSpec,
+    ObjectMeta,
+    Service,
+    ServicePort,
+)
 from proreus.kube.objects import ServiceSpec as Spec
 from proreus.testing import clock
 
@@ -39,6 +47,14 @@ def wish(uid: str) -> LoadBalancer:
     meta = ObjectMeta(name=f"s-{uid}", namespace="default", uid=uid)
     service = Service(metadata=meta, spec=Spec(type="LoadBalancer", ports=(ServicePort(80),)))
     return wanted(service, [], HostPolicy(), CLUSTER)
+
+
+def no_id(provider_id: str) -> None:
+    raise AssertionError(provider_id)
+
+
+async def by_no_id(id_: str) -> InstanceAnswer:
+    raise AssertionError(id_)
 
 
 async def test_each_node_gets_its_own_answer_and_a_failing_one_costs_only_itself() -> None:
@@ -59,7 +75,9 @@ async def test_each_node_gets_its_own_answer_and_a_failing_one_costs_only_itself
             case name:
                 return Instance(provider_id=f"x://{name}")
 
-    instances = per_node(look_up, owns=lambda _: Ownership.YES, batch_size=7, concurrency=1)
+    instances = per_node(
+        by_no_id, look_up, parse=no_id, owns=lambda _: Ownership.YES, batch_size=7, concurrency=1
+    )
     answers = await instances.describe(
         [node(name) for name in ("a", "gone", "slow", "odd", "exits", "stray", "b")]
     )
@@ -80,6 +98,30 @@ async def test_each_node_gets_its_own_answer_and_a_failing_one_costs_only_itself
     assert instances.owns(node("a")) is Ownership.YES
 
 
+@pytest.mark.parametrize("said", [None, ""])
+async def test_a_provider_id_that_cannot_be_read_is_never_looked_up(said: str | None) -> None:
+    async def by_id(id_: str) -> InstanceAnswer:
+        return Instance(provider_id=f"x://{id_}")
+
+    async def by_name(found: Node) -> InstanceAnswer:
+        return NotFound()
+
+    def parse(provider_id: str) -> str | None:
+        return said if provider_id == "x://" else provider_id.removeprefix("x://")
+
+    def of(name: str, provider_id: str) -> Node:
+        return Node(metadata=ObjectMeta(name=name), spec=NodeSpec(provider_id=provider_id))
+
+    new, known, unreadable = of("new", ""), of("known", "x://1"), of("unreadable", "x://")
+    instances = per_node(by_id, by_name, parse=parse)
+    answers = await instances.describe([new, known, unreadable])
+    assert answers["new"] == NotFound()
+    assert answers["known"] == Instance(provider_id="x://1")
+    assert isinstance(answers["unreadable"], InvalidRequest)
+    owned = [instances.owns(one) for one in (new, known, unreadable)]
+    assert owned == [Ownership.UNKNOWN, Ownership.YES, Ownership.NO]
+
+
 @pytest.mark.parametrize(("concurrency", "seconds"), [(1, 10), (3, 4), (10, 1), (50, 1)])
 def test_nodes_are_looked_up_side_by_side_up_to_the_limit(concurrency: int, seconds: int) -> None:
     async def scenario() -> tuple[float, int]:
@@ -93,7 +135,7 @@ def test_nodes_are_looked_up_side_by_side_up_to_the_limit(concurrency: int, seco
             running -= 1
             return NotFound()
 
-        instances = per_node(look_up, owns=lambda _: Ownership.YES, concurrency=concurrency)
+        instances = per_node(by_no_id, look_up, parse=no_id, concurrency=concurrency)
         await instances.describe([node(str(number)) for number in range(10)])
         return asyncio.get_running_loop().time(), most
 
@@ -113,7 +155,7 @@ async def test_cancelling_a_batch_cancels_its_items() -> None:
             raise
         return NotFound()
 
-    instances = per_node(look_up, owns=lambda _: Ownership.YES)
+    instances = per_node(by_no_id, look_up, parse=no_id)
     batch = asyncio.create_task(instances.describe([node("a"), node("b")]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)

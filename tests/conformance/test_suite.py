@@ -60,13 +60,17 @@ class InMemory(CloudProvider):
         self._machines = machines
 
     async def start(self, context: "Context") -> None:
-        async def look_up(node: Node) -> InstanceAnswer:
+        async def by_id(name: str) -> InstanceAnswer:
             await context.call("machines", "get", lambda: None, read=True)
-            name = node.spec.provider_id.removeprefix("memory://") or node.metadata.name
             found = (NodeAddress("InternalIP", self._machines[name]),)
             return Instance(f"memory://{name}", addresses=found)
 
-        self.instances = per_node(look_up, owns=lambda _: Ownership.YES)
+        self.instances = per_node(
+            by_id,
+            lambda node: by_id(node.metadata.name),
+            parse=lambda provider_id: provider_id.removeprefix("memory://"),
+            owns=lambda _: Ownership.YES,
+        )
 
 
 class MemoryFixture(CloudFixture):

@@ -71,7 +71,7 @@ def test_conformance_says_what_to_write_first_and_what_next(
     tests.write_text(tests.read_text().replace(raises, "del names"))
     ran = scratch.run(*suite, cwd=package, sources=package / "src")
     assert ran.returncode == 1, ran.stderr
-    said = "NotSupported: not written yet: look_up() in little_cloud_provider/machines.py"
+    said = "NotSupported: not written yet: by_name() in little_cloud_provider/machines.py"
     assert said in ran.stdout
     assert ran.stdout.splitlines()[-1].startswith("2 holds, 1 FAILS, ")
 
@@ -99,7 +99,7 @@ async def test_the_manager_runs_with_it_and_says_what_is_not_written(
     )
     assert process.stderr is not None
     missing = {
-        "not written yet: look_up() in little_cloud_provider/machines.py",
+        "not written yet: by_name() in little_cloud_provider/machines.py",
         "not written yet: ensure() in little_cloud_provider/balancers.py",
     }
     said = ""

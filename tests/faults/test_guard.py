@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -17,8 +17,11 @@ from proreus.cloudprovider import (
     Done,
     EnsureAnswer,
     Ensured,
+    InstanceAnswer,
+    InvalidRequest,
     LoadBalancer,
     LoadBalancers,
+    NotFound,
     Ownership,
     Route,
     scope,
@@ -27,7 +30,15 @@ from proreus.cloudprovider.wanted import ref, wanted
 from proreus.controllers.faults import EVENT, Faults, Kind
 from proreus.controllers.guard import VERB_SECONDS, Guard, Raised
 from proreus.controllers.guarded import guarded
-from proreus.kube.objects import KubeObject, Node, ObjectMeta, Service, ServicePort, ServiceSpec
+from proreus.kube.objects import (
+    KubeObject,
+    Node,
+    NodeSpec,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
 from proreus.runtime import metrics
 from proreus.runtime.tasks import Exited, contain_exits
 from proreus.testing.clock import virtual_time
@@ -105,6 +116,41 @@ async def ensure(
         return await cloud.ensure([wish(cloud, name) for name in names])
     except CloudError as exc:
         return exc
+
+
+class LooksUpNames:
+    """Strips its prefix from a provider id, and takes nothing left for no provider id."""
+
+    batch_size = 10
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def owns(self, node: Node) -> Ownership:
+        return Ownership.YES if node.spec.provider_id.startswith("bad://") else Ownership.UNKNOWN
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        self.asked += [node.metadata.name for node in nodes]
+        return {node.metadata.name: NotFound() for node in nodes}
+
+
+@pytest.mark.parametrize("nothing", ["bad://", "bad:///", "bad:// ", "://", " "])
+async def test_a_provider_id_that_names_nothing_is_never_looked_up_nor_owned(nothing: str) -> None:
+    def of(name: str, provider_id: str) -> Node:
+        return Node(ObjectMeta(name=name), NodeSpec(provider_id=provider_id))
+
+    site = Site()
+    site.bad.instances = LooksUpNames()
+    instances = guarded(site.bad, site.guard).instances
+    assert instances is not None
+    unreadable, known, new = of("unreadable", nothing), of("known", "bad://1"), of("new", "")
+    answers = await instances.describe([unreadable, known, new])
+    assert site.bad.instances.asked == ["known", "new"]
+    assert isinstance(answers["unreadable"], InvalidRequest)
+    assert (answers["known"], answers["new"]) == (NotFound(), NotFound())
+    assert isinstance((await instances.describe([unreadable]))["unreadable"], InvalidRequest)
+    assert instances.owns(known) is Ownership.YES
+    assert instances.owns(unreadable) is Ownership.UNKNOWN
 
 
 # Calls

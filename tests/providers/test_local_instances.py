@@ -112,6 +112,10 @@ def test_absence_is_said_and_only_the_very_id_proves_an_end(of: Node, answer: No
         pytest.param(node("n4"), IdentityConflict, ("n4", "SN-4", "gone"), id="a name used again"),
         pytest.param(node("n1", provider_id="aws:///i-1"), InvalidRequest, ("aws:///i-1",),
                      id="of another cloud"),
+        pytest.param(node("n9", provider_id="local://"), InvalidRequest, ("'local://'",),
+                     id="an id that names nothing, and a name that is not there"),
+        pytest.param(node("n1", provider_id="local:// /"), InvalidRequest, ("'local:// /'",),
+                     id="an id that names nothing, and a name that is there"),
     ],
 )  # fmt: skip
 def test_another_machine_is_never_taken_for_one_that_is_gone(

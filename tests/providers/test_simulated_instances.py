@@ -139,7 +139,9 @@ async def test_foreign_provider_ids_are_not_ours_and_cost_no_call(
     assert instances.owns(elsewhere) is Ownership.NO
     assert instances.owns(node("c")) is Ownership.UNKNOWN
     assert instances.owns(node("d", "simulated://sim-1/i-000000000000")) is Ownership.YES
-    said = await instances.describe([foreign, elsewhere])
+    nothing = node("e", "simulated://sim-1/")
+    assert instances.owns(nothing) is Ownership.NO
+    said = await instances.describe([foreign, elsewhere, nothing])
     assert {type(answer) for answer in said.values()} == {InvalidRequest}
     assert await cloud.admin.counts() == {}
 

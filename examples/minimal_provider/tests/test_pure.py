@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from minimal_provider.api import Balancer, Nothing, decoded
 from minimal_provider.balancers import plan
+from minimal_provider.machines import id_in
 
 from proreus.cloudprovider import (
     CloudError,
@@ -105,6 +106,21 @@ def test_errors_are_told_apart(status: int, body: bytes, error: type[Exception])
 
 def test_absence_is_the_clouds_own_word_only() -> None:
     assert decoded("GET servers", 404, b'{"error": "not found"}', "", Balancer) is None
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "id_"),
+    [
+        ("minimal://s1", "s1"),
+        ("minimal://", None),
+        ("minimal://s", None),
+        ("minimal://s1/", None),
+        ("another://s1", None),
+        ("s1", None),
+    ],
+)
+def test_only_an_id_of_the_clouds_own_form_is_read(provider_id: str, id_: str | None) -> None:
+    assert id_in(provider_id) == id_
 
 
 def test_success_without_a_body_is_not_absence() -> None:

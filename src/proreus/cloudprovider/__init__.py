@@ -46,6 +46,7 @@ from proreus.cloudprovider.instances import (
     InstanceState,
     NotFound,
     Ownership,
+    names_machine,
 )
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -147,6 +148,7 @@ __all__ = [
     "default_load_balancer_name",
     "load",
     "marks",
+    "names_machine",
     "per_node",
     "per_service",
     "read_config",

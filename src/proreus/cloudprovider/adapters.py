@@ -1,6 +1,6 @@
 """Batches for clouds that know only one thing at a time.
 
-    self.instances = per_node(self._look_up, concurrency=10, owns=self._owns)
+    self.instances = per_node(self._by_id, self._by_name, parse=id_in, concurrency=10)
     self.load_balancers = per_service(self._ensure, self._delete)
 
 Items run side by side up to `concurrency`, and a failing one costs only itself.
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from proreus.cloudprovider.errors import CloudError, NotSupported
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, NotSupported
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.instances import InstanceAnswer, Instances, Ownership
 from proreus.cloudprovider.load_balancers import (
@@ -32,21 +32,30 @@ ListOwned = Callable[[ClusterIdentity], Awaitable[Sequence[OwnedObject]]]
 
 
 def per_node(
-    fn: Callable[[Node], Awaitable[InstanceAnswer]],
+    by_id: Callable[[str], Awaitable[InstanceAnswer]],
+    by_name: Callable[[Node], Awaitable[InstanceAnswer]],
     *,
-    owns: Callable[[Node], Ownership],
+    parse: Callable[[str], str | None],
+    owns: Callable[[Node], Ownership] | None = None,
     batch_size: int = 100,
     concurrency: int = 10,
 ) -> Instances:
     """Instances of a cloud that has no bulk call.
 
+    What `by_id` or `by_name` raises is that node's answer. A node whose provider id `parse`
+    cannot read is never looked up: its answer is `InvalidRequest`.
+
     Args:
-        fn: Looks one node up; what it raises is that node's answer.
-        owns: Whether the node's machine is of this cloud; no I/O.
+        by_id: Looks a machine up by what `parse` has read.
+        by_name: Looks up the machine of a node that has no provider id.
+        parse: Reads the machine's id in a provider id; None if it is not of this cloud's form.
+            No I/O.
+        owns: Whether the node's machine is of this cloud; no I/O. By default it is if `parse`
+            reads its provider id. Never asked about a provider id that `parse` cannot read.
         batch_size: How many nodes one `describe` takes. The answer comes when all are looked up.
         concurrency: How many are looked up at once.
     """
-    return _PerNode(fn, owns, batch_size, concurrency)
+    return _PerNode(by_id, by_name, parse, owns, batch_size=batch_size, concurrency=concurrency)
 
 
 def per_service(
@@ -88,12 +97,17 @@ def per_service(
 class _PerNode:
     def __init__(
         self,
-        fn: Callable[[Node], Awaitable[InstanceAnswer]],
-        owns: Callable[[Node], Ownership],
+        by_id: Callable[[str], Awaitable[InstanceAnswer]],
+        by_name: Callable[[Node], Awaitable[InstanceAnswer]],
+        parse: Callable[[str], str | None],
+        owns: Callable[[Node], Ownership] | None,
+        *,
         batch_size: int,
         concurrency: int,
     ) -> None:
-        self._fn = fn
+        self._by_id = by_id
+        self._by_name = by_name
+        self._parse = parse
         self._owns = owns
         self._batch_size = batch_size
         self._concurrency = concurrency
@@ -103,10 +117,22 @@ class _PerNode:
         return self._batch_size
 
     def owns(self, node: Node) -> Ownership:
-        return self._owns(node)
+        if node.spec.provider_id and not self._parse(node.spec.provider_id):
+            return Ownership.NO
+        if self._owns is not None:
+            return self._owns(node)
+        return Ownership.YES if node.spec.provider_id else Ownership.UNKNOWN
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        return await _each(nodes, lambda node: node.metadata.name, self._fn, self._concurrency)
+        return await _each(nodes, lambda node: node.metadata.name, self._look_up, self._concurrency)
+
+    async def _look_up(self, node: Node) -> InstanceAnswer:
+        if not node.spec.provider_id:
+            return await self._by_name(node)
+        id_ = self._parse(node.spec.provider_id)
+        if not id_:
+            return InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is not of this cloud")
+        return await self._by_id(id_)
 
 
 class _PerService:

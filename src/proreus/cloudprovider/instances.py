@@ -64,6 +64,15 @@ class NotFound(msgspec.Struct, frozen=True):
 InstanceAnswer = Instance | NotFound | CloudError
 
 
+def names_machine(provider_id: str) -> bool:
+    """Whether a provider id names any machine: there is more in it than a scheme and slashes.
+
+    A Node without a provider id is looked up by its name. One with `cloud://` is not: what no
+    cloud can read says nothing about a machine. Pure.
+    """
+    return bool(provider_id.rpartition("://")[2].strip(" /"))
+
+
 class Instances(Protocol):
     """The machines of a cloud."""
 
@@ -76,6 +85,9 @@ class Instances(Protocol):
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look the nodes up by provider id, or by name while they have none.
+
+        A provider id that is not of this cloud's form is an `InvalidRequest`, and never a reason
+        to look for the name. The framework does not pass on one that names no machine at all.
 
         Args:
             nodes: At most `batch_size` nodes.

@@ -16,6 +16,7 @@ from proreus.cloudprovider import (
     HostPolicy,
     InstanceAnswer,
     Instances,
+    InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
@@ -27,6 +28,7 @@ from proreus.cloudprovider import (
     PodCIDRs,
     Route,
     Routes,
+    names_machine,
     scope,
 )
 from proreus.controllers import contract
@@ -99,7 +101,10 @@ class GuardedInstances:
         return 1 if isinstance(size, CloudError) else size
 
     def owns(self, node: Node) -> Ownership:
-        """The provider's word, or UNKNOWN: such a node is never deleted."""
+        """The provider's word, or UNKNOWN: such a node is never deleted.
+
+        Nobody can own what a provider id does not name.
+        """
 
         def read() -> Ownership:
             found: object = self._instances.owns(node)
@@ -108,13 +113,34 @@ class GuardedInstances:
             raise contract.Broken(f"a {type(found).__name__} is no Ownership")
 
         found = self._guard.hook("owns", read, node)
-        return Ownership.UNKNOWN if isinstance(found, CloudError) else found
+        if isinstance(found, CloudError) or (found is Ownership.YES and _is_unreadable(node)):
+            return Ownership.UNKNOWN
+        return found
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """Ask the provider; the caller has a deadline."""
-        return await self._guard.run(
-            "describe", lambda: self._instances.describe(nodes), seconds=None
+        """Ask the provider; the caller has a deadline.
+
+        It does not see nodes whose provider id names no machine: it could look up their names.
+        """
+        unreadable = {
+            node.metadata.name: InvalidRequest(
+                f"spec.providerID {node.spec.provider_id!r} names no machine"
+            )
+            for node in nodes
+            if _is_unreadable(node)
+        }
+        asked = [node for node in nodes if node.metadata.name not in unreadable]
+        if not asked:
+            return unreadable
+        found = await self._guard.run(
+            "describe", lambda: self._instances.describe(asked), seconds=None
         )
+        # What is no mapping is told where answers are checked.
+        return {**found, **unreadable} if unreadable and isinstance(found, Mapping) else found
+
+
+def _is_unreadable(node: Node) -> bool:
+    return bool(node.spec.provider_id) and not names_machine(node.spec.provider_id)
 
 
 class GuardedLoadBalancers:

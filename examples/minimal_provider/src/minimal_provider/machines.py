@@ -1,6 +1,7 @@
 """Machines: the server behind a Node."""
 
-from urllib.parse import quote, urlencode
+import re
+from urllib.parse import urlencode
 
 from minimal_provider.api import Api, Server, Servers
 from proreus.cloudprovider import (
@@ -9,41 +10,38 @@ from proreus.cloudprovider import (
     InstanceAnswer,
     Instances,
     InstanceState,
-    InvalidRequest,
     NotFound,
-    Ownership,
     per_node,
 )
 from proreus.kube.objects import Node, NodeAddress
 
 PREFIX = "minimal://"
+PROVIDER_ID = re.compile(rf"{PREFIX}(s[0-9]+)")
 STATES = {"running": InstanceState.RUNNING, "off": InstanceState.STOPPED}
 
 
 def instances(api: Api) -> Instances:
     """The machines of the cloud, looked up one by one, ten at a time."""
 
-    async def look_up(node: Node) -> InstanceAnswer:
-        if owns(node) is Ownership.NO:
-            return InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is not {PREFIX}ID")
-        if id_ := node.spec.provider_id.removeprefix(PREFIX):
-            server = await api.call("GET servers", f"/servers/{quote(id_, safe='')}", Server)
-            return NotFound() if server is None else instance(server)
+    async def by_id(id_: str) -> InstanceAnswer:
+        server = await api.call("GET servers", f"/servers/{id_}", Server)
+        return NotFound() if server is None else instance(server)
+
+    async def by_name(node: Node) -> InstanceAnswer:
         query = urlencode({"name": node.metadata.name})
         found = await api.call("GET servers", f"/servers?{query}", Servers)
-        return by_name(node.metadata.name, found)
+        return the_one(node.metadata.name, found)
 
-    return per_node(look_up, owns=owns, concurrency=10)
-
-
-def owns(node: Node) -> Ownership:
-    """Whether the machine is of this cloud, by the provider id. Pure."""
-    if not node.spec.provider_id:
-        return Ownership.UNKNOWN
-    return Ownership.YES if node.spec.provider_id.startswith(PREFIX) else Ownership.NO
+    return per_node(by_id, by_name, parse=id_in, concurrency=10)
 
 
-def by_name(name: str, found: Servers | None) -> InstanceAnswer:
+def id_in(provider_id: str) -> str | None:
+    """The server's id in a provider id; None if it is not of this cloud's form. Pure."""
+    found = PROVIDER_ID.fullmatch(provider_id)
+    return found[1] if found else None
+
+
+def the_one(name: str, found: Servers | None) -> InstanceAnswer:
     """The one machine of that name. Pure."""
     if found is None or len(found.servers) > 1:
         return IdentityConflict(f"there must be one server named {name}, the cloud has {found}")

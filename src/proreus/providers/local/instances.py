@@ -72,7 +72,7 @@ class LocalInstances:
         """By the provider id's scheme; unknown without a provider id."""
         if not node.spec.provider_id:
             return Ownership.UNKNOWN
-        return Ownership.YES if node.spec.provider_id.startswith(SCHEME) else Ownership.NO
+        return Ownership.NO if machine_id(node.spec.provider_id) is None else Ownership.YES
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """One reading of the inventory; and probes of nodes that are not Ready."""
@@ -181,7 +181,7 @@ def from_inventory(node: Node, inventory: Inventory) -> InstanceAnswer:
     if not node.spec.provider_id:
         machine = _by_name(node, inventory)
         return _absent(inventory) if machine is None else _matched(node, machine)
-    id_ = node.spec.provider_id.removeprefix(SCHEME)
+    id_ = machine_id(node.spec.provider_id) or ""
     found = inventory.by_id.get(id_)
     if found is not None:
         is_gone = found.state is MachineState.GONE
@@ -208,9 +208,15 @@ def _absent(inventory: Inventory) -> InstanceAnswer:
 
 
 def _not_ours(node: Node) -> InvalidRequest | None:
-    if not node.spec.provider_id or node.spec.provider_id.startswith(SCHEME):
+    if not node.spec.provider_id or machine_id(node.spec.provider_id) is not None:
         return None
     return InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is not of {SCHEME}")
+
+
+def machine_id(provider_id: str) -> str | None:
+    """The machine that a provider id names; None if it names none or is of another cloud. Pure."""
+    found = provider_id.removeprefix(SCHEME)
+    return found if provider_id.startswith(SCHEME) and found.strip(" /") else None
 
 
 def _matched(node: Node, machine: Machine) -> InstanceAnswer:

@@ -13,6 +13,6 @@ def provider_id(region: str, id_: str) -> str:
 
 
 def instance_id(region: str, provider_id_: str) -> str | None:
-    """The instance that a provider id names, or None if it is not of this cloud and region."""
+    """The instance that a provider id names, or None if it names none of this cloud and region."""
     mine = provider_id(region, "")
-    return provider_id_.removeprefix(mine) if provider_id_.startswith(mine) else None
+    return provider_id_.removeprefix(mine) or None if provider_id_.startswith(mine) else None

@@ -198,6 +198,35 @@ async def owns(site: Site) -> None:
 
 
 @rule(owns)
+async def unreadable_id(site: Site) -> None:
+    """A provider id that names no machine is an error, never a reason to look a name up.
+
+    Take a provider id apart with one strict function (`parse` of `per_node`). Where it cannot,
+    answer `InvalidRequest`, and let `owns` not say YES. Look a Node up by its name only where
+    `node.spec.provider_id` is empty: an id such as "cloud://" is not.
+    """
+    started = await site.start()
+    (mine,) = await site.nodes(started, 1)
+    for id_ in _cut_off(mine.spec.provider_id):
+        for name in (mine.metadata.name, f"never-{uuid.uuid4().hex[:8]}"):
+            asked = node(name, id_)
+            found = await outcome(describe(started, [asked]))
+            answer = None if isinstance(found, Exception) else found.get(name)
+            if isinstance(answer, NotFound | Instance):
+                raise Violated(f"for the provider id {id_!r}, describe answered {_said(answer)}")
+        if started.instances.owns(asked) is Ownership.YES:
+            raise Violated(f"for the provider id {id_!r}, owns is {Ownership.YES}")
+
+
+def _cut_off(id_: str) -> list[str]:
+    """A provider id without its last part, without the last two and so on, and with blanks."""
+    scheme, _, rest = id_.partition("://")
+    parts = rest.split("/")
+    kept = ["/".join((*parts[:count], "")) for count in range(1, len(parts))]
+    return [f"{scheme}://{one}" for one in ("", " ", "/", *kept)]
+
+
+@rule(owns)
 async def foreign_nodes(site: Site) -> None:
     """A Node of another cloud is never NotFound, and costs the others nothing.
 
@@ -312,6 +341,7 @@ RULES = (
     absence_said,
     identity,
     owns,
+    unreadable_id,
     foreign_nodes,
     stopped,
     batch_asked_only,
