@@ -16,7 +16,7 @@ Answer = dict[str, Any]
 SILENT: Final = 8
 PASSES: Final = 4
 """Questions after which whatever was to happen by mistake would have happened."""
-CAREFUL: Final = ("--node-deletion-breaker=0.2", "--node-monitor-period=200ms")
+CAREFUL: Final = ("--node-deletion-breaker=0.2", "--node-monitor-period=100ms")
 
 
 def nothing_is_known(answer: Answer) -> Answer:

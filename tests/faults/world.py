@@ -28,11 +28,11 @@ from proreus.testing.simulated import Address, Instance, Settings
 
 from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import (  # noqa: TID252 - pytest imports tests by path
-    POLL,
     Site,
     is_initialised,
     names,
     set_up,
+    until,
 )
 from .relay import Act, Call, Script, relay
 
@@ -92,11 +92,7 @@ class World:
 
     async def when(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
         """Try until the answer is true, with the patience that many faults at once need."""
-        deadline = time.monotonic() + PATIENCE
-        while not (found := await attempt()):
-            assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
-            await asyncio.sleep(POLL * 4)
-        return found
+        return await until(what, attempt, PATIENCE)
 
     # The parts of a life
 

@@ -148,6 +148,7 @@ async def test_the_audit_log_has_each_answered_request(
     ]
 
 
+@pytest.mark.long  # a control plane more
 async def test_a_restart_keeps_the_port_and_the_objects(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -254,6 +255,7 @@ async def test_the_command_ends_in_order_on_ctrl_c(
     assert not directory.exists()
 
 
+@pytest.mark.long  # a control plane more
 async def test_the_programs_end_with_a_parent_that_was_killed(
     standalone: tuple[asyncio.subprocess.Process, Path],
 ) -> None:
