@@ -228,7 +228,7 @@ async def test_an_instance_that_an_answer_leaves_out_is_unknown(aws: StrictAWS) 
     ids = network.run(3)
     aws.configure(unlisted=ids[:1])
     async with started(config_text(aws, network.vpc)) as provider:
-        found = await describe(provider, *map(node_of, ids))
+        found = dict(await describe(provider, *map(node_of, ids)))
     unknown = found.pop(f"node-{ids[0]}")
     assert isinstance(unknown, CloudError)
     assert f"EC2 left {ids[0]} out of its answer" in str(unknown)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider.metrics import REGISTRY
+from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.openstack import config
 from proreus.providers.openstack.octavia.annotations import PREFIX, says, selector
 
@@ -56,7 +57,7 @@ def test_the_table_of_annotations_has_those_that_are_read_or_written() -> None:
         ("key in `[LoadBalancer]`", config.LoadBalancer),
         ('key in `[LoadBalancerClass "x"]`', config.LoadBalancerClass),
         ("key in `[Client]`, of ours", config.Client),
-        ("key in `[Tenants]`, of ours", config.Tenants),
+        ("key in `[Tenants]`, of ours", Tenants),
     ],
 )
 def test_the_tables_of_the_cloud_config_have_its_keys(
