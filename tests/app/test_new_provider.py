@@ -48,13 +48,14 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_the_default_directory_is_named_after_the_provider(
+def test_the_default_directory_is_named_as_the_project_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["new-provider", "little"]) == 0
-    assert "cd proreus-little" in capsys.readouterr().out
-    assert (tmp_path / "proreus-little" / "src" / "little_provider" / "api.py").is_file()
+    assert "cd little-provider" in capsys.readouterr().out
+    assert 'name = "little-provider"' in (tmp_path / "little-provider/pyproject.toml").read_text()
+    assert (tmp_path / "little-provider" / "src" / "little_provider" / "api.py").is_file()
 
 
 def test_a_wrong_command_line_is_told(capsys: pytest.CaptureFixture[str]) -> None:

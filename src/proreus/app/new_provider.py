@@ -31,12 +31,12 @@ def main(arguments: Sequence[str]) -> int:
         prog=PROGRAM, description="Write the skeleton of a cloud provider's package."
     )
     parser.add_argument("name", metavar="NAME", help="the cloud's name, as in --cloud-provider")
-    parser.add_argument("--directory", type=Path, help="where to; by default ./proreus-NAME")
+    parser.add_argument("--directory", type=Path, help="where to; by default ./NAME-provider")
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:
         return 2 if ended.code else 0
-    directory = options.directory or Path(f"proreus-{options.name}")
+    directory = options.directory or Path(_distribution(options.name))
     try:
         write(options.name, directory)
     except Refused as error:
@@ -58,7 +58,7 @@ def write(name: str, directory: Path) -> None:
     _check(name)
     words = {
         "name": name,
-        "distribution": f"{name}-provider",
+        "distribution": _distribution(name),
         "package": f"{name.replace('-', '_')}_provider",
         "class": f"{''.join(part.capitalize() for part in name.split('-'))}Cloud",
     }
@@ -73,6 +73,11 @@ def write(name: str, directory: Path) -> None:
                 file.write(Template(text).substitute(words))
     except OSError as error:
         raise Refused(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _distribution(name: str) -> str:
+    """The name of the project, and of its directory."""
+    return f"{name}-provider"
 
 
 def _check(name: str) -> None:

@@ -122,6 +122,10 @@ class CloudFixture:
         raise NotOffered("remove_object() is not written in the fixture")
 
     async def create_foreign(self, ref: LoadBalancerRef) -> None:
-        """Make an object as somebody else would: named as the provider names it, without marks."""
+        """Make an object as somebody else would: named as the provider names it, without marks.
+
+        Where the name is the mark, since it holds the Service's uid and nobody guesses it, the
+        object is named alike, with another uid.
+        """
         del ref
         raise NotOffered("create_foreign() is not written in the fixture")

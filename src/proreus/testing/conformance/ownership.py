@@ -67,8 +67,9 @@ async def other_cluster(site: Site) -> None:
 async def foreign_untouched(site: Site) -> None:
     """An object of somebody else is neither changed nor deleted, even if it has our name.
 
-    A name that can be guessed proves nothing: check the marks before you change or delete. If
-    the name is taken, answer a `CloudError`.
+    A name that can be guessed proves nothing: check the marks before you change or delete, or
+    the Service's uid in the name, whole, where the cloud has no marks. If the name is taken,
+    answer a `CloudError`.
     """
     started = await site.start()
     wish = site.wish(started, await site.hosts(started, 1))
@@ -82,7 +83,7 @@ async def foreign_untouched(site: Site) -> None:
         now = await site.cloud.objects()
         changed = [id_ for id_, content in foreign.items() if now.get(id_) != content]
         if changed:
-            raise Violated(f"{what} changed or deleted {', '.join(changed)}, which has no marks")
+            raise Violated(f"{what} changed or deleted {', '.join(changed)}, which is not ours")
 
 
 RULES = (marks_listed, other_cluster, foreign_untouched)
