@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 
 class Copy(SimulatedCloud):
-    """The provider, made of parts of which one is broken."""
+    """The provider, made of parts of which one is broken.
 
+    One with broken machines has nothing else, so that no time goes into rules about other things.
+    """
+
+    only_machines = False
     instances_type = SimulatedInstances
     load_balancers_type = SimulatedLoadBalancers
     routes_type = SimulatedRoutes
@@ -27,6 +31,8 @@ class Copy(SimulatedCloud):
         settings = self._settings
         self._api = api = self.api_type(settings, settings.read_token(), context)
         self.instances = self.instances_type(api, settings.region, settings.batch_size)
+        if self.only_machines:
+            return
         self.load_balancers = self.load_balancers_type(api, settings.region)
         self.routes = self.routes_type(api, settings.region)
 
@@ -37,13 +43,16 @@ def copy(part: type) -> type[SimulatedCloud]:
         return part
     for name in ("instances_type", "load_balancers_type", "routes_type", "api_type"):
         if issubclass(part, getattr(Copy, name)):
-            return type("Broken", (Copy,), {name: part})
+            only_machines = issubclass(part, SimulatedInstances)
+            return type("Broken", (Copy,), {name: part, "only_machines": only_machines})
     raise TypeError(part)
 
 
 async def failures(part: type, *rules: Rule) -> dict[str, str]:
     """The rules that fail for the copy, with what was seen: of all rules, or of these."""
-    fixture = type("Fixture", (SimulatedFixture,), {"provider_class": copy(part)})
+    provider = copy(part)
+    lacks = ("load_balancers", "routes") if getattr(provider, "only_machines", False) else ()
+    fixture = type("Fixture", (SimulatedFixture,), {"provider_class": provider, "lacks": lacks})
     suite = Suite(fixture)
     findings = [await suite.finding(rule) for rule in rules] or await suite.findings()
     return {one.rule.id: one.seen for one in findings if one.status is Status.FAILS}
