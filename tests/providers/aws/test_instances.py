@@ -15,7 +15,7 @@ from proreus.cloudprovider.instances import (
 )
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.kube.objects import Node
-from proreus.providers.aws.instances import MOST_ALONE
+from proreus.providers.aws.instances import MOST_ALONE, AWSInstances
 
 from .site import Network, config_text, node, node_of, started
 from .strict.process import StrictAWS
@@ -401,3 +401,14 @@ async def test_what_a_node_says_of_its_place_tells_whose_it_is(aws: StrictAWS) -
         assert owns(node("a", f"aws:////{GONE}", **{region: "us-east-1"})) is Ownership.YES
         assert owns(node("a", f"aws:////{GONE}", **{region: "us-west-2"})) is Ownership.NO
         assert owns(node("a", f"aws:///us-east-10a/{GONE}")) is Ownership.NO
+
+
+async def test_instances_are_no_witnesses_for_nodes_of_fargate(aws: StrictAWS) -> None:
+    network = Network(aws)
+    fargate = "aws:///us-east-1a/4a5b6c-00/fargate-ip-10-0-0-9.ec2.internal"
+    async with started(config_text(aws, network.vpc)) as provider:
+        assert isinstance(provider.instances, AWSInstances)
+        scope = provider.instances.scope
+        assert scope(node("f", fargate)) == scope(node("fargate-ip-10-0-0-8.ec2.internal"))
+        assert scope(node("f", fargate)) == f"Fargate in {network.vpc}"
+        assert scope(node_of(GONE)) == scope(node("ip-10-0-0-9.ec2.internal")) == ""

@@ -181,6 +181,14 @@ class AWSInstances:
             return Ownership.UNKNOWN
         return Ownership.YES if is_of(region, self._place.region) else Ownership.NO
 
+    def scope(self, node: Node) -> str:
+        """Nodes of Fargate are of a scope of their own: they are looked for in another listing.
+
+        It is one of the cluster's VPC: with the wrong one in the cloud-config it lacks them all,
+        while instances are found by their ids.
+        """
+        return f"Fargate in {self._place.vpc or 'any VPC'}" if target(node).fargate else ""
+
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """One call for all ids, one for each 200 names, and one for Fargate."""
         targets = {node.metadata.name: target(node) for node in nodes}
