@@ -227,6 +227,10 @@ _NETWORK = (
     Step("external networks", f"GET neutron /networks?router:external=true&{_query(fields=_NAMES)}"),
     Step("networks by their ids",
          f"GET neutron /networks?{_query(fields=_NAMES)}&id={{network}}&id={MISSING}"),
+    Step("a network with its tags",
+         f"GET neutron /networks?id={{network}}&{_query(fields=(*_NAMES, 'tags'))}"),
+    Step("a network that is not there",
+         f"GET neutron /networks?id={MISSING}&{_query(fields=(*_NAMES, 'tags'))}"),
     Step("a subnet of IPv4", "GET neutron /subnets/{subnet4}"),
     Step("a subnet of IPv6", "GET neutron /subnets/{subnet6}"),
     Step("a subnet that is not there", f"GET neutron /subnets/{MISSING}"),
@@ -237,6 +241,8 @@ _NETWORK = (
 
 _FLOATING = "neutron /floatingips"
 _PROOF = "Floating IP for Kubernetes external service shop/web from cluster test (u c)"
+_KEPT = f"{_PROOF[:-1]} keep)"
+_DESCRIBED = "&".join(f"description={one}" for one in (_PROOF, _KEPT)).replace(" ", "%20")
 
 
 def _give(name: str, /, *, keep: Mapping[str, str] | None = None, **fields: str) -> Step:
@@ -254,6 +260,10 @@ _ADDRESSES = (
     Step("the floating address of a port", f"GET {_FLOATING}?port_id={{vip_port}}"),
     Step("floating addresses by what is written on them",
          f"GET {_FLOATING}?description={_PROOF.replace(' ', '%20')}"),
+    Step("floating addresses by one of two texts", f"GET {_FLOATING}?{_DESCRIBED}"),
+    Step("another text on a floating address", f"PUT {_FLOATING}/{{floating}}",
+         {"floatingip": {"description": _KEPT}}),
+    Step("floating addresses by the second of two texts", f"GET {_FLOATING}?{_DESCRIBED}"),
     Step("a floating address by itself", f"GET {_FLOATING}?floating_ip_address={{floating_address}}"),
     Step("floating addresses of a port without", f"GET {_FLOATING}?port_id={MISSING}"),
     _give("a second floating address for the same port", port_id="{vip_port}"),
@@ -325,6 +335,8 @@ _BALANCERS = (
     Step("load balancers by two tags", f"GET {_LB}?tags={_TAGS[0]},{_TAGS[1]}"),
     Step("load balancers by the tag of all", f"GET {_LB}?tags={_TAGS[0]}"),
     Step("load balancers by a tag that none has", f"GET {_LB}?tags=nobody"),
+    Step("load balancers by one of several tags", f"GET {_LB}?tags-any=nobody,{_TAGS[1]},others"),
+    Step("the load balancer at a port", f"GET {_LB}?vip_port_id={{vip_port}}"),
     Step("load balancers by their name", f"GET {_LB}?name={PREFIX}"),
     Step("the first page of load balancers", f"GET {_LB}?limit=1",
          keep={"marker": "loadbalancers.0.id"}),

@@ -34,9 +34,7 @@ LONGEST: Final = 255
 
 _PARTS = 4
 _FAMILIES = ("ipv4", "ipv6")
-_OFFICIAL_NAME = re.compile(
-    rf"{OFFICIAL}(?P<cluster>.+)_(?P<namespace>[^_]+)_(?P<name>[^_]+?)(?:_ipv[46])?"
-)
+_OFFICIAL_NAME = re.compile(rf"{OFFICIAL}(?P<cluster>.+)_(?P<namespace>[^_]+)_(?P<name>[^_]+)")
 _IN_TREE_NAME = re.compile(r"a[0-9a-f]{31}")
 
 

@@ -84,16 +84,23 @@ def problem(
         )
     if family_of(named) not in of.families:
         return f"its address is of {family_of(named)}, which is no family of the Service"
-    if refused := refusal(owners.makers(named), of.ref, tenants, (id_of(named),)):
+    if owners.is_named_for(named, of.ref) and owners.may_be_used_by(named, of.ref):
+        return ""
+    if refused := _refusal(of, named, tenants):
         return refused
-    if owners.is_named_for(named, of.ref):
-        is_own = owners.may_be_used_by(named, of.ref)
-        return "" if is_own else "it was made for another Service of this name"
     if says.internal:
         return "an internal Service cannot share a load balancer, which may get a floating IP"
     count = owners.sharers(named)
     is_full = count >= most and owners.name_of(of.ref) not in owners.tags_of(named)
     return f"{count} Services use it already (max-shared-lb in [LoadBalancer])" if is_full else ""
+
+
+def _refusal(of: LoadBalancer, named: Described, tenants: Tenants) -> str:
+    """Why a Service may not use a load balancer that was not made for it, whatever it wishes."""
+    if refused := refusal(owners.makers(named), of.ref, tenants, (id_of(named),)):
+        return refused
+    is_namesake = owners.is_named_for(named, of.ref)
+    return "it was made for another Service of this name" if is_namesake else ""
 
 
 def places(says: Says) -> dict[str, str]:
