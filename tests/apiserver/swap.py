@@ -14,7 +14,7 @@ from proreus.kube.errors import AlreadyExists
 from proreus.kube.requests import Request
 from proreus.testing.manager import ManagerProcess
 
-from ..official_manifests import CLOUD_CONFIG, KUBECONFIG, STARTS, rules  # noqa: TID252 - tests are no package
+from ..official_manifests import CLOUD_CONFIG, KUBECONFIG, STARTS, Start, rules  # noqa: TID252 - tests are no package
 from .site import Site, until
 from .test_serving import held_port, secure
 
@@ -30,16 +30,30 @@ _SYSTEM = [
 _READER = {"apiGroup": _RBAC, "kind": "Role", "name": "extension-apiserver-authentication-reader"}
 
 
-async def every_start_leads(
-    site: Site, cloud: str, cloud_config: str, directory: Path, environ: pytest.MonkeyPatch
+def of(cloud: str) -> list[Any]:
+    """Two of the cloud's argument lists that differ most, and all of them: values of a parameter."""
+    starts = [start for start in STARTS if start.cloud == cloud]
+    few = sorted(starts, key=lambda start: len(start.args))
+    return [
+        pytest.param((few[0], few[-1]), id="two"),
+        pytest.param(starts, id="all", marks=pytest.mark.long),
+    ]
+
+
+async def every_one_leads(
+    starts: Sequence[Start],
+    site: Site,
+    cloud_config: str,
+    directory: Path,
+    environ: pytest.MonkeyPatch,
 ) -> None:
-    """Start a manager for each of the cloud's argument lists; all lead once they have the right.
+    """Start a manager for each argument list; all lead once they have the right that is missing.
 
     Each has a lease and a port of its own beside what its manifest says, since all run here.
     """
-    user = f"swapped-{cloud}"
+    user = directory.name
     site.may_be_refused = True
-    await _grant(site, user, rules(cloud))
+    await _grant(site, user, rules(starts[0].cloud))
     path = directory / "official.conf"
     path.write_text(cloud_config)
     kubeconfig = site.plane.kubeconfig_for(user)
@@ -49,8 +63,7 @@ async def every_start_leads(
             arg.replace(CLOUD_CONFIG, str(path)).replace(KUBECONFIG, str(kubeconfig))
             for arg in one.args
         ]
-        for one in STARTS
-        if one.cloud == cloud
+        for one in starts
     ]
     for arg in itertools.chain(*lists):
         flag, _, name = arg.partition("=")
