@@ -88,6 +88,13 @@ def test_the_first_file_of_the_environment_counts(write: Write, pattern: str) ->
     assert config.load(env={"KUBECONFIG": pattern.format(path)}).server == "https://a:6443"
 
 
+@pytest.mark.parametrize("variable", ["HOME", "KUBECONFIG"])
+def test_a_place_that_cannot_be_looked_at_is_told(variable: str) -> None:
+    place = "/" + "x" * 5000  # what root may not see cannot be made by a test that root runs
+    with pytest.raises(ConfigError, match="File name too long"):
+        config.load(env={variable: place})
+
+
 def test_the_file_in_the_home_directory_comes_last(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text(yaml.safe_dump(document()))

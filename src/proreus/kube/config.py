@@ -45,7 +45,7 @@ def load(
         config = ClientConfig(server=checked_server(master, "--master", problems, is_tls=False))
     elif env.get("KUBERNETES_SERVICE_HOST"):
         config = _in_cluster(env, service_account_dir, problems)
-    elif home.exists():
+    elif _is_there(home):
         paths = [home]
         config = from_files(paths, master, context, problems)
     else:
@@ -63,7 +63,15 @@ def load(
 def _listed(variable: str) -> list[Path]:
     """The files of $KUBECONFIG, each once; all of them if none is there, to be reported."""
     listed = [Path(path) for path in dict.fromkeys(variable.split(os.pathsep)) if path]
-    return [path for path in listed if path.exists()] or listed
+    return [path for path in listed if _is_there(path)] or listed
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file, or one that cannot be looked at: whoever reads it says why."""
+    try:
+        return path.exists()
+    except OSError:  # such as a home directory of root's
+        return True
 
 
 def _checked(
