@@ -59,7 +59,10 @@ image: ## Build the container image (BUILDER=docker, BASE=…, TAG=…, ARGS=…
 image-base: ## Make a base image of Debian's packages, without a registry; needs root, buildah, mmdebstrap
 	@echo '== image-base: localhost/python'
 	@mkdir -p build
-	@mmdebstrap --quiet --variant=minbase --include=ca-certificates,python3,python3-venv bookworm build/base.tar
+	@mmdebstrap --quiet --variant=minbase --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+		--include=ca-certificates,python3,python3-venv,usr-is-merged \
+		--dpkgopt=path-exclude=/usr/share/doc/* --dpkgopt=path-exclude=/usr/share/man/* \
+		--dpkgopt=path-exclude=/usr/share/locale/* bookworm build/base.tar
 	@made=$$(buildah from scratch) && buildah add --quiet $$made build/base.tar / && \
 		buildah commit --quiet --rm $$made localhost/python
 

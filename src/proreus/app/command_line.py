@@ -17,13 +17,13 @@ from proreus.app.flags import Flag
 from proreus.app.options import Options
 from proreus.cloudprovider import ConfigError, load
 
-O = TypeVar("O", bound=Options)  # noqa: E741 - the only one here
+AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 _PROGRAM: Final = re.compile(r"(?:.*/)?(?:[a-z0-9]+-)?cloud-controller-manager")
 _GO_RUNNER: Final = re.compile(r"--?(?:log-file|also-stdout|redirect-stderr)(?:=.*)?")
 
 
-class CommandLine(msgspec.Struct, Generic[O], frozen=True):
+class CommandLine(msgspec.Struct, Generic[AnyOptions], frozen=True):
     """What a command line says.
 
     Attributes:
@@ -32,12 +32,14 @@ class CommandLine(msgspec.Struct, Generic[O], frozen=True):
         go_runner: Flags of go-runner that were given; they have no effect.
     """
 
-    options: O
+    options: AnyOptions
     removed: tuple[str, ...]
     go_runner: tuple[str, ...]
 
 
-def parse(options: type[O], args: Sequence[str], program: str, description: str) -> CommandLine[O]:
+def parse(
+    options: type[AnyOptions], args: Sequence[str], program: str, description: str
+) -> CommandLine[AnyOptions]:
     """Read the arguments, the file of `--config` and the flags of the provider.
 
     Args:
