@@ -53,7 +53,7 @@ PATIENCE: Final = 6 * 3600.0
 """Virtual seconds after the faults, in which load balancers are compared five times."""
 REST: Final = 2 * 3600.0
 SEED: Final = 1
-SHORT: Final = 120
+SHORT: Final = 60
 """Steps of a history in which all sorts of things happen, and most of them at the same time."""
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = Path(__file__).with_name("histories.json")
@@ -128,11 +128,12 @@ STEPS = st.builds(
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
-# The same histories each time: what CI runs has been seen to pass.
+# The same histories each time: what CI runs has been seen to pass. Few and long ones, since half of
+# what a short one costs are the hours in which nothing may happen.
 @settings(
-    max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=CALM
+    max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=CALM
 )
-@given(history=st.lists(STEPS, min_size=10, max_size=40))
+@given(history=st.lists(STEPS, min_size=20, max_size=60))
 def test_no_promise_is_broken_and_the_cloud_becomes_what_is_asked_for(
     history: list[Step],
 ) -> None:
