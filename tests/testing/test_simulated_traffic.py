@@ -85,6 +85,7 @@ async def site(cloud: SimulatedCloudProcess, speak: Speak) -> AsyncIterator[Site
             "POST", f"load_balancers/{site.balancer['id']}/targets:add", {"targets": targets}
         )
         yield site
+        await cloud.kill()  # or it would ask the servers how they are while they end
 
 
 async def healthy(site: Site, count: int) -> bool:
