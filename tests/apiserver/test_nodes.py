@@ -243,12 +243,12 @@ async def test_a_node_of_another_cloud_is_told_once_and_left_alone(site: Site) -
 
 
 async def test_a_malformed_provider_id_in_a_batch_costs_only_itself(site: Site) -> None:
-    machines = await site.machines(*names("node", 99))
+    machines = await site.machines(*names("node", 31))
     await site.register(machines)
     bad = machine("bad")
     await site.register_node(bad, providerID="simulated://sim-1/i-MALFORMED", taints=[OURS])
     async with site.lone_manager():
-        await site.initialised(*names("node", 99))
+        await site.initialised(*names("node", 31))
 
         async def told() -> bool:
             state = condition((await site.existing("bad")).status.conditions, CONDITION)
@@ -257,8 +257,8 @@ async def test_a_malformed_provider_id_in_a_batch_costs_only_itself(site: Site) 
         await until("the bad node says what is wrong with it", told)
         assert not is_initialised(await site.existing("bad"))
         refused = [call for call in await site.calls() if call.status == 400]
-        # Halving 100 takes 7 steps of two calls at most, and probing a few more.
-        assert len(await site.calls()) <= 24
+        # Halving 32 takes 5 steps of two calls at most, and probing a few more.
+        assert len(await site.calls()) <= 20
         assert refused
 
         before = len(await site.calls())
@@ -300,7 +300,7 @@ async def test_an_outage_of_the_cloud_is_said_and_over_seconds_after_its_end(sit
 async def test_taints_and_labels_that_others_write_at_the_same_time_are_never_lost(
     site: Site,
 ) -> None:
-    fleet = names("node", 30)
+    fleet = names("node", 12)
     machines = await site.machines(*fleet)
     await site.register(machines)
     async with site.lone_manager(REFRESH):
@@ -318,9 +318,9 @@ async def test_taints_and_labels_that_others_write_at_the_same_time_are_never_lo
 
 
 async def test_a_restart_costs_one_question_a_batch_and_no_write(site: Site) -> None:
-    fleet = names("node", 30)
+    fleet = names("node", 12)
     await site.join(*fleet)
-    manager = site.lone_manager(batch_size=12)
+    manager = site.lone_manager(batch_size=5)
     async with manager:
         await site.initialised()
         await site.quiet(lambda: len(site.audit()))
@@ -410,7 +410,7 @@ def with_taint(node: Node, key: str) -> Patch:
 
 
 async def test_what_is_to_be_said_is_said_before_an_ordered_end(site: Site) -> None:
-    fleet = names("node", 30)
+    fleet = names("node", 10)
     await site.join(*fleet)
     async with site.lone_manager() as manager:
         await site.initialised(*fleet)

@@ -6,7 +6,7 @@ from .site import Site, names, until
 async def test_a_new_node_overtakes_the_check_of_all_others_where_the_quota_is_small(
     site: Site,
 ) -> None:
-    old = names("old", 80)
+    old = names("old", 40)
     await site.join(*old)
     async with site.lone_manager():
         await site.initialised(*old)
@@ -14,7 +14,7 @@ async def test_a_new_node_overtakes_the_check_of_all_others_where_the_quota_is_s
     async def answered() -> int:
         return sum(call.status == 200 for call in await site.calls())
 
-    await site.cloud.admin.configure(read_rate=1.0, read_burst=1.0)
+    await site.cloud.admin.configure(read_rate=0.5, read_burst=1.0)
     await site.cloud.admin.clear_calls()
     async with site.lone_manager(batch_size=1):
         await until("the check of all nodes has begun", answered)

@@ -141,7 +141,7 @@ async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
     site: Site, tmp_path: Path
 ) -> None:
     """Nothing but its death ends the first one's time: no lease and no call runs out meanwhile."""
-    fleet = names("node", 100)
+    fleet = names("node", 40)
     services = names("web", 5)
     await site.join(*fleet)
     # Half of the nodes' questions are answered, and of each load balancer some parts are made:
@@ -150,7 +150,7 @@ async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
     for operation, skip in silent:
         fault = Fault(mode=FaultMode.HANG, operation=operation, skip=skip, count=0)
         await site.cloud.admin.inject(fault)
-    patient = replica(site, "first", LONG_LEASE, batch_size=10)
+    patient = replica(site, "first", LONG_LEASE, batch_size=4)
     with (tmp_path / "first-cloud.conf").open("a") as file:
         file.write("timeout = 3600\n")
     async with patient as first:
@@ -161,7 +161,7 @@ async def test_a_killed_leader_loses_nothing_and_no_load_balancer_is_made_twice(
             async def amid() -> bool:
                 done = sum(is_initialised(node) for node in (await site.nodes()).values())
                 made = len(await site.cloud.admin.parts("load_balancer"))
-                return done >= 50 and made == len(services)
+                return done >= 20 and made == len(services)
 
             await until("the leader is in the middle", amid)
             assert not all(is_initialised(node) for node in (await site.nodes()).values())
@@ -209,7 +209,7 @@ async def test_sigterm_hands_the_lease_over_at_once(site: Site) -> None:
 async def test_a_leader_that_was_frozen_writes_nothing_more_and_ends(
     site: Site, control_plane: ControlPlane
 ) -> None:
-    fleet = names("node", 40)
+    fleet = names("node", 12)
     user = control_plane.kubeconfig_for("first", [MANAGERS])
     async with (
         api_proxy(config.load(str(user), env={}), answers={"PATCH"}) as proxy,
@@ -222,7 +222,7 @@ async def test_a_leader_that_was_frozen_writes_nothing_more_and_ends(
             await site.join(*fleet)
 
             async def amid() -> bool:
-                return len(proxy.held) >= 20
+                return len(proxy.held) >= 6
 
             await until("the leader is in the middle of its writes", amid)
             first.pause()
@@ -332,7 +332,7 @@ async def test_of_replicas_that_share_the_work_one_dies_and_its_work_is_done_onc
 ) -> None:
     shared = "--leader-elect-per-controller"
     nodes, services = f"{MAIN}-cloud-node", f"{MAIN}-service"
-    before, after = names("before", 20), names("after", 20)
+    before, after = names("before", 6), names("after", 6)
     async with replica(site, "first", (*LEASE, shared, "--controllers=cloud-node")) as first:
         await leads(first, nodes)
         async with (
