@@ -241,17 +241,17 @@ def test_a_call_is_not_sent_while_the_cloud_asks_to_stay_away_for_longer_than_th
     assert (sent, now) == (1, 0.0)
 
 
-def test_each_credential_has_a_quota_for_reads_and_one_for_writes() -> None:
+def test_each_quota_has_a_bucket_for_reads_and_one_for_writes() -> None:
     async def scenario() -> list[float]:
         loop = asyncio.get_running_loop()
         ctx = context()
         with suppress(Throttled):
             await ctx.call(
-                "lb", "Put", raising(Throttled("slow", after=9)), read=False, credential="a"
+                "lb", "Put", raising(Throttled("slow", after=9)), read=False, quota="a"
             )
         times = []
-        for read, credential in [(True, "a"), (False, "b"), (False, "a")]:
-            await ctx.call("lb", "Any", answer, read=read, credential=credential)
+        for read, quota in [(True, "a"), (False, "b"), (False, "a")]:
+            await ctx.call("lb", "Any", answer, read=read, quota=quota)
             times.append(loop.time())
         return times
 
@@ -521,8 +521,8 @@ async def test_a_call_that_the_gate_refuses_gives_its_thread_back() -> None:
 
 async def test_the_learned_quota_is_a_metric() -> None:
     ctx = context()
-    await ctx.call("vm", "Get", answer, read=True, credential="metric-test")
-    labels = {"credential": "metric-test", "kind": "read"}
+    await ctx.call("vm", "Get", answer, read=True, quota="metric-test")
+    labels = {"quota": "metric-test", "kind": "read"}
     assert metrics.REGISTRY.get_sample_value("proreus_cloud_call_rate", labels) == float("inf")
     assert metrics.REGISTRY.get_sample_value("proreus_cloud_calls_waiting", labels) == 0
 

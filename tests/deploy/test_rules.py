@@ -151,8 +151,8 @@ CASES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
         {one("cloudprovider_requests_total", service="s", operation="o", code="ok"): "0+10x60"},
     ),
     "CloudCallsWaiting": (
-        {one("proreus_cloud_calls_waiting", credential="c", kind="read"): "20x60"},
-        {one("proreus_cloud_calls_waiting", credential="c", kind="read"): "20x50 0 20x9"},
+        {one("proreus_cloud_calls_waiting", quota="c", kind="read"): "20x60"},
+        {one("proreus_cloud_calls_waiting", quota="c", kind="read"): "20x50 0 20x9"},
     ),
     "CloudProviderMisbehaves": (
         {one("proreus_provider_faults_total", provider="p", verb="v", kind="hung"): "_x40 1x20"},

@@ -73,7 +73,7 @@ class CallRecord(msgspec.Struct, frozen=True):
     service: str
     operation: str
     read: bool
-    credential: str
+    quota: str
     started: float
     seconds: float
     outcome: Outcome
@@ -93,7 +93,7 @@ class _Call(msgspec.Struct, frozen=True):
     service: str
     operation: str
     read: bool
-    credential: str
+    quota: str
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ class Context:
             gate: Called when a call is sent, in its thread too; raises if this replica may not
                 act any more.
             hooks: See every call.
-            bucket: Makes the bucket of each credential, one for reads and one for writes.
+            bucket: Makes the bucket of each quota, one for reads and one for writes.
             threads: Run blocking calls.
         """
         self.cluster = cluster
@@ -168,7 +168,7 @@ class Context:
         *,
         read: bool,
         deadline: float = 30.0,
-        credential: str = "",
+        quota: str = "",
         blocking: Literal[False] = False,
     ) -> T: ...
 
@@ -181,7 +181,7 @@ class Context:
         *,
         read: bool,
         deadline: float = 30.0,
-        credential: str = "",
+        quota: str = "",
         blocking: bool = False,
     ) -> T: ...
 
@@ -193,7 +193,7 @@ class Context:
         *,
         read: bool,
         deadline: float = 30.0,
-        credential: str = "",
+        quota: str = "",
         blocking: bool = False,
     ) -> T:
         """Make one call to the cloud: `fn` sends exactly one request.
@@ -205,7 +205,8 @@ class Context:
             read: Whether it changes nothing. Only then is it repeated when it is throttled.
             deadline: Seconds for the answer once it is sent; waiting for the quota does not
                 count. A read is not sent again later than this.
-            credential: Names the credential, never its secret; each has a quota of its own.
+            quota: Names the quota that the call counts against, such as an operation, a service or a
+                subscription of the cloud; each has a bucket of its own. Few different values, no secret.
             blocking: `fn` blocks: run it in a thread, which goes on after the deadline.
 
         Raises:
@@ -213,8 +214,8 @@ class Context:
             Throttled: The cloud refused it, or asked to wait for longer than the deadline.
             CloudError: `fn` raised it, or something that is no Exception, such as SystemExit.
         """
-        call = _Call(service, operation, read, credential)
-        bucket = self._bucket(credential, read=read)
+        call = _Call(service, operation, read, quota)
+        bucket = self._bucket(quota, read=read)
         loop = asyncio.get_running_loop()
         first_sent = math.inf
         retries_left = READ_RETRIES if read else 0
@@ -226,7 +227,7 @@ class Context:
                 return await self._send(call, fn, bucket, grant, place=place, deadline=deadline)
             except Throttled:
                 passed = loop.time() + bucket.held_for - first_sent
-                is_alone = self._refusals[credential, read].is_alone(call.who())
+                is_alone = self._refusals[quota, read].is_alone(call.who())
                 if is_alone or not retries_left or not 0 <= passed < deadline:
                     raise
                 retries_left -= 1
@@ -253,11 +254,11 @@ class Context:
         """How many threads run for each scope."""
         return {key: len(running) for key, running in self._running.items()}
 
-    def _bucket(self, credential: str, *, read: bool) -> AdaptiveBucket:
-        bucket = self._buckets.get((credential, read))
+    def _bucket(self, quota: str, *, read: bool) -> AdaptiveBucket:
+        bucket = self._buckets.get((quota, read))
         if bucket is None:
-            bucket = self._buckets[credential, read] = self._new_bucket()
-            labels = (credential, "read" if read else "write")
+            bucket = self._buckets[quota, read] = self._new_bucket()
+            labels = (quota, "read" if read else "write")
             made = bucket
             metrics.CLOUD_RATE.labels(*labels).set_function(lambda: made.rate)
             metrics.CLOUD_WAITING.labels(*labels).set_function(lambda: made.waiting)
@@ -328,7 +329,7 @@ class Context:
         after: float | None,
     ) -> None:
         """Tell the bucket what the call says about the quota: an error was admitted by it, too."""
-        refusals, who = self._refusals[call.credential, call.read], call.who()
+        refusals, who = self._refusals[call.quota, call.read], call.who()
         if outcome is Outcome.THROTTLED:
             now = asyncio.get_running_loop().time()
             if refusals.refused(who, sent=sent, now=now):
@@ -369,7 +370,7 @@ class Context:
             service=call.service,
             operation=call.operation,
             read=call.read,
-            credential=call.credential,
+            quota=call.quota,
             started=started,
             seconds=asyncio.get_running_loop().time() - started,
             outcome=outcome,

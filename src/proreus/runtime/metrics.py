@@ -288,13 +288,13 @@ CLOUD_DURATION: Final = Histogram(
 CLOUD_RATE: Final = Gauge(
     "proreus_cloud_call_rate",
     "Calls a second that the learned quota admits; +Inf while the cloud has refused none.",
-    ["credential", "kind"],
+    ["quota", "kind"],
     registry=REGISTRY,
 )
 CLOUD_WAITING: Final = Gauge(
     "proreus_cloud_calls_waiting",
     "Calls that wait for the learned quota.",
-    ["credential", "kind"],
+    ["quota", "kind"],
     registry=REGISTRY,
 )
 PROVIDER_FAULTS: Final = Counter(

@@ -102,7 +102,7 @@ async def test_a_throttled_read_is_repeated_by_the_framework_and_counted(aws: St
         assert aws.calls() == ["ec2.DescribeInstances"] * 3
     assert throttled() - before == 2
     assert [call.outcome.value for call in link.calls] == ["throttled", "throttled", "ok"]
-    assert {call.credential for call in link.calls} == {"ec2.DescribeInstances"}
+    assert {call.quota for call in link.calls} == {"ec2.DescribeInstances"}
     assert DEFAULT.get_sample_value(name) is None
 
 

@@ -69,8 +69,8 @@ class LeaseRow(msgspec.Struct, frozen=True):
 class Cloud(msgspec.Struct, frozen=True):
     """What the manager's calls to the cloud came to since it started.
 
-    `calls` is by outcome, `rates` by credential and kind of call: those a second that the learned
-    quota admits; a credential whose calls were never refused is not in it.
+    `calls` is by outcome, `rates` by quota and kind of call: those a second that the learned
+    quota admits; a quota whose calls were never refused is not in it.
     """
 
     calls: Mapping[str, int] = {}

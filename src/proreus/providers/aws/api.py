@@ -3,7 +3,7 @@
 botocore signs, sends and decodes, and checks each request against AWS' own model of the
 operation. It blocks, so a call takes a thread; its retries are off, since the framework's bucket
 is to see each refusal. EC2 counts calls for each action by itself, so each operation has a bucket
-of its own: its name stands for the credential in `Context.call` and in the metrics of buckets.
+of its own: its name is the quota in `Context.call` and in the metrics.
 """
 
 import asyncio
@@ -155,7 +155,7 @@ class Api:
                 lambda: self._send(service, operation, parameters),
                 read=operation.startswith(_READS),
                 deadline=self._deadline,
-                credential=name,
+                quota=name,
                 blocking=True,
             )
 

@@ -87,7 +87,7 @@ class Metadata:
             return body.strip()
 
         return await self._context.call(
-            "imds", operation, send, read=True, deadline=_DEADLINE, credential="imds"
+            "imds", operation, send, read=True, deadline=_DEADLINE, quota="imds"
         )
 
 

@@ -228,7 +228,7 @@ class Api:
                 send,
                 read=request.method == "GET",
                 deadline=self._deadline,
-                credential=request.service,
+                quota=request.service,
                 blocking=True,
             )
 
@@ -263,7 +263,7 @@ class Api:
                 send,
                 read=True,
                 deadline=self._deadline,
-                credential="keystone",
+                quota="keystone",
                 blocking=True,
             )
 
