@@ -246,9 +246,7 @@ def test_each_quota_has_a_bucket_for_reads_and_one_for_writes() -> None:
         loop = asyncio.get_running_loop()
         ctx = context()
         with suppress(Throttled):
-            await ctx.call(
-                "lb", "Put", raising(Throttled("slow", after=9)), read=False, quota="a"
-            )
+            await ctx.call("lb", "Put", raising(Throttled("slow", after=9)), read=False, quota="a")
         times = []
         for read, quota in [(True, "a"), (False, "b"), (False, "a")]:
             await ctx.call("lb", "Any", answer, read=read, quota=quota)

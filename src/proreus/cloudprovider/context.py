@@ -205,8 +205,9 @@ class Context:
             read: Whether it changes nothing. Only then is it repeated when it is throttled.
             deadline: Seconds for the answer once it is sent; waiting for the quota does not
                 count. A read is not sent again later than this.
-            quota: Names the quota that the call counts against, such as an operation, a service or a
-                subscription of the cloud; each has a bucket of its own. Few different values, no secret.
+            quota: Names the quota that the call counts against, such as an operation, a service or
+                a subscription of the cloud; each has a bucket of its own. Few different values, no
+                secret.
             blocking: `fn` blocks: run it in a thread, which goes on after the deadline.
 
         Raises:
