@@ -263,7 +263,7 @@ async def test_a_load_balancer_made_by_hand_may_serve_two_clusters(site: Balanci
         one = await lives(site, mine, site.service(by_id(made["id"]), name="a"))
         two = await lives(site, theirs, guest(site, made["id"]), OTHER)
         listed = await mine.load_balancers.list_owned(CLUSTER)
-        assert listed == [OwnedObject("listener", made["id"], "shop/a", "uid-a")]
+        assert listed == [OwnedObject("listeners of load balancer", made["id"], "shop/a", "uid-a")]
         assert isinstance(await site.delete(mine, one), Done)
         assert isinstance(await site.ensure(theirs, two, cluster=OTHER), Ensured)
         assert isinstance(await site.delete(theirs, two, OTHER), Done)

@@ -171,7 +171,9 @@ class OctaviaLoadBalancers:
         found = await self._octavia.balancers({"tags": owners.cluster_tag(cluster.uid)})
         balancers = [
             OwnedObject(
-                "load balancer" if owners.is_made_in(one, cluster) else "listener",
+                "load balancer"
+                if owners.is_made_in(one, cluster)
+                else "listeners of load balancer",
                 id_of(one),
                 user.key,
                 user.service_uid,
