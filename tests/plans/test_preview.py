@@ -29,8 +29,9 @@ from proreus.cloudprovider import (
     Throttled,
 )
 from proreus.controllers.cloud_node import plan as node_plan
+from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Look, questions
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
 from proreus.controllers.inventory import Observation
 from proreus.controllers.node_ipam.cidrset import Blocks, Range
 from proreus.controllers.node_ipam.plan import Mode
@@ -77,10 +78,17 @@ def machine(name: str) -> Instance:
     return Instance(f"sim://{name}", name, "large", "z", "r", (address,))
 
 
-def looks(nodes: tuple[Node, ...], answers: Mapping[str, InstanceAnswer]) -> list[Look]:
+POLICY = Policy()
+
+
+def looks(
+    nodes: tuple[Node, ...], answers: Mapping[str, InstanceAnswer], policy: Policy = POLICY
+) -> list[Look]:
     return [
-        Look(one, {name: Observation(answers[name], 0.0) for name in answers})
-        for one in questions(nodes, NOW, owns, Policy(), batch_size=500, turn=0)
+        Look(one, {name: [Observation(answers[name], 0.0)] for name in answers})
+        for one in questions(
+            nodes, NOW, Known(owns), policy, Memory(), batch_size=500, turn=0, at=0.0
+        )
     ]
 
 
@@ -157,7 +165,7 @@ def test_nodes_go_when_the_rules_let_them(
     answers: dict[str, InstanceAnswer] = {one.metadata.name: NotFound() for one in lost}
     drafts = Drafts(nodes, NOW)
 
-    drafts.remove(looks(nodes, {"here": machine("here"), **answers}), policy, owns)
+    drafts.remove(looks(nodes, {"here": machine("here"), **answers}, policy), policy, Known(owns))
 
     assert len(drafts.held) == len(held)
     assert all(text.startswith(start) for text, start in zip(drafts.held, held, strict=True))
@@ -172,14 +180,27 @@ def test_nodes_go_when_the_rules_let_them(
     assert drafts.nodes.keys() == {"here"}
 
 
-def test_a_machine_that_nobody_can_bear_witness_for_waits_for_them() -> None:
+def test_a_machine_that_nobody_can_bear_witness_for_stays() -> None:
     nodes = (a_node("lost", "sim://lost", SILENT),)
     drafts = Drafts(nodes, NOW)
 
-    drafts.remove(looks(nodes, {"lost": NotFound()}), Policy(), owns)
+    drafts.remove(looks(nodes, {"lost": NotFound()}), Policy(), Known(owns))
 
-    (change,) = drafts.changes
-    assert "with witnesses present" in change.waits_for
+    assert drafts.changes == ()
+    assert drafts.held == ["not deleted: no Ready node vouches for what the cloud says: lost"]
+
+
+def test_a_ready_node_that_the_cloud_does_not_know_is_named_and_keeps_the_others() -> None:
+    nodes = (a_node("lost", "sim://lost", SILENT), a_node("here", "sim://here", READY))
+    drafts, policy = Drafts(nodes, NOW), Policy(dying=0.0)
+
+    drafts.remove(looks(nodes, {"lost": NotFound(), "here": NotFound()}), policy, Known(owns))
+
+    assert drafts.changes == ()
+    assert drafts.held == [
+        "not deleted: the cloud does not know a Ready node either: here: lost",
+        "Ready, but the cloud does not know their machines: here",
+    ]
 
 
 def test_a_stopped_machine_is_tainted() -> None:
@@ -187,7 +208,7 @@ def test_a_stopped_machine_is_tainted() -> None:
     stopped = msgspec.structs.replace(machine("one"), state=msgspec.convert("stopped", STATE))
     drafts = Drafts(nodes, NOW)
 
-    drafts.remove(looks(nodes, {"one": stopped}), Policy(), owns)
+    drafts.remove(looks(nodes, {"one": stopped}), Policy(), Known(owns))
 
     assert [text.rpartition(": ")[2] for text in drafts.held] == ["one"]
     assert drafts.changes == (

@@ -46,7 +46,9 @@ from proreus.cloudprovider.instances import (
     InstanceState,
     NotFound,
     Ownership,
+    Scopes,
     names_machine,
+    scope_of,
 )
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
@@ -139,6 +141,7 @@ __all__ = [
     "Route",
     "Routes",
     "SSHKeys",
+    "Scopes",
     "Throttled",
     "Unauthenticated",
     "Volumes",
@@ -153,5 +156,6 @@ __all__ = [
     "per_service",
     "read_config",
     "scope",
+    "scope_of",
     "with_config",
 ]

@@ -37,6 +37,7 @@ def per_node(
     *,
     parse: Callable[[str], str | None],
     owns: Callable[[Node], Ownership] | None = None,
+    scope: Callable[[Node], str] = lambda _: "",
     batch_size: int = 100,
     concurrency: int = 10,
 ) -> Instances:
@@ -52,10 +53,13 @@ def per_node(
             No I/O.
         owns: Whether the node's machine is of this cloud; no I/O. By default it is if `parse`
             reads its provider id. Never asked about a provider id that `parse` cannot read.
+        scope: Where the node is looked up, if not all are in the same place (`Scopes`).
         batch_size: How many nodes one `describe` takes. The answer comes when all are looked up.
         concurrency: How many are looked up at once.
     """
-    return _PerNode(by_id, by_name, parse, owns, batch_size=batch_size, concurrency=concurrency)
+    return _PerNode(
+        by_id, by_name, parse, owns, scope, batch_size=batch_size, concurrency=concurrency
+    )
 
 
 def per_service(
@@ -101,6 +105,7 @@ class _PerNode:
         by_name: Callable[[Node], Awaitable[InstanceAnswer]],
         parse: Callable[[str], str | None],
         owns: Callable[[Node], Ownership] | None,
+        scope: Callable[[Node], str],
         *,
         batch_size: int,
         concurrency: int,
@@ -109,6 +114,7 @@ class _PerNode:
         self._by_name = by_name
         self._parse = parse
         self._owns = owns
+        self._scope = scope
         self._batch_size = batch_size
         self._concurrency = concurrency
 
@@ -122,6 +128,9 @@ class _PerNode:
         if self._owns is not None:
             return self._owns(node)
         return Ownership.YES if node.spec.provider_id else Ownership.UNKNOWN
+
+    def scope(self, node: Node) -> str:
+        return self._scope(node)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         return await _each(nodes, lambda node: node.metadata.name, self._look_up, self._concurrency)

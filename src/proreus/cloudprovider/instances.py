@@ -99,3 +99,26 @@ class Instances(Protocol):
             CloudError: The whole batch failed; the framework retries it, in halves where one
                 bad id could be the reason.
         """
+
+
+class Scopes(Protocol):
+    """What `Instances` may offer besides, where not all nodes are looked up in the same place.
+
+    A scope is what is right or wrong as a whole: one credential, one endpoint, one listing. A
+    machine that a vCenter, subscription, project or region shows proves that its own answers are
+    whole, and nothing about another one. So witnesses, the breaker and everything else about the
+    deletion of Nodes hold for each scope by itself. Without this all nodes are of one scope.
+    """
+
+    def scope(self, node: Node) -> str:
+        """The scope of a Node that `owns` says YES to, as logs may name it. No I/O.
+
+        Raises:
+            CloudError: It cannot be said. Such a Node is never deleted, and is no witness.
+        """
+
+
+def scope_of(instances: Instances, node: Node) -> str | None:
+    """The scope of a node as the provider says, "" if it knows of one only; None is unknown."""
+    function = getattr(instances, "scope", None)
+    return "" if function is None else function(node)

@@ -51,12 +51,14 @@ class Observation(msgspec.Struct, frozen=True):
     """An answer, and when the call that gave it began and ended.
 
     Times are seconds of the inventory's clock. The call may have waited for the cloud's quota, so
-    it was sent at some time between the two; `ended` None stands for `began`.
+    it was sent at some time between the two; `ended` None stands for `began`. Answers of equal
+    `call` were given by one and the same call.
     """
 
     answer: InstanceAnswer
     began: float
     ended: float | None = None
+    call: int = 0
 
 
 class _Outcome(Enum):
@@ -103,6 +105,7 @@ class Batches:
         self._on_error = on_error
         self._suspects: dict[Key, None] = {}
         self._turn = 0
+        self._calls = 0
         self.unasked = 0
         """Answers for names that nobody had asked for."""
 
@@ -119,6 +122,10 @@ class Batches:
         for group in (list(by_key.values()), suspects[SUSPECTS_ALONE:]):
             yield from (group[start : start + size] for start in range(0, len(group), size))
         yield from ([node] for node in suspects[:SUSPECTS_ALONE])
+
+    def is_suspect(self, node: Node) -> bool:
+        """Whether the node has made a batch fail."""
+        return key(node) in self._suspects
 
     async def describe(self, nodes: Sequence[Node], found: dict[Key, Observation]) -> None:
         """Ask about one batch; `found` fills up and in the end holds every node of it."""
@@ -183,12 +190,20 @@ class Batches:
     async def _ask(self, search: _Search, nodes: Sequence[Node]) -> _Outcome:
         """Make one call and note what it says about each node."""
         began = self._clock()
+        self._calls += 1
+        call = self._calls
         answers = await self._call(nodes, search)
         ended = self._clock()
+        said = (
+            dict.fromkeys((node.metadata.name for node in nodes), answers)
+            if isinstance(answers, CloudError)
+            else self._read(nodes, answers)
+        )
+        search.found.update(
+            {key(node): Observation(said[node.metadata.name], began, ended, call) for node in nodes}
+        )
         if not isinstance(answers, CloudError):
-            search.found.update(self._read(nodes, answers, began, ended))
             return _Outcome.ANSWERED
-        search.found.update({key(node): Observation(answers, began, ended) for node in nodes})
         if search.hung:
             return _Outcome.HUNG
         is_hopeless = isinstance(answers, _NOT_ONE_NODES_FAULT)
@@ -216,17 +231,15 @@ class Batches:
         return self._told(CloudError(text), Kind.WRONG_ANSWER)
 
     def _read(
-        self, nodes: Sequence[Node], answers: Mapping[str, object], began: float, ended: float
-    ) -> dict[Key, Observation]:
-        unasked = answers.keys() - {node.metadata.name for node in nodes}
+        self, nodes: Sequence[Node], answers: Mapping[str, object]
+    ) -> dict[str, InstanceAnswer]:
+        names = [node.metadata.name for node in nodes]
+        unasked = answers.keys() - set(names)
         if unasked:
             self.unasked += len(unasked)
             text = f"{self._provider} answered for {len(unasked)} nodes not asked"
             self._told(CloudError(text), Kind.UNASKED)
-        return {
-            key(node): Observation(self._typed(node.metadata.name, answers), began, ended)
-            for node in nodes
-        }
+        return {name: self._typed(name, answers) for name in names}
 
     def _typed(self, name: str, answers: Mapping[str, object]) -> InstanceAnswer:
         if name not in answers:

@@ -30,6 +30,7 @@ from proreus.cloudprovider import (
     Routes,
     names_machine,
     scope,
+    scope_of,
 )
 from proreus.controllers import contract
 from proreus.controllers.faults import Faults, Kind
@@ -116,6 +117,18 @@ class GuardedInstances:
         if isinstance(found, CloudError) or (found is Ownership.YES and _is_unreadable(node)):
             return Ownership.UNKNOWN
         return found
+
+    def scope(self, node: Node) -> str | None:
+        """The provider's word, or None: such a node is never deleted, and is no witness."""
+
+        def read() -> str:
+            found: object = scope_of(self._instances, node)
+            if isinstance(found, str):
+                return found
+            raise contract.Broken(f"a {type(found).__name__} is no scope: it must be a str")
+
+        found = self._guard.hook("scope", read, node)
+        return None if isinstance(found, CloudError) else found
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Ask the provider; the caller has a deadline.

@@ -8,27 +8,47 @@ A reader says how old an answer may be by `not_before`, the time at which its ne
 answer proves nothing about what happened after its call *began*.
 
 A flight is one batch, with all the calls that it takes (`controllers.batches`).
+
+    look(candidates, witnesses, due) ─► one call for all of them, that nobody else is in
+
+Where a deletion hangs on the answer, nothing is shared and nothing is taken from memory.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
-from proreus.cloudprovider.instances import Instance, Instances
-from proreus.controllers.batches import Batches, Key, Observation, Told, key
+from proreus.cloudprovider.instances import Instance, Instances, NotFound
+from proreus.controllers.batches import SUSPECTS_ALONE, Batches, Key, Observation, Told, key
 from proreus.controllers.faults import Kind
 from proreus.kube.objects import Node
 
-__all__ = ["Inventory", "Observation"]
+__all__ = ["Inventory", "Observation", "Sighting"]
 
 DEADLINE: Final = 40.0
 """Seconds for one batch: more than a provider's own calls have, so that theirs end first."""
 
 FLIGHTS_AT_ONCE: Final = 8
 """How many flights one `get` has in the air at a time."""
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """What all calls until now have shown of a node's machine; times as in `Observation`.
+
+    Attributes:
+        shown: When the call began that last showed it; None if none ever did.
+        missing: When the first of those calls began that have not found it since; None if the
+            last one found it.
+    """
+
+    shown: float | None = None
+    missing: float | None = None
+
+
+_NEVER: Final = Sighting()
 
 
 class _Flight:
@@ -65,6 +85,11 @@ class Inventory:
         self._clock = clock
         self._batches = Batches(instances, clock=self._now, deadline=deadline, on_error=on_error)
         self._known: dict[str, tuple[str, Observation]] = {}
+        self._sightings: dict[str, tuple[str, Sighting]] = {}
+        self._slots = asyncio.Semaphore(FLIGHTS_AT_ONCE)
+        # Those forgotten while somebody looks; what is said of them then is not kept.
+        self._looking = 0
+        self._gone: set[str] = set()
         self._claims: dict[str, dict[str, str]] = {}
         self._flights: dict[Key, _Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,16 +136,94 @@ class Inventory:
                 found[name] = self._landed(flights[name], node)
         return {node.metadata.name: self._checked(node, found) for node in nodes}
 
+    async def look(
+        self, candidates: Sequence[Node], witnesses: Sequence[Node], due: Collection[str]
+    ) -> Mapping[str, Sequence[Observation]]:
+        """Ask about nodes that may have lost their machine, and with them about witnesses.
+
+        All go in one call. Where they are more than a batch, and for candidates that make batches
+        fail, the candidates are asked first; those of them that are `due` and not found are asked
+        once more, between one look at the witnesses and another.
+
+        Args:
+            candidates: The nodes in question.
+            witnesses: Nodes whose machines are there, to see what the answers are worth.
+            due: The names of the candidates for which the witnesses matter.
+
+        Returns:
+            By name, what was said last of each candidate, and all that was said of each witness.
+        """
+        sound = [node for node in candidates if not self._batches.is_suspect(node)]
+        alone = [node for node in candidates if self._batches.is_suspect(node)][:SUSPECTS_ALONE]
+        jury = [node for node in witnesses if not self._batches.is_suspect(node)]
+        heard: dict[str, list[Observation]] = {}
+        if len(sound) + len(jury) <= self.batch_size:
+            if sound:
+                await self._hear(heard, [[*sound, *jury]])
+            sound = []
+        apart = [*self._split(sound), *self._split(alone, 1)]
+        await self._hear(heard, apart)
+        again = [
+            named
+            for batch in apart
+            if (named := [n for n in batch if n.metadata.name in due and _is_lost(n, heard)])
+        ]
+        if again and jury:
+            await self._hear(heard, self._split(jury))
+            await self._hear(heard, again)
+            await self._hear(heard, self._split(jury))
+        asked = {node.metadata.name for node in candidates}
+        return {name: said[-1:] if name in asked else said for name, said in heard.items()}
+
+    def seen(self, node: Node) -> Sighting:
+        """What all calls have shown of the node's machine."""
+        provider_id, sighting = self._sightings.get(node.metadata.uid, ("", _NEVER))
+        return sighting if provider_id == node.spec.provider_id else _NEVER
+
     def forget(self, uid: str) -> None:
         """Drop what is known of the Node of that uid, which is gone from the API."""
         self._unclaim(uid)
         self._known.pop(uid, None)
+        self._sightings.pop(uid, None)
+        if self._looking:
+            self._gone.add(uid)
         self._batches.forget(uid)
         for asked in [asked for asked in self._flights if asked[0] == uid]:
             del self._flights[asked]
 
     def _now(self) -> float:
         return self._clock() if self._clock else asyncio.get_running_loop().time()
+
+    # Looks
+
+    def _split(self, nodes: Sequence[Node], most: int | None = None) -> list[Sequence[Node]]:
+        size = most or self.batch_size
+        return [nodes[start : start + size] for start in range(0, len(nodes), size)]
+
+    async def _hear(
+        self, heard: dict[str, list[Observation]], batches: Sequence[Sequence[Node]]
+    ) -> None:
+        """Ask about batches side by side, and add what is said to what was `heard`."""
+
+        async def ask(batch: Sequence[Node]) -> None:
+            found: dict[Key, Observation] = {}
+            async with self._slots:
+                await self._batches.describe(batch, found)
+            for node in batch:
+                seen = found[key(node)]
+                heard.setdefault(node.metadata.name, []).append(self._unmistaken(node, seen))
+                if node.metadata.uid in self._gone:
+                    self._batches.forget(node.metadata.uid)
+                else:
+                    self._keep(node, seen)
+
+        self._looking += 1
+        try:
+            await asyncio.gather(*(ask(batch) for batch in batches))
+        finally:
+            self._looking -= 1
+            if not self._looking:
+                self._gone.clear()
 
     # Flights
 
@@ -194,13 +297,16 @@ class Inventory:
         return observation if observation.began >= not_before else None
 
     def _keep(self, node: Node, observation: Observation) -> None:
-        """Keep an answer for later readers; errors are not kept."""
+        """Keep an answer for later readers; errors are not kept, and nothing that is outdated."""
         uid, provider_id = key(node)
         answer = observation.answer
-        if isinstance(answer, CloudError):
+        old_id, old = self._known.get(uid, ("", None))
+        is_old = old is not None and old_id == provider_id and old.began > observation.began
+        if isinstance(answer, CloudError) or is_old:
             return
         self._unclaim(uid)
         self._known[uid] = (provider_id, observation)
+        self._sightings[uid] = (provider_id, _sighting(self.seen(node), observation))
         if isinstance(answer, Instance) and answer.provider_id:
             self._claims.setdefault(answer.provider_id, {})[uid] = node.metadata.name
 
@@ -218,7 +324,9 @@ class Inventory:
 
         The node that has the provider id already is that machine.
         """
-        observation = found[node.metadata.name]
+        return self._unmistaken(node, found[node.metadata.name])
+
+    def _unmistaken(self, node: Node, observation: Observation) -> Observation:
         answer = observation.answer
         if not isinstance(answer, Instance) or answer.provider_id in ("", node.spec.provider_id):
             return observation
@@ -232,3 +340,19 @@ class Inventory:
         )
         self._on_error(conflict, Kind.DUPLICATE)
         return msgspec.structs.replace(observation, answer=conflict)
+
+
+def _sighting(before: Sighting, seen: Observation) -> Sighting:
+    """What is known after one more answer that is no error."""
+    if isinstance(seen.answer, Instance):
+        return Sighting(shown=seen.began)
+    if isinstance(seen.answer, NotFound) and seen.answer.tombstone:
+        return Sighting(shown=before.shown)
+    return Sighting(before.shown, seen.began if before.missing is None else before.missing)
+
+
+def _is_lost(node: Node, heard: Mapping[str, Sequence[Observation]]) -> bool:
+    """Whether the last word is that the cloud does not know the machine."""
+    said = heard.get(node.metadata.name)
+    answer = said[-1].answer if said else None
+    return isinstance(answer, NotFound) and not answer.tombstone

@@ -329,6 +329,21 @@ NODES_HELD: Final = Gauge(
     "Nodes that look gone and stay, because too many do at once.",
     registry=REGISTRY,
 )
+NODES_UNPROVEN: Final = Gauge(
+    "proreus_nodes_held_without_proof",
+    "Nodes that look gone and stay, because no Ready node speaks for the answers.",
+    registry=REGISTRY,
+)
+NODES_UNKNOWN: Final = Gauge(
+    "proreus_nodes_unknown_to_cloud",
+    "Ready nodes whose machine the cloud does not know.",
+    registry=REGISTRY,
+)
+NODES_ASIDE: Final = Gauge(
+    "proreus_nodes_set_aside",
+    "Those of them that are no witnesses any more.",
+    registry=REGISTRY,
+)
 NODES_DELETED: Final = Counter(
     "proreus_nodes_deleted_total",
     "Nodes deleted because their machine is gone.",

@@ -8,10 +8,11 @@ from proreus.app.preview.applied import applied, lines
 from proreus.app.preview.changes import Change
 from proreus.cloudprovider.instances import InstanceAnswer, Ownership
 from proreus.controllers.cloud_node import plan as node_plan
-from proreus.controllers.cloud_node_lifecycle.plan import Memory, Pass, Wait
+from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Wait
+from proreus.controllers.cloud_node_lifecycle.plan import Pass
 from proreus.controllers.cloud_node_lifecycle.plan import plan as lifecycle_plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Look, Owns
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, Owns
 from proreus.controllers.networks import pod_cidrs
 from proreus.controllers.node_ipam import plan as ipam
 from proreus.controllers.node_ipam.cidrset import Blocks
@@ -81,10 +82,10 @@ class Drafts:
             if change is not None:
                 self.patch(name, change.status, change.main)
 
-    def remove(self, looks: Sequence[Look], policy: Policy, owns: Owns) -> None:
+    def remove(self, looks: Sequence[Look], policy: Policy, known: Known) -> None:
         """What the lifecycle controller does, if the cloud goes on saying what it says now."""
         decided = lifecycle_plan(
-            tuple(self.nodes.values()), looks, Memory(), policy, owns, now=self._now, at=_NOW
+            tuple(self.nodes.values()), looks, Memory(), policy, known, now=self._now, at=_NOW
         )
         suspected = decided.waiting.keys() | decided.held.keys()
         suspected |= {deletion.node.metadata.name for deletion in decided.delete}
@@ -102,16 +103,24 @@ class Drafts:
 
     def _wait(self, decided: Pass, policy: Policy) -> None:
         """Let go what more answers will prove gone, but for what the breaker holds by then."""
-        held = set(decided.held)
-        if decided.memory.breaker.since is not None:
-            held |= {node.metadata.name for node in decided.suspects}
+        held: dict[str, list[str]] = {}
+        for alarm in decided.alarms:
+            if alarm.alert is Alert.BREAKER:
+                names = [node.metadata.name for node in alarm.nodes]
+                held[alarm.event.message] = names
+        for name, wait in decided.held.items():
+            if wait.hold is not Alert.BREAKER:
+                held.setdefault(wait.reason, []).append(name)
+        stay = {name for names in held.values() for name in names}
         for name, wait in sorted(decided.waiting.items()):
-            if name not in held:
+            if name not in stay:
                 reason = "it does not exist in the cloud provider"
                 self._remove(name, reason, _until(wait, policy))
-        if held:
-            why = decided.alarm.message if decided.alarm else "too many nodes look gone at once"
-            self.held.append(f"not deleted: {why}: {', '.join(sorted(held))}")
+        for why, names in held.items():
+            self.held.append(f"not deleted: {why}: {', '.join(sorted(names))}")
+        if decided.unknown:
+            strange = ", ".join(sorted(decided.unknown))
+            self.held.append(f"Ready, but the cloud does not know their machines: {strange}")
 
     def _remove(self, name: str, reason: str, waits_for: str) -> None:
         del self.nodes[name]

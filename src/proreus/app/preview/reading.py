@@ -23,13 +23,15 @@ from proreus.cloudprovider import (
     NotSupported,
     OwnedObject,
     Ownership,
+    scope_of,
 )
 from proreus.controllers.batches import Observation, outage
-from proreus.controllers.cloud_node_lifecycle.controller import policy_of
-from proreus.controllers.cloud_node_lifecycle.questions import Look, questions
+from proreus.controllers.cloud_node_lifecycle.controller import known, policy_of
+from proreus.controllers.cloud_node_lifecycle.memory import Memory
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
 from proreus.controllers.environment import Settings
 from proreus.controllers.guarded import GuardedLoadBalancers
-from proreus.controllers.inventory import Inventory
+from proreus.controllers.inventory import Inventory, Sighting
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
@@ -146,26 +148,48 @@ async def _machines(world: _World, drafts: Drafts, instances: Instances) -> None
     error = outage(seen)
     if error is not None:
         raise error
-    policy = policy_of(world.settings)
-    looks = [
-        Look(one, {name: _at_once(seen[name]) for name in _names(one.candidates, one.witnesses)})
-        for one in questions(
-            world.nodes, world.now, instances.owns, policy, batch_size=inventory.batch_size, turn=0
-        )
-    ]
     if "cloud-node" in world.controllers:
         drafts.initialise({name: one.answer for name, one in seen.items()}, instances.owns)
     if "cloud-node-lifecycle" in world.controllers:
-        drafts.remove(looks, policy, instances.owns)
+        await _deletions(world, drafts, instances, inventory)
 
 
-def _names(*groups: Sequence[Node]) -> list[str]:
-    return [node.metadata.name for group in groups for node in group]
+async def _deletions(
+    world: _World, drafts: Drafts, instances: Instances, inventory: Inventory
+) -> None:
+    """Ask as the lifecycle controller does: with witnesses in the same call."""
+    # There is no time to see whether a Ready node that the cloud does not know is dying.
+    policy = msgspec.structs.replace(policy_of(world.settings), dying=0.0)
+    asked = questions(
+        world.nodes,
+        world.now,
+        known(instances, inventory),
+        policy,
+        Memory(),
+        batch_size=inventory.batch_size,
+        turn=0,
+        at=0.0,
+    )
+    looks = []
+    for one in asked:
+        heard = await inventory.look(one.candidates, one.witnesses, one.due)
+        looks.append(Look(one, {name: _at_once(said) for name, said in heard.items()}))
+    told = Known(
+        owns=instances.owns,
+        scope=lambda node: scope_of(instances, node),
+        seen=lambda node: _sighted(inventory.seen(node)),
+    )
+    drafts.remove(looks, policy, told)
 
 
-def _at_once(seen: Observation) -> Observation:
-    """The observation on a clock whose time is now 0."""
-    return Observation(seen.answer, 0.0, 0.0)
+def _at_once(said: Sequence[Observation]) -> Sequence[Observation]:
+    """The observations on a clock whose time is now 0."""
+    return [msgspec.structs.replace(one, began=0.0, ended=0.0) for one in said]
+
+
+def _sighted(seen: Sighting) -> Sighting:
+    """The same on that clock."""
+    return Sighting(*(None if time is None else 0.0 for time in (seen.shown, seen.missing)))
 
 
 async def _pod_cidrs(world: _World, drafts: Drafts) -> None:

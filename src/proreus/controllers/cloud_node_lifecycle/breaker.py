@@ -2,7 +2,8 @@
 
 It counts all nodes that look gone, not only those ripe for deletion: else those that ripen first
 would go one after another before the count is high enough. Once tripped it holds until the
-answers have stayed unchanged, with witnesses present, for `Policy.hold`.
+answers have stayed unchanged, with witnesses present, for `Policy.hold`; what it then lets go
+goes at a bounded pace. Each scope has its own.
 """
 
 from collections.abc import Hashable, Mapping
@@ -19,12 +20,13 @@ K = TypeVar("K", bound=Hashable)
 class Breaker(msgspec.Struct, frozen=True):
     """Its state.
 
-    `deletions` are those that count, by uid, with their times; `since` is when it tripped or
-    was last disturbed, None while it holds nothing.
+    `deletions` are those that count, by uid, with their times, `released` those of nodes that it
+    had held; `since` is when it tripped or was last disturbed, None while it holds nothing.
     """
 
     deletions: Mapping[str, float] = {}
     since: float | None = None
+    released: Mapping[str, float] = {}
 
 
 def limit(total: int, policy: Policy) -> float:
@@ -47,13 +49,14 @@ def judge(
         breaker: The state before.
         suspects: The nodes that look gone, by uid, without those that never count: tombstones
             and nodes the autoscaler is removing.
-        others: The number of this cloud's other nodes.
+        others: The number of the scope's other nodes.
         at: The time.
         policy: The numbers.
-        disturbed: Whether the cloud contradicted itself, or missed a witness, in this pass: then
-            the time of unchanged answers begins anew.
+        disturbed: Whether the cloud contradicted itself in this pass, or its answers are known
+            to be wrong: then the time of unchanged answers begins anew.
     """
     recent = {uid: t for uid, t in breaker.deletions.items() if at - t < policy.breaker_window}
+    paced = {uid: t for uid, t in breaker.released.items() if at - t < policy.release_interval}
     unproven = {uid for uid, known in suspects.items() if not proven(breaker, known, policy)}
     total = others + len(suspects.keys() | recent.keys())
     is_over = len(unproven | recent.keys()) > limit(total, policy)
@@ -66,7 +69,12 @@ def judge(
         since = at
     elif not is_over and at - since >= policy.hold:
         since = None
-    return Breaker(recent, since)
+    return Breaker(recent, since, paced)
+
+
+def pace(total: int, policy: Policy) -> float:
+    """How many of `total` nodes that were held may go within `Policy.release_interval`."""
+    return max(policy.breaker_minimum, policy.release_fraction * total)
 
 
 def proven(breaker: Breaker, evidence: Evidence, policy: Policy) -> bool:

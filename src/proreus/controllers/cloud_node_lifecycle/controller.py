@@ -1,16 +1,26 @@
 """Removes nodes whose machine is gone and taints those that are shut down: look, decide, do.
 
 Every `--node-monitor-period` the whole fleet is looked at in one pass. Only nodes that are not
-Ready cost a question, and all of them go in as few calls as the cloud allows.
+Ready cost a question, and all of them go in as few calls as the cloud allows. A new provider, and
+so any change of the cloud-config or its credentials, starts the controller anew: what was learned
+of the answers of another one is not used.
 """
 
 import asyncio
 
-from proreus.cloudprovider import Instances
+from proreus.cloudprovider import Instances, scope_of
 from proreus.controllers.cloud_node_lifecycle import plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
+from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Look, Question, questions
+from proreus.controllers.cloud_node_lifecycle.questions import (
+    Known,
+    KnownFor,
+    Look,
+    Question,
+    always,
+    questions,
+)
 from proreus.controllers.environment import Environment, Settings
 from proreus.controllers.inventory import Inventory
 from proreus.kube.errors import Conflict, NotFound
@@ -39,12 +49,14 @@ class CloudNodeLifecycleController:
         self._instances: Instances = env.provider.instances
         self._inventory: Inventory = env.inventory
         self._policy = policy_of(env.settings)
-        self._memory = plan.Memory()
-        self._turn = 0
         self._ages = Ages(asyncio.get_running_loop().time)
+        self._known = known(self._instances, self._inventory, self._ages.known_for)
+        self._memory = Memory()
+        self._turn = 0
         self._stopped = asyncio.Event()
         self._events = env.events.source(CONTROLLER)
         env.nodes.subscribe(self._ages.on_node)
+        env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
         """Make a pass every period until stopped; the period starts again when a pass ends."""
@@ -67,17 +79,22 @@ class CloudNodeLifecycleController:
         """Never: its writes are few."""
         return False
 
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if new is None and old is not None:
+            self._inventory.forget(old.metadata.uid)
+
     async def _pass(self) -> None:
         loop = asyncio.get_running_loop()
         self._turn += 1
         asked = questions(
             tuple(self._env.nodes.all()),
             self._env.now(),
-            self._instances.owns,
+            self._known,
             self._policy,
+            self._memory,
             batch_size=self._inventory.batch_size,
             turn=self._turn,
-            known_for=self._ages.known_for,
+            at=loop.time(),
         )
         looks = await asyncio.gather(*(self._look(question) for question in asked))
         decided = plan.plan(
@@ -85,10 +102,9 @@ class CloudNodeLifecycleController:
             looks,
             self._memory,
             self._policy,
-            self._instances.owns,
+            self._known,
             now=self._env.now(),
             at=loop.time(),
-            known_for=self._ages.known_for,
         )
         self._memory = decided.memory
         self._report(decided, loop.time())
@@ -99,13 +115,18 @@ class CloudNodeLifecycleController:
 
     async def _look(self, question: Question) -> Look:
         """Ask about the candidates and their witnesses in one go."""
-        began = asyncio.get_running_loop().time()
-        nodes = [*question.candidates, *question.witnesses]
-        return Look(question, await self._inventory.get(nodes, not_before=began))
+        return Look(
+            question,
+            await self._inventory.look(question.candidates, question.witnesses, question.due),
+        )
 
     def _report(self, decided: plan.Pass, at: float) -> None:
+        by_breaker = sum(wait.hold is Alert.BREAKER for wait in decided.held.values())
         metrics.NODES_WAITING.set(len(decided.waiting))
-        metrics.NODES_HELD.set(len(decided.held))
+        metrics.NODES_HELD.set(by_breaker)
+        metrics.NODES_UNPROVEN.set(len(decided.held) - by_breaker)
+        metrics.NODES_UNKNOWN.set(len(decided.unknown))
+        metrics.NODES_ASIDE.set(sum(decided.unknown.values()))
         reasons = {**decided.waiting, **decided.held}
         for name, seconds in decided.countdown(at).items():
             klog.v(
@@ -116,12 +137,12 @@ class CloudNodeLifecycleController:
                 may_go_in_seconds=None if seconds is None else round(seconds),
                 reason=reasons[name].reason,
             )
-        if decided.alarm is not None:
-            alarm = decided.alarm
-            names = sorted(node.metadata.name for node in decided.suspects)
-            klog.warning(log, alarm.message, nodes=",".join(names))
-            for node in decided.suspects:
-                self._events.event(ref_of(node), alarm.type, alarm.reason, alarm.message)
+        for alarm in decided.alarms:
+            names = sorted(node.metadata.name for node in alarm.nodes)
+            klog.warning(log, alarm.event.message, nodes=",".join(names))
+            for node in alarm.nodes:
+                event = alarm.event
+                self._events.event(ref_of(node), event.type, event.reason, event.message)
 
     async def _taint(self, node: Node, patch: Patch) -> None:
         name = node.metadata.name
@@ -154,6 +175,16 @@ class CloudNodeLifecycleController:
         klog.info(log, "Deleted the node", node=meta.name, reason=deletion.reason)
         event = deletion.event
         self._events.event(ref, event.type, event.reason, event.message)
+
+
+def known(instances: Instances, inventory: Inventory, known_for: KnownFor = always) -> Known:
+    """What provider and inventory can say of a node without a call."""
+    return Known(
+        owns=instances.owns,
+        scope=lambda node: scope_of(instances, node),
+        seen=inventory.seen,
+        known_for=known_for,
+    )
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -1,25 +1,14 @@
 """What is known of a machine's absence, and how each answer of the cloud changes it.
 
-Only `NotFound` speaks for absence, and only if the witnesses (Ready nodes asked about in the
-same call) are there: a cloud that cannot find those either looks in the wrong place. All times
-are seconds of one clock that only grows, and those at which a call *began*: an answer proves
-nothing about later.
+Only `NotFound` speaks for absence, and only an answer that is known to be whole proves anything
+(`witnesses`). All times are seconds of one clock that only grows, and those at which a call
+*began*: an answer proves nothing about later.
 """
-
-from collections.abc import Iterable
-from enum import Enum, auto
 
 import msgspec
 
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
-
-
-class Witnesses(Enum):
-    """What the cloud said of the witnesses."""
-
-    PRESENT = auto()
-    ABSENT = auto()
-    SILENT = auto()
+from proreus.controllers.cloud_node_lifecycle.policy import Policy
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -39,80 +28,66 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What speaks for a machine's absence.
+    """What speaks for a machine's absence: at least that the cloud has said so last.
 
     Attributes:
-        said: The answers `NotFound` since the machine, or the absence of a witness, was seen.
-        proved: Those among the answers that were given with all witnesses present.
+        proved: The answers `NotFound` since the machine was seen that were known to be whole.
         confirmations: How many of these count: they began far enough from one another.
         counted: When the last of those ended.
         tombstone: The cloud showed this very machine as terminated.
     """
 
-    said: Span | None = None
     proved: Span | None = None
     confirmations: int = 0
     counted: float = 0.0
     tombstone: bool = False
 
 
-def witnessed(answers: Iterable[InstanceAnswer | None], *, needed: bool) -> Witnesses:
-    """What the answers about the witnesses are worth; None is no answer.
-
-    No witness at all is silence, unless none is `needed`.
-    """
-    given = tuple(answers)
-    if any(isinstance(answer, NotFound) for answer in given):
-        return Witnesses.ABSENT
-    if given or needed:
-        is_sure = given and all(isinstance(answer, Instance) for answer in given)
-        return Witnesses.PRESENT if is_sure else Witnesses.SILENT
-    return Witnesses.PRESENT
-
-
-def observe(
-    evidence: Evidence | None,
-    answer: InstanceAnswer,
-    began: float,
-    witnesses: Witnesses,
-    interval: float,
-    *,
-    ended: float | None = None,
-) -> Evidence | None:
-    """Add an answer about a machine.
-
-    Args:
-        evidence: What was known.
-        answer: A machine clears everything, an error changes nothing.
-        began: When the call began.
-        witnesses: If one is absent, the answer proves nothing, and the row ends.
-        interval: How far from one another calls must begin to count, in seconds.
-        ended: When it ended; `began` if None. The next call that counts begins `interval` after
-            this: a call may wait for the cloud's quota, and so be sent long after it began.
-    """
+def heard(evidence: Evidence | None, answer: InstanceAnswer) -> Evidence | None:
+    """Take note of an answer: a machine clears everything, an error changes nothing."""
     if isinstance(answer, Instance):
         return None
     if not isinstance(answer, NotFound):
         return evidence
     before = evidence or Evidence()
-    if witnesses is Witnesses.ABSENT:
-        is_kept = before.proved is not None or before.tombstone
-        return msgspec.structs.replace(before, said=None) if is_kept else None
-    after = msgspec.structs.replace(
-        before,
-        said=_extended(before.said, began),
-        tombstone=before.tombstone or answer.tombstone,
-    )
-    if witnesses is Witnesses.SILENT:
-        return after
-    after = msgspec.structs.replace(after, proved=_extended(before.proved, began))
-    is_new = began > before.counted and began - before.counted >= interval
-    if before.confirmations and not is_new:
+    return msgspec.structs.replace(before, tombstone=before.tombstone or answer.tombstone)
+
+
+def proved(
+    evidence: Evidence, began: float, ended: float, policy: Policy, *, decides: bool
+) -> Evidence:
+    """Add an answer `NotFound` that is known to be whole.
+
+    Args:
+        evidence: What was known.
+        began: When the call began.
+        ended: When it ended. The next call that counts begins an interval after this: a call may
+            wait for the cloud's quota, and so be sent long after it began.
+        policy: The numbers.
+        decides: Whether it had witnesses enough to be the last confirmation.
+    """
+    span = Span(began, began) if evidence.proved is None else evidence.proved.extended(began)
+    after = msgspec.structs.replace(evidence, proved=span)
+    if not (may_count(evidence, began, policy) and (decides or not is_last(evidence, policy))):
         return after
     return msgspec.structs.replace(
-        after, confirmations=before.confirmations + 1, counted=max(began, ended or began)
+        after, confirmations=evidence.confirmations + 1, counted=max(began, ended)
     )
 
 
-def _extended(span: Span | None, began: float) -> Span:
-    return Span(began, began) if span is None else span.extended(began)
+def may_count(evidence: Evidence | None, began: float, policy: Policy) -> bool:
+    """Whether a call that begins then is far enough from the last one that counted."""
+    if evidence is None or not evidence.confirmations:
+        return True
+    since = began - evidence.counted
+    return since > 0 and since >= policy.confirmation_interval
+
+
+def is_last(evidence: Evidence | None, policy: Policy) -> bool:
+    """Whether one more confirmation is all that is missing."""
+    return (evidence.confirmations if evidence else 0) == policy.confirmations - 1
+
+
+def doubted(evidence: Evidence) -> Evidence:
+    """What is left when the cloud's answers turn out to be no proofs: that it said so."""
+    return Evidence(tombstone=evidence.tombstone)

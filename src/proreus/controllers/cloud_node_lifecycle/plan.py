@@ -4,8 +4,9 @@
 
 A Node goes only if it is not Ready, is this cloud's, has a provider id, was initialised (or is
 older than the start-up grace), and the cloud has said often enough that there is no such machine
-(`evidence`), while not too many nodes look gone at once (`breaker`). Everything is a value: also
-the seconds until a pending node may go.
+(`evidence`), in answers that did not lack Ready nodes of the same scope (`witnesses`), while not
+too many nodes of the scope look gone at once (`breaker`). Everything is a value: also the seconds
+until a pending node may go.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,49 +21,45 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
-from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge, proven, release
-from proreus.controllers.cloud_node_lifecycle.evidence import (
-    Evidence,
-    Witnesses,
-    observe,
-    witnessed,
+from proreus.controllers.cloud_node_lifecycle.alarms import Alarm, alarms_of, due, named
+from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, pace, proven, release
+from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
+from proreus.controllers.cloud_node_lifecycle.memory import (
+    Alert,
+    Memory,
+    Scope,
+    ScopeMemory,
+    Wait,
 )
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
-    KnownFor,
+    Known,
     Look,
-    Owns,
-    always,
+    Rules,
+    able,
     candidates,
     is_ready,
+    key,
 )
+from proreus.controllers.cloud_node_lifecycle.scopes import (
+    Answer,
+    Findings,
+    Fleet,
+    find,
+    is_exempt,
+    is_sworn,
+)
+from proreus.controllers.cloud_node_lifecycle.witnesses import Key, was_shown
 from proreus.controllers.events import PlannedEvent
 from proreus.kube import patch
-from proreus.kube.objects import (
-    TAINT_AUTOSCALER,
-    TAINT_SHUTDOWN,
-    Node,
-    Taint,
-    has_taint,
-)
+from proreus.kube.objects import TAINT_SHUTDOWN, Node, Taint, has_taint
 from proreus.kube.patch import Patch
-
-Key = tuple[str, str]
-"""A Node's uid and provider id: what is known of one machine says nothing of another."""
 
 _SHUTDOWN = Taint(key=TAINT_SHUTDOWN, effect="NoSchedule")
 
 
 class Keep(msgspec.Struct, frozen=True):
     """Nothing speaks for the node's absence."""
-
-
-class Wait(msgspec.Struct, frozen=True):
-    """The node looks gone, but stays for now: until `until` at the earliest, if that is known."""
-
-    until: float | None
-    reason: str
-    is_held: bool = False
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -87,13 +84,6 @@ class Deletion(msgspec.Struct, frozen=True):
         return PlannedEvent("Normal", "DeletingNode", text)
 
 
-class Memory(msgspec.Struct, frozen=True):
-    """What one pass hands to the next."""
-
-    evidence: Mapping[Key, Evidence] = {}
-    breaker: Breaker = Breaker()
-
-
 class Pass(msgspec.Struct, frozen=True):
     """What to do now.
 
@@ -101,18 +91,21 @@ class Pass(msgspec.Struct, frozen=True):
         delete: Nodes to delete.
         taints: Patches that set or remove the shutdown taint, with their nodes.
         waiting: Nodes that look gone, but not surely yet, by name.
-        held: Nodes that the breaker holds back, by name.
-        alarm: The Warning when the breaker trips; None before and after.
+        held: Nodes that look gone and stay until something else changes, by name.
+        unknown: The Ready nodes whose machine the cloud does not know, by name; True if it is a
+            witness no more.
+        alarms: What is to be told of nodes now.
         memory: For the next pass.
         next_look: When the first verdict can change by time alone; None if none can.
-        suspects: The nodes that look gone and that the breaker counts; the alarm is about them.
+        suspects: The nodes that look gone and that the breaker counts.
     """
 
     delete: tuple[Deletion, ...]
     taints: tuple[tuple[Node, Patch], ...]
     waiting: Mapping[str, Wait]
     held: Mapping[str, Wait]
-    alarm: PlannedEvent | None
+    unknown: Mapping[str, bool]
+    alarms: tuple[Alarm, ...]
     memory: Memory
     next_look: float | None
     suspects: tuple[Node, ...] = ()
@@ -126,17 +119,16 @@ class Pass(msgspec.Struct, frozen=True):
         }
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    """What the cloud said of one candidate."""
+class _Decided(msgspec.Struct):
+    """What is decided scope by scope."""
 
-    answer: InstanceAnswer
-    began: float
-    ended: float | None
-    witnesses: Witnesses
-
-    @property
-    def is_absence(self) -> bool:
-        return isinstance(self.answer, NotFound) and self.witnesses is not Witnesses.ABSENT
+    delete: list[Deletion] = msgspec.field(default_factory=list)
+    waits: dict[str, Wait] = msgspec.field(default_factory=dict)
+    unknown: dict[str, bool] = msgspec.field(default_factory=dict)
+    alarms: list[Alarm] = msgspec.field(default_factory=list)
+    answers: dict[Key, Answer] = msgspec.field(default_factory=dict)
+    suspects: list[Node] = msgspec.field(default_factory=list)
+    scopes: dict[Scope, ScopeMemory] = msgspec.field(default_factory=dict)
 
 
 def plan(
@@ -144,58 +136,45 @@ def plan(
     looks: Sequence[Look],
     memory: Memory,
     policy: Policy,
-    owns: Owns,
+    known: Known,
     *,
     now: datetime,
     at: float,
-    known_for: KnownFor = always,
 ) -> Pass:
-    """Decide for the whole fleet.
+    """Decide for the whole cluster.
 
     Args:
-        nodes: The newest objects; what was asked about others than these counts for nothing.
+        nodes: All of them, as they are after the cloud was asked; what was asked about others
+            than these counts for nothing.
         looks: The answers of this pass. Only a node about which one of them says `NotFound`
             is deleted, whatever was known before.
         memory: What the pass before handed over.
         policy: The numbers.
-        owns: Whether a node is this cloud's.
+        known: What is known without asking.
         now: Wall-clock time, for the age of nodes.
         at: The time on the clock of the observations.
-        known_for: For how many seconds a node has surely been there.
     """
-    open_ = {_key(node): node for node in candidates(nodes, now, owns, policy, known_for)}
-    answers = _answers(open_, looks, policy)
-    evidence = _evidence(open_, answers, memory, policy)
-    suspects = {
-        key[0]: known for key, known in evidence.items() if not _is_exempt(open_[key], known)
-    }
-    breaker = memory.breaker
-    if suspects or breaker != Breaker():
-        others = sum(owns(node) is Ownership.YES for node in nodes) - len(suspects)
-        disturbed = _is_disturbed(nodes, looks, answers, policy, memory)
-        breaker = judge(breaker, suspects, others, at, policy, disturbed=disturbed)
-    waits: dict[str, Wait] = {}
-    delete: list[Deletion] = []
-    counted = dict(breaker.deletions)
-    for key, node in open_.items():
-        found = _ruling(node, evidence.get(key), answers.get(key), breaker, policy)
-        if isinstance(found, Wait):
-            waits[node.metadata.name] = found
-        elif isinstance(found, Delete):
-            delete.append(Deletion(node, found.reason))
-            if key[0] in suspects and not proven(breaker, evidence[key], policy):
-                counted.setdefault(key[0], at)
+    decided, rules = _Decided(), Rules(policy, known, at)
+    for fleet in _fleets(nodes, memory, policy, known, now):
+        before = memory.scopes.get(fleet.scope, ScopeMemory())
+        mine = [look for look in looks if look.question.scope == fleet.scope]
+        found = find(fleet, mine, before, rules)
+        _decide(decided, fleet, found, rules)
+        decided.alarms += alarms_of(fleet, found, decided.waits, before.breaker, policy)
+    alarms, told = due(decided.alarms, memory.told, at)
+    waits = decided.waits
     return Pass(
-        delete=tuple(delete),
-        taints=_taints(nodes, answers, owns),
-        waiting={name: wait for name, wait in waits.items() if not wait.is_held},
-        held={name: wait for name, wait in waits.items() if wait.is_held},
-        alarm=_alarm(memory.breaker, breaker, suspects, policy),
-        memory=Memory(evidence, Breaker(counted, breaker.since)),
+        delete=tuple(decided.delete),
+        taints=_taints(nodes, decided.answers, known),
+        waiting={name: wait for name, wait in waits.items() if wait.hold is None},
+        held={name: wait for name, wait in waits.items() if wait.hold is not None},
+        unknown=decided.unknown,
+        alarms=alarms,
+        memory=Memory(decided.scopes, told),
         next_look=min(
             (w.until for w in waits.values() if w.until is not None and w.until > at), default=None
         ),
-        suspects=tuple(node for key, node in open_.items() if key[0] in suspects),
+        suspects=tuple(decided.suspects),
     )
 
 
@@ -207,16 +186,13 @@ def verdict(evidence: Evidence | None, policy: Policy) -> Verdict:
         return Delete("the cloud shows its instance as terminated")
     if evidence.confirmations >= policy.confirmations:
         return Delete("it does not exist in the cloud provider")
-    if evidence.said is not None and evidence.said.length >= policy.hold:
-        return Delete(f"the cloud has not known its instance for {policy.hold:g} s")
     missing = policy.confirmations - evidence.confirmations
-    times: list[float] = []
+    until = None
     if evidence.confirmations:
-        times.append(evidence.counted + missing * policy.confirmation_interval)
-    if evidence.said is not None:
-        times.append(evidence.said.first + policy.hold)
-    reason = f"{missing} more answers must say that its instance is gone, with witnesses present"
-    return Wait(min(times, default=None), reason)
+        until = evidence.counted + missing * policy.confirmation_interval
+    return Wait(
+        until, f"{missing} more answers must say that its instance is gone, with witnesses present"
+    )
 
 
 def shutdown(node: Node, answer: InstanceAnswer | None) -> Patch | None:
@@ -236,125 +212,134 @@ def shutdown(node: Node, answer: InstanceAnswer | None) -> Patch | None:
     return patch.json_patch(node.metadata.uid, patch.taints(node.spec.taints, wanted)) or None
 
 
-def _ruling(
-    node: Node, evidence: Evidence | None, answer: _Answer | None, breaker: Breaker, policy: Policy
-) -> Verdict:
-    """The verdict, put off while this pass's answer does not bear it out or the breaker holds."""
-    found = verdict(evidence, policy)
-    if evidence is None or not isinstance(found, Delete):
-        return found
-    if answer is None or not answer.is_absence:
+def _fleets(
+    nodes: Sequence[Node], memory: Memory, policy: Policy, known: Known, now: datetime
+) -> Iterable[Fleet]:
+    """The nodes by scope; none while no node is in question and the cloud knows all others."""
+    in_question = candidates(nodes, now, known.owns, policy, known.known_for)
+    is_quiet = not in_question and not memory.scopes
+    if is_quiet and all(known.seen(node).missing is None for node in nodes):
+        return
+    open_: dict[Scope, dict[Key, Node]] = {}
+    for node in in_question:
+        open_.setdefault(known.scope(node), {})[key(node)] = node
+    those = able(nodes, known)
+    totals: dict[Scope, int] = {}
+    for node in nodes:
+        if known.owns(node) is Ownership.YES:
+            scope = known.scope(node)
+            totals[scope] = totals.get(scope, 0) + 1
+    for scope in dict.fromkeys((*open_, *those)):
+        yield Fleet(
+            scope,
+            open_.get(scope, {}),
+            {key(node): node for node in those.get(scope, ())},
+            totals.get(scope, 0),
+        )
+
+
+def _decide(decided: _Decided, fleet: Fleet, found: Findings, rules: Rules) -> None:
+    """Decide for the nodes of one scope."""
+    policy, at = rules.policy, rules.at
+    breaker = found.memory.breaker
+    counted, released = dict(breaker.deletions), dict(breaker.released)
+    most = pace(fleet.total, policy)
+    for of, node in fleet.open.items():
+        evidence = found.memory.evidence.get(of)
+        ruling = _ruling(fleet, of, found, rules)
+        if isinstance(ruling, Delete) and evidence is not None and of[0] in found.suspects:
+            if not proven(breaker, evidence, policy):
+                counted.setdefault(of[0], at)
+            elif of[0] in released or policy.resume or len(released) < most:
+                released.setdefault(of[0], at)
+            else:
+                until = min(released.values()) + policy.release_interval
+                text = "many nodes that look gone were held, and go one after another"
+                ruling = Wait(until, text, Alert.BREAKER)
+        if isinstance(ruling, Wait):
+            decided.waits[node.metadata.name] = ruling
+        elif isinstance(ruling, Delete):
+            decided.delete.append(Deletion(node, ruling.reason))
+    after = Breaker(counted, breaker.since, released)
+    memory = msgspec.structs.replace(found.memory, breaker=after)
+    if memory != ScopeMemory():
+        decided.scopes[fleet.scope] = memory
+    decided.answers.update(found.answers)
+    decided.suspects += [node for of, node in fleet.open.items() if of[0] in found.suspects]
+    for of in found.standing.missing:
+        decided.unknown[fleet.able[of].metadata.name] = of in found.standing.aside
+
+
+def _ruling(fleet: Fleet, of: Key, found: Findings, rules: Rules) -> Verdict:
+    """The verdict, put off while this pass's answer does not bear it out or something holds it."""
+    node, evidence, policy = fleet.open[of], found.memory.evidence.get(of), rules.policy
+    ruling = verdict(evidence, policy)
+    if evidence is None:
+        return ruling
+    hold = _hold(fleet, node, evidence, found, rules)
+    if hold is not None or not isinstance(ruling, Delete):
+        return hold or ruling
+    answer = found.answers.get(of)
+    if answer is None or not isinstance(answer.says, NotFound):
         return Wait(None, "the cloud has to say once more that its instance is gone")
-    is_held = breaker.since is not None and not _is_exempt(node, evidence)
+    breaker = found.memory.breaker
+    is_held = breaker.since is not None and not is_exempt(node, evidence)
     if is_held and not proven(breaker, evidence, policy):
         until = release(breaker, evidence, policy)
-        return Wait(until, "too many nodes look gone at once", is_held=True)
-    return found
+        return Wait(until, "too many nodes look gone at once", Alert.BREAKER)
+    return ruling
 
 
-def _answers(
-    open_: Mapping[Key, Node], looks: Iterable[Look], policy: Policy
-) -> Mapping[Key, _Answer]:
-    answers: dict[Key, _Answer] = {}
-    for look in looks:
-        worth = _worth(look, policy)
-        for node in look.question.candidates:
-            seen = look.observations.get(node.metadata.name)
-            if seen is not None and _key(node) in open_:
-                answers[_key(node)] = _Answer(seen.answer, seen.began, seen.ended, worth)
-    return answers
+_NO_SCOPE = "the provider does not say which credentials, endpoint or listing it belongs to"
+_NO_WITNESS = "no Ready node vouches for what the cloud says"
 
 
-def _worth(look: Look, policy: Policy) -> Witnesses:
-    seen = (look.observations.get(node.metadata.name) for node in look.question.witnesses)
-    return witnessed((s.answer if s else None for s in seen), needed=policy.witnesses > 0)
-
-
-def _evidence(
-    open_: Mapping[Key, Node],
-    answers: Mapping[Key, _Answer],
-    memory: Memory,
-    policy: Policy,
-) -> Mapping[Key, Evidence]:
-    """The evidence after this pass; that against nodes no longer in question is forgotten."""
-    evidence: dict[Key, Evidence] = {}
-    for key in open_:
-        known = memory.evidence.get(key)
-        if key in answers:
-            a = answers[key]
-            known = observe(
-                known,
-                a.answer,
-                a.began,
-                a.witnesses,
-                policy.confirmation_interval,
-                ended=a.ended,
-            )
-        if known is not None:
-            evidence[key] = known
-    return evidence
-
-
-def _is_disturbed(
-    nodes: Iterable[Node],
-    looks: Iterable[Look],
-    answers: Mapping[Key, _Answer],
-    policy: Policy,
-    memory: Memory,
-) -> bool:
-    """Whether the cloud missed a witness, or a node that looked gone is there after all."""
-    if any(_worth(look, policy) is Witnesses.ABSENT for look in looks):
-        return True
-    return any(
-        is_ready(node) or (key in answers and isinstance(answers[key].answer, Instance))
-        for node in nodes
-        if (key := _key(node)) in memory.evidence
-    )
+def _hold(
+    fleet: Fleet, node: Node, evidence: Evidence, found: Findings, rules: Rules
+) -> Wait | None:
+    """What keeps a node from going however often the cloud says that its machine is gone."""
+    if fleet.scope is None:
+        return Wait(None, _NO_SCOPE, Alert.NO_SCOPE)
+    if not rules.policy.witnesses or evidence.tombstone or is_sworn(node):
+        return None
+    standing = found.standing
+    if standing.against:
+        these = "these Ready nodes" if len(standing.against) > 1 else "a Ready node"
+        more = ", more than may be set aside" if standing.is_over else ""
+        text = f"the cloud does not know {these} either{more}: {named(fleet, standing.against)}"
+        return Wait(None, text, Alert.WITNESS_MISSING)
+    if not fleet.able.keys() - standing.aside:
+        return Wait(None, _NO_WITNESS, Alert.NO_WITNESS)
+    if not was_shown(rules.known.seen(node).shown, standing):
+        text = (
+            "the cloud has not shown its instance to this manager while it did not know "
+            f"{named(fleet, standing.aside)}"
+        )
+        return Wait(None, text, Alert.NOT_SHOWN)
+    return None
 
 
 def _taints(
     nodes: Iterable[Node],
-    answers: Mapping[Key, _Answer],
-    owns: Owns,
+    answers: Mapping[Key, Answer],
+    known: Known,
 ) -> tuple[tuple[Node, Patch], ...]:
     patches: list[tuple[Node, Patch]] = []
     for node in nodes:
-        key = _key(node)
+        answer = answers.get(key(node))
         is_back = (
             is_ready(node)
             and has_taint(node, TAINT_SHUTDOWN)
             and node.metadata.deletion_timestamp is None
-            and owns(node) is not Ownership.NO
+            and known.owns(node) is not Ownership.NO
         )
-        if not is_back and key not in answers:
+        if not is_back and answer is None:
             continue
-        wanted = shutdown(node, answers[key].answer if key in answers else None)
+        wanted = shutdown(node, None if answer is None else answer.says)
         if wanted is not None:
             patches.append((node, wanted))
     return tuple(patches)
 
 
-def _alarm(
-    before: Breaker, after: Breaker, suspects: Mapping[str, Evidence], policy: Policy
-) -> PlannedEvent | None:
-    if before.since is not None or after.since is None:
-        return None
-    return PlannedEvent(
-        "Warning",
-        "NodeDeletionHeld",
-        f"{len(suspects)} nodes look gone at once, so none is deleted until the cloud has said "
-        f"so for {policy.hold:g} s; --node-deletion-resume deletes them now",
-    )
-
-
-def _is_exempt(node: Node, evidence: Evidence) -> bool:
-    """Whether the breaker neither counts nor holds the node: its going is surely no mistake."""
-    return evidence.tombstone or has_taint(node, TAINT_AUTOSCALER)
-
-
 def _is_shutdown(taint: Taint) -> bool:
     return (taint.key, taint.effect) == (_SHUTDOWN.key, _SHUTDOWN.effect)
-
-
-def _key(node: Node) -> Key:
-    return node.metadata.uid, node.spec.provider_id

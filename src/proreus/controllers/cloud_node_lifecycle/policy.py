@@ -15,11 +15,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         startup_grace: The age before which a node that is not initialised is left alone, and
             one that can only be looked up by name.
         witnesses: Ready nodes asked about in the same call; 0 asks for none and needs none.
-        breaker_fraction: The share of the nodes that may look gone within the window.
+        jury: So many of them, or all there are, in the call that may decide.
+        dying: How long a Ready node may be unknown to the cloud: the time in which a machine that
+            has just gone makes its Node not Ready.
+        aside_after: After so long a Ready node that the cloud does not know is no witness.
+        aside_fraction: The share of a scope's Ready nodes that may be set aside so; one at least.
+        breaker_fraction: The share of a scope's nodes that may look gone within the window.
         breaker_minimum: The number that may look gone in any case.
         breaker_window: How long a deletion counts.
-        hold: How long answers must stay unchanged for a node to go in spite of the breaker, or
-            without any witness.
+        hold: How long answers must stay unchanged for a node to go in spite of the breaker.
+        release_fraction: The share of a scope's nodes that may so go within `release_interval`;
+            `breaker_minimum` at least.
+        release_interval: See there.
         resume: Whether the breaker is overruled.
         delete_by_name: Whether nodes without a provider id may go.
     """
@@ -28,9 +35,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     confirmation_interval: float = 30.0
     startup_grace: float = 300.0
     witnesses: int = 3
+    jury: int = 100
+    dying: float = 60.0
+    aside_after: float = 600.0
+    aside_fraction: float = 0.05
     breaker_fraction: float = 0.2
     breaker_minimum: int = 2
     breaker_window: float = 300.0
     hold: float = 600.0
+    release_fraction: float = 0.1
+    release_interval: float = 10.0
     resume: bool = False
     delete_by_name: bool = False

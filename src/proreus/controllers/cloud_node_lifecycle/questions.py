@@ -1,14 +1,18 @@
 """Whom to ask about: the nodes that may have lost their machine, and witnesses for them."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.controllers.cloud_node_lifecycle.breaker import release
+from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, is_last, may_count
+from proreus.controllers.cloud_node_lifecycle.memory import Memory, Scope, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.inventory import Observation
+from proreus.controllers.cloud_node_lifecycle.witnesses import Key
+from proreus.controllers.inventory import Observation, Sighting
 from proreus.kube.objects import (
     TAINT_AUTOSCALER,
     TAINT_UNINITIALIZED,
@@ -19,6 +23,7 @@ from proreus.kube.objects import (
 
 Owns = Callable[[Node], Ownership]
 
+
 KnownFor = Callable[[Node], float]
 """For how many seconds a node has surely been there, whatever the wall clocks say."""
 
@@ -28,22 +33,66 @@ def always(_: Node) -> float:
     return math.inf
 
 
+def _one_scope(_: Node) -> Scope:
+    return ""
+
+
+def _never_seen(_: Node) -> Sighting:
+    return Sighting()
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What is known of a node without asking the cloud.
+
+    Attributes:
+        owns: Whether the node's machine is of this cloud.
+        scope: Its scope.
+        seen: What any calls have shown of it until now.
+        known_for: For how many seconds it has surely been there.
+    """
+
+    owns: Owns
+    scope: Callable[[Node], Scope] = _one_scope
+    seen: Callable[[Node], Sighting] = _never_seen
+    known_for: KnownFor = always
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a pass goes by: the numbers, what is known, and the time on the observations' clock."""
+
+    policy: Policy
+    known: Known
+    at: float
+
+
 class Question(msgspec.Struct, frozen=True):
-    """Nodes to ask about in one go: those in question, and witnesses that are surely there."""
+    """Nodes of one scope to ask about in one go: those in question, and witnesses.
+
+    Attributes:
+        candidates: The nodes in question.
+        witnesses: Nodes whose machines are surely there.
+        scope: The scope of all.
+        due: The names of those whose absence would count now.
+        decides: Whether there are witnesses enough for the answer to decide.
+    """
 
     candidates: tuple[Node, ...]
     witnesses: tuple[Node, ...]
+    scope: Scope = ""
+    due: frozenset[str] = frozenset()
+    decides: bool = False
 
 
 class Look(msgspec.Struct, frozen=True):
     """A question and what the cloud said, by node name; a name left out means unknown.
 
     All answers are to be of calls that began after the question was made: a witness from an
-    older call proves nothing about this one.
+    older call proves nothing about this one. Witnesses that were asked before and after the
+    candidates have two.
     """
 
     question: Question
-    observations: Mapping[str, Observation]
+    observations: Mapping[str, Sequence[Observation]]
 
 
 def candidates(
@@ -64,63 +113,142 @@ def candidates(
     )
 
 
-def able(nodes: Iterable[Node], owns: Owns) -> list[Node]:
-    """The nodes whose machine is surely there, by name: who can be a witness."""
-    return sorted(
-        (
-            node
-            for node in nodes
-            if is_ready(node)
-            and node.spec.provider_id
-            and node.metadata.deletion_timestamp is None
-            and not has_taint(node, TAINT_UNINITIALIZED)
-            and not has_taint(node, TAINT_AUTOSCALER)
-            and owns(node) is Ownership.YES
-        ),
-        key=lambda node: node.metadata.name,
+def is_able(node: Node, owns: Owns) -> bool:
+    """Whether the node's machine is surely there: it can be a witness."""
+    return (
+        is_ready(node)
+        and bool(node.spec.provider_id)
+        and node.metadata.deletion_timestamp is None
+        and not has_taint(node, TAINT_UNINITIALIZED)
+        and not has_taint(node, TAINT_AUTOSCALER)
+        and owns(node) is Ownership.YES
     )
 
 
+def able(nodes: Iterable[Node], known: Known) -> Mapping[Scope, list[Node]]:
+    """Who can be a witness, by scope and in the order of names."""
+    found: dict[Scope, list[Node]] = {}
+    for node in nodes:
+        if is_able(node, known.owns):
+            found.setdefault(known.scope(node), []).append(node)
+    found.pop(None, None)
+    for those in found.values():
+        those.sort(key=lambda node: node.metadata.name)
+    return found
+
+
 def witnesses(able: Sequence[Node], count: int, turn: int) -> tuple[Node, ...]:
-    """Up to `count` of those who can be; each `turn` other ones."""
+    """Up to `count` of those who can be, each `turn` other ones.
+
+    They lie far from one another: half a page is a half in the order of names, too.
+    """
     picked = min(count, len(able))
-    return tuple(able[(turn * picked + i) % len(able)] for i in range(picked))
+    return tuple(able[(turn + i * len(able) // picked) % len(able)] for i in range(picked))
 
 
 def questions(
     nodes: Sequence[Node],
     now: datetime,
-    owns: Owns,
+    known: Known,
+    policy: Policy,
+    memory: Memory,
+    *,
+    batch_size: int,
+    turn: int,
+    at: float,
+) -> tuple[Question, ...]:
+    """What to ask the cloud: every candidate once, with witnesses of its scope in each batch.
+
+    There are few witnesses, with those among them that the cloud did not know last. An answer
+    that may decide has as many as `Policy.jury`. They take at most half of a batch that is full.
+    Where half a batch has no room for them there is one question for each scope that takes
+    several calls.
+    """
+    asked = candidates(nodes, now, known.owns, policy, known.known_for)
+    if not asked:
+        return ()
+    by_scope: dict[Scope, list[Node]] = {}
+    for node in asked:
+        by_scope.setdefault(known.scope(node), []).append(node)
+    those = able(nodes, known) if policy.witnesses else {}
+    return tuple(
+        question
+        for scope, of_scope in by_scope.items()
+        for question in _of_scope(
+            scope,
+            of_scope,
+            those.get(scope, ()),
+            memory.scopes.get(scope, ScopeMemory()),
+            policy,
+            batch_size=batch_size,
+            turn=turn,
+            at=at,
+        )
+    )
+
+
+def _of_scope(
+    scope: Scope,
+    asked: Sequence[Node],
+    those: Sequence[Node],
+    memory: ScopeMemory,
     policy: Policy,
     *,
     batch_size: int,
     turn: int,
-    known_for: KnownFor = always,
-) -> tuple[Question, ...]:
-    """What to ask the cloud: every candidate once, with witnesses in each batch.
-
-    Witnesses take at most half of a batch. With a batch size of 1 there is one question that
-    takes several calls.
-    """
-    asked = candidates(nodes, now, owns, policy, known_for)
-    if not asked:
-        return ()
-    if batch_size == 1:
-        return (Question(asked, witnesses(able(nodes, owns), policy.witnesses, turn)),)
-    count = min(policy.witnesses, batch_size // 2)
-    size = batch_size - count
-    chunks = [asked[start : start + size] for start in range(0, len(asked), size)]
-    known = able(nodes, owns)
-    return tuple(
-        Question(chunk, witnesses(known, count, turn * len(chunks) + index))
-        for index, chunk in enumerate(chunks)
+    at: float,
+) -> Iterator[Question]:
+    missing = [node for node in those if key(node) in memory.missing]
+    others = [node for node in those if key(node) not in memory.missing]
+    due = frozenset(node.metadata.name for node in asked if _is_due(memory, key(node), policy, at))
+    decides = any(
+        _may_decide(memory, key(node), policy, at) for node in asked if node.metadata.name in due
     )
+    is_small = batch_size < 2 * max(policy.witnesses, 1)
+    most = len(those) if is_small else max(batch_size // 2, batch_size - len(asked))
+    few = len(missing) if is_small else min(len(missing), (most - 1) // 2)
+    wanted = max(policy.witnesses, few + 1)
+    if decides and not is_small:
+        wanted = max(wanted, policy.jury - few)
+    count = min(wanted, most - few, len(others))
+    size = len(asked) if is_small else batch_size - few - count
+    chunks = [tuple(asked[start : start + size]) for start in range(0, len(asked), size)]
+    for index, chunk in enumerate(chunks):
+        step = turn * len(chunks) + index
+        picked = witnesses(missing, few, step) + witnesses(others, count, step)
+        yield Question(chunk, picked, scope, due, decides=decides or is_small)
+
+
+def _is_due(memory: ScopeMemory, of: Key, policy: Policy, at: float) -> bool:
+    """Whether the next answer `NotFound` would count."""
+    evidence = memory.evidence.get(of)
+    if evidence is not None and evidence.confirmations >= policy.confirmations:
+        return _is_released(memory, evidence, policy, at)
+    return may_count(evidence, at, policy)
+
+
+def _may_decide(memory: ScopeMemory, of: Key, policy: Policy, at: float) -> bool:
+    """Whether the next answer `NotFound` could delete the node."""
+    evidence = memory.evidence.get(of)
+    if evidence is not None and evidence.confirmations >= policy.confirmations:
+        return _is_released(memory, evidence, policy, at)
+    return is_last(evidence, policy)
+
+
+def _is_released(memory: ScopeMemory, evidence: Evidence, policy: Policy, at: float) -> bool:
+    until = release(memory.breaker, evidence, policy)
+    return memory.breaker.since is None or (until is not None and at >= until)
 
 
 def is_ready(node: Node) -> bool:
     """Whether the kubelet reports; a missing condition counts as not Ready."""
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
+
+
+def key(node: Node) -> Key:
+    """What evidence is kept under."""
+    return node.metadata.uid, node.spec.provider_id
 
 
 def _may_be_ours(node: Node, ownership: Ownership, policy: Policy) -> bool:

@@ -1,0 +1,66 @@
+"""What one pass hands to the next: of each scope by itself, and what was told."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from proreus.controllers.cloud_node_lifecycle.breaker import Breaker
+from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
+from proreus.controllers.cloud_node_lifecycle.witnesses import Key, Missing, View
+
+Scope = str | None
+"""As `Instances.scope` says; None is a node whose scope the provider cannot say."""
+
+
+class Alert(StrEnum):
+    """What is told of a node."""
+
+    UNKNOWN = "unknown"
+    """It is Ready, and the cloud does not know its machine."""
+    ASIDE = "aside"
+    """So for long that it is a witness no more."""
+    BREAKER = "breaker"
+    """It is not deleted: too many look gone."""
+    NO_WITNESS = "no-witness"
+    """It is not deleted: no node of its scope is Ready."""
+    WITNESS_MISSING = "witness-missing"
+    """It is not deleted: the cloud does not know Ready nodes of its scope."""
+    NOT_SHOWN = "not-shown"
+    """It is not deleted: witnesses were set aside, and its own machine was never seen."""
+    NO_SCOPE = "no-scope"
+    """It is not deleted: the provider does not say which scope it is of."""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The node looks gone, but stays for now: until `until` at the earliest, if that is known.
+
+    `hold` is what more answers of the same kind will not change by themselves; None if they will.
+    """
+
+    until: float | None
+    reason: str
+    hold: Alert | None = None
+
+
+class ScopeMemory(msgspec.Struct, frozen=True):
+    """What is known of one scope.
+
+    Attributes:
+        evidence: What speaks for the absence of machines.
+        missing: The Ready nodes that the cloud does not know.
+        views: The answers that wait for what becomes of these.
+        breaker: Whether too many look gone.
+    """
+
+    evidence: Mapping[Key, Evidence] = {}
+    missing: Mapping[Key, Missing] = {}
+    views: tuple[View, ...] = ()
+    breaker: Breaker = Breaker()
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What is known of all scopes, and when what was told of which node, by its uid."""
+
+    scopes: Mapping[Scope, ScopeMemory] = {}
+    told: Mapping[tuple[str, Alert], float] = {}

@@ -1,0 +1,200 @@
+"""What an answer "no such machine" is worth: the Ready nodes that it shows, and those it lacks.
+
+A Ready node's machine runs. An answer that lacks it comes from wrong credentials, another account
+or half a page; or the machine has just gone, and its Node will not be Ready in less than a minute.
+So such an answer waits as a `View`, until each of those nodes has shown which it is:
+
+* not Ready any more, or deleted: the machine was dying, and the answer was right;
+* shown after all, or still Ready after `Policy.dying`: the answers are wrong, all of them count
+  for nothing, and nothing is proved until the cloud shows the node.
+
+A node that is Ready and stays unknown, in answers that are sound otherwise, is set aside in the
+end: it is a witness no more. All this is of one scope; times are of the clock of `evidence`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from proreus.controllers.cloud_node_lifecycle.evidence import Span
+from proreus.controllers.cloud_node_lifecycle.policy import Policy
+
+Key = tuple[str, str]
+"""A Node's uid and provider id: what is known of one machine says nothing of another."""
+
+_FEWEST: int = 2
+"""Others that an answer must show for it to speak for setting a node aside."""
+
+
+class Panel(msgspec.Struct, frozen=True):
+    """What one answer said of its witnesses.
+
+    Attributes:
+        shown: Their machines are there.
+        absent: The cloud does not know them; those that it shows as terminated are no witnesses.
+        asked: How many there were, with those about which it gave no answer.
+    """
+
+    shown: frozenset[Key] = frozenset()
+    absent: frozenset[Key] = frozenset()
+    asked: int = 0
+
+    def without(self, aside: Collection[Key]) -> "Panel":
+        """Without those that have been set aside."""
+        absent = self.absent.difference(aside)
+        return Panel(self.shown, absent, self.asked - len(self.absent) + len(absent))
+
+    @property
+    def is_majority(self) -> bool:
+        """Whether it shows more than half of those asked."""
+        return 2 * len(self.shown) > self.asked
+
+
+class Word(msgspec.Struct, frozen=True):
+    """What one call said of one Ready node.
+
+    Attributes:
+        key: The node.
+        began: When the call began.
+        shown: Whether the machine is there.
+        is_sound: Whether it is absent from an answer that was sound otherwise.
+    """
+
+    key: Key
+    began: float
+    shown: bool
+    is_sound: bool = False
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A Ready node whose machine the cloud does not know.
+
+    Attributes:
+        first: When the first call of the row began that did not find it.
+        last: The same of the last call.
+        sound: The answers of the row that were sound otherwise.
+        shown: When a call began that last showed it before; None if none did.
+    """
+
+    first: float
+    last: float
+    sound: Span | None = None
+    shown: float | None = None
+
+
+class View(msgspec.Struct, frozen=True):
+    """An answer that lacks machines, and waits for what becomes of the witnesses that it lacks.
+
+    Attributes:
+        began: When the call began.
+        ended: When it ended.
+        absent: The nodes in question that it lacks.
+        open: The Ready nodes that it lacks.
+        decides: Whether it had witnesses enough to decide.
+    """
+
+    began: float
+    ended: float
+    absent: frozenset[Key]
+    open: frozenset[Key] = frozenset()
+    decides: bool = False
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The Ready nodes that the cloud does not know, and what that means.
+
+    Attributes:
+        missing: All of them.
+        aside: Those that are no witnesses any more.
+        against: Those that show that the answers are wrong.
+        is_over: There are more to set aside than may be, so none is.
+    """
+
+    missing: Mapping[Key, Missing] = {}
+    aside: frozenset[Key] = frozenset()
+    against: frozenset[Key] = frozenset()
+    is_over: bool = False
+
+
+def is_sound(panel: Panel) -> bool:
+    """Whether an answer speaks for setting aside whom it lacks: it shows two, and most."""
+    return len(panel.shown) >= _FEWEST and panel.is_majority
+
+
+def follow(
+    before: Mapping[Key, Missing],
+    able: Collection[Key],
+    words: Iterable[Word],
+    shown: Mapping[Key, float],
+) -> tuple[Mapping[Key, Missing], frozenset[Key]]:
+    """The Ready nodes that the cloud does not know now, and those that it does know again.
+
+    Args:
+        before: Those of the pass before.
+        able: Who can be a witness; who cannot any more was dying.
+        words: What was said of them, in any order.
+        shown: When a call last showed them.
+    """
+    missing = {key: row for key, row in before.items() if key in able}
+    returned: set[Key] = set()
+    for word in sorted(words, key=lambda word: word.began):
+        row = missing.get(word.key)
+        if word.shown:
+            if row is not None and word.began > row.last:
+                returned.add(word.key)
+                del missing[word.key]
+        elif word.key in able:
+            if row is None:
+                past = shown.get(word.key)
+                is_past = past is not None and past < word.began
+                row = Missing(word.began, word.began, shown=past if is_past else None)
+            sound = row.sound
+            if word.is_sound:
+                sound = sound.extended(word.began) if sound else Span(word.began, word.began)
+            missing[word.key] = msgspec.structs.replace(
+                row, last=max(row.last, word.began), sound=sound
+            )
+    return missing, frozenset(returned)
+
+
+def stand(missing: Mapping[Key, Missing], able: int, at: float, policy: Policy) -> Standing:
+    """What the missing ones mean, among `able` Ready nodes."""
+    if not policy.witnesses:
+        return Standing(missing)
+    due = frozenset(
+        key for key, row in missing.items() if row.sound and row.sound.length >= policy.aside_after
+    )
+    is_over = len(due) > max(1, int(policy.aside_fraction * able))
+    aside = frozenset() if is_over else due
+    against = frozenset(
+        key for key, row in missing.items() if key not in aside and at - row.first >= policy.dying
+    )
+    return Standing(missing, aside, against, is_over)
+
+
+def settle(views: Iterable[View], standing: Standing) -> tuple[tuple[View, ...], tuple[View, ...]]:
+    """The views that are proofs now, in their order in time, and those that wait on."""
+    waiting = standing.missing.keys() - standing.aside
+    settled = [
+        msgspec.structs.replace(view, open=view.open & waiting)
+        for view in sorted(views, key=lambda view: view.began)
+    ]
+    return (
+        tuple(view for view in settled if not view.open),
+        tuple(view for view in settled if view.open),
+    )
+
+
+def was_shown(shown: float | None, standing: Standing) -> bool:
+    """Whether a node in question may go although witnesses were set aside.
+
+    It must have been shown under these credentials; and if a witness was shown before it was
+    missed, also since then: else both may have left the answers together, with their machines
+    there.
+    """
+    if not standing.aside:
+        return True
+    if shown is None:
+        return False
+    rows = (standing.missing[key] for key in standing.aside)
+    return all(row.shown is None or shown >= row.first for row in rows)

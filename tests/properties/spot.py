@@ -1,0 +1,485 @@
+"""A cluster whose machines come and go, on virtual time: what the lifecycle controller does to it.
+
+The controller, the inventory and their calls are the real ones. What is made up lies at the seams:
+the API server's Nodes, the cloud's answers, and time. The world knows which machines live, so it
+judges each deletion at once, and in the end whether what is dead has gone.
+"""
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
+from proreus.controllers.environment import Environment, Settings
+from proreus.controllers.inventory import Inventory
+from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
+
+BEGIN: Final = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+GRACE: Final = (40.0, 52.0)
+"""Seconds after which the API server takes a silent kubelet's Node for not Ready."""
+PATIENCE: Final = 900.0
+"""Seconds of right answers after which a dead machine's Node must be gone."""
+STRANGE: Final = 720.0
+"""So many more while the cloud does not know a Ready node: it has to be set aside first."""
+REFRESH: Final = 300.0
+ENOUGH: Final = 3
+
+
+class Machine:
+    """A machine and its Node; a `stranger` runs, but not in the cloud that is asked."""
+
+    def __init__(self, number: int, scope: str, at: float, *, stranger: bool = False) -> None:
+        self.name = f"n{number:05}"
+        self.id = f"spot://{scope}/{self.name}"
+        self.uid = f"u{number}"
+        self.scope = scope
+        self.stranger = stranger
+        self.joined = at
+        self.dead: float | None = None
+        self.ready = True
+        self.pinned = False
+        self.shown: float | None = None
+        self.node = self._node()
+
+    def turn(self, *, ready: bool) -> None:
+        self.ready = ready
+        self.node = self._node()
+
+    def _node(self) -> Node:
+        return Node(
+            ObjectMeta(name=self.name, uid=self.uid, creation_timestamp=BEGIN),
+            NodeSpec(provider_id=self.id),
+            NodeStatus(conditions=(Condition("Ready", "True" if self.ready else "Unknown"),)),
+        )
+
+    @property
+    def lives(self) -> bool:
+        return self.dead is None
+
+    @property
+    def vouches(self) -> bool:
+        """Whether it lives, its Node is Ready, and the cloud is to know it."""
+        return self.lives and self.ready and not self.stranger
+
+
+class Fault(msgspec.Struct):
+    """Wrong answers of one scope.
+
+    `hides` is asked about each machine; `fails` is how often a call ends with an error.
+    """
+
+    hides: Callable[[Machine], bool]
+    fails: float = 0.0
+    flickers: float = 0.0
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A cluster: sizes, rates (an hour), what its cloud is like, what goes wrong."""
+
+    size: int
+    losses: float
+    scopes: int = 1
+    tombstones: bool = False
+    batch_size: int = 100
+    strangers: int = 0
+    faults: float = 0.0
+    outages: float = 0.0
+    silences: float = 0.0
+    restarts: float = 0.0
+    hours: float = 1.0
+    replaced: bool = True
+
+
+class World:
+    """Plays a cluster; `broken` says which promises were broken."""
+
+    def __init__(self, kind: Kind, seed: int, settings: Settings | None = None) -> None:
+        self.kind = kind
+        self.chance = random.Random(seed)  # noqa: S311 - repeatable, and no secret
+        self.settings = settings or Settings()
+        self.machines: dict[str, Machine] = {}
+        self.faults: dict[str, Fault] = {}
+        self.right_since: dict[str, float] = {}
+        self.broken: list[str] = []
+        self.deleted = 0
+        self.most_at_once = 0
+        self.calls = 0
+        self.events: list[tuple[str, str, str]] = []
+        self.at = 0.0
+        self._numbers = itertools.count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._cache: tuple[Node, ...] | None = None
+        self._lately: tuple[float, int] = (0.0, 0)
+        self._controller: CloudNodeLifecycleController | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._inventory: Inventory | None = None
+        self._started = 0.0
+        self.instances = Instances(self)
+
+    # What the controller is given
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        if self._cache is None:
+            self._cache = tuple(machine.node for machine in self.machines.values())
+        return self._cache
+
+    def environment(self) -> Environment:
+        return Environment(
+            client=cast("Any", _Client(self)),
+            provider=cast("Any", _Provider(self.instances)),
+            context=cast("Any", None),
+            cluster=cast("Any", None),
+            nodes=cast("Any", _Nodes(self)),
+            services=cast("Any", None),
+            endpoint_slices=None,
+            inventory=self._inventory,
+            events=cast("Any", _Events(self)),
+            now=lambda: BEGIN + timedelta(days=1, seconds=self.now()),
+            settings=self.settings,
+        )
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def delete(self, name: str, uid: str) -> None:
+        machine = self.machines[name]
+        if machine.uid != uid:
+            return
+        if machine.lives:
+            self.broken.append(f"{self.now():.0f}: {name} was deleted, but its machine lives")
+        if machine.ready:
+            self.broken.append(f"{self.now():.0f}: {name} was deleted while it is Ready")
+        del self.machines[name]
+        self._cache = None
+        self.deleted += 1
+        last, count = self._lately
+        self._lately = (self.now(), count + 1 if last == self.now() else 1)
+        self.most_at_once = max(self.most_at_once, self._lately[1])
+        for inventory in filter(None, [self._inventory]):
+            inventory.forget(uid)
+
+    # What happens
+
+    async def play(self) -> None:
+        """Play the cluster to its end, and then until right answers have had their time."""
+        for scope in range(self.kind.scopes):
+            self.right_since[f"s{scope}"] = 0.0
+        for _ in range(self.kind.size):
+            self._join()
+        for index in range(self.kind.strangers):
+            self._join(stranger=True, scope=f"s{index % self.kind.scopes}")
+        end = self.kind.hours * 3600.0
+        self._plan(end)
+        await self._start()
+        try:
+            await self._until(end)
+            self._due.clear()
+            self._calm()
+            await self._until(end + PATIENCE + STRANGE + 120.0)
+        finally:
+            await self._stop()
+
+    async def _until(self, end: float) -> None:
+        tick = 30.0
+        while self._due and self._due[0][0] <= end:
+            at, _, deed = heapq.heappop(self._due)
+            await self._sleep_until(at, tick)
+            deed()
+        await self._sleep_until(end, tick)
+
+    async def _sleep_until(self, at: float, tick: float) -> None:
+        while self.now() < at:
+            await asyncio.sleep(min(tick, at - self.now()))
+            self._judge()
+        self._judge()
+
+    def after(self, seconds: float, deed: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self.now() + seconds, next(self._numbers), deed))
+
+    def _plan(self, end: float) -> None:
+        """Set what happens by chance: losses, faults, silences, restarts, refreshes."""
+        kind, chance = self.kind, self.chance
+
+        def often(rate: float, deed: Callable[[], None]) -> None:
+            if rate <= 0:
+                return
+            at = chance.expovariate(rate / 3600.0)
+            while at < end:
+                heapq.heappush(self._due, (at, next(self._numbers), deed))
+                at += chance.expovariate(rate / 3600.0)
+
+        often(kind.losses * kind.size, self._lose_one)
+        often(kind.outages, self._lose_many)
+        often(kind.silences * kind.size, self._silence)
+        for scope in self.right_since:
+            often(kind.faults, lambda scope=scope: self._fault(scope))  # type: ignore[misc]
+        often(kind.restarts, self._restart)
+        at = 0.5
+        while at < end + PATIENCE + STRANGE:
+            heapq.heappush(self._due, (at, next(self._numbers), self._refresh))
+            at += REFRESH
+
+    def _calm(self) -> None:
+        """All answers are right from now on, and nothing else happens but refreshes."""
+        for scope in list(self.faults):
+            self._heal(scope, self.faults[scope])
+        for machine in self.machines.values():
+            machine.pinned = False
+            if not machine.lives:
+                self._fall_silent(machine)
+        for index in range(int((PATIENCE + STRANGE) / REFRESH)):
+            self.after(index * REFRESH, self._refresh)
+        self._cache = None
+
+    def _join(self, *, stranger: bool = False, scope: str = "") -> None:
+        scope = scope or f"s{self.chance.randrange(self.kind.scopes)}"
+        at = self.now() if self._task else 0.0
+        machine = Machine(next(self._numbers), scope, at, stranger=stranger)
+        self.machines[machine.name] = machine
+        self._cache = None
+
+    def _pick(self, *, free: bool = True) -> Machine | None:
+        living = [one for one in self.machines.values() if one.lives and not one.stranger]
+        found = [one for one in living if not (free and one.pinned)]
+        return self.chance.choice(found) if found else None
+
+    def _lose_one(self) -> None:
+        machine = self._pick()
+        if machine is not None:
+            self._lose(machine)
+
+    def _lose_many(self) -> None:
+        share = self.chance.choice([0.1, 0.3, 0.6, 0.9])
+        for machine in list(self.machines.values()):
+            is_free = machine.lives and not machine.pinned and not machine.stranger
+            if is_free and self.chance.random() < share:
+                self._lose(machine)
+
+    def _lose(self, machine: Machine) -> None:
+        machine.dead = self.now()
+        self.after(self.chance.uniform(*GRACE), lambda: self._fall_silent(machine))
+        if self.kind.replaced:
+            self.after(self.chance.uniform(30.0, 300.0), lambda: self._join(scope=machine.scope))
+
+    def _fall_silent(self, machine: Machine) -> None:
+        if machine.ready and not machine.pinned and machine.name in self.machines:
+            machine.turn(ready=False)
+            self._cache = None
+
+    def _silence(self) -> None:
+        """A kubelet stops reporting, and comes back after a while; its machine lives on."""
+        machine = self._pick()
+        if machine is None:
+            return
+        self._fall_silent(machine)
+
+        def back() -> None:
+            if machine.lives and machine.name in self.machines:
+                machine.turn(ready=True)
+                self._cache = None
+
+        self.after(self.chance.choice([90.0, 900.0, 3600.0, 9000.0]), back)
+
+    def _fault(self, scope: str) -> None:
+        """Answers are wrong for a while.
+
+        A wrong answer is one that lacks Ready nodes whose machines live, too: else nobody could
+        tell it from a right one. So one of those is hidden, and stays Ready.
+        """
+        if scope in self.faults:
+            return
+        chance = self.chance
+        mine = [one for one in self.machines.values() if one.scope == scope]
+        vouching = [one for one in mine if one.vouches]
+        flickers, hidden, fails = 0.0, 1.0, 0.0
+        what = chance.choice(["none", "some", "some", "flicker", "error"])
+        if what == "some":
+            hidden = chance.choice([0.1, 0.2, 0.34, 0.5, 0.8])
+        elif what == "flicker":
+            hidden, flickers = 0.0, chance.choice([0.1, 0.3, 0.5])
+        elif what == "error":
+            hidden, fails = 0.0, chance.choice([0.3, 0.9, 1.0])
+        salt = chance.random()
+
+        def hides(machine: Machine) -> bool:
+            return machine.pinned or random.Random(f"{salt}{machine.uid}").random() < hidden  # noqa: S311
+
+        if what in {"none", "some"} and vouching:
+            chance.choice(vouching).pinned = True
+        fault = self.faults[scope] = Fault(hides, fails, flickers)
+        seconds = chance.choice([20.0, 120.0, 700.0, 1500.0, 4000.0])
+        self.after(seconds, lambda: self._heal(scope, fault))
+
+    def _heal(self, scope: str, fault: Fault) -> None:
+        if self.faults.get(scope) is not fault:
+            return
+        del self.faults[scope]
+        self.right_since[scope] = self.now()
+        for machine in self.machines.values():
+            if machine.scope == scope:
+                machine.pinned = False
+
+    def _restart(self) -> None:
+        asyncio.get_running_loop().create_task(self._again())
+
+    async def _again(self) -> None:
+        await self._stop()
+        await self._start()
+
+    async def _start(self) -> None:
+        self._inventory = Inventory(cast("Any", self.instances), on_error=lambda *_: None)
+        self._started = self.now()
+        for machine in self.machines.values():
+            machine.shown = None
+        for scope in self.right_since:
+            self.right_since[scope] = max(self.right_since[scope], self.now())
+        self._controller = CloudNodeLifecycleController(self.environment())
+        self._task = asyncio.create_task(self._controller.run())
+        self._refresh()
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            if not self._task.cancelled() and self._task.exception():
+                raise cast("Exception", self._task.exception())
+
+    def _refresh(self) -> None:
+        """What the other controller of nodes does: it asks about all of them."""
+        inventory, nodes = self._inventory, self.nodes
+
+        async def ask() -> None:
+            if inventory is not None:
+                await inventory.get(nodes, not_before=self.now())
+
+        self._asking = asyncio.get_running_loop().create_task(ask())
+
+    # Judgement
+
+    def _judge(self) -> None:
+        """Whether what is dead has gone in time."""
+        now = self.now()
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.result()
+        if now - self.at < 15.0:
+            return
+        self.at = now
+        for scope in self.right_since:
+            mine = [one for one in self.machines.values() if one.scope == scope]
+            if scope in self.faults or sum(one.vouches for one in mine) < ENOUGH:
+                self.right_since[scope] = now
+                continue
+            strange = any(one.stranger for one in mine)
+            for one in mine:
+                if one.dead is None or one.ready or (strange and one.shown is None):
+                    continue
+                since = max(one.dead, self.right_since[scope])
+                if now - since > PATIENCE + (STRANGE if strange else 0.0):
+                    self.broken.append(f"{now:.0f}: {one.name}, dead since {one.dead:.0f}, stays")
+
+
+class Instances:
+    """The cloud."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.batch_size = world.kind.batch_size
+
+    def owns(self, node: Node) -> Ownership:
+        return Ownership.YES
+
+    def scope(self, node: Node) -> str:
+        return node.spec.provider_id.split("/")[2]
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        world = self._world
+        world.calls += 1
+        await asyncio.sleep(world.chance.choice([0.05, 0.2, 1.0]))
+        hidden: dict[str, frozenset[str]] = {}
+        answers: dict[str, InstanceAnswer] = {}
+        for node in nodes:
+            scope = self.scope(node)
+            fault = world.faults.get(scope)
+            if fault is not None and fault.fails:
+                if world.chance.random() < fault.fails:
+                    raise CloudError("the cloud has its own troubles")
+                fault = None
+            machine = world.machines.get(node.metadata.name)
+            if machine is None:
+                answers[node.metadata.name] = NotFound()
+                continue
+            if fault is not None and scope not in hidden:
+                hidden[scope] = self._flickering(scope, fault)
+            is_hidden = fault is not None and (fault.hides(machine) or machine.uid in hidden[scope])
+            answers[node.metadata.name] = self._answer(machine, hidden=is_hidden)
+        return answers
+
+    def _flickering(self, scope: str, fault: Fault) -> frozenset[str]:
+        """Whom a call lacks, other ones each time; one of them is Ready."""
+        world = self._world
+        if not fault.flickers:
+            return frozenset()
+        mine = [one for one in world.machines.values() if one.scope == scope]
+        lost = {one.uid for one in mine if world.chance.random() < fault.flickers}
+        vouching = [one.uid for one in mine if one.vouches]
+        if vouching and lost.isdisjoint(vouching):
+            lost.add(world.chance.choice(vouching))
+        return frozenset(lost)
+
+    def _answer(self, machine: Machine, *, hidden: bool) -> InstanceAnswer:
+        if hidden or machine.stranger:
+            return NotFound()
+        if machine.lives:
+            machine.shown = self._world.now()
+            return Instance(provider_id=machine.id)
+        return NotFound(tombstone=self._world.kind.tombstones)
+
+
+class _Client:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def delete(self, _: object, name: str, *, uid: str, **__: object) -> None:
+        await asyncio.sleep(0.002)
+        self._world.delete(name, uid)
+
+
+class _Provider:
+    name = "spot"
+
+    def __init__(self, instances: Instances) -> None:
+        self.instances = instances
+
+
+class _Nodes:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def all(self) -> tuple[Node, ...]:
+        return self._world.nodes
+
+    async def wait_synced(self) -> None:
+        pass
+
+    def subscribe(self, _: object) -> None:
+        pass
+
+
+class _Events:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def source(self, _: str) -> "_Events":
+        return self
+
+    def event(self, about: Any, type_: str, reason: str, message: str) -> None:
+        self._world.events.append((about.name, reason, message))
