@@ -524,7 +524,7 @@ def test_the_breaker_trips_above_its_limit(
         Policy(resume=True),
         disturbed=True,
     )
-    assert resumed == before
+    assert resumed == Breaker(before.deletions, disturbed=100.0)
 
 
 def test_a_deletion_counts_for_the_window_and_once() -> None:
@@ -561,7 +561,7 @@ def test_a_disturbance_does_not_trip_the_breaker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "proved", "at"),
+    ("disturbed", "proved", "at"),
     [
         (None, Span(50, 60), 650.0),
         (100.0, Span(50, 60), 700.0),
@@ -569,12 +569,13 @@ def test_a_disturbance_does_not_trip_the_breaker() -> None:
         (100.0, None, None),
     ],
 )
-def test_release(since: float | None, proved: Span | None, at: float | None) -> None:
-    assert release(Breaker({}, since), Evidence(proved), POLICY) == at
+def test_release(disturbed: float | None, proved: Span | None, at: float | None) -> None:
+    breaker = Breaker({}, 99.0, disturbed=disturbed)
+    assert release(breaker, Evidence(proved), POLICY) == at
 
 
 def test_proven_takes_answers_with_witnesses_for_the_whole_hold() -> None:
-    held = Breaker({}, 100.0)
+    held = Breaker({}, 100.0, disturbed=100.0)
     assert not proven(held, Evidence(), POLICY)
     assert not proven(held, Evidence(Span(0, 699.9)), POLICY)
     assert proven(held, Evidence(Span(0, 700)), POLICY)

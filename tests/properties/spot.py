@@ -162,7 +162,7 @@ class World:
         self._cache = None
         self.deleted += 1
         last, count = self._lately
-        self._lately = (self.now(), count + 1 if last == self.now() else 1)
+        self._lately = (last, count + 1) if self.now() - last < 2.0 else (self.now(), 1)
         self.most_at_once = max(self.most_at_once, self._lately[1])
         for inventory in filter(None, [self._inventory]):
             inventory.forget(uid)

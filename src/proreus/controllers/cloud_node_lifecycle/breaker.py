@@ -21,12 +21,14 @@ class Breaker(msgspec.Struct, frozen=True):
     """Its state.
 
     `deletions` are those that count, by uid, with their times, `released` those of nodes that it
-    had held; `since` is when it tripped or was last disturbed, None while it holds nothing.
+    had held; `since` is when it tripped or was last disturbed, None while it holds nothing;
+    `disturbed` is when the cloud contradicted itself last.
     """
 
     deletions: Mapping[str, float] = {}
     since: float | None = None
     released: Mapping[str, float] = {}
+    disturbed: float | None = None
 
 
 def limit(total: int, policy: Policy) -> float:
@@ -69,7 +71,8 @@ def judge(
         since = at
     elif not is_over and at - since >= policy.hold:
         since = None
-    return Breaker(recent, since, paced)
+    last = at if disturbed else breaker.disturbed
+    return Breaker(recent, since, paced, None if last is None or at - last >= policy.hold else last)
 
 
 def pace(total: int, policy: Policy) -> float:
@@ -87,5 +90,5 @@ def release(breaker: Breaker, evidence: Evidence, policy: Policy) -> float | Non
     """When a node that is held will be proven at the earliest; None while no witness is there."""
     if evidence.proved is None:
         return None
-    first = evidence.proved.first
-    return (first if breaker.since is None else max(first, breaker.since)) + policy.hold
+    first, last = evidence.proved.first, breaker.disturbed
+    return (first if last is None else max(first, last)) + policy.hold

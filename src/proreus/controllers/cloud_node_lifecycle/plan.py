@@ -22,7 +22,7 @@ from proreus.cloudprovider.instances import (
     Ownership,
 )
 from proreus.controllers.cloud_node_lifecycle.alarms import Alarm, alarms_of, due, named
-from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, pace, proven, release
+from proreus.controllers.cloud_node_lifecycle.breaker import pace, proven, release
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
 from proreus.controllers.cloud_node_lifecycle.memory import (
     Alert,
@@ -260,7 +260,7 @@ def _decide(decided: _Decided, fleet: Fleet, found: Findings, rules: Rules) -> N
             decided.waits[node.metadata.name] = ruling
         elif isinstance(ruling, Delete):
             decided.delete.append(Deletion(node, ruling.reason))
-    after = Breaker(counted, breaker.since, released)
+    after = msgspec.structs.replace(breaker, deletions=counted, released=released)
     memory = msgspec.structs.replace(found.memory, breaker=after)
     if memory != ScopeMemory():
         decided.scopes[fleet.scope] = memory
