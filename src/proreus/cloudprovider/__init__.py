@@ -68,6 +68,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     Previews,
 )
+from proreus.cloudprovider.ownership import Naming, Owner, Tenants, refusal
 from proreus.cloudprovider.plugins import (
     InitCloudProvider,
     RegisterCloudProvider,
@@ -126,10 +127,12 @@ __all__ = [
     "LoadBalancer",
     "LoadBalancerRef",
     "LoadBalancers",
+    "Naming",
     "NotFound",
     "NotSupported",
     "Outcome",
     "OwnedObject",
+    "Owner",
     "Ownership",
     "PartChange",
     "Pending",
@@ -142,6 +145,7 @@ __all__ = [
     "Routes",
     "SSHKeys",
     "Scopes",
+    "Tenants",
     "Throttled",
     "Unauthenticated",
     "Volumes",
@@ -155,6 +159,7 @@ __all__ = [
     "per_node",
     "per_service",
     "read_config",
+    "refusal",
     "scope",
     "scope_of",
     "with_config",

@@ -205,15 +205,13 @@ class Context:
             read: Whether it changes nothing. Only then is it repeated when it is throttled.
             deadline: Seconds for the answer once it is sent; waiting for the quota does not
                 count. A read is not sent again later than this.
-            quota: Names the quota that the call counts against, such as an operation, a service or
-                a subscription of the cloud; each has a bucket of its own. Few different values, no
-                secret.
+            quota: The cloud's quota that it counts against, with a bucket of its own; no secret.
             blocking: `fn` blocks: run it in a thread, which goes on after the deadline.
 
         Raises:
             CallTimeout: No answer in time; the outcome is unknown.
             Throttled: The cloud refused it, or asked to wait for longer than the deadline.
-            CloudError: `fn` raised it, or something that is no Exception, such as SystemExit.
+            CloudError: `fn` raised it, or what is no Exception.
         """
         call = _Call(service, operation, read, quota)
         bucket = self._bucket(quota, read=read)
