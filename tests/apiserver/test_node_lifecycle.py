@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
 from proreus.kube import config
 from proreus.kube.objects import TAINT_SHUTDOWN, has_taint
 from proreus.kube.patch import Patch, PatchType
@@ -94,18 +95,43 @@ async def test_a_tombstone_needs_no_second_answer(site: Site) -> None:
     assert "terminated" in event.message
 
 
-async def test_a_ready_node_is_never_deleted_even_if_its_machine_is_gone(site: Site) -> None:
+async def test_a_ready_node_that_the_cloud_does_not_know_is_named_and_stops_deletions(
+    site: Site,
+) -> None:
     machines = await fleet(site, 10)
-    await site.cloud.admin.delete(machines[0].id)
-    await site.silence("node-1")  # its machine is there; it makes the manager ask
+    await site.cloud.admin.delete(machines[0].id)  # or it runs in another account
+    await lose(site, machines[2], machines[3])
     async with site.lone_manager(*QUICK):
-        await site.further_calls(2 * PASSES)
-        # And it does not keep others from going: each time other nodes are the witnesses.
-        await lose(site, machines[2])
+        event = await site.event("InstanceUnknown", "node-0")
+        await site.further_calls(PASSES)
+        assert deletions(site) == []
+
+        # An operator knows better.
+        word = Patch(PatchType.MERGE, {"metadata": {"annotations": {ANNOTATION_GONE: "true"}}})
+        await site.client.patch(NODES, "node-0", word)
+        await site.client.patch(NODES, "node-2", word)
         await site.gone("node-2")
 
+    assert event.type == "Warning"
+    assert f"simulated://sim-1/{machines[0].id}" in event.message
     assert deletions(site) == [("node-2", 200)]
     assert len(await site.nodes()) == 9
+
+
+async def test_without_a_ready_node_only_an_operators_word_deletes(site: Site) -> None:
+    machines = await fleet(site, 2)
+    await lose(site, *machines)
+    async with site.lone_manager(*QUICK):
+        for machine in machines:
+            event = await site.event("NodeDeletionHeld", machine.name)
+            assert f"{ANNOTATION_GONE}=true" in event.message
+        await site.further_calls(PASSES)
+        assert deletions(site) == []
+        word = Patch(PatchType.MERGE, {"metadata": {"annotations": {ANNOTATION_GONE: "true"}}})
+        await site.client.patch(NODES, "node-1", word)
+        await site.gone("node-1")
+
+    assert deletions(site) == [("node-1", 200)]
 
 
 async def test_a_stopped_machine_taints_its_node_until_it_runs_again(site: Site) -> None:

@@ -170,6 +170,14 @@ CASES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
         {one("proreus_nodes_held_by_breaker"): "7x60"},
         {one("proreus_nodes_held_by_breaker"): "0x60"},
     ),
+    "NodeDeletionsUnproven": (
+        {one("proreus_nodes_held_without_proof"): "1x60"},
+        {one("proreus_nodes_held_without_proof"): "0x60"},
+    ),
+    "NodesUnknownToCloud": (
+        {one("proreus_nodes_unknown_to_cloud"): "1x60"},
+        {one("proreus_nodes_unknown_to_cloud"): "1x5 0x55"},
+    ),
     "WorkQueueStuck": (
         {one("workqueue_longest_running_processor_seconds", name="service"): "0+60x60"},
         {one("workqueue_longest_running_processor_seconds", name="service"): "300x60"},

@@ -215,7 +215,10 @@ MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
         nodes(a_node(conditions=(SILENT, FINE, said("NoRouteCreated", "True", "NetworkUnavailable"))),
               cloud=a_cloud(NotFound())), "machine-gone", NODE, "asked just now"),
     "provider id of no machine, node alive": (
-        nodes(a_node(), cloud=a_cloud(NotFound())), "machine-gone", NODE, "correct --provider-id"),
+        nodes(a_node(), cloud=a_cloud(NotFound())), "machine-unknown", NODE, "correct --provider-id"),
+    "a machine that the manager says is unknown": (
+        nodes(a_node(), unknown=(Held("one", "the cloud does not know it", NOW),)),
+        "machine-unknown", NODE, "the cloud does not know it"),
     "node IP not the cloud's": (
         nodes(new(annotations={ANNOTATION_PROVIDED_NODE_IP: "192.0.2.9"}), cloud=a_cloud(MACHINE)),
         "provided-node-ip", NODE, "192.0.2.9"),
@@ -246,6 +249,10 @@ MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
     "breaker tripped": (
         nodes(a_node(conditions=(SILENT, FINE)), held=(Held("one", "3 nodes look gone", NOW),)),
         "deletions-held", NODE, "--node-deletion-resume"),
+    "no witness": (
+        nodes(a_node(conditions=(SILENT, FINE)),
+              held=(Held("one", "annotate the node with proreus.io/machine-gone=true", NOW),)),
+        "deletion-unproven", NODE, "kubectl annotate node one proreus.io/machine-gone=true"),
     "toleration for new nodes": (
         seen(workloads=(a_workload(tolerations=(BOTH[1],)),)), "toleration-missing", DEPLOYMENT, TAINT.key),
     "toleration of the wrong effect": (
@@ -360,6 +367,7 @@ WELL_TOO: dict[str, Seen] = {
     "a node that is kept by hand": nodes(a_node(id_="")),
     "another manager's finding on the machine": seen(cloud=a_cloud(IdentityConflict("other"))),
     "a deletion held long ago of a node that is back": seen(held=(Held("one", "", NOW),)),
+    "an unknown node that is gone": seen(unknown=(Held("none", "", NOW),)),
     "a manager on the pod network, while all nodes are well": seen(
         workloads=(a_workload(host_network=False),)
     ),

@@ -127,7 +127,7 @@ def test_the_table_shows_figures_and_what_is_not_well() -> None:
     ]
     inside = Inside(
         Cloud({"ok": 12, "throttled": 3}, 2, {"first read": 5.0}),
-        Deletions(1, 4),
+        Deletions(1, 4, 2, ("node-7",)),
         (LeakRow("listener", "l-1", "shop/old", NOW),),
     )
     leases = [LeaseRow("cloud-controller-manager", "host-1", 1.2)]
@@ -142,7 +142,8 @@ def test_the_table_shows_figures_and_what_is_not_well() -> None:
     assert "good" not in shown
     assert "SERVICES   1  1 waiting" in shown
     assert "ROUTES     1 nodes have theirs, 0 lack them" in shown
-    assert "1 wait for more answers, 4 held by the breaker" in shown
+    assert "1 wait for more answers, 4 held by the breaker, 2 without proof" in shown
+    assert "Ready, but unknown to the cloud: node-7" in shown
     assert "12 ok, 3 throttled; 2 wait; learned quota: first read 5.0/s" in shown
     assert "listener l-1 of shop/old" in shown
     assert "good" in text.render(summary, everything=True)

@@ -27,6 +27,7 @@ from proreus.cloudprovider import (
     Context,
     Lister,
 )
+from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
 from proreus.controllers.environment import Environment, Runnable, Settings
 from proreus.controllers.faults import Faults, Kind
 from proreus.controllers.inventory import Inventory
@@ -147,7 +148,13 @@ class Leader:
                 if isinstance(controller, ServiceController):
                     yield from controller.leaks
 
-        state.nodes, state.services, state.leaks = self._nodes, self._services, leaks
+        def unknown() -> Iterable[str]:
+            for controller in self._running.values():
+                if isinstance(controller, CloudNodeLifecycleController):
+                    yield from controller.unknown
+
+        state.nodes, state.services = self._nodes, self._services
+        state.leaks, state.unknown = leaks, unknown
 
     def _waits(self) -> str | None:
         """The readiness check: what a leader still waits for. A standby waits for nothing."""

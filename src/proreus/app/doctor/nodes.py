@@ -6,12 +6,13 @@ from typing import Final
 import msgspec
 
 from proreus.app.doctor.manager import NAME
-from proreus.app.doctor.seen import Finding, Seen, ago, span
+from proreus.app.doctor.seen import Finding, Held, Seen, ago, span
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node import plan as node_plan
 from proreus.controllers.cloud_node.reasons import Reason
 from proreus.controllers.cloud_node_lifecycle.questions import is_ready
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
 from proreus.controllers.node_ipam import plan as ipam
 from proreus.controllers.route import conditions as routes
 from proreus.kube.objects import (
@@ -25,6 +26,12 @@ from proreus.kube.objects import (
 
 PENDING: Final = 600.0
 """Seconds after which a machine that is still being made deserves a look."""
+
+
+_CORRECT: Final = (
+    "its kubelet reports: correct --provider-id, or the account, region or inventory in the "
+    "--cloud-config; until then nodes whose machine is gone may stay"
+)
 
 
 class _Explanation(msgspec.Struct, frozen=True):
@@ -114,6 +121,7 @@ def findings(seen: Seen) -> Iterator[Finding]:
         if all(one.check != "machine-gone" for one in found):
             yield from _network(node)
     yield from _held(seen)
+    yield from _unknown(seen)
 
 
 def _of(node: Node, seen: Seen) -> Iterator[Finding]:
@@ -207,12 +215,13 @@ def _no_machine(node: Node, evidence: str) -> Finding:
             f"`kubectl delete node {name}` and restart the kubelet",
         )
     if is_ready(node):
-        remedy = "its kubelet reports: correct --provider-id, or the account and region in the "
-        remedy += "--cloud-config"
-    else:
-        remedy = "the manager deletes it after further answers; if it stays, see "
-        remedy += "--node-deletion-confirmations and --node-deletion-resume, or "
-        remedy += f"`kubectl delete node {name}`"
+        problem = f"the cloud has no machine {id_}, although the node is Ready"
+        return Finding("machine-unknown", _about(node), problem, evidence, _CORRECT)
+    remedy = (
+        "the manager deletes it after further answers; if it stays, see "
+        "--node-deletion-confirmations and --node-deletion-resume, or "
+        f"`kubectl delete node {name}`"
+    )
     problem = f"the cloud has no machine {id_}"
     return Finding("machine-gone", _about(node), problem, evidence, remedy)
 
@@ -274,16 +283,43 @@ def _network(node: Node) -> Iterator[Finding]:
 
 def _held(seen: Seen) -> Iterator[Finding]:
     nodes = {node.metadata.name: node for node in seen.nodes}
-    held = [one for one in seen.held if one.node in nodes and not is_ready(nodes[one.node])]
-    if held:
+    by_breaker: list[Held] = []
+    unproven: dict[str, Held] = {}
+    for one in seen.held:
+        if one.node in nodes and not is_ready(nodes[one.node]):
+            if ANNOTATION_GONE in one.message:
+                unproven[one.node] = one
+            else:
+                by_breaker.append(one)
+    if by_breaker:
+        names = ", ".join(sorted({one.node for one in by_breaker}))
         yield Finding(
             "deletions-held",
-            f"node/{held[0].node}",
+            f"node/{by_breaker[0].node}",
             "too many nodes look gone at once, so none is deleted",
-            f"{held[0].message}; nodes: {', '.join(sorted({one.node for one in held}))}",
+            f"{by_breaker[0].message}; nodes: {names}",
             "find out whether the machines are gone (account, region, outage of the cloud); if "
             "they are, run the manager with --node-deletion-resume",
         )
+    for name, one in sorted(unproven.items()):
+        yield Finding(
+            "deletion-unproven",
+            f"node/{name}",
+            "the node looks gone, but no Ready node speaks for what the cloud says",
+            one.message,
+            "find out whether the machine is gone; if it is, `kubectl annotate node "
+            f"{name} {ANNOTATION_GONE}=true`",
+        )
+
+
+def _unknown(seen: Seen) -> Iterator[Finding]:
+    """Ready nodes that the manager says the cloud does not know, where we have not asked."""
+    nodes = {node.metadata.name: node for node in seen.nodes}
+    for name, one in sorted({one.node: one for one in seen.unknown}.items()):
+        if name in nodes and is_ready(nodes[name]) and _answer(nodes[name], seen) is None:
+            id_ = nodes[name].spec.provider_id
+            problem = f"the cloud has no machine {id_}, although the node is Ready"
+            yield Finding("machine-unknown", f"node/{name}", problem, one.message, _CORRECT)
 
 
 def _about(node: Node) -> str:

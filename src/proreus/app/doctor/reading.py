@@ -37,6 +37,7 @@ from proreus.cloudprovider import (
     LoadBalancers,
     NotSupported,
 )
+from proreus.controllers.cloud_node_lifecycle.alarms import HELD, UNKNOWN
 from proreus.controllers.inventory import Inventory
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
 from proreus.kube.client import Client
@@ -59,7 +60,6 @@ T = TypeVar("T")
 
 USER_AGENT: Final = "proreus-doctor"
 EVENTS_OF_NODES: Final = "default"
-HELD: Final = "NodeDeletionHeld"
 RECENT: Final = 3600.0
 """Seconds that an event counts."""
 _OF_SYSTEM: Final = "system:serviceaccount:kube-system:"
@@ -172,16 +172,17 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Seen:
         slices=slices,
         workloads=tuple(workloads),
         pods=found,
-        held=await _held(reader),
+        held=await _told(reader, HELD),
+        unknown=await _told(reader, UNKNOWN),
         notes=notes,
         namespace=namespace,
         patience=options.patience,
     )
 
 
-async def _held(reader: _Reader) -> tuple[Held, ...]:
+async def _told(reader: _Reader, reason: str) -> tuple[Held, ...]:
     now = datetime.now(UTC)
-    items = await reader.items(EVENTS, EVENTS_OF_NODES, field_selector=f"reason={HELD}")
+    items = await reader.items(EVENTS, EVENTS_OF_NODES, field_selector=f"reason={reason}")
     events = msgspec.convert(items or (), tuple[_Event, ...])
     return tuple(
         Held(one.involved_object.name, one.message, one.last_timestamp)

@@ -120,7 +120,7 @@ class Right(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """An event that says that the deletion of a node is held."""
+    """An event of the lifecycle controller about a node that stays, or that is unknown."""
 
     node: str
     message: str
@@ -159,6 +159,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     leases: tuple[Lease, ...] | None = None
     rights: tuple[Right, ...] | None = None
     held: tuple[Held, ...] = ()
+    unknown: tuple[Held, ...] = ()
     cloud: Cloud | None = None
     patience: float = 60.0
     unread: tuple[str, ...] = ()

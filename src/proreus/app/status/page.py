@@ -112,7 +112,10 @@ function show() {
   at("leaks").replaceChildren();
   if (!inside) { at("deletions").textContent = "This replica does not lead."; return; }
   at("deletions").textContent = "Nodes that look gone: " + inside.deletions.waiting
-    + " wait for more answers, " + inside.deletions.held + " held by the breaker.";
+    + " wait for more answers, " + inside.deletions.held + " held by the breaker, "
+    + inside.deletions.unproven + " without proof."
+    + (inside.deletions.unknown.length ? " Ready, but unknown to the cloud: "
+      + inside.deletions.unknown.join(", ") : "");
   const calls = Object.entries(inside.cloud.calls).map(([code, n]) => n + " " + code).join(", ");
   const rates = Object.entries(inside.cloud.rates)
     .map(([name, rate]) => name + " " + rate.toFixed(1) + "/s").join(", ");

@@ -38,6 +38,7 @@ class Source:
         nodes: The cache of nodes; None while the process does not lead.
         services: That of Services.
         leaks: Lists the cloud objects that are left over.
+        unknown: Names the Ready nodes whose machine the cloud does not know.
     """
 
     def __init__(self, cluster: str) -> None:
@@ -46,6 +47,7 @@ class Source:
         self.nodes: _Cache | None = None
         self.services: _Cache | None = None
         self.leaks: Callable[[], Iterable[Leak]] = lambda: ()
+        self.unknown: Callable[[], Iterable[str]] = lambda: ()
 
     def summary(self) -> Summary:
         """The state now."""
@@ -54,11 +56,13 @@ class Source:
             return summarise((), (), now, cluster=self._cluster)
         nodes: Iterable[Node] = self.nodes.all()
         services: Iterable[Service] = self.services.all()
-        inside = figures(metrics.REGISTRY, self.leaks())
+        inside = figures(metrics.REGISTRY, self.leaks(), self.unknown())
         return summarise(nodes, services, now, cluster=self._cluster, inside=inside)
 
 
-def figures(registry: CollectorRegistry, leaks: Iterable[Leak]) -> Inside:
+def figures(
+    registry: CollectorRegistry, leaks: Iterable[Leak], unknown: Iterable[str] = ()
+) -> Inside:
     """What the process's metrics say of deletions and of the cloud."""
     calls: dict[str, int] = {}
     rates: dict[str, float] = {}
@@ -78,6 +82,8 @@ def figures(registry: CollectorRegistry, leaks: Iterable[Leak]) -> Inside:
     deletions = Deletions(
         waiting=int(gauges.get("proreus_nodes_waiting_for_deletion", 0)),
         held=int(gauges.get("proreus_nodes_held_by_breaker", 0)),
+        unproven=int(gauges.get("proreus_nodes_held_without_proof", 0)),
+        unknown=tuple(sorted(unknown)),
     )
     return Inside(Cloud(calls, waiting, rates), deletions, leak_rows(leaks))
 

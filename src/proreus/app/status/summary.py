@@ -79,10 +79,19 @@ class Cloud(msgspec.Struct, frozen=True):
 
 
 class Deletions(msgspec.Struct, frozen=True):
-    """Nodes that look gone: `waiting` for more answers, `held` by the breaker."""
+    """Nodes that look gone, and Ready nodes that the cloud does not know.
+
+    Attributes:
+        waiting: Those that wait for more answers.
+        held: Those that the breaker holds.
+        unproven: Those that stay because no Ready node speaks for the answers.
+        unknown: The names of the Ready nodes whose machine the cloud does not know.
+    """
 
     waiting: int
     held: int
+    unproven: int = 0
+    unknown: tuple[str, ...] = ()
 
 
 class LeakRow(msgspec.Struct, frozen=True):

@@ -59,13 +59,16 @@ def _inside(inside: Inside | None, rows: int) -> list[str]:
     cloud, deletions = inside.cloud, inside.deletions
     calls = ", ".join(f"{count} {code}" for code, count in sorted(cloud.calls.items()))
     rates = ", ".join(f"{name} {rate:.1f}/s" for name, rate in sorted(cloud.rates.items()))
-    waiting, held = deletions.waiting, deletions.held
+    waiting, held, unproven = deletions.waiting, deletions.held, deletions.unproven
     learned = rates or "none"
+    stay = f"{held} held by the breaker, {unproven} without proof"
     lines = [
-        f"DELETIONS  {waiting} wait for more answers, {held} held by the breaker",
+        f"DELETIONS  {waiting} wait for more answers, {stay}",
         f"CLOUD      calls: {calls or 'none'}; {cloud.waiting} wait; learned quota: {learned}",
         f"LEAKS      {len(inside.leaks)}",
     ]
+    if deletions.unknown:
+        lines.insert(1, f"  Ready, but unknown to the cloud: {', '.join(deletions.unknown)}")
     lines += [f"  {one.kind} {one.id} of {one.service}" for one in inside.leaks[:rows]]
     return lines
 

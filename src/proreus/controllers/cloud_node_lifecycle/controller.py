@@ -52,6 +52,8 @@ class CloudNodeLifecycleController:
         self._ages = Ages(asyncio.get_running_loop().time)
         self._known = known(self._instances, self._inventory, self._ages.known_for)
         self._memory = Memory()
+        self.unknown: frozenset[str] = frozenset()
+        """The names of the Ready nodes whose machine the cloud does not know."""
         self._turn = 0
         self._stopped = asyncio.Event()
         self._events = env.events.source(CONTROLLER)
@@ -106,7 +108,7 @@ class CloudNodeLifecycleController:
             now=self._env.now(),
             at=loop.time(),
         )
-        self._memory = decided.memory
+        self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
         self._report(decided, loop.time())
         for node, patch in decided.taints:
             await self._taint(node, patch)
