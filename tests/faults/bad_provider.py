@@ -208,6 +208,10 @@ class BadInstances(Instances):
         found: Ownership = self._deeds.hook("owns", node.metadata.name, Ownership.YES)
         return found
 
+    def scope(self, node: Node) -> str:
+        found: str = self._deeds.hook("scope", node.metadata.name, "one")
+        return found
+
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Instance | NotFound]:
         good = {
             node.metadata.name: (node.metadata.name, machine(node.metadata.name)) for node in nodes

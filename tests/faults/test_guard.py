@@ -25,6 +25,7 @@ from proreus.cloudprovider import (
     Ownership,
     Route,
     scope,
+    scope_of,
 )
 from proreus.cloudprovider.wanted import ref, wanted
 from proreus.controllers.faults import EVENT, Faults, Kind
@@ -281,17 +282,19 @@ def end_deaf_ones(tasks: set["asyncio.Task[object]"]) -> None:
 @pytest.mark.parametrize("deed", ["raise", "exit", "interrupt", "group", "none", "number"])
 @virtual_time
 async def test_a_hook_that_fails_has_the_answer_that_does_least_harm(deed: str) -> None:
-    site = Site(*(f"{hook} * {deed}" for hook in ("owns", "batch_size", "fingerprint")))
+    hooks = ("owns", "scope", "batch_size", "fingerprint")
+    site = Site(*(f"{hook} * {deed}" for hook in hooks))
     started = await site.start()
     assert started.instances is not None
     assert started.load_balancers is not None
     assert started.instances.owns(Node(ObjectMeta(name="node-1"))) is Ownership.UNKNOWN
+    assert scope_of(started.instances, Node(ObjectMeta(name="node-2"))) is None
     if deed != "number":  # a number is a good size
         assert started.instances.batch_size == 1
     assert started.load_balancers.fingerprint(wish(started.load_balancers, "web")) == ""
-    assert site.events.seen == [("node-1", EVENT), ("web", EVENT)]
+    assert site.events.seen == [("node-1", EVENT), ("node-2", EVENT), ("web", EVENT)]
     kind = "wrong_answer" if deed in {"none", "number"} else "raised"
-    assert site.faults()["owns", kind] == site.faults()["fingerprint", kind] == 1
+    assert {site.faults()[hook, kind] for hook in ("owns", "scope", "fingerprint")} == {1}
 
 
 @virtual_time

@@ -1073,6 +1073,16 @@ def test_witnesses_before_and_after_count() -> None:
         assert bool(found) is goes
 
 
+def test_wrong_answers_do_not_trip_the_breaker() -> None:
+    many = fleet(5, 9)
+    for found in many.until(300, GONE, GONE):
+        assert Alert.BREAKER not in dict(told(found))
+        assert many.since is None
+    many.after(5, machine())
+    assert many.after(5, machine(), None, gone0=GONE).delete == ()
+    assert deleted(many.after(30, machine(), None, gone0=GONE)) == ["gone0"]
+
+
 # Scopes
 
 

@@ -95,16 +95,17 @@ class Kind(msgspec.Struct, frozen=True):
     silences: float = 0.0
     restarts: float = 0.0
     hours: float = 1.0
+    period: float = 5.0
     replaced: bool = True
 
 
 class World:
     """Plays a cluster; `broken` says which promises were broken."""
 
-    def __init__(self, kind: Kind, seed: int, settings: Settings | None = None) -> None:
+    def __init__(self, kind: Kind, seed: int) -> None:
         self.kind = kind
         self.chance = random.Random(seed)  # noqa: S311 - repeatable, and no secret
-        self.settings = settings or Settings()
+        self.settings = Settings(node_monitor_period=kind.period)
         self.machines: dict[str, Machine] = {}
         self.faults: dict[str, Fault] = {}
         self.right_since: dict[str, float] = {}

@@ -36,7 +36,8 @@ def kind(seed: int) -> Kind:
         outages=chance.choice([0, 0, 0.5]),
         silences=chance.choice([0, 0.05, 0.3]),
         restarts=chance.choice([0, 0, 0.5, 2]),
-        hours=1 if is_large else chance.choice([1, 2, 4]),
+        hours=1 if is_large else chance.choice([0.5, 1, 2]),
+        period=chance.choice([5.0, 10.0, 20.0]),
     )
 
 

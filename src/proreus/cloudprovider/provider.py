@@ -14,7 +14,7 @@ protects from these:
 * A function that waits or computes for long without `await`, such as a blocking SDK call outside
   of `Context.call(..., blocking=True)`. Until it returns every controller, leader election and
   health stand still; all that the process can do is to name the function in its log.
-* The same goes for a function without I/O (`owns`, `group`, `host_policy`, `fingerprint`,
+* The same goes for a function without I/O (`owns`, `scope`, `group`, `host_policy`, `fingerprint`,
   `batch_size`) that does any, or does not return. They are called for every object all the time.
 * A callback of the event loop, or a signal handler, that calls `sys.exit` or `os._exit`.
 * A call that swallows its cancellation does go on: nothing is asked for its group until it ends.

@@ -70,7 +70,7 @@ class Findings(msgspec.Struct, frozen=True):
 
     Attributes:
         answers: What was said of the nodes in question.
-        suspects: Those that look gone and that the breaker counts, by uid.
+        suspects: Those that the breaker counts, by uid: answers that are whole lacked them.
         standing: The Ready nodes that the cloud does not know.
         memory: For the next pass, but for the deletions of this one.
     """
@@ -106,7 +106,9 @@ def find(fleet: Fleet, looks: Sequence[Look], memory: ScopeMemory, rules: Rules)
             decides = view.decides or not policy.witnesses
             evidence[of] = proved(evidence[of], view.began, view.ended, policy, decides=decides)
     suspects = {
-        of[0]: found for of, found in evidence.items() if not is_exempt(fleet.open[of], found)
+        of[0]: found
+        for of, found in evidence.items()
+        if found.proved is not None and not is_exempt(fleet.open[of], found)
     }
     breaker = memory.breaker
     if suspects or breaker != Breaker():
@@ -212,10 +214,11 @@ def _sworn(fleet: Fleet, answers: Mapping[Key, Answer]) -> Iterator[View]:
 
 
 def _is_contradicted(fleet: Fleet, answers: Mapping[Key, Answer], memory: ScopeMemory) -> bool:
-    """Whether a node that looked gone is there after all."""
+    """Whether a node whose absence was proved is there after all."""
     return any(
         of in fleet.able or (of in answers and _is_shown(answers[of].seen))
-        for of in memory.evidence
+        for of, known in memory.evidence.items()
+        if known.proved is not None
     )
 
 
