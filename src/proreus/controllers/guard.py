@@ -3,9 +3,9 @@
 A verb runs in a task of its own. Whatever it raises, SystemExit included, comes back as a
 CloudError, a wrong answer becomes the error of the objects that it is about, and a task that
 outlives its cancellation is left behind: only its own group waits for it. A hook without I/O
-(`owns`, `scope`, `group`, `host_policy`, `fingerprint`, `batch_size`) that fails has the answer that does
-least harm. What runs without ever giving the event loop back cannot be stopped by anybody:
-`runtime.watchdog` names it.
+(`owns`, `scope`, `group`, `host_policy`, `fingerprint`, `batch_size`) that fails has the answer
+that does least harm. What runs without ever giving the event loop back cannot be stopped by
+anybody: `runtime.watchdog` names it.
 """
 
 import asyncio
