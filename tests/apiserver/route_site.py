@@ -140,8 +140,7 @@ class RouteSite:
 
     async def remove(self, *names: str) -> None:
         """Delete nodes."""
-        for name in names:
-            await self.client.delete(NODES, name)
+        await asyncio.gather(*(self.client.delete(NODES, name) for name in names))
 
     async def patch(self, name: str, body: object, subresource: str = "") -> None:
         """Change a node by strategic merge."""

@@ -22,7 +22,8 @@ said += [sorted(os.listdir("/proc/self/fd")), random.random(), os.getpgid(0)]
 print(json.dumps(said), flush=True)
 sys.exit(int(sys.argv[1]))
 """
-WAITS = "import time\nprint('waits', flush=True)\ntime.sleep(600)\n"
+# A signal that comes just before the sleep begins is noticed after it.
+WAITS = "import time\nprint('waits', flush=True)\nwhile True: time.sleep(0.05)\n"
 
 
 @pytest.fixture(params=["own", "forked"])

@@ -67,17 +67,19 @@ class CloudNodeController:
             slots=env.settings.concurrent_node_syncs,
         )
         env.nodes.subscribe(self._on_node)
-        metrics.NODES_UNINITIALIZED.set_function(lambda: len(self._waiting_since()))
-        metrics.OLDEST_UNINITIALIZED.set_function(lambda: max(self._waiting_since(), default=0))
 
     async def run(self) -> None:
         """Run the loop and the refresh pass."""
         await self._env.nodes.wait_synced()
         refresher = asyncio.create_task(self._refresh_periodically())
+        metrics.NODES_UNINITIALIZED.set_function(lambda: len(self._waiting_since()))
+        metrics.OLDEST_UNINITIALIZED.set_function(lambda: max(self._waiting_since(), default=0))
         try:
             await self._loop.run()
         finally:
             refresher.cancel()
+            metrics.NODES_UNINITIALIZED.set_function(lambda: 0)  # nobody knows any more
+            metrics.OLDEST_UNINITIALIZED.set_function(lambda: 0)
 
     def stop(self) -> None:
         """Take no more nodes."""
