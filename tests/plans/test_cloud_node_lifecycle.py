@@ -1022,6 +1022,29 @@ def test_with_a_witness_set_aside_only_what_was_shown_goes() -> None:
     assert deleted(one.after(5, GONE, None, up0=GONE)) == ["gone0"]
 
 
+def test_a_node_that_was_unknown_while_it_was_ready_stays_when_it_is_silent() -> None:
+    """Its machine lives in another account, or is dead: the cloud would say the same."""
+    one = fleet(0, 5)
+    one.sightings["up0"] = Sighting(missing=one.at)
+    one.until(65)
+    one.replace(node("up0"))
+    found = one.until(1200)
+    assert all(step.delete == () for step in found)
+    assert found[-1].held["up0"].hold is Alert.STRANGE
+    one.sightings["up0"] = Sighting(shown=one.at)
+    assert any(step.delete for step in one.until(60))
+
+
+def test_nodes_that_were_unknown_while_all_were_are_no_strangers() -> None:
+    one = fleet(0, 5)
+    one.sightings |= {f"up{i}": Sighting(missing=one.at) for i in range(5)}
+    one.until(65)
+    one.replace(node("up0"))
+    one.sightings = {"up0": one.sightings["up0"]}
+    found = one.until(60)
+    assert any(step.delete for step in found)
+
+
 def test_what_left_the_answers_together_with_a_witness_stays() -> None:
     """Half a page: both machines run, and both were shown until it began."""
     one = fleet(1, 9)

@@ -248,9 +248,9 @@ class World:
         self.machines[machine.name] = machine
         self._cache = None
 
-    def _pick(self, *, free: bool = True) -> Machine | None:
-        living = [one for one in self.machines.values() if one.lives and not one.stranger]
-        found = [one for one in living if not (free and one.pinned)]
+    def _pick(self, *, strange: bool = False) -> Machine | None:
+        living = [one for one in self.machines.values() if one.lives and not one.pinned]
+        found = [one for one in living if strange or not one.stranger]
         return self.chance.choice(found) if found else None
 
     def _lose_one(self) -> None:
@@ -278,7 +278,7 @@ class World:
 
     def _silence(self) -> None:
         """A kubelet stops reporting, and comes back after a while; its machine lives on."""
-        machine = self._pick()
+        machine = self._pick(strange=not self.kind.restarts)
         if machine is None:
             return
         self._fall_silent(machine)

@@ -28,6 +28,8 @@ class Alert(StrEnum):
     """It is not deleted: the cloud does not know Ready nodes of its scope."""
     NOT_SHOWN = "not-shown"
     """It is not deleted: witnesses were set aside, and its own machine was never seen."""
+    STRANGE = "strange"
+    """It is not deleted: the cloud did not know its machine even while it was Ready."""
     NO_SCOPE = "no-scope"
     """It is not deleted: the provider does not say which scope it is of."""
 
@@ -49,12 +51,15 @@ class ScopeMemory(msgspec.Struct, frozen=True):
     Attributes:
         evidence: What speaks for the absence of machines.
         missing: The Ready nodes that the cloud does not know.
+        strange: The nodes that the cloud did not know while they were Ready, and has not shown
+            since: it would not know them if their machines lived.
         views: The answers that wait for what becomes of these.
         breaker: Whether too many look gone.
     """
 
     evidence: Mapping[Key, Evidence] = {}
     missing: Mapping[Key, Missing] = {}
+    strange: frozenset[Key] = frozenset()
     views: tuple[View, ...] = ()
     breaker: Breaker = Breaker()
 

@@ -302,20 +302,26 @@ def _hold(
         return Wait(None, _NO_SCOPE, Alert.NO_SCOPE)
     if not rules.policy.witnesses or evidence.tombstone or is_sworn(node):
         return None
+    found_out = _doubt(fleet, node, found, rules)
+    return None if found_out is None else Wait(None, found_out[1], found_out[0])
+
+
+def _doubt(fleet: Fleet, node: Node, found: Findings, rules: Rules) -> tuple[Alert, str] | None:
+    """Why answers about a node prove nothing, and what that is called."""
     standing = found.standing
+    if key(node) in found.memory.strange:
+        return Alert.STRANGE, "the cloud did not know its instance even while the node was Ready"
     if standing.against:
         these = "these Ready nodes" if len(standing.against) > 1 else "a Ready node"
         more = ", more than may be set aside" if standing.is_over else ""
-        text = f"the cloud does not know {these} either{more}: {named(fleet, standing.against)}"
-        return Wait(None, text, Alert.WITNESS_MISSING)
+        lacked = named(fleet, standing.against)
+        return Alert.WITNESS_MISSING, f"the cloud does not know {these} either{more}: {lacked}"
     if not fleet.able.keys() - standing.aside:
-        return Wait(None, _NO_WITNESS, Alert.NO_WITNESS)
+        return Alert.NO_WITNESS, _NO_WITNESS
     if not was_shown(rules.known.seen(node).shown, standing):
-        text = (
-            "the cloud has not shown its instance to this manager while it did not know "
-            f"{named(fleet, standing.aside)}"
-        )
-        return Wait(None, text, Alert.NOT_SHOWN)
+        aside = named(fleet, standing.aside)
+        text = "the cloud has not shown its instance to this manager while it did not know"
+        return Alert.NOT_SHOWN, f"{text} {aside}"
     return None
 
 

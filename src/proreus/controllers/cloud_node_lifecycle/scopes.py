@@ -23,6 +23,7 @@ from proreus.controllers.cloud_node_lifecycle.witnesses import (
     is_sound,
     settle,
     stand,
+    strangers,
 )
 from proreus.controllers.inventory import Observation
 from proreus.kube.objects import TAINT_AUTOSCALER, Node, has_taint
@@ -89,6 +90,11 @@ def find(fleet: Fleet, looks: Sequence[Look], memory: ScopeMemory, rules: Rules)
     shown = {of: s for of, node in fleet.able.items() if (s := known.seen(node).shown) is not None}
     missing, returned = follow(memory.missing, fleet.able, words, shown)
     standing = stand(missing, len(fleet.able), at, policy)
+    strange = frozenset(
+        of
+        for of in memory.strange | strangers(missing, len(fleet.able), at, policy)
+        if (node := fleet.able.get(of) or fleet.open.get(of)) and known.seen(node).shown is None
+    )
     evidence = {
         of: after
         for of in fleet.open
@@ -115,7 +121,9 @@ def find(fleet: Fleet, looks: Sequence[Look], memory: ScopeMemory, rules: Rules)
         disturbed = is_wrong or _is_contradicted(fleet, answers, memory)
         others = fleet.total - len(suspects)
         breaker = judge(breaker, suspects, others, at, policy, disturbed=disturbed)
-    return Findings(answers, suspects, standing, ScopeMemory(evidence, missing, waiting, breaker))
+    return Findings(
+        answers, suspects, standing, ScopeMemory(evidence, missing, strange, waiting, breaker)
+    )
 
 
 def is_exempt(node: Node, evidence: Evidence) -> bool:

@@ -157,6 +157,21 @@ def follow(
     return missing, frozenset(returned)
 
 
+def most_aside(able: int, policy: Policy) -> int:
+    """How many of so many Ready nodes may be set aside."""
+    return max(1, int(policy.aside_fraction * able))
+
+
+def strangers(
+    missing: Mapping[Key, Missing], able: int, at: float, policy: Policy
+) -> frozenset[Key]:
+    """Ready nodes that the cloud has never shown, if they are few: then it looks elsewhere."""
+    found = frozenset(
+        key for key, row in missing.items() if row.shown is None and at - row.first >= policy.dying
+    )
+    return found if len(found) <= most_aside(able, policy) else frozenset()
+
+
 def stand(missing: Mapping[Key, Missing], able: int, at: float, policy: Policy) -> Standing:
     """What the missing ones mean, among `able` Ready nodes."""
     if not policy.witnesses:
@@ -164,7 +179,7 @@ def stand(missing: Mapping[Key, Missing], able: int, at: float, policy: Policy) 
     due = frozenset(
         key for key, row in missing.items() if row.sound and row.sound.length >= policy.aside_after
     )
-    is_over = len(due) > max(1, int(policy.aside_fraction * able))
+    is_over = len(due) > most_aside(able, policy)
     aside = frozenset() if is_over else due
     against = frozenset(
         key for key, row in missing.items() if key not in aside and at - row.first >= policy.dying
