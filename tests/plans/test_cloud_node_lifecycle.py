@@ -51,7 +51,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     questions,
     witnesses,
 )
-from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANNOTATION_UNKNOWN
 from proreus.controllers.cloud_node_lifecycle.witnesses import Missing
 from proreus.controllers.events import PlannedEvent
 from proreus.controllers.inventory import Observation, Sighting
@@ -770,7 +770,7 @@ def test_two_answers_half_a_minute_apart_delete_a_node() -> None:
 def test_a_quiet_fleet_costs_nothing_and_leaves_no_memory() -> None:
     quiet = fleet(0, 5)
     found = quiet.after(0)
-    assert found == Pass((), (), {}, {}, {}, (), Memory(), None)
+    assert found == Pass((), (), (), {}, {}, {}, (), Memory(), None)
     present = fleet(2, 5)
     assert present.after(0, machine()) == found
 
@@ -1033,6 +1033,25 @@ def test_a_node_that_was_unknown_while_it_was_ready_stays_when_it_is_silent() ->
     assert found[-1].held["up0"].hold is Alert.STRANGE
     one.sightings["up0"] = Sighting(shown=one.at)
     assert any(step.delete for step in one.until(60))
+
+
+def test_a_stranger_is_marked_once_and_stays_one_after_a_restart(apply_patch: ApplyPatch) -> None:
+    one = fleet(0, 5)
+    one.sightings["up0"] = Sighting(missing=one.at)
+    marks = [(n, p) for found in one.until(65) for n, p in found.marks]
+    assert names([n for n, _ in marks[:1]]) == ["up0"]
+    one.replace(apply_patch(*marks[0]))
+    assert all(found.marks == () for found in one.until(60))
+    silent = msgspec.structs.replace(one.nodes[0], status=node("up0").status)
+    again = Fleet(silent, *one.nodes[1:])
+    assert all(found.delete == () for found in again.until(600))
+    again.replace(one.nodes[0])
+    again.sightings["up0"] = Sighting(shown=again.at)
+    ((_, patch),) = again.after(5).marks
+    assert ANNOTATION_UNKNOWN not in apply_patch(again.nodes[0], patch).metadata.annotations
+    go = Fleet(*one.nodes, policy=GO)
+    go.sightings["up1"] = Sighting(missing=0.0)
+    assert go.after(900).marks == ()
 
 
 def test_nodes_that_were_unknown_while_all_were_are_no_strangers() -> None:

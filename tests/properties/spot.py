@@ -18,9 +18,11 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.controllers.environment import Environment, Settings
 from proreus.controllers.inventory import Inventory
 from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
+from proreus.kube.patch import Op, Patch
 
 BEGIN: Final = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 GRACE: Final = (40.0, 52.0)
@@ -30,6 +32,8 @@ PATIENCE: Final = 900.0
 STRANGE: Final = 720.0
 """So many more while the cloud does not know a Ready node: it has to be set aside first."""
 REFRESH: Final = 300.0
+SETTLED: Final = 120.0
+"""Seconds after which a Ready node that the cloud does not know has been marked."""
 ENOUGH: Final = 3
 
 
@@ -47,6 +51,14 @@ class Machine:
         self.ready = True
         self.pinned = False
         self.shown: float | None = None
+        self.annotations: dict[str, str] = {}
+        self.node = self._node()
+
+    def write(self, operations: Sequence[Op]) -> None:
+        """Apply the only patch that there can be: the mark of an unknown machine."""
+        for one in operations:
+            if one.path.startswith("/metadata/annotations") and one.op in {"add", "remove"}:
+                self.annotations = {} if one.op == "remove" else {ANNOTATION_UNKNOWN: "true"}
         self.node = self._node()
 
     def turn(self, *, ready: bool) -> None:
@@ -55,7 +67,12 @@ class Machine:
 
     def _node(self) -> Node:
         return Node(
-            ObjectMeta(name=self.name, uid=self.uid, creation_timestamp=BEGIN),
+            ObjectMeta(
+                name=self.name,
+                uid=self.uid,
+                creation_timestamp=BEGIN,
+                annotations=self.annotations,
+            ),
             NodeSpec(provider_id=self.id),
             NodeStatus(conditions=(Condition("Ready", "True" if self.ready else "Unknown"),)),
         )
@@ -113,6 +130,7 @@ class World:
         self.deleted = 0
         self.most_at_once = 0
         self.calls = 0
+        self.patches = 0
         self.events: list[tuple[str, str, str]] = []
         self.at = 0.0
         self._numbers = itertools.count()
@@ -167,6 +185,12 @@ class World:
         self.most_at_once = max(self.most_at_once, self._lately[1])
         for inventory in filter(None, [self._inventory]):
             inventory.forget(uid)
+
+    def write(self, name: str, patch: Patch) -> None:
+        if name in self.machines:
+            self.machines[name].write(patch.body)
+            self.patches += 1
+            self._cache = None
 
     # What happens
 
@@ -278,7 +302,7 @@ class World:
 
     def _silence(self) -> None:
         """A kubelet stops reporting, and comes back after a while; its machine lives on."""
-        machine = self._pick(strange=not self.kind.restarts)
+        machine = self._pick(strange=self.now() > SETTLED)
         if machine is None:
             return
         self._fall_silent(machine)
@@ -453,6 +477,10 @@ class _Client:
         await asyncio.sleep(0.002)
         self._world.delete(name, uid)
 
+    async def patch(self, _: object, name: str, patch: Patch) -> None:
+        await asyncio.sleep(0.002)
+        self._world.write(name, patch)
+
 
 class _Provider:
     name = "spot"
@@ -469,6 +497,9 @@ class _Nodes:
         return self._world.nodes
 
     async def wait_synced(self) -> None:
+        pass
+
+    async def wait_seen(self, *_: object) -> None:
         pass
 
     def subscribe(self, _: object) -> None:

@@ -110,8 +110,10 @@ class CloudNodeLifecycleController:
         )
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
         self._report(decided, loop.time())
+        for node, patch in decided.marks:
+            await self._write(node, patch, "the mark of an unknown machine")
         for node, patch in decided.taints:
-            await self._taint(node, patch)
+            await self._write(node, patch, "the shutdown taint")
         for deletion in decided.delete:
             await self._delete(deletion)
 
@@ -146,15 +148,15 @@ class CloudNodeLifecycleController:
                 event = alarm.event
                 self._events.event(ref_of(node), event.type, event.reason, event.message)
 
-    async def _taint(self, node: Node, patch: Patch) -> None:
+    async def _write(self, node: Node, patch: Patch, what: str) -> None:
         name = node.metadata.name
         answer = await contained(self._env.client.patch(NODES, name, patch))
         if isinstance(answer, Conflict | NotFound):
             return
         if isinstance(answer, Exception):
-            klog.error(log, "The shutdown taint could not be changed", node=name, err=answer)
+            klog.error(log, f"Could not change {what}", node=name, err=answer)
             return
-        klog.info(log, "Changed the shutdown taint", node=name)
+        klog.info(log, f"Changed {what}", node=name)
         await self._env.nodes.wait_seen(name, answer)
 
     async def _delete(self, deletion: plan.Deletion) -> None:

@@ -42,11 +42,13 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     key,
 )
 from proreus.controllers.cloud_node_lifecycle.scopes import (
+    ANNOTATION_UNKNOWN,
     Answer,
     Findings,
     Fleet,
     find,
     is_exempt,
+    is_marked,
     is_sworn,
 )
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key, was_shown
@@ -90,6 +92,7 @@ class Pass(msgspec.Struct, frozen=True):
     Attributes:
         delete: Nodes to delete.
         taints: Patches that set or remove the shutdown taint, with their nodes.
+        marks: Patches that say on a node, or no longer say, that the cloud does not know it.
         waiting: Nodes that look gone, but not surely yet, by name.
         held: Nodes that look gone and stay until something else changes, by name.
         unknown: The Ready nodes whose machine the cloud does not know, by name; True if it is a
@@ -102,6 +105,7 @@ class Pass(msgspec.Struct, frozen=True):
 
     delete: tuple[Deletion, ...]
     taints: tuple[tuple[Node, Patch], ...]
+    marks: tuple[tuple[Node, Patch], ...]
     waiting: Mapping[str, Wait]
     held: Mapping[str, Wait]
     unknown: Mapping[str, bool]
@@ -123,6 +127,7 @@ class _Decided(msgspec.Struct):
     """What is decided scope by scope."""
 
     delete: list[Deletion] = msgspec.field(default_factory=list)
+    marks: list[tuple[Node, Patch]] = msgspec.field(default_factory=list)
     waits: dict[str, Wait] = msgspec.field(default_factory=dict)
     unknown: dict[str, bool] = msgspec.field(default_factory=dict)
     alarms: list[Alarm] = msgspec.field(default_factory=list)
@@ -166,6 +171,7 @@ def plan(
     return Pass(
         delete=tuple(decided.delete),
         taints=_taints(nodes, decided.answers, known),
+        marks=tuple(decided.marks),
         waiting={name: wait for name, wait in waits.items() if wait.hold is None},
         held={name: wait for name, wait in waits.items() if wait.hold is not None},
         unknown=decided.unknown,
@@ -218,7 +224,9 @@ def _fleets(
     """The nodes by scope; none while no node is in question and the cloud knows all others."""
     in_question = candidates(nodes, now, known.owns, policy, known.known_for)
     is_quiet = not in_question and not memory.scopes
-    if is_quiet and all(known.seen(node).missing is None for node in nodes):
+    if is_quiet and not any(
+        is_marked(node) or known.seen(node).missing is not None for node in nodes
+    ):
         return
     open_: dict[Scope, dict[Key, Node]] = {}
     for node in in_question:
@@ -266,6 +274,8 @@ def _decide(decided: _Decided, fleet: Fleet, found: Findings, rules: Rules) -> N
         decided.scopes[fleet.scope] = memory
     decided.answers.update(found.answers)
     decided.suspects += [node for of, node in fleet.open.items() if of[0] in found.suspects]
+    if policy.witnesses:
+        decided.marks += _marks(fleet, found, rules)
     for of in found.standing.missing:
         decided.unknown[fleet.able[of].metadata.name] = of in found.standing.aside
 
@@ -323,6 +333,15 @@ def _doubt(fleet: Fleet, node: Node, found: Findings, rules: Rules) -> tuple[Ale
         text = "the cloud has not shown its instance to this manager while it did not know"
         return Alert.NOT_SHOWN, f"{text} {aside}"
     return None
+
+
+def _marks(fleet: Fleet, found: Findings, rules: Rules) -> Iterable[tuple[Node, Patch]]:
+    """What is to be written on Ready nodes that the cloud does not know, or knows again."""
+    for of, node in fleet.able.items():
+        wanted = "true" if of in found.memory.strange else None
+        if is_marked(node) is (wanted is None) and (wanted or rules.known.seen(node).shown):
+            given = patch.annotations(node.metadata.annotations, {ANNOTATION_UNKNOWN: wanted})
+            yield node, patch.json_patch(node.metadata.uid, given)
 
 
 def _taints(

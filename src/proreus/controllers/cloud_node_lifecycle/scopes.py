@@ -32,6 +32,13 @@ ANNOTATION_GONE = "proreus.io/machine-gone"
 """An operator's word, "true": the Node goes if the cloud says so, whatever witnesses say."""
 
 
+ANNOTATION_UNKNOWN = "proreus.io/unknown-to-cloud"
+"""Written on a Ready node that the cloud does not know, and taken away when it does.
+
+Without it, after a restart, a silent kubelet would make such a node look like one that is gone.
+"""
+
+
 class Fleet(msgspec.Struct, frozen=True):
     """The nodes of one scope.
 
@@ -90,10 +97,11 @@ def find(fleet: Fleet, looks: Sequence[Look], memory: ScopeMemory, rules: Rules)
     shown = {of: s for of, node in fleet.able.items() if (s := known.seen(node).shown) is not None}
     missing, returned = follow(memory.missing, fleet.able, words, shown)
     standing = stand(missing, len(fleet.able), at, policy)
+    few = strangers(missing, len(fleet.able), at, policy)
     strange = frozenset(
         of
-        for of in memory.strange | strangers(missing, len(fleet.able), at, policy)
-        if (node := fleet.able.get(of) or fleet.open.get(of)) and known.seen(node).shown is None
+        for of, node in (*fleet.able.items(), *fleet.open.items())
+        if (of in few or of in memory.strange or is_marked(node)) and known.seen(node).shown is None
     )
     evidence = {
         of: after
@@ -129,6 +137,11 @@ def find(fleet: Fleet, looks: Sequence[Look], memory: ScopeMemory, rules: Rules)
 def is_exempt(node: Node, evidence: Evidence) -> bool:
     """Whether the breaker neither counts nor holds the node: its going is surely no mistake."""
     return evidence.tombstone or has_taint(node, TAINT_AUTOSCALER) or is_sworn(node)
+
+
+def is_marked(node: Node) -> bool:
+    """Whether the cloud did not know the machine while the node was Ready."""
+    return ANNOTATION_UNKNOWN in node.metadata.annotations
 
 
 def is_sworn(node: Node) -> bool:
