@@ -130,7 +130,7 @@ def _with_additional(
     ours = {key for key in listed.split(",") if key and not reserved(key)}
     offered = {k: v for k, v in instance.additional_labels.items() if not reserved(k)}
     wanted = {k: v for k, v in offered.items() if valid(k, v) and (k in ours or k not in present)}
-    labels |= dict.fromkeys(ours - wanted.keys())
+    labels |= dict.fromkeys(sorted(ours - wanted.keys()))
     labels |= wanted
     known = {k: v for k, v in {**present, **labels}.items() if v is not None}
     labels |= mirrored(known)

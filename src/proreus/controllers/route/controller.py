@@ -157,11 +157,12 @@ class RouteController:
         if self._queue.failures(TABLE) < TELL_AFTER_FAILURES:
             return
         wanted = wishes(self._env.nodes.all(), self._clusters, self._owns)
-        unseen = plans.unseen(wanted, self._memory)
+        unseen = sorted(plans.unseen(wanted, self._memory))
         self._says.say({**self._says.wanted, **dict.fromkeys(unseen, Says.UNROUTED)})
-        for name in sorted(unseen - self._told):
-            self._tell(name, plans.unlisted(name, error))
-        self._told |= unseen
+        for name in unseen:
+            if name not in self._told:
+                self._tell(name, plans.unlisted(name, error))
+        self._told |= set(unseen)
 
     async def _list(self, *, is_comparison: bool) -> Table:
         """The table as the cloud lists it now."""

@@ -159,7 +159,7 @@ def plan(
     says = {name: said for name, of in states.items() if (said := _says(of)) is not None}
     return Plan(
         batches=_batches([*draft.units, *replaced_first], draft.attempts, policy.batch),
-        says={**dict.fromkeys(wishes.left_alone, Says.LEFT_ALONE), **says},
+        says={**dict.fromkeys(sorted(wishes.left_alone), Says.LEFT_ALONE), **says},
         events=tuple((one.node, failed(one.node, one.cidr, one.text)) for one in new),
         memory=Memory(
             attempts=draft.attempts,
