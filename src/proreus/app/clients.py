@@ -15,10 +15,11 @@ from proreus.controllers.table import Descriptor
 from proreus.kube import requests
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.connections import Gate
 from proreus.kube.errors import AlreadyExists, KubeError, NotFound
 from proreus.kube.execplugin import Credential, PluginFailed
 from proreus.kube.requests import SERVICE_ACCOUNTS
-from proreus.kube.transport import Gate, Limiter
+from proreus.kube.transport import Limiter
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
 

@@ -15,10 +15,11 @@ import msgspec
 from proreus import __version__
 from proreus.kube import requests
 from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.connections import Gate
 from proreus.kube.errors import Gone, Unreachable
 from proreus.kube.patch import Patch
 from proreus.kube.requests import LEASES, PAGE, Request, Resource
-from proreus.kube.transport import Gate, Limiter, Observer, Transport
+from proreus.kube.transport import Limiter, Observer, Transport
 
 T = TypeVar("T")
 

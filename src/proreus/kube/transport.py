@@ -4,9 +4,6 @@ One connection carries one request at a time (HTTP/1.1) and is kept for the next
 """
 
 import asyncio
-import re
-import socket
-import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -16,6 +13,7 @@ import aiohttp
 from yarl import URL
 
 from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.connections import NEVER_SENT, Connector, Gate, middlewares_of, text_of
 from proreus.kube.errors import StatusError, Unauthorized, Unreachable, from_status
 from proreus.kube.identity import Identity
 from proreus.kube.requests import Request
@@ -26,15 +24,6 @@ CONNECT_TIMEOUT = 10.0
 KEEP_ALIVE = 60.0
 """Seconds that an unused connection is kept; the API server keeps it longer."""
 
-PROBE_AFTER = 20
-PROBE_EVERY = 5
-"""Seconds of silence after which TCP asks whether the other end is there, and between two such
-questions. They also keep load balancers from forgetting the connection."""
-
-UNACKNOWLEDGED = 15.0
-"""Seconds after which a connection whose other end acknowledges nothing counts as dead. That
-leaves time within a request to read again on a new one."""
-
 SILENCE = 90.0
 """Seconds without a byte after which a stream counts as dead; bookmarks come every minute."""
 
@@ -43,23 +32,6 @@ SHORTEST_WAIT = 0.1
 
 STREAM_BUFFER = 1 << 18
 """Bytes of a stream that are read ahead."""
-
-_TLS_ARGUMENT = re.compile(r" ssl:(<[^>]*>|\w+)")
-"""What aiohttp says of how it would have used TLS: mostly an object's place in memory."""
-
-_REPEATED_WRITES = ("PUT", "DELETE")
-"""The writes that aiohttp sends again on a new connection when a kept-alive one is dead."""
-
-_LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3, 13, 0)
-"""Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
-
-_ABORT_FAILS = sys.version_info < (3, 11, 7)
-"""Whether aborting such a connection may raise AttributeError, as in the Python of Debian 12. There
-it is better to keep them: they are few, and the error would break an ordered end."""
-
-Gate = Callable[[], None]
-"""Called before each try of a write and again when its connection is there, which may be seconds
-later; raises `RefusedByGate` to hold it back."""
 
 Observer = Callable[[Request, int, float], None]
 """Told of each try: the request, the HTTP status (0: no answer) and the seconds to its head."""
@@ -84,7 +56,11 @@ class Transport:
         observer: Observer | None,
         user_agent: str,
     ) -> None:
-        """Nothing is connected yet. It must be made in a running event loop."""
+        """Nothing is connected yet. It must be made in a running event loop.
+
+        The gate is asked before each try of a write, and again when its connection is there, which
+        may be seconds later; it raises `RefusedByGate` to hold it back.
+        """
         self._limiter = limiter
         self._gate = gate
         self._observer = observer
@@ -94,13 +70,7 @@ class Transport:
         self._server_name = config.tls_server_name or None
         self._proxy = URL(config.proxy) if config.proxy else None
         self._session = aiohttp.ClientSession(
-            connector=_Connector(
-                gate,
-                socket_factory=_socket,
-                limit=0,
-                keepalive_timeout=KEEP_ALIVE,
-                enable_cleanup_closed=_LOSES_CLOSED_TLS and not _ABORT_FAILS,
-            ),
+            connector=Connector(gate, keep_alive=KEEP_ALIVE, reads=False),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Compressing costs the API server more than the network costs us; as client-go here.
             headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
@@ -213,7 +183,7 @@ class Transport:
                 ssl=self._identity.tls,
                 server_hostname=self._server_name,
                 proxy=self._proxy,
-                middlewares=(_send_once,) if request.method in _REPEATED_WRITES else None,
+                middlewares=middlewares_of(request.method),
                 **options,
             )
         except (aiohttp.ClientError, OSError) as exc:
@@ -224,67 +194,6 @@ class Transport:
         finally:
             if self._observer is not None:
                 self._observer(request, code, self._time() - started)
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Asks the gate once more when all that a write waits for is there."""
-
-    def __init__(self, gate: Gate | None, **options: Any) -> None:
-        super().__init__(**options)
-        self._gate = gate
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: Any,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
-    ) -> Any:
-        connection = await super().connect(req, traces, timeout)
-        if self._gate is not None and req.method != "GET":
-            try:
-                self._gate()
-            except BaseException:
-                connection.release()
-                raise
-        return connection
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket whose connection is noticed when it is dead."""
-    family, type_, protocol, _, _ = address
-    made = socket.socket(family, type_, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(UNACKNOWLEDGED * 1000))
-    return made
-
-
-_NEVER_SENT = (
-    aiohttp.ClientConnectorError,
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.ClientHttpProxyError,
-)
-"""What aiohttp raises while it connects."""
-
-
-class _Broken(aiohttp.ClientError):
-    """The connection ended before the answer of a write."""
-
-
-async def _send_once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a write again: its outcome is unknown.
-
-    It repeats reads too, and that is welcome.
-    """
-    try:
-        return await handler(request)
-    except _NEVER_SENT:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
-        raise _Broken(str(exc)) from exc
 
 
 async def _body(request: Request, response: aiohttp.ClientResponse) -> bytes:
@@ -309,14 +218,9 @@ def _lines(begun: list[bytes], chunk: bytes) -> Iterator[bytes]:
 
 
 def _unreachable(request: Request, exc: Exception) -> Unreachable:
-    text = _TLS_ARGUMENT.sub("", str(exc)) or type(exc).__name__
-    if isinstance(exc, aiohttp.ClientHttpProxyError):
-        text = f"the proxy refused the connection: {exc.status} {exc.message}"
-    elif isinstance(exc, aiohttp.ClientProxyConnectionError):
-        text = f"the proxy cannot be reached: {text}"
     return Unreachable(
-        f"{request.method} {request.path}: {text}",
-        sent=not (request.read or isinstance(exc, _NEVER_SENT)),
+        f"{request.method} {request.path}: {text_of(exc)}",
+        sent=not (request.read or isinstance(exc, NEVER_SENT)),
     )
 
 

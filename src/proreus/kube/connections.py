@@ -1,0 +1,130 @@
+"""What all our HTTP connections have in common, to the API server and to clouds.
+
+A dead peer is noticed, a write is never sent twice, and the gate is asked when the connection is
+there.
+"""
+
+import re
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+PROBE_AFTER = 20
+PROBE_EVERY = 5
+"""Seconds of silence after which TCP asks whether the other end is there, and between two such
+questions. They also keep load balancers from forgetting the connection."""
+
+UNACKNOWLEDGED = 15.0
+"""Seconds after which a connection whose other end acknowledges nothing counts as dead. That
+leaves time within a request to read again on a new one."""
+
+_TLS_ARGUMENT = re.compile(r" ssl:(<[^>]*>|\w+)")
+"""What aiohttp says of how it would have used TLS: mostly an object's place in memory."""
+
+_REPEATED_WRITES = ("PUT", "DELETE")
+"""The writes that aiohttp sends again on a new connection when a kept-alive one is dead."""
+
+_LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3, 13, 0)
+"""Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
+
+_ABORT_FAILS = sys.version_info < (3, 11, 7)
+"""Whether aborting such a connection may raise AttributeError, as in the Python of Debian 12. There
+it is better to keep them: they are few, and the error would break an ordered end."""
+
+Gate = Callable[[], None]
+"""Raises if this replica may not act any more."""
+
+NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+)
+"""What aiohttp raises while it connects."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """Asks the gate once more when all that a request waits for is there.
+
+    No number of connections is set: callers limit how much they do at once.
+    """
+
+    def __init__(self, gate: Gate | None, *, keep_alive: float, reads: bool) -> None:
+        """Connect nothing yet.
+
+        Args:
+            gate: Is asked when a connection is there.
+            keep_alive: Seconds that an unused connection is kept.
+            reads: Whether the gate is asked for GET, too.
+        """
+        super().__init__(
+            socket_factory=_socket,
+            limit=0,
+            keepalive_timeout=keep_alive,
+            enable_cleanup_closed=_LOSES_CLOSED_TLS and not _ABORT_FAILS,
+        )
+        self._gate = gate
+        self._reads = reads
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: Any,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
+    ) -> Any:
+        """A connection for the request; raises what the gate raises."""
+        connection = await super().connect(req, traces, timeout)
+        if self._gate is not None and (self._reads or req.method != "GET"):
+            try:
+                self._gate()
+            except BaseException:
+                connection.release()
+                raise
+        return connection
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket whose connection is noticed when it is dead."""
+    family, type_, protocol, _, _ = address
+    made = socket.socket(family, type_, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(UNACKNOWLEDGED * 1000))
+    return made
+
+
+class _Broken(aiohttp.ClientError):
+    """The connection ended before the answer of a write."""
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a write again: its outcome is unknown.
+
+    It repeats reads too, and that is welcome.
+    """
+    try:
+        return await handler(request)
+    except NEVER_SENT:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
+        raise _Broken(str(exc)) from exc
+
+
+def middlewares_of(method: str) -> tuple[aiohttp.ClientMiddlewareType, ...] | None:
+    """The middlewares of a request, which keep a write from being sent twice."""
+    return (_send_once,) if method in _REPEATED_WRITES else None
+
+
+def text_of(error: Exception) -> str:
+    """What an error of a connection says, without what only Python's memory knows."""
+    text = _TLS_ARGUMENT.sub("", str(error)) or type(error).__name__
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy refused the connection: {error.status} {error.message}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"the proxy cannot be reached: {text}"
+    return text
