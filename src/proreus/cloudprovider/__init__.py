@@ -16,6 +16,7 @@ from proreus.cloudprovider.context import (
     Outcome,
     scope,
 )
+from proreus.cloudprovider.credential import Credential, Issued, bearer
 from proreus.cloudprovider.errors import (
     CallTimeout,
     CloudError,
@@ -68,7 +69,9 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     Previews,
 )
+from proreus.cloudprovider.operations import finished
 from proreus.cloudprovider.ownership import Naming, Owner, Tenants, refusal
+from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.plugins import (
     InitCloudProvider,
     RegisterCloudProvider,
@@ -84,6 +87,16 @@ from proreus.cloudprovider.provider import (
     SSHKeys,
     Volumes,
 )
+from proreus.cloudprovider.refused import ErrorBody, Reason, Refused, cloud_error
+from proreus.cloudprovider.requests import (
+    Answer,
+    Body,
+    Request,
+    form_body,
+    json_body,
+    xml_body,
+)
+from proreus.cloudprovider.rest import RestClient, tls_context
 from proreus.cloudprovider.routes import Route, Routes
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
@@ -94,6 +107,8 @@ __all__ = [
     "MARK_SERVICE_UID",
     "AdmissionRequest",
     "AdmissionResponse",
+    "Answer",
+    "Body",
     "CallHooks",
     "CallRecord",
     "CallTimeout",
@@ -104,12 +119,14 @@ __all__ = [
     "ConfigError",
     "ConfigSection",
     "Context",
+    "Credential",
     "DeleteAnswer",
     "Done",
     "EndpointTarget",
     "Endpoints",
     "EnsureAnswer",
     "Ensured",
+    "ErrorBody",
     "EventSink",
     "Frontend",
     "HealthCheck",
@@ -123,6 +140,7 @@ __all__ = [
     "InstanceState",
     "Instances",
     "InvalidRequest",
+    "Issued",
     "Lister",
     "LoadBalancer",
     "LoadBalancerRef",
@@ -139,7 +157,11 @@ __all__ = [
     "PodCIDRs",
     "Previews",
     "ProviderFlag",
+    "Reason",
+    "Refused",
     "RegisterCloudProvider",
+    "Request",
+    "RestClient",
     "RetryAfter",
     "Route",
     "Routes",
@@ -151,16 +173,24 @@ __all__ = [
     "Volumes",
     "Webhook",
     "available",
+    "bearer",
+    "cloud_error",
     "config_text",
     "default_load_balancer_name",
+    "finished",
+    "form_body",
+    "json_body",
     "load",
     "marks",
     "names_machine",
+    "pages",
     "per_node",
     "per_service",
     "read_config",
     "refusal",
     "scope",
     "scope_of",
+    "tls_context",
     "with_config",
+    "xml_body",
 ]

@@ -115,6 +115,7 @@ class Context:
         listers: The caches that the provider class declares in `needs`.
         flags: The values of the provider's own flags, by their names; only of those given.
         calls: The last calls, the oldest first.
+        gate: Raises if this replica may not act any more; `call` asks it, clients may ask again.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Context:
         self.listers = listers
         self.flags: Mapping[str, Any] = flags or {}
         self.calls: deque[CallRecord] = deque(maxlen=CALLS_KEPT)
-        self._gate = gate
+        self.gate = gate
         self._hooks = hooks
         self._new_bucket = bucket
         self._buckets: dict[tuple[str, bool], AdaptiveBucket] = {}
@@ -205,7 +206,7 @@ class Context:
             read: Whether it changes nothing. Only then is it repeated when it is throttled.
             deadline: Seconds for the answer once it is sent; waiting for the quota does not
                 count. A read is not sent again later than this.
-            quota: The cloud's quota that it counts against, with a bucket of its own; no secret.
+            quota: What the call counts against, such as an operation; each has buckets of its own.
             blocking: `fn` blocks: run it in a thread, which goes on after the deadline.
 
         Raises:
@@ -256,9 +257,8 @@ class Context:
     def _bucket(self, quota: str, *, read: bool) -> AdaptiveBucket:
         bucket = self._buckets.get((quota, read))
         if bucket is None:
-            bucket = self._buckets[quota, read] = self._new_bucket()
+            made = bucket = self._buckets[quota, read] = self._new_bucket()
             labels = (quota, "read" if read else "write")
-            made = bucket
             metrics.CLOUD_RATE.labels(*labels).set_function(lambda: made.rate)
             metrics.CLOUD_WAITING.labels(*labels).set_function(lambda: made.waiting)
         return bucket
@@ -271,7 +271,7 @@ class Context:
             )
         grant = await bucket.take(priority.current.get())
         try:
-            self._gate()
+            self.gate()
             if self._hooks is not None:
                 self._hooks.before(call.service, call.operation, read=call.read)
         except BaseException:
@@ -349,7 +349,7 @@ class Context:
         blocking = cast("Callable[[], T]", fn)
 
         def gated() -> T:
-            self._gate()  # again, since the thread may have begun late
+            self.gate()  # again, since the thread may have begun late
             return blocking()
 
         future, ended = place.start(gated, f"proreus {call.name}")

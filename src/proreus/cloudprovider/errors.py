@@ -4,6 +4,7 @@
     ├── Throttled               429 or its like; `after` from Retry-After if the cloud said
     ├── RetryAfter              not now: try again after exactly `after` seconds, no failure
     ├── Unauthenticated         the credentials are wrong or lack a right
+    ├── Refused                 an answer with another error (`cloudprovider.refused`)
     ├── CallTimeout             no answer before the deadline: the outcome is unknown
     ├── IdentityConflict        the machine found is not the one the Node names
     ├── NotSupported            this cloud cannot do what is asked; retried only after a change

@@ -1,0 +1,36 @@
+"""Lists in pages, of any cloud."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from proreus.cloudprovider.errors import CloudError
+
+T = TypeVar("T")
+
+MOST_PAGES: Final = 10_000
+"""Pages of a list; one that has more does not end."""
+
+
+async def pages(name: str, page: Callable[[str], Awaitable[tuple[Iterable[T], str]]]) -> list[T]:
+    """Read all pages of a list, or fail: a list of which a part is missing is no list.
+
+    Args:
+        name: Of the call, for the error.
+        page: Reads one page: given "" the first one, else what the page before named. Returns
+            what is in it and how it names the next one: a marker, a token, a number or a link;
+            "" if it is the last.
+
+    Raises:
+        CloudError: A page could not be had, or the pages do not end.
+    """
+    found: list[T] = []
+    seen = {""}
+    marker = ""
+    while True:
+        items, marker = await page(marker)
+        found.extend(items)
+        if not marker:
+            return found
+        if marker in seen or len(seen) > MOST_PAGES:
+            raise CloudError(f"{name}: the pages do not end")
+        seen.add(marker)

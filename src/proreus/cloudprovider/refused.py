@@ -1,0 +1,169 @@
+"""What a cloud's HTTP errors mean to the framework. Pure.
+
+A cloud says an error with a status and a body of its own form. The provider reads the body
+(`ErrorBody`); what status and body mean is decided here, for all clouds alike.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
+from proreus.cloudprovider.requests import Answer
+
+LONGEST_TEXT: Final = 500
+"""Letters of a cloud's text that go into an error, which ends in events and conditions."""
+SHORTEST_SECRET: Final = 8
+"""Letters that a header's value must have to be taken out of texts."""
+
+
+class Reason(StrEnum):
+    """Why a cloud refused; in Kubernetes' words (`metav1.StatusReason`)."""
+
+    TOO_MANY_REQUESTS = "TooManyRequests"
+    UNAUTHORIZED = "Unauthorized"
+    """The credential does not count, or not any more: a new one may."""
+    FORBIDDEN = "Forbidden"
+    NOT_FOUND = "NotFound"
+    """The cloud itself says that there is no such object."""
+    CONFLICT = "Conflict"
+    PRECONDITION_FAILED = "PreconditionFailed"
+    """The object has changed since: observe again."""
+    INVALID = "Invalid"
+    UNKNOWN = "Unknown"
+
+
+_REASONS: Final[Mapping[int, Reason]] = {
+    HTTPStatus.BAD_REQUEST: Reason.INVALID,
+    HTTPStatus.UNAUTHORIZED: Reason.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN: Reason.FORBIDDEN,
+    HTTPStatus.NOT_FOUND: Reason.NOT_FOUND,
+    HTTPStatus.CONFLICT: Reason.CONFLICT,
+    HTTPStatus.GONE: Reason.NOT_FOUND,
+    HTTPStatus.PRECONDITION_FAILED: Reason.PRECONDITION_FAILED,
+    HTTPStatus.UNPROCESSABLE_ENTITY: Reason.INVALID,
+    HTTPStatus.TOO_MANY_REQUESTS: Reason.TOO_MANY_REQUESTS,
+}
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """What the cloud says in the body of an error.
+
+    Attributes:
+        code: Its own word, such as "InvalidInstanceID.NotFound", or "".
+        message: Its text.
+        reason: What it means, where the HTTP status does not say, such as a quota that is told
+            with a 403; None: as the status says.
+        after: Seconds to wait, where no header `Retry-After` says so.
+    """
+
+    code: str = ""
+    message: str = ""
+    reason: Reason | None = None
+    after: float | None = None
+
+
+ReadError = Callable[[Answer], ErrorBody | None]
+"""Reads the body of an error. None, or a CloudError that it raises, says that these are not the
+cloud's own words, but a proxy's for instance."""
+
+
+class Refused(CloudError):
+    """The cloud answered with an error that is neither about its quota nor about credentials.
+
+    Attributes:
+        status: The HTTP status; 0 where there is none.
+        code: The cloud's own word, or "".
+        text: What the cloud says beside it, in full.
+        reason: What it means. Absence is `NOT_FOUND`, never the status 404 alone.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        code: str = "",
+        text: str = "",
+        reason: Reason = Reason.UNKNOWN,
+    ) -> None:
+        """Keep them."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.text = text
+        self.reason = reason
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether the cloud itself says that there is no such object."""
+        return self.reason is Reason.NOT_FOUND
+
+
+def reason_of(status: int, said: ErrorBody | None) -> Reason:
+    """What an error means; `said` is None if its body is not in the cloud's own words."""
+    if said is not None and said.reason is not None:
+        return said.reason
+    found = _REASONS.get(status, Reason.UNKNOWN)
+    # A proxy that answers 404 to everything must not make machines look gone.
+    return Reason.UNKNOWN if found is Reason.NOT_FOUND and said is None else found
+
+
+def cloud_error(
+    name: str,
+    status: int,
+    said: ErrorBody | None,
+    *,
+    text: str = "",
+    after: float | None = None,
+    secrets: Iterable[str] = (),
+) -> CloudError:
+    """The error for what a cloud refused, in an answer or at the end of an operation.
+
+    Args:
+        name: Of the call, such as "compute.instances.get".
+        status: The HTTP status, or 0.
+        said: What the cloud says, or None if the body is not in its own words.
+        text: The body where `said` is None.
+        after: Seconds to wait, from the headers.
+        secrets: What must not stand in the error although the cloud repeats it.
+
+    Returns:
+        Throttled, Unauthenticated or Refused.
+    """
+    reason, body = reason_of(status, said), said or ErrorBody(message=_plain(text))
+    full = _without(secrets, " ".join(body.message.split()))
+    words = [str(part) for part in (status, body.code) if part]
+    message = f"{name}: {' '.join(words)}: {full[:LONGEST_TEXT] or 'no reason given'}"
+    if reason is Reason.TOO_MANY_REQUESTS:
+        return Throttled(message, after=body.after if after is None else after)
+    if reason in {Reason.UNAUTHORIZED, Reason.FORBIDDEN}:
+        return Unauthenticated(message)
+    return Refused(message, status=status, code=body.code, text=full, reason=reason)
+
+
+def retry_after(value: str, now: datetime) -> float | None:
+    """Seconds that a header `Retry-After` asks to wait: a number, or a time (RFC 9110, 10.2.3)."""
+    if value.isascii() and value.isdecimal():
+        return float(value)
+    try:
+        return max((parsedate_to_datetime(value) - now).total_seconds(), 0.0)
+    except (TypeError, ValueError):  # no time, or one without a zone
+        return None
+
+
+def _plain(text: str) -> str:
+    """A text that is no page of HTML."""
+    return "" if "<" in text else text
+
+
+def _without(secrets: Iterable[str], text: str) -> str:
+    for secret in secrets:
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, "***")
+    return text

@@ -1,0 +1,150 @@
+"""Requests to a cloud's HTTP API, and its answers. Pure values; `rest.RestClient` sends them."""
+
+import functools
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+from urllib.parse import quote, urlencode
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+
+T = TypeVar("T")
+
+Query = Mapping[str, str | Sequence[str]]
+"""Parameters of a query; a sequence repeats its name."""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """What is sent: the bytes and their media type. Its `repr` shows neither."""
+
+    content: bytes
+    type: str
+
+    def __repr__(self) -> str:
+        """Nothing of the content: it may hold secrets."""
+        return f"Body({len(self.content)} bytes)"
+
+
+def json_body(value: object) -> Body:
+    """A body in JSON, of anything that msgspec encodes."""
+    return Body(msgspec.json.encode(value), "application/json")
+
+
+def form_body(fields: Query) -> Body:
+    """A body as HTML forms have it, such as for a token of OAuth."""
+    text = urlencode(fields, doseq=True, quote_via=quote)
+    return Body(text.encode(), "application/x-www-form-urlencoded")
+
+
+def xml_body(root: ET.Element) -> Body:
+    """A body in XML."""
+    return Body(ET.tostring(root, encoding="utf-8"), "application/xml")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request.
+
+    Attributes:
+        name: The service and the operation, such as "compute.instances.list": the words of logs,
+            metrics and errors, up to the first dot the service. Few different values.
+        method: Of HTTP.
+        url: Below the client's endpoint, or absolute. Its parts must be quoted already.
+        query: Parameters, which the client quotes.
+        body: What is sent.
+        headers: Besides the client's own, such as `If-Match`.
+        read: Whether it changes nothing, so that it may be sent again; by default as GET and HEAD.
+        quota: What it counts against (see `Context.call`).
+    """
+
+    name: str
+    method: str
+    url: str
+    query: Query = {}
+    body: Body | None = None
+    headers: Mapping[str, str] = {}
+    read: bool | None = None
+    quota: str = ""
+
+    def __repr__(self) -> str:
+        """Name and method: the rest may hold secrets."""
+        return f"Request({self.name!r}, {self.method!r})"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing."""
+        return self.method in {"GET", "HEAD"} if self.read is None else self.read
+
+    def encoded_query(self) -> str:
+        """The query as it is sent: with `%20` for a space, which every server takes."""
+        return urlencode(self.query, doseq=True, quote_via=quote)
+
+    def with_query(self, **more: str) -> "Request":
+        """The same request with more parameters, or others."""
+        return msgspec.structs.replace(self, query={**self.query, **more})
+
+    def with_headers(self, more: Mapping[str, str]) -> "Request":
+        """The same request with more headers, or others."""
+        return msgspec.structs.replace(self, headers={**self.headers, **more})
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer: its HTTP status, its headers (in any case of letters) and its body."""
+
+    request: Request
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def __repr__(self) -> str:
+        """Nothing of the content: it may hold secrets."""
+        return f"Answer({self.request.name!r}, {self.status}, {len(self.body)} bytes)"
+
+    def json(self, type_: type[T]) -> T:
+        """The body as this type. An empty body reads as `{}`.
+
+        Give the fields that a list must have no defaults, or `{}` is an empty list.
+
+        Raises:
+            CloudError: It is no JSON, or of another form.
+        """
+        try:
+            read: T = _decoder(cast("Any", type_)).decode(self.body or b"{}")
+        except msgspec.ValidationError as error:
+            raise CloudError(
+                f"{self.request.name}: the answer has not the form that this API has: {error}"
+            ) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CloudError(f"{self.request.name}: the answer is no JSON: {error}") from error
+        return read
+
+    def xml(self) -> ET.Element:
+        """The root of the body in XML.
+
+        Raises:
+            CloudError: It is no XML, or has a document type, which could name other files.
+        """
+        parser = ET.XMLParser(target=_NoDoctype())  # noqa: S314 - entities need a doctype
+        try:
+            parser.feed(self.body)
+            root: ET.Element = parser.close()
+        except ET.ParseError as error:
+            raise CloudError(f"{self.request.name}: the answer is no XML: {error}") from error
+        return root
+
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode(errors="replace")
+
+
+class _NoDoctype(ET.TreeBuilder):
+    def doctype(self, name: str, *_: str | None) -> None:
+        """Refuse a document type: it can define entities."""
+        raise CloudError(f"the answer has a document type ({name}), which is not read")
+
+
+@functools.cache
+def _decoder(type_: Hashable) -> msgspec.json.Decoder[Any]:
+    """A decoder, made once for each type."""
+    return msgspec.json.Decoder(type_)

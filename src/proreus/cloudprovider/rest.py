@@ -1,0 +1,287 @@
+"""A client for a cloud's HTTP API. Every request goes through `Context.call`, and is one request.
+
+It has TLS that is verified, proxies of the environment (as Go's clients), no redirects, no
+repetitions that the quota does not see, a credential that is renewed, and errors in the
+framework's kinds without secrets in them.
+"""
+
+import contextlib
+import os
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from proreus.cloudprovider.authorities import system_authorities
+from proreus.cloudprovider.credential import Credential
+from proreus.cloudprovider.errors import CloudError, ConfigError, Unauthenticated
+from proreus.cloudprovider.refused import (
+    ErrorBody,
+    ReadError,
+    Reason,
+    Refused,
+    cloud_error,
+    reason_of,
+    retry_after,
+)
+from proreus.cloudprovider.requests import Answer, Request
+from proreus.kube.connections import Connector, middlewares_of, text_of
+from proreus.kube.proxies import from_environment
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+T = TypeVar("T")
+
+USER_AGENT: Final = "proreus kubernetes-cloud-controller-manager"
+KEEP_ALIVE: Final = 15.0
+"""Seconds that an unused connection is kept: less than load balancers before clouds do."""
+
+
+class _TokenRefused(Unauthenticated):
+    """The cloud does not take the credential; a new one may do."""
+
+
+def tls_context(
+    *, ca_file: str = "", cert_file: str = "", key_file: str = "", verify: bool = True
+) -> ssl.SSLContext:
+    """TLS for a client; reads the files.
+
+    Args:
+        ca_file: The authorities that the cloud's certificate may be of; "": the system's.
+        cert_file: Our own certificate, PEM, or "".
+        key_file: Its key, where it is in another file.
+        verify: Whether the cloud's certificate is verified.
+
+    Raises:
+        ConfigError: A file cannot be read or used.
+    """
+    named = ca_file or system_authorities()
+    try:
+        # Only the authority that is named, not the system's beside it.
+        made = ssl.create_default_context(cafile=(named or None) if verify else None)
+        if not verify:
+            made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        if cert_file:
+            named = cert_file
+            made.load_cert_chain(cert_file, key_file or None)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConfigError((f"{named}: cannot be used for TLS: {reason}",)) from error
+    return made
+
+
+class RestClient:
+    """A session with a cloud's HTTP API; close it in the end. Make it in `CloudProvider.start`."""
+
+    def __init__(
+        self,
+        context: "Context",
+        endpoint: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        credential: Credential[Any] | None = None,
+        sign: Callable[[Request], Request] = lambda request: request,
+        read_error: ReadError = lambda _: None,
+        observe: Callable[[Request], AbstractContextManager[None]] | None = None,
+        timeout: float = 30.0,
+        connect_timeout: float | None = None,
+        tls: ssl.SSLContext | None = None,
+        proxies: bool = True,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            context: The framework's gate.
+            endpoint: What stands before each URL. An absolute URL must have its scheme, host and
+                port; without an endpoint it may have any.
+            headers: Of every request, such as one with a token that never changes.
+            credential: Gives each request its headers. It is replaced, and the request sent again
+                once, when the cloud answers that it does not count (401).
+            sign: Finishes a request right before it is sent, such as with a signature.
+            read_error: Reads the body of an error. Without it no 404 is an absence.
+            observe: Is entered around every single request, for metrics of your own.
+            timeout: Seconds for an answer.
+            connect_timeout: Seconds for a connection, where they are fewer.
+            tls: Of `tls_context`; None is verified TLS by the system's authorities.
+            proxies: Whether HTTPS_PROXY, HTTP_PROXY and NO_PROXY count; not for a service that is
+                on this machine's link.
+        """
+        self._context = context
+        self._endpoint = endpoint.rstrip("/")
+        self._headers = dict(headers or {})
+        self._credential = credential
+        self._sign = sign
+        self._read_error = read_error
+        self._observe = observe or (lambda _: contextlib.nullcontext())
+        self._timeout = timeout
+        self._tls = tls
+        self._proxies: dict[URL, str] | None = {} if proxies else None
+        self._session = aiohttp.ClientSession(
+            connector=Connector(context.gate, keep_alive=KEEP_ALIVE, reads=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": USER_AGENT, "Accept": "application/json", **self._headers},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout),
+        )
+
+    async def close(self) -> None:
+        """Close the connections, and end a renewal of the credential."""
+        if self._credential is not None:
+            await self._credential.close()
+        await self._session.close()
+
+    async def call(self, request: Request, type_: type[T]) -> T:
+        """Send a request; its answer in JSON, decoded.
+
+        Raises:
+            CloudError: See `send`. Or the answer has another form.
+        """
+        return await self._exchange(request, lambda answer: answer.json(type_))
+
+    async def find(self, request: Request, type_: type[T]) -> T | None:
+        """As `call`; None if the cloud itself says that there is no such object.
+
+        So a DELETE of what is gone already is no error.
+
+        Raises:
+            CloudError: See `call`.
+        """
+        try:
+            return await self.call(request, type_)
+        except Refused as error:
+            if error.is_absence:
+                return None
+            raise
+
+    async def send(self, request: Request) -> Answer:
+        """Send a request; its answer, if the status is 200 to 299.
+
+        Raises:
+            Throttled: The quota is used up.
+            Unauthenticated: The credential does not count, or lacks a right.
+            Refused: The cloud answered with another error, or with a redirect.
+            CallTimeout: No answer in time, the outcome is unknown.
+            CloudError: No answer, or half of one; the outcome of a write is unknown.
+        """
+        return await self._exchange(request, lambda answer: answer)
+
+    async def _exchange(self, request: Request, read: Callable[[Answer], T]) -> T:
+        credential = self._credential
+        if credential is None:
+            return await self._attempt(request, read, {})
+        value = await credential.get()
+        try:
+            return await self._attempt(request, read, credential.headers(value))
+        except _TokenRefused:
+            # It may have been revoked before its time. Nothing was done, so a write may be sent
+            # again, too, once.
+            value = await credential.replace(value)
+            return await self._attempt(request, read, credential.headers(value))
+
+    async def _attempt(
+        self, request: Request, read: Callable[[Answer], T], shown: Mapping[str, str]
+    ) -> T:
+        async def send() -> T:
+            signed = self._sign(request.with_headers(shown))
+            answer = await self._send(signed)
+            if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+                raise self._error(answer, (*shown.values(), *self._headers.values()))
+            return read(answer)
+
+        service, _, operation = request.name.partition(".")
+        with self._observe(request):
+            return await self._context.call(
+                service,
+                operation,
+                send,
+                read=request.is_read,
+                deadline=self._timeout,
+                quota=request.quota,
+            )
+
+    async def _send(self, request: Request) -> Answer:
+        """Send a request and nothing else, and read the whole answer."""
+        headers, body = dict(request.headers), request.body
+        if body is not None:
+            headers.setdefault("Content-Type", body.type)
+        url = self._url(request)
+        try:
+            async with self._session.request(
+                request.method,
+                url,
+                data=None if body is None else body.content,
+                headers=headers,
+                allow_redirects=False,
+                ssl=self._tls_for(url),
+                proxy=self._proxy(url),
+                middlewares=middlewares_of(request.method),
+            ) as response:
+                content = await response.read()
+        except TimeoutError:
+            raise  # which the framework knows
+        except aiohttp.ClientSSLError as error:
+            raise CloudError(
+                f"{request.name}: the certificate is not trusted, or TLS failed: {text_of(error)}:"
+                " give the file of its authority in the cloud-config"
+            ) from error
+        except (aiohttp.ClientResponseError, aiohttp.InvalidURL, ValueError) as error:
+            # Its text holds the address, which may hold a signature; so nothing of it goes on.
+            raise CloudError(f"{request.name}: no answer: {type(error).__name__}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise CloudError(f"{request.name}: no answer: {text_of(error)}") from error
+        return Answer(request, response.status, response.headers, content)
+
+    def _url(self, request: Request) -> URL:
+        """Where a request goes.
+
+        Raises:
+            CloudError: A link of an answer leads to another server, which is not to get the
+                credential.
+        """
+        is_absolute = request.url.startswith(("https://", "http://"))
+        text = request.url if is_absolute else f"{self._endpoint}/{request.url.lstrip('/')}"
+        if query := request.encoded_query():
+            text = f"{text}{'&' if '?' in text else '?'}{query}"
+        url = URL(text, encoded=True)
+        if is_absolute and self._endpoint and url.origin() != URL(self._endpoint).origin():
+            raise CloudError(f"{request.name}: not sent: {url.host} is not the cloud's endpoint")
+        return url
+
+    def _tls_for(self, url: URL) -> ssl.SSLContext | bool:
+        """TLS, made when it is needed: it reads a file of authorities."""
+        if url.scheme == "https" and self._tls is None:
+            self._tls = tls_context()
+        return self._tls or True
+
+    def _proxy(self, url: URL) -> str | None:
+        if self._proxies is None:
+            return None
+        origin = url.origin()
+        if origin not in self._proxies:
+            problems: list[str] = []
+            self._proxies[origin] = from_environment(str(origin), os.environ, problems)
+            if problems:
+                raise CloudError("; ".join(problems))
+        return self._proxies[origin] or None
+
+    def _error(self, answer: Answer, shown: tuple[str, ...]) -> CloudError:
+        said: ErrorBody | None
+        try:
+            said = self._read_error(answer)
+        except CloudError:
+            said = None
+        error = cloud_error(
+            answer.request.name,
+            answer.status,
+            said,
+            text=answer.text(),
+            after=retry_after(answer.headers.get("Retry-After", ""), self._context.now()),
+            secrets=[part for value in shown for part in (value, value.rpartition(" ")[2])],
+        )
+        if reason_of(answer.status, said) is Reason.UNAUTHORIZED and self._credential is not None:
+            return _TokenRefused(str(error))
+        return error
