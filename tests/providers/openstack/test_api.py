@@ -16,11 +16,11 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack import OpenStackCloud
-from proreus.providers.openstack.errors import Refused, answered
 from proreus.runtime.selfsigned import self_signed
 
-from .wire import Wire, cloud, context, of, said, served, started
+from .wire import Wire, cloud, context, error_of, of, said, served, started
 
 SECRETS = ("planted", "token-1")
 
@@ -265,10 +265,10 @@ async def test_a_clouds_yaml_without_credentials_is_told(tmp_path: Path) -> None
         (413, '{"overLimit": {"code": 413, "message": "slow"}}', Throttled, "slow"),
         (429, "", Throttled, "no reason"),
         (502, "<html>proxy</html>", Refused, "no reason"),
-        (500, "[]", Refused, "no reason"),
+        (500, "[]", Refused, "500: []"),
     ],
 )
 def test_each_services_errors_are_read(status: int, body: str, kind: type, told: str) -> None:
-    found = answered("nova.x", status, {}, body)
+    found = error_of(status, body)
     assert type(found) is kind
     assert told in str(found)

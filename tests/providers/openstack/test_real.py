@@ -136,7 +136,7 @@ async def test_a_token_that_is_revoked_is_replaced(real: Real, provider: OpenSta
     (id_,) = await real.servers("token")
     api = provider._api
     assert api is not None
-    token = api._access.auth_token
+    token = (await api.credential.get()).auth_token
     headers = {"X-Subject-Token": token, "X-Auth-Token": token}
     await asyncio.to_thread(lambda: real.api.identity.delete("/auth/tokens", headers=headers))
     assert isinstance((await describe(provider, *of([id_])))["n0"], Instance)

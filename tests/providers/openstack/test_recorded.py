@@ -9,8 +9,8 @@ from typing import Any, cast
 import aiohttp
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import Refused
 from proreus.providers import openstack
-from proreus.providers.openstack.errors import Refused, answered
 from proreus.providers.openstack.octavia.octavia import is_immutable
 
 from .octavia_wire import OctaviaWire
@@ -18,7 +18,7 @@ from .record import RECORDED
 from .script import PREFIX, SCRIPT
 from .shape import disagreements
 from .stage import Play, Stage
-from .wire import ROUTER, Wire, served, uuid
+from .wire import ROUTER, Wire, error_of, served, uuid
 
 REAL: dict[str, Any] = json.loads(RECORDED.read_text())
 """The answers of the real services."""
@@ -96,7 +96,7 @@ async def test_the_wire_answers_as_the_real_services_do() -> None:
 def said_by(name: str) -> CloudError:
     """The provider's error for a recorded answer."""
     body = json.dumps(REAL[name]["body"]).replace('"= ', '"')
-    return answered("service.operation", REAL[name]["status"], {}, body)
+    return error_of(REAL[name]["status"], body)
 
 
 def test_every_error_of_the_real_services_is_told_with_its_reason() -> None:

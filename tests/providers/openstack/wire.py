@@ -11,16 +11,21 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import Context
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.refused import cloud_error
+from proreus.cloudprovider.requests import Answer, Request
 from proreus.kube.objects import KubeObject, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
 from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.config import OpenStackConfig
+from proreus.providers.openstack.errors import read_error
 
 Json = dict[str, Any]
 
@@ -495,6 +500,12 @@ class Events:
         raise AssertionError((reason, message))
 
 
+def error_of(status: int, body: str) -> CloudError:
+    """The provider's error for an answer."""
+    answer = Answer(Request("nova.x", "GET", ""), status, {}, body.encode())
+    return cloud_error("nova.x", status, read_error(answer), text=body)
+
+
 @asynccontextmanager
 async def served(
     wire: Wire | None = None, tls: ssl.SSLContext | None = None
@@ -513,6 +524,7 @@ async def served(
 
 
 def context(now: Any = None, flags: Mapping[str, Any] | None = None) -> Context:
+    now = now or (lambda: datetime.now(UTC))
     return Context(CLUSTER, now=now, events=Events(), listers={}, flags=flags or {})
 
 

@@ -1,24 +1,26 @@
-"""Calls of OpenStack: every one goes through `Context.call`, and is exactly one request.
+"""Calls of OpenStack, through the framework's client: tokens, endpoints, pages and checks.
 
-openstacksdk's own resources would hide requests from the framework's quota: discovery of versions,
-pages, repetitions, tokens. So what is used of it is what lies below them: the sessions, plugins and
-service catalogs of keystoneauth, and its reader of clouds.yaml. keystone is asked for a token by a
-call of its own, five minutes before the last one ends, or when a service refuses it.
+Of openstacksdk only what reads an answer of keystone is used: its resources would hide requests
+from the framework's quota (discovery of versions, pages, repetitions, tokens). keystone is asked
+for a token by a call of its own, five minutes before the last one ends, or when a service refuses
+it.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 from keystoneauth1 import exceptions
-from keystoneauth1.session import Session, TCPKeepAliveAdapter
+from keystoneauth1.access import AccessInfoV3
 
+from proreus.cloudprovider.credential import Credential, Issued
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.paging import pages
+from proreus.cloudprovider.requests import Query, Request, json_body
+from proreus.cloudprovider.rest import USER_AGENT, RestClient, tls_context
 from proreus.providers.openstack import metrics
-from proreus.providers.openstack.credentials import Login, plugin
-from proreus.providers.openstack.errors import TokenRefused, answered, translated
+from proreus.providers.openstack.credentials import Login, auth_body, auth_url
+from proreus.providers.openstack.errors import read_error
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Answer = Mapping[str, Any]
 """The body of an answer."""
-Parameters = Mapping[str, str | Sequence[str]]
+Parameters = Query
 """Of a query; a sequence repeats its name, which Neutron takes as one or the other."""
 
 _SERVICES = {
@@ -37,21 +39,6 @@ _SERVICES = {
 }
 _VERSIONS = {"neutron": "v2.0", "octavia": "v2.0"}
 """Services whose endpoint has no version in most catalogs."""
-_RENEW_BEFORE = 300
-_MOST_CONNECTIONS = 50
-_MOST_PAGES = 10_000
-_GRACE = 5.0
-_FAILED = 300
-
-
-class _Request(msgspec.Struct, frozen=True):
-    service: str
-    operation: str
-    method: str
-    path: str
-    parameters: Parameters = {}
-    body: Answer | None = None
-    headers: Mapping[str, str] = {}
 
 
 def user_agent_part(text: str) -> str:
@@ -74,25 +61,34 @@ class Api:
         Args:
             login: With which credentials, and where.
             context: The framework's gate.
-            timeout: Seconds for a connection, and for each part of an answer.
+            timeout: Seconds for a connection, and for an answer.
+
+        Raises:
+            ConfigError: A file of TLS cannot be used.
         """
         self._login = login
         self._context = context
-        self._timeout = timeout
-        self._deadline = timeout + _GRACE
-        self._plugin = plugin(login.auth)
         # The last one given comes first, as officially.
         more = reversed(context.flags.get("user-agent", ()))
-        self._session = Session(
-            verify=login.verify,
-            cert=login.cert,
-            timeout=timeout,
-            user_agent=" ".join((*more, "proreus kubernetes-cloud-controller-manager")),
+        options: dict[str, Any] = {
+            "headers": {"User-Agent": " ".join((*more, USER_AGENT))},
+            "read_error": read_error,
+            "observe": lambda request: metrics.observed(request.name.partition(".")[2]),
+            "timeout": timeout,
+            "tls": tls_context(
+                ca_file=login.ca_file,
+                cert_file=login.cert_file,
+                key_file=login.key_file,
+                verify=login.verify,
+            ),
+        }
+        self.credential: Credential[AccessInfoV3] = Credential(
+            self._authenticate,
+            now=context.now,
+            headers=lambda access: {"X-Auth-Token": access.auth_token},
         )
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, TCPKeepAliveAdapter(pool_maxsize=_MOST_CONNECTIONS))
-        self._access: Any = None
-        self._access_lock = asyncio.Lock()
+        self._keystone = RestClient(context, auth_url(login.auth), **options)
+        self._rest = RestClient(context, credential=self.credential, **options)
 
     @property
     def context(self) -> "Context":
@@ -110,7 +106,7 @@ class Api:
         Raises:
             CloudError: There is none to be had.
         """
-        await self._token(None)
+        await self.credential.get()
 
     async def get(self, service: str, operation: str, path: str, field: str) -> Answer:
         """Read one thing: what stands in `field` of the answer.
@@ -124,7 +120,7 @@ class Api:
         Raises:
             CloudError: See `errors`. Or something else than the service has answered.
         """
-        answer = await self._call(_Request(service, operation, "GET", path))
+        answer = await self._call(service, operation, "GET", path)
         return _checked(f"{service}.{operation}", answer, field, dict)
 
     async def change(
@@ -151,9 +147,7 @@ class Api:
             CloudError: See `errors`.
         """
         headers = {} if revision is None else {"If-Match": f"revision_number={revision}"}
-        return await self._call(
-            _Request(service, operation, method, path, body=body, headers=headers)
-        )
+        return await self._call(service, operation, method, path, body=body, headers=headers)
 
     async def pages(
         self,
@@ -168,106 +162,64 @@ class Api:
         Raises:
             CloudError: A page could not be had, so nothing is returned.
         """
-        found: list[Answer] = []
-        seen: set[str] = set()
-        given = dict(parameters or {})
-        while True:
-            answer = await self._call(_Request(service, operation, "GET", path, dict(given)))
-            found.extend(_checked(f"{service}.{operation}", answer, field, list))
-            marker = _marker(answer.get(f"{field}_links") or ())
-            if not marker:
-                return found, len(seen) + 1
-            if marker in seen or len(seen) > _MOST_PAGES:
-                raise CloudError(f"{service}.{operation}: the pages do not end")
-            seen.add(marker)
-            given["marker"] = marker
+        name, count = f"{service}.{operation}", 0
+
+        async def page(marker: str) -> tuple[list[Answer], str]:
+            nonlocal count
+            count += 1
+            query = {**(parameters or {}), **({"marker": marker} if marker else {})}
+            answer = await self._call(service, operation, "GET", path, query=query)
+            return _checked(name, answer, field, list), _marker(answer.get(f"{field}_links") or ())
+
+        return await pages(name, page), count
 
     async def close(self) -> None:
-        """Close the connections; threads that still wait for an answer keep theirs."""
-        self._session.session.close()
+        """Close the connections."""
+        await self._rest.close()
+        await self._keystone.close()
 
-    async def _call(self, request: _Request) -> Answer:
-        token = await self._token(None)
+    async def _call(
+        self,
+        service: str,
+        operation: str,
+        method: str,
+        path: str,
+        *,
+        query: Parameters | None = None,
+        body: Answer | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        endpoint = self._endpoint(service, await self.credential.get())
+        request = Request(
+            f"{service}.{operation}",
+            method,
+            f"{endpoint}/{path}",
+            query=query or {},
+            body=None if body is None else json_body(body),
+            headers=headers or {},
+            quota=service,
+        )
+        return await self._rest.call(request, dict[str, Any])
+
+    async def _authenticate(self) -> Issued[AccessInfoV3]:
+        request = Request(
+            "keystone.token_create",
+            "POST",
+            "auth/tokens",
+            body=json_body(auth_body(self._login.auth)),
+            read=True,
+            quota="keystone",
+        )
+        answer = await self._keystone.send(request)
         try:
-            return await self._send(request, token)
-        except TokenRefused:
-            # It may have been revoked before its time. Nothing was done, so also a change may be
-            # sent again, once.
-            return await self._send(request, await self._token(token))
-
-    async def _send(self, request: _Request, token: str) -> Answer:
-        url = f"{self._endpoint(request.service)}/{request.path}"
-        name = f"{request.service}.{request.operation}"
-
-        def send() -> Answer:
-            try:
-                response = self._session.request(
-                    url,
-                    request.method,
-                    authenticated=False,
-                    raise_exc=False,
-                    log=False,
-                    params=dict(request.parameters),
-                    headers={
-                        "X-Auth-Token": token,
-                        "Accept": "application/json",
-                        **request.headers,
-                    },
-                    json=request.body,
-                )
-            except exceptions.ClientException as error:
-                raise translated(name, error) from error
-            if response.status_code >= _FAILED:
-                raise answered(name, response.status_code, response.headers, response.text)
-            return _decoded(name, response)
-
-        with metrics.observed(request.operation):
-            return await self._context.call(
-                request.service,
-                request.operation,
-                send,
-                read=request.method == "GET",
-                deadline=self._deadline,
-                quota=request.service,
-                blocking=True,
+            access = AccessInfoV3(
+                auth_token=answer.headers["X-Subject-Token"], body=answer.json(dict[str, Any])
             )
+            return Issued(access, access.expires)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CloudError(f"{request.name}: the answer is no token") from error
 
-    async def _token(self, refused: str | None) -> str:
-        """A token that lasts for a while yet, and is not the one that was `refused`."""
-        async with self._access_lock:
-            access = self._access
-            is_good = access is not None and access.auth_token != refused
-            if is_good and not access.will_expire_soon(_RENEW_BEFORE):
-                return str(access.auth_token)
-            try:
-                self._access = await self._authenticate()
-            except CloudError:
-                if is_good and not access.will_expire_soon(0):
-                    return str(access.auth_token)  # the old one still serves
-                raise
-            return str(self._access.auth_token)
-
-    async def _authenticate(self) -> Any:
-        def send() -> Any:
-            try:
-                return self._plugin.get_auth_ref(self._session)
-            except exceptions.ClientException as error:
-                raise translated("keystone.token_create", error) from error
-            except (KeyError, TypeError, ValueError) as error:
-                raise CloudError("keystone.token_create: the answer is no token") from error
-
-        with metrics.observed("token_create"):
-            return await self._context.call(
-                "keystone",
-                "token_create",
-                send,
-                read=True,
-                deadline=self._deadline,
-                quota="keystone",
-                blocking=True,
-            )
-
-    def _endpoint(self, service: str) -> str:
+    def _endpoint(self, service: str, access: AccessInfoV3) -> str:
         """The endpoint of a service, with its version.
 
         Raises:
@@ -277,7 +229,7 @@ class Api:
         url = login.overrides.get(kind, "")
         if not url:
             try:
-                url = self._access.service_catalog.url_for(
+                url = access.service_catalog.url_for(
                     service_type=kind,
                     interface=login.interface,
                     region_name=login.region or None,
@@ -306,15 +258,3 @@ def _checked(name: str, answer: Answer, field: str, kind: type[T]) -> T:
     if not isinstance(found, kind):
         raise CloudError(f"{name}: the answer has no {field}: is the endpoint that of the service?")
     return found
-
-
-def _decoded(name: str, response: Any) -> Answer:
-    if not response.content:
-        return {}
-    try:
-        body = response.json()
-    except ValueError as error:
-        raise CloudError(f"{name}: the answer is no JSON") from error
-    if not isinstance(body, dict):
-        raise CloudError(f"{name}: the answer is no object")
-    return body

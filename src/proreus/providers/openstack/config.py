@@ -272,8 +272,7 @@ class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Client], of ours.
 
     Attributes:
-        timeout: How long to wait for a connection, and then for each part of an answer. A page of
-            1,000 servers takes Nova many seconds.
+        timeout: How long to wait for an answer. A page of 1,000 servers takes Nova many seconds.
     """
 
     timeout: timedelta = timedelta(seconds=50)

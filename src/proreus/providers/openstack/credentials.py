@@ -4,13 +4,11 @@ What the cloud-config says itself goes before clouds.yaml, as officially.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from keystoneauth1.identity import v3
 
-from proreus.cloudprovider.authorities import system_authorities
 from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.openstack.config import Global
 
@@ -27,16 +25,20 @@ class Login(msgspec.Struct, frozen=True):
         auth: What keystone is told, by the names of keystoneauth; secrets among it.
         region: The region, or "".
         interface: public, internal or admin.
-        verify: Whether certificates are checked, or the file of CAs to check them by.
-        cert: A client certificate and its key, or None.
+        ca_file: The file of CAs that certificates are checked by, or "": the system's.
+        cert_file: A client certificate, or "".
+        key_file: Its key, or "".
+        verify: Whether certificates are checked.
         overrides: Endpoints that are not those of the catalog, by service.
     """
 
     auth: Mapping[str, str]
     region: str
     interface: str
-    verify: bool | str
-    cert: tuple[str, str] | None
+    ca_file: str
+    cert_file: str
+    key_file: str
+    verify: bool
     overrides: Mapping[str, str]
 
     def __repr__(self) -> str:
@@ -60,7 +62,7 @@ def login(settings: Global, cloud_of: CloudOf | None) -> Login:
     if problems := _lacking(auth):
         raise ConfigError(tuple(problems))
     verify = cloud.get("verify", True)
-    ca_file = settings.ca_file or cloud.get("cacert") or ""
+    ca_file = settings.ca_file or cloud.get("cacert") or _ca_file_of_requests()
     cert = settings.cert_file or cloud.get("cert") or ""
     key = settings.key_file or cloud.get("key") or ""
     is_checked = verify is not False and not settings.tls_insecure
@@ -68,8 +70,10 @@ def login(settings: Global, cloud_of: CloudOf | None) -> Login:
         auth=auth,
         region=settings.region or str(cloud.get("region_name") or ""),
         interface=settings.interface or str(cloud.get("interface") or "") or "public",
-        verify=(ca_file or _authorities() or True) if is_checked else False,
-        cert=(cert, key) if cert and key else None,
+        ca_file=ca_file,
+        cert_file=cert if key else "",
+        key_file=key if cert else "",
+        verify=is_checked,
         overrides={
             service.replace("_", "-"): str(cloud[f"{service}_endpoint_override"])
             for service in _OVERRIDES
@@ -78,34 +82,57 @@ def login(settings: Global, cloud_of: CloudOf | None) -> Login:
     )
 
 
-def _authorities() -> str:
-    """The system's, as officially; "" if there are none, or requests' own variables say others."""
-    variables = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-    return "" if any(map(os.environ.get, variables)) else system_authorities()
+def _ca_file_of_requests() -> str:
+    """What the variables say that Python's clients of OpenStack read, or ""."""
+    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or ""
 
 
-def plugin(auth: Mapping[str, str]) -> Any:
-    """What asks keystone for tokens: one request for each, to version 3 of its API."""
+def auth_url(auth: Mapping[str, str]) -> str:
+    """Version 3 of keystone's API."""
     url = auth["auth_url"].rstrip("/")
-    url = url if url.endswith("/v3") else f"{url.removesuffix('/v2.0')}/v3"
+    return url if url.endswith("/v3") else f"{url.removesuffix('/v2.0')}/v3"
+
+
+def auth_body(auth: Mapping[str, str]) -> Mapping[str, Any]:
+    """What keystone is told for a token (Identity API v3, POST /v3/auth/tokens)."""
+    identity: dict[str, Any] = {}
     if _is_application_credential(auth):
-        names = (
-            "application_credential_id",
-            "application_credential_name",
-            "application_credential_secret",
-            "user_id",
-            "username",
-            "user_domain_id",
-            "user_domain_name",
-        )
-        return v3.ApplicationCredential(url, **_only(auth, names))
-    scope = {"trust_id"}
-    if not auth.get("trust_id"):  # a trust has its project
-        scope = {"project_id", "project_name", "project_domain_id", "project_domain_name"}
-    if auth.get("token"):
-        return v3.Token(url, auth["token"], **_only(auth, scope))
-    of_user = {*scope, "user_id", "username", "password", "user_domain_id", "user_domain_name"}
-    return v3.Password(url, **_only(auth, of_user))
+        id_ = auth.get("application_credential_id")
+        named = {"name": auth.get("application_credential_name"), "user": _user(auth)}
+        secret = auth["application_credential_secret"]
+        identity["application_credential"] = {**({"id": id_} if id_ else named), "secret": secret}
+    elif auth.get("token"):
+        identity["token"] = {"id": auth["token"]}
+    else:
+        identity["password"] = {"user": {**_user(auth), "password": auth["password"]}}
+    body: dict[str, Any] = {"identity": {"methods": list(identity), **identity}}
+    if scope := {} if _is_application_credential(auth) else _scope(auth):
+        body["scope"] = scope
+    return {"auth": body}
+
+
+def _user(auth: Mapping[str, str]) -> Mapping[str, Any]:
+    if id_ := auth.get("user_id"):
+        return {"id": id_}
+    return {"name": auth.get("username", ""), **_in_domain(auth, "user")}
+
+
+def _scope(auth: Mapping[str, str]) -> Mapping[str, Any]:
+    if trust := auth.get("trust_id"):
+        return {"OS-TRUST:trust": {"id": trust}}  # a trust has its project
+    if id_ := auth.get("project_id"):
+        return {"project": {"id": id_}}
+    if name := auth.get("project_name"):
+        return {"project": {"name": name, **_in_domain(auth, "project")}}
+    return {}
+
+
+def _in_domain(auth: Mapping[str, str], of: str) -> Mapping[str, Any]:
+    """The domain of the user or the project, by id or by name."""
+    for key in ("id", "name"):
+        if value := auth.get(f"{of}_domain_{key}"):
+            return {"domain": {key: value}}
+    return {}
 
 
 def _given(settings: Global) -> dict[str, str]:
@@ -155,7 +182,3 @@ def _lacking(auth: Mapping[str, str]) -> list[str]:
 
 def _is_application_credential(auth: Mapping[str, str]) -> bool:
     return bool(auth.get("application_credential_id") or auth.get("application_credential_name"))
-
-
-def _only(auth: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    return {name: auth[name] for name in names if auth.get(name)}

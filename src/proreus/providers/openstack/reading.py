@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.machines import Described, Wires, id_of
 from proreus.providers.openstack.names import pattern
 
@@ -111,7 +111,7 @@ class Reader:
         try:
             return await self._api.get("nova", "server_get", f"servers/{id_}", "server")
         except Refused as error:
-            if error.status == _NOT_FOUND and error.kind == "itemNotFound":
+            if error.status == _NOT_FOUND and error.code == "itemNotFound":
                 return None  # any other 404 is not Nova's
             raise
 

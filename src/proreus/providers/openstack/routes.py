@@ -15,10 +15,10 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.hops import (
     Hop,
     addresses_of,
@@ -253,7 +253,7 @@ class OpenStackRoutes:
         for route, extra in extras.items():
             answers |= await self._together({route: extra}, add=add)
             refused = answers[route]
-            if isinstance(refused, Refused) and refused.kind == _FULL:
+            if isinstance(refused, Refused) and refused.code == _FULL:
                 return {**dict.fromkeys(extras, refused), **answers}
         return answers
 

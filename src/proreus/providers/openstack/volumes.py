@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.volumes import handle_of
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.names import is_uuid, label
 
 DRIVER = "cinder.csi.openstack.org"

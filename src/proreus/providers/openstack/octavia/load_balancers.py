@@ -32,9 +32,9 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
 )
 from proreus.cloudprovider.ownership import refusal
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.openstack.config import OpenStackConfig
-from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners, wishes
 from proreus.providers.openstack.octavia.addresses import Addresses, Placed

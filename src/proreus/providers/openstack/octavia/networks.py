@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api, Parameters
-from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Says
 from proreus.providers.openstack.octavia.floating import (

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api, Parameters
-from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import documents, owners
 from proreus.providers.openstack.octavia.parts import Balancer

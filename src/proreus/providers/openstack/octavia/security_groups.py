@@ -16,9 +16,9 @@ from proreus.cloudprovider.identity import (
     OwnedObject,
 )
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, Pending
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api, Parameters
 from proreus.providers.openstack.config import LoadBalancer as Settings
-from proreus.providers.openstack.errors import Refused
 from proreus.providers.openstack.hops import revision_of
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
@@ -205,7 +205,7 @@ class SecurityGroups:
                 "neutron", "security_group_rule_create", "POST", "security-group-rules", body
             )
         except Refused as error:
-            if error.status != _CONFLICT or error.kind != _RULE_EXISTS:
+            if error.status != _CONFLICT or error.code != _RULE_EXISTS:
                 raise
             if len(rules) > 1:
                 for one in rules:
@@ -248,7 +248,7 @@ class SecurityGroups:
         try:
             await self._gone("security_group_delete", f"security-groups/{id_of(group)}")
         except Refused as error:
-            if error.kind != _IN_USE:
+            if error.code != _IN_USE:
                 raise
             return Pending(_SOON, f"security group {id_of(group)} is in use still")
         return None
