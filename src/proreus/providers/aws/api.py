@@ -6,11 +6,10 @@ is to see each refusal. EC2 counts calls for each action by itself, so each oper
 of its own: its name is the quota in `Context.call` and in the metrics.
 """
 
-import asyncio
 import functools
 import threading
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import botocore.session
@@ -20,7 +19,9 @@ from botocore.credentials import Credentials, ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
+from proreus.cloudprovider.credential import Credential, Issued
+from proreus.cloudprovider.errors import CloudError, Throttled
+from proreus.cloudprovider.paging import pages
 from proreus.providers.aws import metrics
 from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.errors import status_of, translated
@@ -42,7 +43,6 @@ _READS = ("Describe", "Get", "List")
 _SESSION_NAME = "proreus"
 _RENEW_BEFORE = timedelta(minutes=10)
 _MOST_CONNECTIONS = 50
-_MOST_PAGES = 10_000
 
 
 class _Assumed(Credentials):  # type: ignore[misc]  # botocore has no types
@@ -51,13 +51,11 @@ class _Assumed(Credentials):  # type: ignore[misc]  # botocore has no types
     def __init__(self) -> None:
         super().__init__("", "")
         self._current: Any = None
-        self.expires = datetime.min.replace(tzinfo=UTC)
 
-    def put(self, answer: Mapping[str, Any]) -> None:
+    def put(self, issued: Mapping[str, Any]) -> None:
         self._current = ReadOnlyCredentials(
-            answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"]
+            issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"]
         )
-        self.expires = answer["Expiration"]
 
     def get_frozen_credentials(self) -> Any:
         """What a request is signed with."""
@@ -82,8 +80,8 @@ class Api:
         self._session: Any = None
         self._clients: dict[str, Any] = {}
         self._clients_lock = threading.Lock()
-        self._role_lock = asyncio.Lock()
         self._assumed = _Assumed() if config.global_.role_arn else None
+        self._role = Credential(self._assume_role, now=context.now, renew_before=_RENEW_BEFORE)
 
     @property
     def context(self) -> "Context":
@@ -105,7 +103,8 @@ class Api:
             Refused: Any other error of AWS; `code` says which.
             CloudError: No answer at all, or a request that AWS' model of it forbids.
         """
-        await self._assume_role()
+        if self._assumed is not None:
+            self._assumed.put(await self._role.get())
         return await self._call(service, operation, parameters)
 
     async def pages(
@@ -122,22 +121,18 @@ class Api:
         Raises:
             CloudError: A page could not be had (see `call`), so nothing is returned.
         """
-        given, told = _TOKENS[service]
-        found: list[Mapping[str, Any]] = []
-        seen: set[str] = set()
-        while True:
-            answer = await self.call(service, operation, **parameters)
-            found.extend(answer.get(field) or ())
-            token = answer.get(told) or ""
-            if not token:
-                return found
-            if token in seen or len(seen) > _MOST_PAGES:
-                raise CloudError(f"{service}.{operation}: the pages do not end")
-            seen.add(token)
-            parameters[given] = token
+        parameter, next_field = _TOKENS[service]
+
+        async def page(token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
+            more = {parameter: token} if token else {}
+            answer = await self.call(service, operation, **parameters, **more)
+            return answer.get(field) or (), answer.get(next_field) or ""
+
+        return await pages(f"{service}.{operation}", page)
 
     async def close(self) -> None:
         """Close the connections; threads that still wait for an answer keep theirs."""
+        await self._role.close()
         clients, self._clients = self._clients, {}
         for client in clients.values():
             client.close()
@@ -227,28 +222,14 @@ class Api:
             params["headers"]["x-amz-source-arn"] = settings.source_arn
             params["headers"]["x-amz-source-account"] = settings.source_account
 
-    async def _assume_role(self) -> None:
-        """Have credentials of the role that last for a while yet, if there is a role."""
-        if self._assumed is None:
-            return
-        async with self._role_lock:
-            left = self._assumed.expires - self._context.now()
-            if left > _RENEW_BEFORE:
-                return
-            try:
-                answer = await self._call(
-                    "sts",
-                    "AssumeRole",
-                    {
-                        "RoleArn": self._config.global_.role_arn,
-                        "RoleSessionName": _SESSION_NAME,
-                    },
-                )
-            except CloudError as error:
-                if left > timedelta() and not isinstance(error, Unauthenticated):
-                    return  # the old ones still serve
-                raise
-            self._assumed.put(answer["Credentials"])
+    async def _assume_role(self) -> Issued[Mapping[str, Any]]:
+        answer = await self._call(
+            "sts",
+            "AssumeRole",
+            {"RoleArn": self._config.global_.role_arn, "RoleSessionName": _SESSION_NAME},
+        )
+        issued = answer["Credentials"]
+        return Issued(issued, issued["Expiration"])
 
 
 def _new_session() -> Any:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from botocore import exceptions
 
-from proreus.cloudprovider.errors import CallTimeout, CloudError, Throttled, Unauthenticated
+from proreus.cloudprovider.errors import CallTimeout, CloudError, Unauthenticated
+from proreus.cloudprovider.refused import ErrorBody, Reason, cloud_error
 
 THROTTLING = frozenset(
     {
@@ -43,27 +45,8 @@ AUTHENTICATION = frozenset(
     }
 )
 """Codes of credentials that are wrong or lack a right."""
-_TOO_MANY_REQUESTS = 429
-_LONGEST = 500
 # EC2 appends kilobytes that only a right of its own can decode.
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
-
-
-class Refused(CloudError):
-    """AWS answered with an error that is neither throttling nor about credentials.
-
-    Attributes:
-        code: AWS' own word, such as `InvalidInstanceID.NotFound`.
-        text: What AWS says beside it.
-        status: The HTTP status.
-    """
-
-    def __init__(self, message: str, *, code: str, text: str, status: int) -> None:
-        """Keep them."""
-        super().__init__(message)
-        self.code = code
-        self.text = text
-        self.status = status
 
 
 def translated(call: str, error: Exception) -> CloudError:
@@ -100,10 +83,18 @@ def _answered(call: str, response: Mapping[str, Any]) -> CloudError:
     metadata = response.get("ResponseMetadata", {})
     code, status = str(said.get("Code", "")), int(metadata.get("HTTPStatusCode", 0))
     full = _ENCODED.sub("", str(said.get("Message", "")))
-    message = f"{call}: {code}: {full[:_LONGEST]}"
-    if code in THROTTLING or status == _TOO_MANY_REQUESTS:
-        after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
-        return Throttled(message, after=float(after) if after.isdecimal() else None)
-    if code in AUTHENTICATION:
-        return Unauthenticated(message)
-    return Refused(message, code=code, text=full, status=status)
+    reason = None if status == HTTPStatus.TOO_MANY_REQUESTS else _reason(code)
+    after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
+    return cloud_error(
+        call,
+        status,
+        ErrorBody(code, full, reason),
+        after=float(after) if after.isdecimal() else None,
+    )
+
+
+def _reason(code: str) -> Reason:
+    """AWS says by its code what an error means, and hardly by the HTTP status."""
+    if code in THROTTLING:
+        return Reason.TOO_MANY_REQUESTS
+    return Reason.FORBIDDEN if code in AUTHENTICATION else Reason.UNKNOWN

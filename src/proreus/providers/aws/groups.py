@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from proreus.providers.aws.errors import Refused
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.rules import (

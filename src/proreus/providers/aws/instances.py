@@ -9,10 +9,10 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import Global
-from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import ClusterTags, Described, Place, tags_of
 from proreus.providers.aws.machines import (
     LABEL_NETWORK_LAYER,

@@ -8,9 +8,11 @@ the cloud-config.
 import os
 from typing import TYPE_CHECKING, Self
 
-import aiohttp
-
-from proreus.cloudprovider.errors import CallTimeout, CloudError
+from proreus.cloudprovider.credential import Credential, Issued
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.requests import Request
+from proreus.cloudprovider.rest import RestClient
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
 DEFAULT_ENDPOINT = "http://169.254.169.254"
 """Where it is on every EC2 instance, at an address of the link."""
 _DEADLINE = 5.0
-_TOKEN_SECONDS = "300"  # noqa: S105 - for how long a token serves
+_LIFETIME = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
 _NOT_FOUND = 404
-_OK = 200
 
 
 class Metadata:
@@ -34,14 +35,17 @@ class Metadata:
     def __init__(self, context: "Context") -> None:
         """Ask nothing yet."""
         endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
-        self._base = f"{endpoint.rstrip('/')}/latest"
-        self._context = context
-        self._token = ""
-        self._session: aiohttp.ClientSession | None = None
+        base = f"{endpoint.rstrip('/')}/latest"
+        token = Credential(
+            self._issue,
+            now=context.now,
+            headers=lambda token: {"X-aws-ec2-metadata-token": token},
+        )
+        self._tokens = RestClient(context, base, timeout=_DEADLINE, proxies=False)
+        self._rest = RestClient(context, base, credential=token, timeout=_DEADLINE, proxies=False)
 
     async def __aenter__(self) -> Self:
-        """Open the session."""
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_DEADLINE))
+        """Nothing is opened before the first request."""
         return self
 
     async def __aexit__(
@@ -50,9 +54,9 @@ class Metadata:
         error: BaseException | None,
         trace: "TracebackType | None",
     ) -> None:
-        """Close it."""
-        if self._session is not None:
-            await self._session.close()
+        """Close the connections."""
+        await self._rest.close()
+        await self._tokens.close()
 
     async def get(self, path: str) -> str:
         """What stands at a path such as `placement/region`; "" if nothing does.
@@ -60,39 +64,19 @@ class Metadata:
         Raises:
             CloudError: The service does not answer, or refuses.
         """
-        if not self._token:
-            headers = {"X-aws-ec2-metadata-token-ttl-seconds": _TOKEN_SECONDS}
-            self._token = await self._ask("GetToken", "PUT", "api/token", headers)
-        headers = {"X-aws-ec2-metadata-token": self._token}
-        return await self._ask("GetMetadata", "GET", f"meta-data/{path}", headers)
-
-    async def _ask(self, operation: str, method: str, path: str, headers: dict[str, str]) -> str:
-        async def send() -> str:
-            session = self._session
-            if session is None:
-                raise CloudError("the session with the metadata service is not open")
-            try:
-                async with session.request(
-                    method, f"{self._base}/{path}", headers=headers
-                ) as response:
-                    body = await response.text()
-            except TimeoutError as error:
-                raise CallTimeout(_unavailable("does not answer")) from error
-            except aiohttp.ClientError as error:
-                raise CloudError(_unavailable(f"cannot be reached ({error})")) from error
-            if response.status == _NOT_FOUND:
+        request = Request("imds.GetMetadata", "GET", f"meta-data/{path}", quota="imds")
+        try:
+            return (await self._rest.send(request)).text().strip()
+        except CloudError as error:
+            if isinstance(error, Refused) and error.status == _NOT_FOUND:
                 return ""
-            if response.status != _OK:
-                raise CloudError(_unavailable(f"answers {response.status} to {path}"))
-            return body.strip()
+            raise CloudError(
+                f"the instance metadata service: {error}: off EC2, or where pods may not ask it,"
+                " give Region, VPC, SubnetID and KubernetesClusterID in the cloud-config"
+            ) from error
 
-        return await self._context.call(
-            "imds", operation, send, read=True, deadline=_DEADLINE, quota="imds"
+    async def _issue(self) -> Issued[str]:
+        request = Request(
+            "imds.GetToken", "PUT", "api/token", headers=_LIFETIME, read=True, quota="imds"
         )
-
-
-def _unavailable(what: str) -> str:
-    return (
-        f"the instance metadata service {what}: off EC2, or where pods may not ask it, give"
-        " Region, VPC, SubnetID and KubernetesClusterID in the cloud-config"
-    )
+        return Issued((await self._tokens.send(request)).text())

@@ -12,7 +12,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.providers.aws.errors import Refused
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.groups import HostGroups, apply_change
 from proreus.providers.aws.identity import tags_of
 from proreus.providers.aws.rules import Change, Rule, changed, rules_of

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from proreus.cloudprovider.errors import CloudError, InvalidRequest, Unauthenticated
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
-from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import TAG_LEGACY, Described, Place, tags_of
 from proreus.providers.aws.instances import Answer as Found
 from proreus.providers.aws.instances import by_id

@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws import metrics
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import Resource
 from proreus.providers.aws.config import Tagging as Settings
-from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import Described, tags_of
 
 if TYPE_CHECKING:

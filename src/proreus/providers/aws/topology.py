@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.api import Api
-from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import Described
 from proreus.providers.aws.machines import network_layers, zone_id_of, zone_of
 

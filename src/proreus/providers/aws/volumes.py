@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.volumes import handle_of
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.aws.api import Api
-from proreus.providers.aws.errors import Refused
 
 DRIVER = "ebs.csi.aws.com"
 """The CSI driver whose volume handles are ids of EBS."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.annotations import INTERNAL
 from proreus.providers.aws.classic.observe import balancer_of
 from proreus.providers.aws.classic.parts import Actual, Balancer, Wish
@@ -26,7 +27,6 @@ from proreus.providers.aws.classic.plan import (
     SetListenerPolicies,
     Step,
 )
-from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
 from proreus.providers.aws.names import ids_in
 from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, OwnGroups, TagGroup

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.classic.parts import Balancer
-from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import tags_of
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
 

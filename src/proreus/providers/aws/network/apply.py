@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proreus.providers.aws.errors import Refused
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.names import ids_in
 from proreus.providers.aws.network import observe

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.annotations import TRAFFIC_PORT
-from proreus.providers.aws.errors import Refused
 from proreus.providers.aws.identity import tags_of
 from proreus.providers.aws.listeners import HealthCheck
 from proreus.providers.aws.network.parts import Actual, Balancer, Listener, TargetGroup
