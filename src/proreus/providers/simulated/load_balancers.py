@@ -26,9 +26,10 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import LoadBalancerIngress, PortStatus, Service
 from proreus.providers.simulated import preview
-from proreus.providers.simulated.api import Api, Refused
+from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.parts import Address, Balancer, Part, RoutePart, Target
 from proreus.providers.simulated.plan import (
     FAMILY,

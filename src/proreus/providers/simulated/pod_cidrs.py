@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
-from proreus.providers.simulated.api import Api, Machine, Refused
+from proreus.providers.simulated.api import Api, Machine
 from proreus.providers.simulated.ids import instance_id
 
 
@@ -47,7 +48,7 @@ class SimulatedPodCIDRs:
         try:
             await self._api.change_pod_cidrs(id_, "release", cidrs)
         except Refused as error:
-            if error.code != "NotFound":
+            if not error.is_absence:
                 raise
 
     def _id(self, node: Node) -> str | None:
