@@ -7,8 +7,9 @@ framework's kinds without secrets in them.
 
 import contextlib
 import os
+import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,6 +41,10 @@ T = TypeVar("T")
 USER_AGENT: Final = "proreus kubernetes-cloud-controller-manager"
 KEEP_ALIVE: Final = 15.0
 """Seconds that an unused connection is kept: less than load balancers before clouds do."""
+
+
+_SECRET = re.compile("auth|cookie|key|secret|token", re.IGNORECASE)
+"""Names of headers whose values are secret."""
 
 
 class _TokenRefused(Unauthenticated):
@@ -189,7 +194,7 @@ class RestClient:
             signed = self._sign(request.with_headers(shown))
             answer = await self._send(signed)
             if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-                raise self._error(answer, (*shown.values(), *self._headers.values()))
+                raise self._error(answer, request)
             return read(answer)
 
         service, _, operation = request.name.partition(".")
@@ -268,7 +273,7 @@ class RestClient:
                 raise CloudError("; ".join(problems))
         return self._proxies[origin] or None
 
-    def _error(self, answer: Answer, shown: tuple[str, ...]) -> CloudError:
+    def _error(self, answer: Answer, unsigned: Request) -> CloudError:
         said: ErrorBody | None
         try:
             said = self._read_error(answer)
@@ -280,8 +285,20 @@ class RestClient:
             said,
             text=answer.text(),
             after=retry_after(answer.headers.get("Retry-After", ""), self._context.now()),
-            secrets=[part for value in shown for part in (value, value.rpartition(" ")[2])],
+            secrets=self._secrets(unsigned, answer.request),
         )
         if reason_of(answer.status, said) is Reason.UNAUTHORIZED and self._credential is not None:
             return _TokenRefused(str(error))
         return error
+
+    def _secrets(self, unsigned: Request, signed: Request) -> Iterator[str]:
+        """What credential and signature have added, which a cloud may repeat in its errors."""
+        added = _texts(signed) - _texts(unsigned)
+        added |= {value for name, value in self._headers.items() if _SECRET.search(name)}
+        for value in sorted(added, key=len, reverse=True):
+            yield from (value, value.rpartition(" ")[2])
+
+
+def _texts(request: Request) -> set[str]:
+    values = (*request.headers.values(), *request.query.values())
+    return {value for value in values if isinstance(value, str)}
