@@ -38,10 +38,10 @@ def test_it_calls_the_cloud_as_the_example_does(skeleton: tuple[Scratch, Path]) 
     _, package = skeleton
 
     def api(path: Path) -> str:
-        _, _, rest = path.read_text().partition("\nclass Api:\n")
-        found, _, decoding = rest.partition("\n\n\ndef decoded(")
+        _, _, rest = path.read_text().partition("\ndef client(")
+        found, _, reading = rest.partition("\n\n\ndef read_error(")
         assert found
-        assert decoding
+        assert reading
         return found
 
     ours = package / "src" / "little_cloud_provider" / "api.py"

@@ -2,21 +2,22 @@
 
 import msgspec
 import pytest
-from minimal_provider.api import Balancer, Nothing, decoded
+from minimal_provider.api import Balancer, read_error
 from minimal_provider.balancers import plan
 from minimal_provider.machines import id_in
 
 from proreus.cloudprovider import (
+    Answer,
     CloudError,
     ClusterIdentity,
+    ErrorBody,
     Frontend,
     HealthCheck,
     Host,
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
-    Throttled,
-    Unauthenticated,
+    Request,
 )
 from proreus.kube.objects import Service
 
@@ -89,26 +90,6 @@ def test_nobody_is_let_in_where_the_ranges_of_the_family_are_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "error"),
-    [
-        (429, b"{}", Throttled),
-        (401, b'{"error": "who are you?"}', Unauthenticated),
-        (404, b"<html>", CloudError),
-        (500, b"", CloudError),
-        (200, b"{}", CloudError),
-        (200, b"", CloudError),
-    ],
-)
-def test_errors_are_told_apart(status: int, body: bytes, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        decoded("GET servers", status, body, "7", Balancer)
-
-
-def test_absence_is_the_clouds_own_word_only() -> None:
-    assert decoded("GET servers", 404, b'{"error": "not found"}', "", Balancer) is None
-
-
-@pytest.mark.parametrize(
     ("provider_id", "id_"),
     [
         ("minimal://s1", "s1"),
@@ -123,5 +104,19 @@ def test_only_an_id_of_the_clouds_own_form_is_read(provider_id: str, id_: str | 
     assert id_in(provider_id) == id_
 
 
-def test_success_without_a_body_is_not_absence() -> None:
-    assert decoded("DELETE balancers", 204, b"", "", Nothing) == Nothing()
+def answer(body: bytes) -> Answer:
+    return Answer(Request("servers.get", "GET", "servers/s1"), 404, {}, body)
+
+
+def test_an_error_is_read_in_the_clouds_own_words() -> None:
+    assert read_error(answer(b'{"error": "not found"}')) == ErrorBody(message="not found")
+
+
+def test_a_404_in_other_words_is_no_absence() -> None:
+    assert read_error(answer(b'{"error": "no such route"}')) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[]", b'{"detail": "not found"}'])
+def test_an_answer_of_a_proxy_is_not_in_the_clouds_words(body: bytes) -> None:
+    with pytest.raises(CloudError):
+        read_error(answer(body))

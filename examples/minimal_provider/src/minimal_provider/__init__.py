@@ -5,8 +5,8 @@ from typing import ClassVar
 import msgspec
 
 from minimal_provider import balancers, machines
-from minimal_provider.api import Api, Config
-from proreus.cloudprovider import CloudProvider, ConfigError, Context
+from minimal_provider.api import Config, client
+from proreus.cloudprovider import CloudProvider, ConfigError, Context, RestClient
 
 
 class MinimalCloud(CloudProvider):
@@ -21,11 +21,11 @@ class MinimalCloud(CloudProvider):
         if not isinstance(config, Config):
             raise ConfigError(("--cloud-config: the provider minimal needs one",))
         self._config = config
-        self._api: Api | None = None
+        self._api: RestClient | None = None
 
     async def start(self, context: Context) -> None:
         """Open the session and say what this cloud can do."""
-        self._api = Api(self._config, context)
+        self._api = client(self._config, context)
         self.instances = machines.instances(self._api)
         self.load_balancers = balancers.load_balancers(self._api)
 

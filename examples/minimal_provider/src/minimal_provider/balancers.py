@@ -1,11 +1,11 @@
 """Load balancers: one balancer of the cloud for each Service."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 
-from minimal_provider.api import Api, Balancer, Balancers, Nothing
+from minimal_provider.api import Balancer, Balancers
 from proreus.cloudprovider import (
     MARK_CLUSTER_UID,
     MARK_SERVICE,
@@ -20,12 +20,16 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     LoadBalancers,
     OwnedObject,
+    Request,
+    RestClient,
+    json_body,
+    pages,
     per_service,
 )
 from proreus.kube.objects import LoadBalancerIngress
 
 
-def load_balancers(api: Api) -> LoadBalancers:
+def load_balancers(api: RestClient) -> LoadBalancers:
     """The load balancers of the cloud, made and deleted one by one."""
     verbs = Verbs(api)
     return per_service(
@@ -39,44 +43,47 @@ def load_balancers(api: Api) -> LoadBalancers:
 class Verbs:
     """What Proreus asks for: observe, compare with the wish, write what differs."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: RestClient) -> None:
         """Speak through `api`."""
         self._api = api
 
     async def ensure(self, wanted: LoadBalancer) -> Ensured:
         """Make or change the balancer, if it is not as wished."""
         wish, rejected = plan(wanted)
-        actual = await self._api.call("GET balancers", path(wanted.ref), Balancer)
+        actual = await self._find(wanted.ref)
         if actual is None:
-            actual = await self._api.call("POST balancers", "/balancers", Balancer, wish)
+            actual = await self._write("POST", "balancers", wish)
         elif not is_ours(actual, wanted.ref):
             raise CloudError(f"the balancer {actual.name} was not made for this Service: remove it")
         elif msgspec.structs.replace(actual, address="") != wish:
-            actual = await self._api.call("PUT balancers", path(wanted.ref), Balancer, wish)
-        if actual is None:
-            raise CloudError(f"the balancer {wish.name} was deleted meanwhile")
+            actual = await self._write("PUT", path(wanted.ref), wish)
         return Ensured((LoadBalancerIngress(ip=actual.address, ip_mode="Proxy"),), rejected)
 
     async def delete(self, gone: LoadBalancerRef) -> Done:
         """Delete the balancer, if there is one and it is ours."""
-        actual = await self._api.call("GET balancers", path(gone), Balancer)
+        actual = await self._find(gone)
         if actual is not None and is_ours(actual, gone):
-            await self._api.call("DELETE balancers", path(gone), Nothing)
+            request = Request("balancers.delete", "DELETE", path(gone))
+            await self._api.find(request, dict[str, str])
         return Done()
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """All balancers with the cluster's mark, page by page."""
-        found: list[OwnedObject] = []
-        after = ""
-        while True:
-            query = urlencode({"label": f"{MARK_CLUSTER_UID}={cluster.uid}", "after": after})
-            page = await self._api.call("GET balancers", f"/balancers?{query}", Balancers)
-            if page is None:
-                raise CloudError("the cloud has no list of balancers")
-            found += (owned(balancer) for balancer in page.balancers)
-            if not page.next:
-                return found
-            after = page.next
+        query = {"label": f"{MARK_CLUSTER_UID}={cluster.uid}"}
+        request = Request("balancers.list", "GET", "balancers", query)
+
+        async def page(after: str) -> tuple[Sequence[Balancer], str]:
+            found = await self._api.call(request.with_query(after=after), Balancers)
+            return found.balancers, found.next
+
+        return [owned(balancer) for balancer in await pages(request.name, page)]
+
+    async def _find(self, ref: LoadBalancerRef) -> Balancer | None:
+        return await self._api.find(Request("balancers.get", "GET", path(ref)), Balancer)
+
+    async def _write(self, method: str, url: str, wish: Balancer) -> Balancer:
+        request = Request(f"balancers.{method.lower()}", method, url, body=json_body(wish))
+        return await self._api.call(request, Balancer)
 
 
 def plan(wanted: LoadBalancer) -> tuple[Balancer, Mapping[str, str]]:
@@ -109,7 +116,7 @@ def impossible(wanted: LoadBalancer) -> Iterator[str]:
 
 def path(ref: LoadBalancerRef) -> str:
     """Where the Service's balancer is, if there is one. Pure."""
-    return f"/balancers/{quote(ref.name, safe='')}"
+    return f"balancers/{quote(ref.name, safe='')}"
 
 
 def is_ours(balancer: Balancer, ref: LoadBalancerRef) -> bool:

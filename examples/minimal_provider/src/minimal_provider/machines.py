@@ -1,9 +1,8 @@
 """Machines: the server behind a Node."""
 
 import re
-from urllib.parse import urlencode
 
-from minimal_provider.api import Api, Server, Servers
+from minimal_provider.api import Server, Servers
 from proreus.cloudprovider import (
     IdentityConflict,
     Instance,
@@ -11,6 +10,8 @@ from proreus.cloudprovider import (
     Instances,
     InstanceState,
     NotFound,
+    Request,
+    RestClient,
     per_node,
 )
 from proreus.kube.objects import Node, NodeAddress
@@ -20,17 +21,16 @@ PROVIDER_ID = re.compile(rf"{PREFIX}(s[0-9]+)")
 STATES = {"running": InstanceState.RUNNING, "off": InstanceState.STOPPED}
 
 
-def instances(api: Api) -> Instances:
+def instances(api: RestClient) -> Instances:
     """The machines of the cloud, looked up one by one, ten at a time."""
 
     async def by_id(id_: str) -> InstanceAnswer:
-        server = await api.call("GET servers", f"/servers/{id_}", Server)
+        server = await api.find(Request("servers.get", "GET", f"servers/{id_}"), Server)
         return NotFound() if server is None else instance(server)
 
     async def by_name(node: Node) -> InstanceAnswer:
-        query = urlencode({"name": node.metadata.name})
-        found = await api.call("GET servers", f"/servers?{query}", Servers)
-        return the_one(node.metadata.name, found)
+        request = Request("servers.list", "GET", "servers", {"name": node.metadata.name})
+        return the_one(node.metadata.name, await api.call(request, Servers))
 
     return per_node(by_id, by_name, parse=id_in, concurrency=10)
 
@@ -41,9 +41,9 @@ def id_in(provider_id: str) -> str | None:
     return found[1] if found else None
 
 
-def the_one(name: str, found: Servers | None) -> InstanceAnswer:
+def the_one(name: str, found: Servers) -> InstanceAnswer:
     """The one machine of that name. Pure."""
-    if found is None or len(found.servers) > 1:
+    if len(found.servers) > 1:
         return IdentityConflict(f"there must be one server named {name}, the cloud has {found}")
     return instance(found.servers[0]) if found.servers else NotFound()
 
