@@ -33,6 +33,7 @@ from proreus.cloudprovider import (
     bearer,
     form_body,
     json_body,
+    retry_after,
     tls_context,
     xml_body,
 )
@@ -247,6 +248,13 @@ async def test_retry_after_is_seconds_or_a_time(
         later = datetime.now(UTC) + timedelta(seconds=605)
         header = later.strftime("%a, %d %b %Y %H:%M:%S GMT")
     request = Request("compute.things.create", "POST", "things")
+    async with (
+        served(answers({"code": "Busy"}, 409, Retry_After=header)) as url,
+        client(url) as rest,
+    ):
+        with pytest.raises(Refused) as refused:
+            await rest.send(request)
+    assert (refused.value.after is None) is (least is None)
     async with served(answers(b"", 429, Retry_After=header)) as url, client(url) as rest:
         with pytest.raises(Throttled) as caught:
             await rest.send(request)
@@ -298,7 +306,7 @@ async def test_redirects_are_refused_and_get_no_credential() -> None:
         served(answers(b"", 307, Location=f"{other}/x")) as url,
         client(url, headers=bearer(TOKEN)) as rest,
     ):
-        with pytest.raises(Refused, match="307"):
+        with pytest.raises(Refused, match=f"307: redirects are not followed: is {other} the"):
             await rest.call(GET, Thing)
         link = Request("compute.things.list", "GET", f"{other}/things?page=2")
         with pytest.raises(CloudError, match="is not the cloud's endpoint"):
@@ -335,6 +343,8 @@ async def test_a_server_that_is_silent_is_an_unknown_outcome() -> None:
         with pytest.raises(CallTimeout, match="the outcome is unknown"):
             await rest.call(GET, Thing)
         await asyncio.wait_for(cancelled.wait(), 30)
+        with pytest.raises(CallTimeout, match=r"0\.1 s"):
+            await rest.call(msgspec.structs.replace(GET, timeout=0.1), Thing)
     begun.clear()
     cancelled.clear()
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
@@ -357,7 +367,7 @@ async def test_nobody_at_the_other_end_is_a_cloud_error() -> None:
             await rest.call(GET, Thing)
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "POST", "GET"])
 async def test_a_write_on_a_connection_that_dies_is_not_sent_twice(method: str) -> None:
     requests = 0
 
@@ -374,7 +384,7 @@ async def test_a_write_on_a_connection_that_dies_is_not_sent_twice(method: str) 
     async with server, client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as rest:
         await rest.send(GET)
         with pytest.raises(CloudError, match="no answer"):
-            await rest.send(Request("x.change", method, "/"))
+            await rest.send(Request("x.change", method, "/", read=False))
     assert requests == 2
 
 
@@ -597,7 +607,7 @@ async def test_no_secret_stands_in_errors_values_or_logs(caplog: pytest.LogCaptu
         return web.json_response({"code": "E", "message": said}, status=int(request.query["s"]))
 
     def sign(request: Request) -> Request:
-        return request.with_query(signature="planted-signature", **request.query)
+        return request.with_query(signature="planted-signature")
 
     made: list[object] = [
         json_body({"p": TOKEN}),
@@ -606,7 +616,7 @@ async def test_no_secret_stands_in_errors_values_or_logs(caplog: pytest.LogCaptu
         Issued(TOKEN),
     ]
     errors: list[str] = []
-    options = {"headers": {"X-Key": TOKEN, **bearer(TOKEN)}, "sign": sign}
+    options: dict[str, Any] = {"headers": {"X-Key": TOKEN, **bearer(TOKEN)}, "sign": sign}
     with caplog.at_level(logging.DEBUG, "proreus"):
         async with served(echo) as url, client(url, **options) as rest:
             for status in (400, 403, 429):
@@ -625,3 +635,10 @@ async def test_no_secret_stands_in_errors_values_or_logs(caplog: pytest.LogCaptu
     texts = [*errors, *map(repr, made), *(record.getMessage() for record in caplog.records)]
     assert not [text for text in texts if TOKEN in text or "planted" in text]
     assert len(errors) >= 5
+
+
+def test_azures_headers_in_milliseconds_count_too() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert retry_after({"x-ms-retry-after-ms": "1500", "Retry-After": "9"}, now) == 1.5
+    assert retry_after({"Retry-After": "9"}, now) == 9
+    assert retry_after({}, now) is None

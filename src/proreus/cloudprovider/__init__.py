@@ -87,7 +87,7 @@ from proreus.cloudprovider.provider import (
     SSHKeys,
     Volumes,
 )
-from proreus.cloudprovider.refused import ErrorBody, Reason, Refused, cloud_error
+from proreus.cloudprovider.refused import ErrorBody, Reason, Refused, cloud_error, retry_after
 from proreus.cloudprovider.requests import (
     Answer,
     Body,
@@ -188,6 +188,7 @@ __all__ = [
     "per_service",
     "read_config",
     "refusal",
+    "retry_after",
     "scope",
     "scope_of",
     "tls_context",

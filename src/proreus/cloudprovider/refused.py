@@ -81,6 +81,7 @@ class Refused(CloudError):
         code: The cloud's own word, or "".
         text: What the cloud says beside it, in full.
         reason: What it means. Absence is `NOT_FOUND`, never the status 404 alone.
+        after: Seconds that the cloud asks to wait, or None.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Refused(CloudError):
         code: str = "",
         text: str = "",
         reason: Reason = Reason.UNKNOWN,
+        after: float | None = None,
     ) -> None:
         """Keep them."""
         super().__init__(message)
@@ -98,6 +100,7 @@ class Refused(CloudError):
         self.code = code
         self.text = text
         self.reason = reason
+        self.after = after
 
     @property
     def is_absence(self) -> bool:
@@ -136,19 +139,27 @@ def cloud_error(
     Returns:
         Throttled, Unauthenticated or Refused.
     """
+    after = after if said is None or after is not None else said.after
     reason, body = reason_of(status, said), said or ErrorBody(message=_plain(text))
     full = _without(secrets, " ".join(body.message.split()))
     words = [str(part) for part in (status, body.code) if part]
     message = f"{name}: {' '.join(words)}: {full[:LONGEST_TEXT] or 'no reason given'}"
     if reason is Reason.TOO_MANY_REQUESTS:
-        return Throttled(message, after=body.after if after is None else after)
+        return Throttled(message, after=after)
     if reason in {Reason.UNAUTHORIZED, Reason.FORBIDDEN}:
         return Unauthenticated(message)
-    return Refused(message, status=status, code=body.code, text=full, reason=reason)
+    return Refused(message, status=status, code=body.code, text=full, reason=reason, after=after)
 
 
-def retry_after(value: str, now: datetime) -> float | None:
-    """Seconds that a header `Retry-After` asks to wait: a number, or a time (RFC 9110, 10.2.3)."""
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds that an answer asks to wait: with an error, or until an operation is asked about.
+
+    `Retry-After` is a number or a time (RFC 9110, 10.2.3); Azure has headers in milliseconds.
+    """
+    for name in ("x-ms-retry-after-ms", "retry-after-ms"):
+        if (value := headers.get(name, "")) and value.isascii() and value.isdecimal():
+            return int(value) / 1000
+    value = headers.get("Retry-After", "")
     if value.isascii() and value.isdecimal():
         return float(value)
     try:

@@ -12,6 +12,8 @@ from proreus.cloudprovider.errors import CloudError
 
 T = TypeVar("T")
 
+Form = type[T] | msgspec.json.Decoder[T]
+"""What an answer is decoded to: a type, or a decoder for what is none, such as a union."""
 Query = Mapping[str, str | Sequence[str]]
 """Parameters of a query; a sequence repeats its name."""
 
@@ -56,6 +58,8 @@ class Request(msgspec.Struct, frozen=True):
         headers: Besides the client's own, such as `If-Match`.
         read: Whether it changes nothing, so that it may be sent again; by default as GET and HEAD.
         quota: What it counts against (see `Context.call`).
+        timeout: Seconds for the answer, such as to one that waits for an operation; by default
+            those of the client.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Request(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     read: bool | None = None
     quota: str = ""
+    timeout: float | None = None
 
     def __repr__(self) -> str:
         """Name and method: the rest may hold secrets."""
@@ -101,8 +106,8 @@ class Answer(msgspec.Struct, frozen=True):
         """Nothing of the content: it may hold secrets."""
         return f"Answer({self.request.name!r}, {self.status}, {len(self.body)} bytes)"
 
-    def json(self, type_: type[T]) -> T:
-        """The body as this type. An empty body reads as `{}`.
+    def json(self, form: Form[T]) -> T:
+        """The body in this form. An empty body reads as `{}`.
 
         Give the fields that a list must have no defaults, or `{}` is an empty list.
 
@@ -110,7 +115,9 @@ class Answer(msgspec.Struct, frozen=True):
             CloudError: It is no JSON, or of another form.
         """
         try:
-            read: T = _decoder(cast("Any", type_)).decode(self.body or b"{}")
+            known = isinstance(form, msgspec.json.Decoder)
+            decoder = form if known else _decoder(cast("Any", form))
+            read: T = decoder.decode(self.body or b"{}")
         except msgspec.ValidationError as error:
             raise CloudError(
                 f"{self.request.name}: the answer has not the form that this API has: {error}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
@@ -29,8 +30,8 @@ from proreus.cloudprovider.refused import (
     reason_of,
     retry_after,
 )
-from proreus.cloudprovider.requests import Answer, Request
-from proreus.kube.connections import Connector, middlewares_of, text_of
+from proreus.cloudprovider.requests import Answer, Form, Request
+from proreus.kube.connections import SEND_ONCE, Connector, text_of
 from proreus.kube.proxies import from_environment
 
 if TYPE_CHECKING:
@@ -139,15 +140,15 @@ class RestClient:
             await self._credential.close()
         await self._session.close()
 
-    async def call(self, request: Request, type_: type[T]) -> T:
-        """Send a request; its answer in JSON, decoded.
+    async def call(self, request: Request, form: Form[T]) -> T:
+        """Send a request; its answer in JSON, in this form.
 
         Raises:
             CloudError: See `send`. Or the answer has another form.
         """
-        return await self._exchange(request, lambda answer: answer.json(type_))
+        return await self._exchange(request, lambda answer: answer.json(form))
 
-    async def find(self, request: Request, type_: type[T]) -> T | None:
+    async def find(self, request: Request, form: Form[T]) -> T | None:
         """As `call`; None if the cloud itself says that there is no such object.
 
         So a DELETE of what is gone already is no error.
@@ -156,7 +157,7 @@ class RestClient:
             CloudError: See `call`.
         """
         try:
-            return await self.call(request, type_)
+            return await self.call(request, form)
         except Refused as error:
             if error.is_absence:
                 return None
@@ -204,7 +205,7 @@ class RestClient:
                 operation,
                 send,
                 read=request.is_read,
-                deadline=self._timeout,
+                deadline=request.timeout or self._timeout,
                 quota=request.quota,
             )
 
@@ -223,7 +224,7 @@ class RestClient:
                 allow_redirects=False,
                 ssl=self._tls_for(url),
                 proxy=self._proxy(url),
-                middlewares=middlewares_of(request.method),
+                middlewares=None if request.is_read else SEND_ONCE,
             ) as response:
                 content = await response.read()
         except TimeoutError:
@@ -283,8 +284,8 @@ class RestClient:
             answer.request.name,
             answer.status,
             said,
-            text=answer.text(),
-            after=retry_after(answer.headers.get("Retry-After", ""), self._context.now()),
+            text=_redirect(answer) or answer.text(),
+            after=retry_after(answer.headers, self._context.now()),
             secrets=self._secrets(unsigned, answer.request),
         )
         if reason_of(answer.status, said) is Reason.UNAUTHORIZED and self._credential is not None:
@@ -297,6 +298,15 @@ class RestClient:
         added |= {value for name, value in self._headers.items() if _SECRET.search(name)}
         for value in sorted(added, key=len, reverse=True):
             yield from (value, value.rpartition(" ")[2])
+
+
+def _redirect(answer: Answer) -> str:
+    """What to do about a redirect; "" if it is none. Its query may hold what we have sent."""
+    location = urlsplit(answer.headers.get("Location", ""))
+    if answer.status < HTTPStatus.BAD_REQUEST and location.hostname:
+        there = f"{location.scheme}://{location.netloc.rpartition('@')[2]}"
+        return f"redirects are not followed: is {there} the cloud's endpoint?"
+    return ""
 
 
 def _texts(request: Request) -> set[str]:

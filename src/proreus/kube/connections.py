@@ -8,7 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 
@@ -23,9 +23,6 @@ leaves time within a request to read again on a new one."""
 
 _TLS_ARGUMENT = re.compile(r" ssl:(<[^>]*>|\w+)")
 """What aiohttp says of how it would have used TLS: mostly an object's place in memory."""
-
-_REPEATED_WRITES = ("PUT", "DELETE")
-"""The writes that aiohttp sends again on a new connection when a kept-alive one is dead."""
 
 _LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3, 13, 0)
 """Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
@@ -115,9 +112,9 @@ async def _send_once(
         raise _Broken(str(exc)) from exc
 
 
-def middlewares_of(method: str) -> tuple[aiohttp.ClientMiddlewareType, ...] | None:
-    """The middlewares of a request, which keep a write from being sent twice."""
-    return (_send_once,) if method in _REPEATED_WRITES else None
+SEND_ONCE: Final[tuple[aiohttp.ClientMiddlewareType, ...]] = (_send_once,)
+"""The middlewares of a request that aiohttp is not to send again on a new connection, which it does
+for GET, PUT and DELETE when a kept-alive one is dead."""
 
 
 def text_of(error: Exception) -> str:

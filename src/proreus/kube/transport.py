@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from proreus.kube.clientconfig import ClientConfig
-from proreus.kube.connections import NEVER_SENT, Connector, Gate, middlewares_of, text_of
+from proreus.kube.connections import NEVER_SENT, SEND_ONCE, Connector, Gate, text_of
 from proreus.kube.errors import StatusError, Unauthorized, Unreachable, from_status
 from proreus.kube.identity import Identity
 from proreus.kube.requests import Request
@@ -183,7 +183,7 @@ class Transport:
                 ssl=self._identity.tls,
                 server_hostname=self._server_name,
                 proxy=self._proxy,
-                middlewares=middlewares_of(request.method),
+                middlewares=None if request.method == "GET" else SEND_ONCE,
                 **options,
             )
         except (aiohttp.ClientError, OSError) as exc:

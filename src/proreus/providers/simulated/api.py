@@ -74,6 +74,9 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
     error: _Error
 
 
+_PART: msgspec.json.Decoder[Part] = msgspec.json.Decoder(Part)
+
+
 def read_error(answer: Answer) -> ErrorBody:
     """What the cloud says in an error."""
     said = answer.json(_ErrorAnswer).error
@@ -124,14 +127,14 @@ class Api:
     async def create(self, collection: str, body: Mapping[str, Any]) -> Part:
         """Make a part."""
         request = Request(f"{collection}.create", "POST", collection, body=json_body(body))
-        return await self._rest.call(request, Part)
+        return await self._rest.call(request, _PART)
 
     async def update(self, part: Part, changes: Mapping[str, Any]) -> Part:
         """Change a part that is still at the version seen."""
         body = json_body({"version": part.version, **changes})
         path = f"{part.collection}/{part.id}"
         return await self._rest.call(
-            Request(f"{part.collection}.update", "PATCH", path, body=body), Part
+            Request(f"{part.collection}.update", "PATCH", path, body=body), _PART
         )
 
     async def delete(self, part: Part) -> None:
