@@ -115,9 +115,9 @@ class Answer(msgspec.Struct, frozen=True):
             CloudError: It is no JSON, or of another form.
         """
         try:
-            known = isinstance(form, msgspec.json.Decoder)
-            decoder = form if known else _decoder(cast("Any", form))
-            read: T = decoder.decode(self.body or b"{}")
+            if not isinstance(form, msgspec.json.Decoder):
+                form = _decoder(cast("Any", form))
+            read: T = form.decode(self.body or b"{}")
         except msgspec.ValidationError as error:
             raise CloudError(
                 f"{self.request.name}: the answer has not the form that this API has: {error}"
