@@ -5,12 +5,16 @@ import http.client
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from yarl import URL
 
 from proreus.cloudprovider import CloudError, InstanceAnswer, NotFound, Throttled
+from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.requests import Request
+from proreus.cloudprovider.rest import RestClient
 from proreus.kube.objects import Node
-from proreus.providers.simulated.api import Api, Refused
+from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.testing.conformance import failures as rules_of_failures
 from proreus.testing.conformance import process
@@ -55,7 +59,7 @@ class Patient(SimulatedInstances):
     """First asks with an SDK that blocks and knows no time-out."""
 
     async def describe(self, nodes: Sequence[Node]) -> Answers:
-        url = URL(self._api._endpoint)
+        url = URL(self._api._rest._endpoint)
 
         def ask() -> None:
             connection = http.client.HTTPConnection(str(url.host), url.port)
@@ -64,7 +68,9 @@ class Patient(SimulatedInstances):
             connection.close()
 
         try:
-            await self._api._context.call("sdk", "ask", ask, read=True, deadline=0.1, blocking=True)
+            await self._api._rest._context.call(
+                "sdk", "ask", ask, read=True, deadline=0.1, blocking=True
+            )
         except (CloudError, OSError, http.client.HTTPException):
             return await super().describe(nodes)
         return await super().describe(nodes)
@@ -81,14 +87,20 @@ class SwallowsCancellation(SimulatedInstances):
 class Unlogged(SimulatedInstances):
     async def describe(self, nodes: Sequence[Node]) -> Answers:
         answers = await super().describe(nodes)
-        async with self._api._session.get(f"{self._api._endpoint}/v1/instances"):
+        client = self._api._rest
+        async with client._session.get(f"{client._endpoint}/instances", ssl=client._tls or True):
             return answers
 
 
 class DeletesAreReads(Api):
-    async def _call(self, operation: str, method: str, *rest: Any, **options: Any) -> Any:
-        options["read"] = options.get("read", False) or method == "DELETE"
-        return await super()._call(operation, method, *rest, **options)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._rest.__class__ = _ReadingClient
+
+
+class _ReadingClient(RestClient):
+    async def find(self, request: Request, form: Any) -> Any:
+        return await super().find(msgspec.structs.replace(request, read=True), form)
 
 
 class LeavesATask(Copy):

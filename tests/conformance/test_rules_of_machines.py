@@ -18,9 +18,9 @@ from proreus.cloudprovider import (
     Pending,
     Route,
 )
+from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node, NodeAddress
 from proreus.providers.simulated import SimulatedCloud
-from proreus.providers.simulated.api import Refused
 from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.routes import SimulatedRoutes
 from proreus.testing.conformance import machines, routes
