@@ -67,6 +67,20 @@ def test_no_stage_begins_that_could_outlive_the_deadline() -> None:
     assert names(stages.chosen(order, time.monotonic() + 60)) == ["short", "short"]
 
 
+def test_the_time_to_get_programs_counts_before_the_deadline() -> None:
+    one = stages.Stage("it", "what it proves", ("true",), 10, (), prepare=("true",))
+    order = stages.Due((one,), ())
+    assert names(stages.chosen(order, time.monotonic() + 60)) == []
+    assert names(stages.chosen(order, time.monotonic() + stages.PREPARING + 60)) == ["it"]
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(1, "FAILED"), (77, "PASSED_BY")])
+def test_a_stage_that_cannot_be_prepared_does_not_run(code: int, outcome: str) -> None:
+    prepare = ("sh", "-c", f"exit {code}")
+    one = stages.Stage("it", "what it proves", ("true",), 10, (), prepare=prepare)
+    assert stages.run(one) is stages.Outcome[outcome]
+
+
 def test_stages_that_no_change_made_due_take_ten_minutes_in_all() -> None:
     rest = tuple(stage(f"s{i}", usual=250) for i in range(4))
     order = stages.Due((), rest)
