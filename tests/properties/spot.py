@@ -141,6 +141,7 @@ class World:
         self._task: asyncio.Task[None] | None = None
         self._inventory: Inventory | None = None
         self._started = 0.0
+        self._asking: set[asyncio.Task[None]] = set()
         self.instances = Instances(self)
 
     # What the controller is given
@@ -268,9 +269,14 @@ class World:
     def _join(self, *, stranger: bool = False, scope: str = "") -> None:
         scope = scope or f"s{self.chance.randrange(self.kind.scopes)}"
         at = self.now() if self._task else 0.0
+        if scope in self.faults:  # no node is initialised before its machine was shown
+            self.after(30.0, lambda: self._join(scope=scope))
+            return
         machine = Machine(next(self._numbers), scope, at, stranger=stranger)
         self.machines[machine.name] = machine
         self._cache = None
+        if self._task is not None:
+            self._ask([machine.node])
 
     def _pick(self, *, strange: bool = False) -> Machine | None:
         living = [one for one in self.machines.values() if one.lives and not one.pinned]
@@ -380,13 +386,18 @@ class World:
 
     def _refresh(self) -> None:
         """What the other controller of nodes does: it asks about all of them."""
-        inventory, nodes = self._inventory, self.nodes
+        self._ask(self.nodes)
+
+    def _ask(self, nodes: Sequence[Node]) -> None:
+        inventory = self._inventory
 
         async def ask() -> None:
             if inventory is not None:
                 await inventory.get(nodes, not_before=self.now())
 
-        self._asking = asyncio.get_running_loop().create_task(ask())
+        task = asyncio.get_running_loop().create_task(ask())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
     # Judgement
 
@@ -405,7 +416,9 @@ class World:
                 continue
             strange = any(one.stranger for one in mine)
             for one in mine:
-                if one.dead is None or one.ready or (strange and one.shown is None):
+                # What this manager has never seen may be in another account.
+                is_strange = one.shown is None and (strange or one.annotations)
+                if one.dead is None or one.ready or is_strange:
                     continue
                 since = max(one.dead, self.right_since[scope])
                 if now - since > PATIENCE + (STRANGE if strange else 0.0):

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,13 +27,10 @@ from proreus.cloudprovider import (
     Context,
     Lister,
 )
-from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
 from proreus.controllers.environment import Environment, Runnable, Settings
 from proreus.controllers.faults import Faults, Kind
 from proreus.controllers.inventory import Inventory
-from proreus.controllers.service.controller import ServiceController
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
-from proreus.controllers.service.leaks import Leak
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
@@ -142,19 +139,8 @@ class Leader:
 
     def show(self, state: Source) -> None:
         """Let the status page show what is known here."""
-
-        def leaks() -> Iterable[Leak]:
-            for controller in self._running.values():
-                if isinstance(controller, ServiceController):
-                    yield from controller.leaks
-
-        def unknown() -> Iterable[str]:
-            for controller in self._running.values():
-                if isinstance(controller, CloudNodeLifecycleController):
-                    yield from controller.unknown
-
         state.nodes, state.services = self._nodes, self._services
-        state.leaks, state.unknown = leaks, unknown
+        state.running = self._running.values
 
     def _waits(self) -> str | None:
         """The readiness check: what a leader still waits for. A standby waits for nothing."""

@@ -16,6 +16,9 @@ from proreus.app.status.summary import (
     leak_rows,
     summarise,
 )
+from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
+from proreus.controllers.environment import Runnable
+from proreus.controllers.service.controller import ServiceController
 from proreus.controllers.service.leaks import Leak
 from proreus.kube.client import Client
 from proreus.kube.errors import KubeError
@@ -37,8 +40,8 @@ class Source:
     Attributes:
         nodes: The cache of nodes; None while the process does not lead.
         services: That of Services.
+        running: The controllers that run.
         leaks: Lists the cloud objects that are left over.
-        unknown: Names the Ready nodes whose machine the cloud does not know.
     """
 
     def __init__(self, cluster: str) -> None:
@@ -46,8 +49,8 @@ class Source:
         self._cluster = cluster
         self.nodes: _Cache | None = None
         self.services: _Cache | None = None
-        self.leaks: Callable[[], Iterable[Leak]] = lambda: ()
-        self.unknown: Callable[[], Iterable[str]] = lambda: ()
+        self.running: Callable[[], Iterable[Runnable]] = lambda: ()
+        self.leaks: Callable[[], Iterable[Leak]] = self._leaks
 
     def summary(self) -> Summary:
         """The state now."""
@@ -56,8 +59,20 @@ class Source:
             return summarise((), (), now, cluster=self._cluster)
         nodes: Iterable[Node] = self.nodes.all()
         services: Iterable[Service] = self.services.all()
-        inside = figures(metrics.REGISTRY, self.leaks(), self.unknown())
+        inside = figures(metrics.REGISTRY, self.leaks(), self._unknown())
         return summarise(nodes, services, now, cluster=self._cluster, inside=inside)
+
+    def _leaks(self) -> Iterable[Leak]:
+        """The cloud objects that are left over."""
+        for controller in self.running():
+            if isinstance(controller, ServiceController):
+                yield from controller.leaks
+
+    def _unknown(self) -> Iterable[str]:
+        """The names of the Ready nodes whose machine the cloud does not know."""
+        for controller in self.running():
+            if isinstance(controller, CloudNodeLifecycleController):
+                yield from controller.unknown
 
 
 def figures(

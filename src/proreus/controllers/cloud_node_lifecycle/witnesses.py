@@ -132,7 +132,7 @@ def follow(
     Args:
         before: Those of the pass before.
         able: Who can be a witness; who cannot any more was dying.
-        words: What was said of them, in any order.
+        words: What was said of those who are able, in any order.
         shown: When a call last showed them.
     """
     missing = {key: row for key, row in before.items() if key in able}
@@ -143,7 +143,7 @@ def follow(
             if row is not None and word.began > row.last:
                 returned.add(word.key)
                 del missing[word.key]
-        elif word.key in able:
+        else:
             if row is None:
                 past = shown.get(word.key)
                 is_past = past is not None and past < word.began
