@@ -642,3 +642,13 @@ def test_azures_headers_in_milliseconds_count_too() -> None:
     assert retry_after({"x-ms-retry-after-ms": "1500", "Retry-After": "9"}, now) == 1.5
     assert retry_after({"Retry-After": "9"}, now) == 9
     assert retry_after({}, now) is None
+
+
+async def test_a_clouds_text_is_one_line_and_cut_in_the_error_but_kept_whole() -> None:
+    long = "too\n  many\r\nthings " + "x" * 1000
+    async with served(answers({"code": "Bad", "message": long}, 400)) as url, client(url) as rest:
+        with pytest.raises(Refused) as caught:
+            await rest.call(GET, Thing)
+    assert str(caught.value).startswith("compute.things.get: 400 Bad: too many things xxx")
+    assert len(str(caught.value)) < 600
+    assert caught.value.text == " ".join(long.split())
