@@ -38,12 +38,13 @@ def provider_id(id_: str, region: str = "") -> str:
 def parsed(of: str) -> tuple[str, str] | None:
     """The region ("" if it names none) and the server in a provider id; None if it is not ours.
 
-    A bare id is one: Nodes of old clusters have it.
+    A bare id is one: Nodes of old clusters have it. Ids are told as OpenStack writes them, in small
+    letters: a machine may tell its own in capitals, and Nova need not find that.
     """
     if "://" not in of:
-        return ("", of) if _ID.fullmatch(of) else None
+        return ("", of.lower()) if _ID.fullmatch(of) else None
     match = _PROVIDER_ID.fullmatch(of)
-    return (match["region"], match["id"]) if match else None
+    return (match["region"], match["id"].lower()) if match else None
 
 
 def is_uuid(text: str) -> bool:
