@@ -127,6 +127,24 @@ async def test_official_marks_are_an_owners_too(site: Balancing, namespace: str)
     assert isinstance(answer, Ensured if namespace == "shop" else InvalidRequest)
 
 
+@pytest.mark.parametrize("tags", [[], ["kube_service_test_shop_a"]])
+async def test_what_an_old_manager_made_stays_when_a_guest_leaves_it(
+    site: Balancing, tags: list[str]
+) -> None:
+    """Old managers set no tags; its Service may not have been seen to, or be another cluster's."""
+    made = by_hand(site)
+    made |= {"name": "kube_service_test_shop_a", "tags": list(tags)}
+    part = {"name": "listener_0_kube_service_test_shop_a", "tags": list(tags)}
+    site.octavia.make("listeners", {**part, "protocol": "TCP", "protocol_port": 80}, made["id"])
+    before = set(site.octavia.of["listeners"])
+    async with started(site.wire.config()) as provider:
+        second = await lives(site, provider, guest(site, made["id"], "shop"))
+        assert isinstance(await site.delete(provider, second), Done)
+    assert site.octavia.only("loadbalancers")["id"] == made["id"]
+    assert set(site.octavia.of["listeners"]) == before
+    assert len(site.octavia.of["floatingips"]) == 1
+
+
 async def test_what_the_owner_left_to_a_neighbour_is_still_no_strangers(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
         first = await lives(site, provider, site.service(name="a"))

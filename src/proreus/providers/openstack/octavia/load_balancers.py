@@ -345,9 +345,15 @@ class OctaviaLoadBalancers:
 
 
 def is_needed(described: Described, actual: Balancer, ref: LoadBalancerRef) -> bool:
-    """Whether a load balancer stays when the Service goes."""
-    is_made = owners.is_made_for(described, ref) or owners.is_made_in(described, ref.cluster)
-    return bool(actual.others) or not is_made
+    """Whether a load balancer stays when the Service goes.
+
+    One that was made for another Service goes with the last that leaves it. Parts of old managers
+    bear no tags, so any listener that is left may be another's.
+    """
+    if actual.others:
+        return True
+    is_left = not actual.taken and owners.is_made_in(described, ref.cluster)
+    return not (is_left or owners.is_made_for(described, ref))
 
 
 def _is_known(of: LoadBalancer, *, is_own: bool) -> bool:
