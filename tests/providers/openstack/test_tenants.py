@@ -25,6 +25,7 @@ NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 DNS = (ServicePort(53, "dns", node_port=30053),)
 INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 ADDRESS = "203.0.113.50"
+EXTERNAL = "10000000-0000-4000-8000-0000000000ff"
 
 
 @pytest.fixture
@@ -508,6 +509,45 @@ async def test_marks_on_networks_subnets_and_ports_are_respected(
     if not is_usable:
         assert f"annotation {P}{kind}: it belongs to" in str(answer)
         assert not any(site.octavia.of.values())
+
+
+@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("kind", ["floating-network-id", "floating-subnet-id"])
+async def test_marks_are_respected_where_a_floating_address_comes_later(
+    site: Balancing, kind: str, name: str
+) -> None:
+    """What was refused with the load balancer is refused once it stands, too."""
+    tags, is_usable = MARKED[name]
+    subnet, network = uuid(510), uuid(511)
+    site.wire.external[network] = "dmz"
+    site.wire.network_tags[network] = tags
+    site.octavia.subnets[subnet] = {"id": subnet, "network_id": network, "tags": tags}
+    named = {f"{P}{kind}": network if kind == "floating-network-id" else subnet}
+    config = site.wire.config(sections=f"[LoadBalancer]\nfloating-network-id = {EXTERNAL}\n")
+    async with started(config) as provider:
+        internal = await lives(site, provider, site.service({INTERNAL: "true"}))
+        answer = await site.ensure(provider, known(site.service(named), "10.0.0.200"))
+        assert isinstance(internal, Service)
+    assert isinstance(answer, Ensured if is_usable else InvalidRequest), answer
+    if not is_usable:
+        assert f"annotation {P}{kind}: it belongs to" in str(answer)
+        assert site.octavia.of["floatingips"] == {}
+
+
+@pytest.mark.parametrize("name", ["floating-subnet", "floating-subnet-tags"])
+async def test_a_subnet_with_anothers_mark_is_not_found_by_name_or_tag(
+    site: Balancing, name: str
+) -> None:
+    marks = MARKED["another namespace's"][0]
+    site.octavia.subnets |= {
+        "a": {"id": "a", "name": "dmz-1", "network_id": EXTERNAL, "tags": ["dmz", *marks]},
+        "b": {"id": "b", "name": "dmz-2", "network_id": EXTERNAL, "tags": ["dmz"]},
+    }
+    value = "dmz-*" if name == "floating-subnet" else "dmz"
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, site.service({f"{P}{name}": value}))
+    assert isinstance(answer, Ensured), answer
+    assert site.octavia.only("floatingips")["subnet_id"] == "b"
 
 
 Names = Callable[[Balancing], tuple[Service, str]]

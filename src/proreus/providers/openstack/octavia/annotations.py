@@ -37,12 +37,16 @@ _TLS = re.compile(r"[!-~]{1,2048}")
 
 
 class Floating(msgspec.Struct, frozen=True):
-    """Where a floating address comes from; a subnet by its id, a pattern of its name, or tags."""
+    """Where a floating address comes from; a subnet by its id, a pattern of its name, or tags.
+
+    `annotation` is the one that gives the pattern or the tags; "" if the cloud-config does.
+    """
 
     network_id: str = ""
     subnet_id: str = ""
     subnet: str = ""
     subnet_tags: str = ""
+    annotation: str = ""
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -225,12 +229,16 @@ def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) ->
     network = read.object(
         "floating-network-id", of_class.floating_network_id or settings.floating_network_id
     )
+    name, tags = read.text("floating-subnet"), read.text("floating-subnet-tags")
     own = Floating(
         network,
         read.id("floating-subnet-id"),
-        read.text("floating-subnet"),
-        read.text("floating-subnet-tags"),
+        name,
+        tags,
+        "floating-subnet" if name else "floating-subnet-tags" if tags else "",
     )
+    if own.subnet_id not in {"", of_class.floating_subnet_id, settings.floating_subnet_id}:
+        read.named["floating-subnet-id"] = own.subnet_id
     if own.subnet.lstrip("!").startswith("~"):
         # A tenant could give one that never ends.
         read.problems.append(

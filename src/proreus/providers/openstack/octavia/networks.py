@@ -23,6 +23,8 @@ from proreus.providers.openstack.reading import MOST_IDS, Reader
 _NOT_FOUND = 404
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
 _NETWORKS = ("network-id", "floating-network-id")
+_FLOATING_SUBNET = "floating-subnet-id"
+_FLOATING = ("floating-network-id", _FLOATING_SUBNET)
 
 
 class Networks:
@@ -92,7 +94,8 @@ class Networks:
         """A floating address for a port: the requested one, or a new one.
 
         Raises:
-            InvalidRequest: The requested address is another's, or there is no such subnet.
+            InvalidRequest: The requested address is another's, or what is to have a new one is; or
+                there is no such subnet.
             CloudError: There is none to be had.
         """
         requested = of.requested_address
@@ -104,6 +107,7 @@ class Networks:
         for one in loose[:1]:
             await self._change_floating(one, {"port_id": port})
             return one
+        await self.check(of, {name: says.named[name] for name in _FLOATING if name in says.named})
         wanted: dict[str, str] = {
             "floating_network_id": network,
             "port_id": port,
@@ -111,7 +115,7 @@ class Networks:
             **({"floating_ip_address": requested} if requested else {}),
         }
         refused: CloudError | None = None
-        for subnet in await self._subnets(says.floating, network):
+        for subnet in await self._subnets(of.ref, says.floating, network):
             chosen = {"subnet_id": subnet} if subnet else {}
             try:
                 answer = await self._api.change(
@@ -159,6 +163,8 @@ class Networks:
         problems = []
         for name, id_ in named.items():
             described = await self._described(name, id_)
+            if described is None and name == _FLOATING_SUBNET:
+                described = {}  # a project need not see the subnets of external networks
             problem = "there is none of this id in this project"
             if described is not None:
                 owners = reserved_for(described)
@@ -217,8 +223,12 @@ class Networks:
         )
         return found
 
-    async def _subnets(self, floating: Floating, network: str) -> list[str]:
-        """The subnets to try, in order; [""] leaves it to Neutron."""
+    async def _subnets(self, ref: LoadBalancerRef, floating: Floating, network: str) -> list[str]:
+        """The subnets to try, in order; [""] leaves it to Neutron.
+
+        Raises:
+            InvalidRequest: All that an annotation means are others'.
+        """
         if floating.subnet_id:
             return [floating.subnet_id]
         if not floating.subnet and not floating.subnet_tags:
@@ -226,7 +236,17 @@ class Networks:
         found, _ = await self._api.pages(
             "neutron", "subnet_list", "subnets", "subnets", {"network_id": network}
         )
-        return [id_of(one) for one in matching(found, floating)]
+        meant = matching(found, floating)
+        if not floating.annotation:
+            return [id_of(one) for one in meant]
+        refused = {
+            id_of(one): refusal(reserved_for(one), ref, self._tenants, (id_of(one),))
+            for one in meant
+        }
+        if refused and all(refused.values()):
+            problem = next(iter(refused.values()))
+            raise InvalidRequest(f"annotation {PREFIX}{floating.annotation}: {problem}")
+        return [id_ for id_, problem in refused.items() if not problem]
 
 
 def matching(subnets: Iterable[Described], floating: Floating) -> list[Described]:
