@@ -224,6 +224,24 @@ async def test_two_services_share_the_rule_of_path_mtu_discovery(aws: StrictAWS)
         assert site.rules() == set()
 
 
+async def test_two_services_share_the_rule_of_health_checks_at_one_port(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        ids = site.machines(1)
+        checked = {"healthcheck-port": "10256"}
+        other = site.wish(
+            ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"), asked=checked
+        )
+        wish = site.wish(ids, asked=checked)
+        await site.made(wish)
+        await site.made(other)
+        needed = {("tcp", 10256, f"10.0.{n}.0/24") for n in range(3)}
+        assert needed <= site.rules()
+        await site.delete(wish)
+        assert needed <= site.rules()
+        await site.delete(other)
+        assert site.rules() == set()
+
+
 async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictAWS) -> None:
     async with placed(aws, "DisableSecurityGroupIngress = true") as site:
         await site.made(site.wish(site.machines(1)))

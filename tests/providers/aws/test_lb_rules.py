@@ -14,6 +14,7 @@ from proreus.providers.aws.rules import (
     Change,
     Rule,
     changed,
+    idle_health,
     idle_mtu,
     made_for,
     of_classic,
@@ -21,6 +22,7 @@ from proreus.providers.aws.rules import (
     of_network,
     permissions_of,
     rules_of,
+    shared_health,
 )
 
 ANYWHERE = ("0.0.0.0/0",)
@@ -170,3 +172,17 @@ def test_a_shared_rule_goes_with_the_last_client_that_needs_it() -> None:
     shared = {Rule("icmp", 3, 4, source, MTU_RULE) for source in ("10.0.0.0/8", "192.0.2.0/24")}
     other = tcp(1, "10.0.0.0/8", f"{CLIENT_RULE}=other")
     assert idle_mtu(shared, {other}) == {Rule("icmp", 3, 4, "192.0.2.0/24", MTU_RULE)}
+
+
+def test_the_rule_of_health_checks_at_a_shared_port_stays_while_others_have_clients() -> None:
+    own = {tcp(30080, "0.0.0.0/0", CLIENT), tcp(30080, "10.0.0.0/24", HEALTH)}
+    shared = tcp(10256, "10.0.0.0/24", HEALTH)
+    other = tcp(30081, "0.0.0.0/0", f"{CLIENT_RULE}=other")
+    assert shared_health("web", frozenset({*own, shared, other})) == {shared}
+    assert shared_health("web", frozenset({*own, shared})) == frozenset()
+
+
+def test_rules_of_health_checks_go_when_nobody_has_clients() -> None:
+    have = {tcp(10256, "10.0.0.0/24", HEALTH), tcp(10256, "10.0.1.0/24", "of an operator")}
+    assert idle_health(have, {tcp(30081, "0.0.0.0/0", f"{CLIENT_RULE}=other")}) == frozenset()
+    assert idle_health(have, have) == {tcp(10256, "10.0.0.0/24", HEALTH)}

@@ -16,11 +16,13 @@ from proreus.providers.aws.rules import (
     Change,
     Rule,
     changed,
+    idle_health,
     idle_mtu,
     made_for,
     of_hosts,
     permissions_of,
     rules_of,
+    shared_health,
 )
 
 if TYPE_CHECKING:
@@ -256,6 +258,7 @@ async def _each(
 
 
 def _network_change(name: str, have: frozenset[Rule], want: frozenset[Rule]) -> Change:
-    own = made_for(name, have)
+    own = made_for(name, have) - shared_health(name, have)
     remaining = (have - own) | want
-    return changed(have, want, own | idle_mtu(have, remaining))
+    idle = idle_mtu(have, remaining) | idle_health(have, remaining)
+    return changed(have, want, own | idle)

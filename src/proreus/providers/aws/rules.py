@@ -198,6 +198,43 @@ def made_for(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
     return frozenset(rule for rule in rules if rule.description in own)
 
 
+def shared_health(name: str, have: frozenset[Rule]) -> frozenset[Rule]:
+    """Of the rules of its health checks those that other load balancers may need, too.
+
+    To AWS a port and a source make one rule, which has the description of the load balancer that
+    came first. Others may ask at any port but those of its own clients.
+
+    Args:
+        name: The network load balancer's.
+        have: The rules of a group.
+    """
+    own = made_for(name, have)
+    if not _has_clients(have - own):
+        return frozenset()
+    ports = {rule.from_port for rule in own if rule.description.startswith(CLIENT_RULE)}
+    return frozenset(
+        rule
+        for rule in own
+        if rule.description.startswith(HEALTH_RULE) and rule.from_port not in ports
+    )
+
+
+def idle_health(have: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[Rule]:
+    """The rules of health checks in a group in which no load balancer has clients any more.
+
+    Args:
+        have: The rules of the group.
+        remaining: Those that it will have, of all load balancers.
+    """
+    if _has_clients(remaining):
+        return frozenset()
+    return frozenset(rule for rule in have if rule.description.startswith(f"{HEALTH_RULE}="))
+
+
+def _has_clients(rules: Iterable[Rule]) -> bool:
+    return any(rule.description.startswith(CLIENT_RULE) for rule in rules)
+
+
 def idle_mtu(have: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[Rule]:
     """The rules of path MTU discovery that no load balancer's clients need any more.
 
