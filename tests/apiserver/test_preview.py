@@ -47,7 +47,7 @@ async def test_run_makes_exactly_the_changes_that_plan_shows_and_then_there_are_
     assert "- taint node.cloudprovider.kubernetes.io/uninitialized:NoSchedule" in node
     assert "+ spec.podCIDRs: 10.244.0.0/24" in node
     assert changes["node/gone"]["action"] == "delete"
-    assert "--node-deletion-confirmations=2" in changes["node/gone"]["waits_for"]
+    assert "2 more answers must say" in changes["node/gone"]["waits_for"]
     assert changes["route/10.244.9.0/24"]["action"] == "delete"
     assert changes["load-balancer/default/web"]["action"] == "create"
     assert changes["load-balancer/default/former"]["action"] == "delete"

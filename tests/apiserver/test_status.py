@@ -59,7 +59,7 @@ async def test_a_manager_knows_more(site: Site) -> None:
 
     assert [(row["name"], row["state"]) for row in found["nodes"]] == [("good", "ready")]
     assert found["inside"]["cloud"]["calls"]["ok"] >= 1
-    assert found["inside"]["deletions"] == {"waiting": 0, "held": 0}
+    assert found["inside"]["deletions"] == {"waiting": 0, "held": 0, "unproven": 0, "unknown": []}
     assert "0 held by the breaker" in table
 
 

@@ -34,8 +34,11 @@ def kind(
     (tmp_path / "program_that_says.py").write_text(SAYS)
     (tmp_path / "program_that_waits.py").write_text(WAITS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    # What is started in the background of a shell ignores it, and so do its children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with programs.forked() if request.param == "forked" else own():
         yield request.param
+    signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from typing import Final
 
 import msgspec
 
-from proreus.controllers.cloud_node_lifecycle.breaker import Breaker
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Wait
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, Findings, Fleet
@@ -33,17 +32,17 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 def alarms_of(
-    fleet: Fleet, found: Findings, waits: Mapping[str, Wait], before: Breaker, policy: Policy
+    fleet: Fleet, found: Findings, waits: Mapping[str, Wait], policy: Policy
 ) -> Iterator[Alarm]:
-    """What is so in one scope; `before` is its breaker in the pass before."""
+    """What is so in one scope."""
     held: dict[tuple[Alert, str], list[Node]] = {}
     for node in fleet.open.values():
         wait = waits.get(node.metadata.name)
         if wait is not None and wait.hold is not None:
             reason = "" if wait.hold is Alert.BREAKER else wait.reason
             held.setdefault((wait.hold, reason), []).append(node)
-    breaker = found.memory.breaker
-    if before.since is None and breaker.since is not None:
+    if found.memory.breaker.since is not None:
+        # Also those that wait for answers still, so that they are not told again when they do not.
         suspects = [node for of, node in fleet.open.items() if of[0] in found.suspects]
         held[Alert.BREAKER, ""] = suspects
     for (alert, reason), nodes in held.items():

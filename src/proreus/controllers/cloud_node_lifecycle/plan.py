@@ -165,7 +165,7 @@ def plan(
         mine = [look for look in looks if look.question.scope == fleet.scope]
         found = find(fleet, mine, before, rules)
         _decide(decided, fleet, found, rules)
-        decided.alarms += alarms_of(fleet, found, decided.waits, before.breaker, policy)
+        decided.alarms += alarms_of(fleet, found, decided.waits, policy)
     alarms, told = due(decided.alarms, memory.told, at)
     waits = decided.waits
     return Pass(
