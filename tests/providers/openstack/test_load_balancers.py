@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
-from proreus.cloudprovider import Ensured, InvalidRequest, Pending
+from proreus.cloudprovider import Ensured, InvalidRequest, Pending, Refused
 from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import (
     LoadBalancerIngress,
@@ -295,3 +296,15 @@ async def test_one_that_octavia_deletes_already_was_there(site: Balancing) -> No
         made = site.octavia.only("loadbalancers")
         made.update(provisioning_status="PENDING_DELETE", left=2)
         assert await site.delete(provider, inside) == Done(found=True)
+
+
+async def test_a_404_of_a_proxy_deletes_nothing_and_is_no_absence(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        service = site.service()
+        await site.ensure(provider, service)
+        site.wire.fail("loadbalancer_delete", web.Response(status=404, text="<html>nginx</html>"))
+        answer = await site.delete(provider, service)
+        assert isinstance(answer, Refused)
+        assert site.octavia.of["loadbalancers"]
+        assert isinstance(await site.delete(provider, service), Done)
+    assert not site.octavia.of["loadbalancers"]

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
+from aiohttp import web
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.refused import Refused
 
 from .wire import Wire, said, started, uuid
 
@@ -43,4 +45,10 @@ async def test_what_is_no_volume_is_refused(wire: Wire, id_: str, told: str) -> 
 async def test_an_answer_that_cannot_be_had_is_an_error(wire: Wire) -> None:
     wire.fail("volume_get", said(500, {}))
     with pytest.raises(CloudError, match="500"):
+        await labels(wire, {"cinder": {"volumeID": ID}})
+
+
+async def test_a_404_of_a_proxy_is_no_absence(wire: Wire) -> None:
+    wire.fail("volume_get", web.Response(status=404, text="<html>nginx</html>"))
+    with pytest.raises(Refused, match="404"):
         await labels(wire, {"cinder": {"volumeID": ID}})

@@ -18,7 +18,6 @@ SINGLES: Final = 4
 """Servers that are asked for one by one rather than in a page of up to 1,000."""
 
 _AT_ONCE = 10
-_NOT_FOUND = 404
 _PORT_FIELDS = (
     "id", "device_id", "status", "fixed_ips", "network_id", "trunk_details", "mac_address",
     "allowed_address_pairs", "port_security_enabled", "revision_number",
@@ -111,7 +110,7 @@ class Reader:
         try:
             return await self._api.get("nova", "server_get", f"servers/{id_}", "server")
         except Refused as error:
-            if error.status == _NOT_FOUND and error.code == "itemNotFound":
+            if error.is_absence and error.code == "itemNotFound":
                 return None  # any other 404 is not Nova's
             raise
 
@@ -119,7 +118,7 @@ class Reader:
         try:
             flavor = await self._api.get("nova", "flavor_get", f"flavors/{id_}", "flavor")
         except Refused as error:
-            if error.status == _NOT_FOUND:
+            if error.is_absence:
                 return ""
             raise
         return str(flavor["name"])

@@ -40,7 +40,6 @@ ATOMIC: Final = "extraroute-atomic"
 """Neutron's extension with which routes are added and removed without reading them first."""
 
 _FULL = "RoutesExhausted"
-_NOT_FOUND = 404
 
 Answer = Done | Pending | CloudError
 Extra = Mapping[str, str]
@@ -293,7 +292,7 @@ class OpenStackRoutes:
             try:
                 await self._api.get("neutron", "extension_get", f"extensions/{ATOMIC}", "extension")
             except Refused as error:
-                if error.status != _NOT_FOUND:
+                if not error.is_absence:
                     raise
                 self._is_atomic = False
             else:
@@ -308,7 +307,7 @@ class OpenStackRoutes:
             current = await self._api.get("neutron", "port_get", f"ports/{id_of(port)}", "port")
             await self._set_pairs(current, (), [cidr])
         except Refused as error:
-            return Done() if error.status == _NOT_FOUND else error
+            return Done() if error.is_absence else error
         except CloudError as error:
             return error
         return Done()

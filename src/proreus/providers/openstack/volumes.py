@@ -12,8 +12,6 @@ from proreus.providers.openstack.names import is_uuid, label
 DRIVER = "cinder.csi.openstack.org"
 """The CSI driver whose volume handles are ids of Cinder."""
 
-_NOT_FOUND = 404
-
 
 class OpenStackVolumes:
     """Implements `cloudprovider.Volumes`."""
@@ -40,7 +38,7 @@ class OpenStackVolumes:
         try:
             volume = await self._api.get("cinder", "volume_get", f"volumes/{id_}", "volume")
         except Refused as error:
-            if error.status != _NOT_FOUND:
+            if not error.is_absence:
                 raise
             raise InvalidRequest(f"there is no volume {id_} in this project") from error
         zone = label(str(volume.get("availability_zone") or ""))

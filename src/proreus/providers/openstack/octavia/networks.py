@@ -20,7 +20,6 @@ from proreus.providers.openstack.octavia.floating import (
 from proreus.providers.openstack.octavia.owners import reserved_for
 from proreus.providers.openstack.reading import MOST_IDS, Reader
 
-_NOT_FOUND = 404
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
 _NETWORKS = ("network-id", "floating-network-id")
 _FLOATING_SUBNET = "floating-subnet-id"
@@ -188,7 +187,7 @@ class Networks:
         try:
             return await self._api.get("neutron", f"{kind}_get", f"{kind}s/{id_}", kind)
         except Refused as error:
-            if error.status == _NOT_FOUND:
+            if error.is_absence:
                 return None
             raise
 
@@ -203,7 +202,7 @@ class Networks:
         try:
             await self._api.change("neutron", "floatingip_delete", "DELETE", path)
         except Refused as error:
-            if error.status != _NOT_FOUND:
+            if not error.is_absence:
                 raise
 
     async def _is_of(self, subnet: str, family: str) -> bool:
@@ -211,7 +210,7 @@ class Networks:
             try:
                 found = await self._api.get("neutron", "subnet_get", f"subnets/{subnet}", "subnet")
             except Refused as error:
-                if error.status == _NOT_FOUND:
+                if error.is_absence:
                     raise InvalidRequest(f"there is no subnet {subnet} in this project") from error
                 raise
             self._versions[subnet] = int(found["ip_version"])

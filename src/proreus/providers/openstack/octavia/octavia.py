@@ -25,7 +25,6 @@ from proreus.providers.openstack.octavia.plan import (
     Step,
 )
 
-_NOT_FOUND = 404
 _CONFLICT = 409
 _SINGULAR = {
     "loadbalancers": "loadbalancer",
@@ -61,7 +60,7 @@ class Octavia:
                 "octavia", "loadbalancer_get", f"lbaas/loadbalancers/{id_}", "loadbalancer"
             )
         except Refused as error:
-            if error.status == _NOT_FOUND:
+            if error.is_absence:
                 return None
             raise
 
@@ -168,7 +167,7 @@ class Octavia:
         try:
             await self._change(f"{_SINGULAR[collection]}_delete", "DELETE", path, None)
         except Refused as error:
-            if error.status != _NOT_FOUND:
+            if not error.is_absence:
                 raise
 
     async def _change(

@@ -42,7 +42,6 @@ from proreus.providers.openstack.reading import Reader
 _SOON: Final = 1.0
 _AT_ONCE: Final = 10
 _BAD_REQUEST: Final = 400
-_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _CHANGED: Final = 412
 _RULE_EXISTS: Final = "SecurityGroupRuleExists"
@@ -163,7 +162,7 @@ class SecurityGroups:
             )
         except Refused as error:
             # A Neutron without security groups says it like this; a proxy has other words.
-            if error.status == _NOT_FOUND and "resource could not be found" in str(error):
+            if error.is_absence and "resource could not be found" in str(error):
                 return []
             raise
         return found
@@ -237,7 +236,7 @@ class SecurityGroups:
         except Refused as error:
             if error.status == _CHANGED:
                 return Pending(_SOON, f"port {id_} has changed meanwhile")
-            return None if error.status == _NOT_FOUND else error
+            return None if error.is_absence else error
         except CloudError as error:
             return error
         return None
@@ -257,7 +256,7 @@ class SecurityGroups:
         try:
             await self._api.change("neutron", operation, "DELETE", path)
         except Refused as error:
-            if error.status != _NOT_FOUND:
+            if not error.is_absence:
                 raise
 
     async def _cidr(self, subnet: str) -> str:
