@@ -51,7 +51,8 @@ class Stage(NamedTuple):
         own: Paths whose change makes it due first; one below `FLOOR` makes it due after those.
         prepare: A command that gets what it needs, such as programs that Go builds; not part of
             its time.
-        ci: Whether CI runs it: False for those that are too long.
+        ci: Whether CI runs it: True once its usual time has been measured with the code as it is,
+            and three times that fits into CI.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Stage(NamedTuple):
     usual: int
     own: tuple[str, ...]
     prepare: tuple[str, ...] = ()
-    ci: bool = True
+    ci: bool = False
 
     @property
     def limit(self) -> int:
@@ -116,6 +117,7 @@ STAGES: Final = (
         300,
         ("tests/apiserver",),
         prepare=("make", "assets-oldest"),
+        ci=True,
     ),
     Stage(
         "python",
@@ -204,7 +206,6 @@ STAGES: Final = (
         1500,
         _OPENSTACK,
         prepare=(".ci/openstack", "prepare"),
-        ci=False,
     ),
     Stage(
         "nodes",
@@ -213,7 +214,6 @@ STAGES: Final = (
         900,
         (*_LOCAL, "charts", "Dockerfile"),
         prepare=(".ci/cluster", "prepare"),
-        ci=False,
     ),
     Stage(
         "e2e",
@@ -222,7 +222,6 @@ STAGES: Final = (
         900,
         _LOCAL,
         prepare=(".ci/cluster", "prepare"),
-        ci=False,
     ),
 )
 
