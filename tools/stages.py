@@ -141,6 +141,7 @@ STAGES: Final = (
         420,
         (*_OPENSTACK, ".ci/openstack"),
         prepare=(".ci/openstack", "prepare"),
+        ci=True,
     ),
     Stage(
         "aws",
