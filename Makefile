@@ -69,8 +69,8 @@ image-base: ## Make a base image of Debian's packages, without a registry; needs
 demo: assets ## Show Proreus at work on a real API server and a simulated cloud (PROVIDER=local: on a real cluster; ARGS=…)
 	@$(BIN)/python -m proreus.testing.$(if $(filter local,$(PROVIDER)),cluster demo,demo) $(ARGS)
 
-test: $(STAMP) ## Run the inner ring: style, types, contracts, docs, tests but the long ones (ten minutes)
-	@echo '== test: some ten minutes on two processors; the first time on a machine some ten more,'
+test: $(STAMP) ## Run the inner ring: style, types, contracts, docs, tests but the long ones
+	@echo '== test: a quarter of an hour on two processors; the first time on a machine ten minutes more,'
 	@echo '   to build etcd, kube-apiserver and the programs of charts with Go where they cannot be downloaded'
 	@$(MAKE) --no-print-directory -j2 programs checks
 	@$(MAKE) --no-print-directory pytest
