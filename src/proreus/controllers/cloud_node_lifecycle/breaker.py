@@ -6,15 +6,12 @@ answers have stayed unchanged, with witnesses present, for `Policy.hold`; what i
 goes at a bounded pace. Each scope has its own.
 """
 
-from collections.abc import Hashable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
 import msgspec
 
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-
-K = TypeVar("K", bound=Hashable)
 
 
 class Breaker(msgspec.Struct, frozen=True):
