@@ -1035,6 +1035,61 @@ def test_a_node_that_was_unknown_while_it_was_ready_stays_when_it_is_silent() ->
     assert any(step.delete for step in one.until(60))
 
 
+def test_a_node_that_the_cloud_lost_while_it_was_ready_stays_when_it_is_silent(
+    apply_patch: ApplyPatch,
+) -> None:
+    """Somebody took it off the list of machines; it was Ready for long without it."""
+    one = fleet(0, 9)
+    one.sightings["up0"] = Sighting(one.at, missing=one.at + 5)
+    marks = [(n, p) for found in one.until(1500) for n, p in found.marks]
+    assert names([n for n, _ in marks[:1]]) == ["up0"]
+    one.replace(node("up0"))
+    found = one.until(1200)
+    assert all(step.delete == () for step in found)
+    assert found[-1].held["up0"].hold is Alert.STRANGE
+    silent = apply_patch(*marks[0])
+    again = Fleet(msgspec.structs.replace(silent, status=node("up0").status), *one.nodes[1:])
+    assert all(found.delete == () for found in again.until(600))
+    one.sightings["up0"] = Sighting(shown=one.at)
+    assert any(step.delete for step in one.until(60))
+
+
+@pytest.mark.parametrize("ready", [2, 20])
+def test_many_that_the_cloud_lost_stay_when_they_are_silent(ready: int) -> None:
+    """More than may be set aside, or too few others to set anybody aside."""
+    one = fleet(0, ready)
+    lost = [f"up{i}" for i in range(ready // 2)]
+    for shown in (one.at, None):
+        one.sightings = {name: Sighting(shown, missing=one.at + 5) for name in lost}
+        one.until(1200)
+        one.replace(*(node(name) for name in lost))
+        found = one.until(1200)
+        assert all(step.delete == () for step in found)
+        assert {wait.hold for wait in found[-1].held.values()} == {Alert.STRANGE}
+        one = fleet(0, ready)
+
+
+def test_what_died_while_answers_were_wrong_goes_when_they_are_right_again() -> None:
+    one = fleet(0, 9)
+    one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(9)}
+    one.until(1200)
+    one.replace(node("up0"))
+    one.until(120)
+    one.sightings |= {f"up{i}": Sighting(one.at) for i in range(1, 9)}
+    assert any(step.delete for step in one.until(120))
+
+
+def test_a_fault_that_ends_does_not_clear_whom_the_cloud_lost_long_before() -> None:
+    one = fleet(0, 9)
+    one.sightings["up0"] = Sighting(one.at, missing=one.at + 5)
+    one.until(1500)
+    one.sightings["up1"] = Sighting(one.at, missing=one.at + 5)
+    one.until(300)
+    one.replace(node("up0"))
+    one.shown("up1", at=one.at)
+    assert all(step.delete == () for step in one.until(1200))
+
+
 def test_a_stranger_is_marked_once_and_stays_one_after_a_restart(apply_patch: ApplyPatch) -> None:
     one = fleet(0, 5)
     one.sightings["up0"] = Sighting(missing=one.at)

@@ -33,12 +33,17 @@ STRANGE: Final = 720.0
 """So many more while the cloud does not know a Ready node: it has to be set aside first."""
 REFRESH: Final = 300.0
 SETTLED: Final = 120.0
-"""Seconds after which a Ready node that the cloud does not know has been marked."""
+"""Seconds after which a Ready node that the cloud never knew has been marked."""
+LAPSED: Final = 1020.0
+"""Seconds after which a Ready node that the cloud knows no more is taken for unknown."""
 ENOUGH: Final = 3
 
 
 class Machine:
-    """A machine and its Node; a `stranger` runs, but not in the cloud that is asked."""
+    """A machine and its Node; a `stranger` runs, but not in the cloud that is asked.
+
+    It never did, or it has `lapsed`: somebody took it off the cloud's list.
+    """
 
     def __init__(self, number: int, scope: str, at: float, *, stranger: bool = False) -> None:
         self.name = f"n{number:05}"
@@ -48,6 +53,7 @@ class Machine:
         self.stranger = stranger
         self.joined = at
         self.dead: float | None = None
+        self.lapsed: float | None = None
         self.ready = True
         self.pinned = False
         self.shown: float | None = None
@@ -107,6 +113,7 @@ class Kind(msgspec.Struct, frozen=True):
     tombstones: bool = False
     batch_size: int = 100
     strangers: int = 0
+    lapses: float = 0.0
     faults: float = 0.0
     outages: float = 0.0
     silences: float = 0.0
@@ -247,6 +254,7 @@ class World:
         often(kind.outages, self._lose_many)
         often(kind.silences * kind.size, self._silence)
         for scope in self.right_since:
+            often(kind.lapses, lambda scope=scope: self._lapse(scope))  # type: ignore[misc]
             often(kind.faults, lambda scope=scope: self._fault(scope))  # type: ignore[misc]
         often(kind.restarts, self._restart)
         at = 0.5
@@ -280,8 +288,22 @@ class World:
 
     def _pick(self, *, strange: bool = False) -> Machine | None:
         living = [one for one in self.machines.values() if one.lives and not one.pinned]
-        found = [one for one in living if strange or not one.stranger]
+        found = [one for one in living if not one.stranger or (strange and self._is_settled(one))]
         return self.chance.choice(found) if found else None
+
+    def _is_settled(self, machine: Machine) -> bool:
+        """Whether a stranger was Ready for so long that it must be known for one."""
+        if machine.lapsed is None:
+            return self.now() > SETTLED
+        return self.now() > machine.lapsed + LAPSED
+
+    def _lapse(self, scope: str) -> None:
+        """The cloud knows one machine no more, though it runs; one in a scope at a time."""
+        mine = [one for one in self.machines.values() if one.scope == scope]
+        vouching = [one for one in mine if one.vouches]
+        if vouching and scope not in self.faults and not any(one.stranger for one in mine):
+            machine = self.chance.choice(vouching)
+            machine.stranger, machine.lapsed = True, self.now()
 
     def _lose_one(self) -> None:
         machine = self._pick()
@@ -308,7 +330,7 @@ class World:
 
     def _silence(self) -> None:
         """A kubelet stops reporting, and comes back after a while; its machine lives on."""
-        machine = self._pick(strange=self.now() > SETTLED)
+        machine = self._pick(strange=True)
         if machine is None:
             return
         self._fall_silent(machine)
@@ -326,10 +348,11 @@ class World:
         A wrong answer is one that lacks Ready nodes whose machines live, too: else nobody could
         tell it from a right one. So one of those is hidden, and stays Ready.
         """
-        if scope in self.faults:
+        mine = [one for one in self.machines.values() if one.scope == scope]
+        lapsed = max((one.lapsed for one in mine if one.lapsed is not None), default=-LAPSED)
+        if scope in self.faults or self.now() - lapsed < LAPSED:
             return
         chance = self.chance
-        mine = [one for one in self.machines.values() if one.scope == scope]
         vouching = [one for one in mine if one.vouches]
         flickers, hidden, fails = 0.0, 1.0, 0.0
         what = chance.choice(["none", "some", "some", "flicker", "error"])
@@ -415,9 +438,12 @@ class World:
                 self.right_since[scope] = now
                 continue
             strange = any(one.stranger for one in mine)
+            lapsed = [one.lapsed for one in mine if one.lapsed is not None]
             for one in mine:
-                # What this manager has never seen may be in another account.
+                # What this manager has never seen may be in another account; and what it has not
+                # seen since another machine has lapsed, may have lapsed with it.
                 is_strange = one.shown is None and (strange or one.annotations)
+                is_strange |= any((one.shown or 0.0) <= at + REFRESH + 30.0 for at in lapsed)
                 if one.dead is None or one.ready or is_strange:
                     continue
                 since = max(one.dead, self.right_since[scope])

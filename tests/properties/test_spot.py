@@ -31,13 +31,14 @@ def kind(seed: int) -> Kind:
         scopes=chance.choice([1, 1, 1, 2, 3]),
         tombstones=chance.random() < 0.4,
         batch_size=1000 if is_large else chance.choice([1, 2, 5, 10, 100, 100, 1000]),
-        strangers=chance.choice([0, 0, 0, 1]),
+        strangers=(strangers := chance.choice([0, 0, 0, 1])),
         faults=chance.choice([0, 1, 3]),
         outages=chance.choice([0, 0, 0.5]),
         silences=chance.choice([0, 0.05, 0.3]),
         restarts=chance.choice([0, 0, 0.5, 2]),
         hours=1 if is_large else chance.choice([0.5, 1, 2]),
         period=chance.choice([5.0, 10.0, 20.0]),
+        lapses=0 if strangers else chance.choice([0, 0, 1]),
     )
 
 
@@ -67,6 +68,11 @@ def test_no_living_machine_loses_its_node_and_no_dead_one_keeps_it(seed: int) ->
 
 def test_one_node_of_another_account_holds_nothing_for_long() -> None:
     assert live(Kind(size=8, losses=0.2, strangers=1, hours=2), 1).deleted > 0
+
+
+def test_a_machine_that_its_cloud_knows_no_more_keeps_its_node() -> None:
+    for seed in range(3):
+        live(Kind(size=8, losses=0.1, lapses=2, silences=2, hours=4), seed)
 
 
 def test_wrong_credentials_delete_nothing_where_no_node_is_ready() -> None:

@@ -52,14 +52,14 @@ class ScopeMemory(msgspec.Struct, frozen=True):
         evidence: What speaks for the absence of machines.
         missing: The Ready nodes that the cloud does not know.
         strange: The nodes that the cloud did not know while they were Ready, and has not shown
-            since: it would not know them if their machines lived.
+            since: it would not know them if their machines lived. With the time since when.
         views: The answers that wait for what becomes of these.
         breaker: Whether too many look gone.
     """
 
     evidence: Mapping[Key, Evidence] = {}
     missing: Mapping[Key, Missing] = {}
-    strange: frozenset[Key] = frozenset()
+    strange: Mapping[Key, float] = {}
     views: tuple[View, ...] = ()
     breaker: Breaker = Breaker()
 

@@ -337,10 +337,11 @@ def _doubt(fleet: Fleet, node: Node, found: Findings, rules: Rules) -> tuple[Ale
 
 def _marks(fleet: Fleet, found: Findings, rules: Rules) -> Iterable[tuple[Node, Patch]]:
     """What is to be written on Ready nodes that the cloud does not know, or knows again."""
-    for of, node in fleet.able.items():
-        wanted = "true" if of in found.memory.strange else None
-        if is_marked(node) is (wanted is None) and (wanted or rules.known.seen(node).shown):
-            given = patch.annotations(node.metadata.annotations, {ANNOTATION_UNKNOWN: wanted})
+    for of, node in (*fleet.able.items(), *fleet.open.items()):
+        is_wanted = of in (found.memory.strange if is_marked(node) else found.lasting)
+        if is_wanted is not is_marked(node):
+            wanted = {ANNOTATION_UNKNOWN: "true" if is_wanted else None}
+            given = patch.annotations(node.metadata.annotations, wanted)
             yield node, patch.json_patch(node.metadata.uid, given)
 
 

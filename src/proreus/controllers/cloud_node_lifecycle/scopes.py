@@ -4,6 +4,7 @@ Pure. What follows for each node is decided in `plan`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 import msgspec
 
@@ -21,6 +22,7 @@ from proreus.controllers.cloud_node_lifecycle.witnesses import (
     Word,
     follow,
     is_sound,
+    lasting,
     settle,
     stand,
     strangers,
@@ -80,12 +82,14 @@ class Findings(msgspec.Struct, frozen=True):
         answers: What was said of the nodes in question.
         suspects: Those that the breaker counts, by uid: answers that are whole lacked them.
         standing: The Ready nodes that the cloud does not know.
+        lasting: Those of them that are to be marked, for a manager that starts later.
         memory: For the next pass, but for the deletions of this one.
     """
 
     answers: Mapping[Key, Answer]
     suspects: Mapping[str, Evidence]
     standing: Standing
+    lasting: frozenset[Key]
     memory: ScopeMemory
 
 
@@ -97,12 +101,9 @@ def find(fleet: Fleet, looks: Sequence[Look], memory: ScopeMemory, rules: Rules)
     shown = {of: s for of, node in fleet.able.items() if (s := known.seen(node).shown) is not None}
     missing, returned = follow(memory.missing, fleet.able, words, shown)
     standing = stand(missing, len(fleet.able), at, policy)
-    few = strangers(missing, len(fleet.able), at, policy)
-    strange = frozenset(
-        of
-        for of, node in (*fleet.able.items(), *fleet.open.items())
-        if (of in few or of in memory.strange or is_marked(node)) and known.seen(node).shown is None
-    )
+    healed = min((memory.missing[of].first for of in returned & memory.missing.keys()), default=inf)
+    since = {**strangers(missing, len(fleet.able), at, policy), **memory.strange}
+    strange = dict(_strange(fleet, since, known, healed - policy.aside_after))
     evidence = {
         of: after
         for of in fleet.open
@@ -130,7 +131,11 @@ def find(fleet: Fleet, looks: Sequence[Look], memory: ScopeMemory, rules: Rules)
         others = fleet.total - len(suspects)
         breaker = judge(breaker, suspects, others, at, policy, disturbed=disturbed)
     return Findings(
-        answers, suspects, standing, ScopeMemory(evidence, missing, strange, waiting, breaker)
+        answers,
+        suspects,
+        standing,
+        lasting(missing, strange, len(fleet.able), policy),
+        ScopeMemory(evidence, missing, strange, waiting, breaker),
     )
 
 
@@ -147,6 +152,23 @@ def is_marked(node: Node) -> bool:
 def is_sworn(node: Node) -> bool:
     """Whether an operator has said that the machine is gone."""
     return node.metadata.annotations.get(ANNOTATION_GONE) == "true"
+
+
+def _strange(
+    fleet: Fleet, since: Mapping[Key, float], known: Known, healed: float
+) -> Iterator[tuple[Key, float]]:
+    """The strange nodes, of which `since` may have some that are none any more.
+
+    One is none any more when the cloud shows its machine; and when other nodes return that were
+    missed together with it, from `healed` on: what hid all of them has ended, and it may have died
+    meanwhile. A mark goes on where the machine was never shown.
+    """
+    for of, node in (*fleet.able.items(), *fleet.open.items()):
+        seen = known.seen(node)
+        if seen.shown is None and is_marked(node):
+            yield of, since.get(of, -inf)
+        elif of in since and since[of] < healed and (seen.shown is None or seen.missing is not None):
+            yield of, since[of]
 
 
 def _after(evidence: Evidence | None, answer: Answer | None) -> Evidence | None:

@@ -164,27 +164,51 @@ def most_aside(able: int, policy: Policy) -> int:
 
 def strangers(
     missing: Mapping[Key, Missing], able: int, at: float, policy: Policy
+) -> Mapping[Key, float]:
+    """Ready nodes that the cloud has not known for too long to be dying, and since when.
+
+    So its answers about them will prove nothing when they are silent. That shows after
+    `Policy.aside_after`; at once if few nodes are missing that it has never shown, since then it
+    looks elsewhere for them.
+    """
+    never = {
+        key: row.first
+        for key, row in missing.items()
+        if row.shown is None and at - row.first >= policy.dying
+    }
+    found = {key: row.first for key, row in missing.items() if at - row.first >= policy.aside_after}
+    return found | never if len(never) <= most_aside(able, policy) else found
+
+
+def lasting(
+    missing: Mapping[Key, Missing], strange: Mapping[Key, float], able: int, policy: Policy
 ) -> frozenset[Key]:
-    """Ready nodes that the cloud has never shown, if they are few: then it looks elsewhere."""
-    found = frozenset(
-        key for key, row in missing.items() if row.shown is None and at - row.first >= policy.dying
-    )
-    return found if len(found) <= most_aside(able, policy) else frozenset()
+    """Those of the strange nodes that a manager has to know after a restart, too.
+
+    Answers that show most others lack them, or they are few; while a cloud knows next to nobody,
+    not every Node is written to.
+    """
+    found = strange.keys() & missing.keys()
+    if len(found) <= most_aside(able, policy):
+        return frozenset(found)
+    return frozenset(key for key in found if _is_due(missing[key], policy))
 
 
 def stand(missing: Mapping[Key, Missing], able: int, at: float, policy: Policy) -> Standing:
     """What the missing ones mean, among `able` Ready nodes."""
     if not policy.witnesses:
         return Standing(missing)
-    due = frozenset(
-        key for key, row in missing.items() if row.sound and row.sound.length >= policy.aside_after
-    )
+    due = frozenset(key for key, row in missing.items() if _is_due(row, policy))
     is_over = len(due) > most_aside(able, policy)
     aside = frozenset() if is_over else due
     against = frozenset(
         key for key, row in missing.items() if key not in aside and at - row.first >= policy.dying
     )
     return Standing(missing, aside, against, is_over)
+
+
+def _is_due(row: Missing, policy: Policy) -> bool:
+    return row.sound is not None and row.sound.length >= policy.aside_after
 
 
 def settle(views: Iterable[View], standing: Standing) -> tuple[tuple[View, ...], tuple[View, ...]]:
