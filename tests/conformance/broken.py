@@ -7,7 +7,7 @@ from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
 from proreus.providers.simulated.routes import SimulatedRoutes
-from proreus.testing.conformance import Rule, Status, Suite
+from proreus.testing.conformance import RULES, Rule, Status, Suite
 
 from .simulated_fixture import SimulatedFixture
 
@@ -49,10 +49,15 @@ def copy(part: type) -> type[SimulatedCloud]:
 
 
 async def failures(part: type, *rules: Rule) -> dict[str, str]:
-    """The rules that fail for the copy, with what was seen: of all rules, or of these."""
+    """The rules that fail for the copy, with what was seen: of these, or of all."""
     provider = copy(part)
     lacks = ("load_balancers", "routes") if getattr(provider, "only_machines", False) else ()
     fixture = type("Fixture", (SimulatedFixture,), {"provider_class": provider, "lacks": lacks})
-    suite = Suite(fixture)
-    findings = [await suite.finding(rule) for rule in rules] or await suite.findings()
+    findings = await Suite(fixture).findings(rules or RULES)
     return {one.rule.id: one.seen for one in findings if one.status is Status.FAILS}
+
+
+async def fails(part: type, rule: str) -> bool:
+    """Whether the copy fails that rule, tried with no other but those that it needs."""
+    (mine,) = (one for one in RULES if one.id == rule)
+    return rule in await failures(part, mine)

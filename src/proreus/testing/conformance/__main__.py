@@ -14,7 +14,7 @@ from pathlib import Path
 from proreus.testing.conformance.fixture import CloudFixture
 from proreus.testing.conformance.report import report
 from proreus.testing.conformance.rule import Status
-from proreus.testing.conformance.suite import Suite
+from proreus.testing.conformance.suite import RULES, Suite
 
 _HOW = (
     "run it in the package's directory; write dots and no .py, such as tests.test_conformance:Cloud"
@@ -23,7 +23,7 @@ _WHAT = "pass the subclass of CloudFixture, the one that the test class has as i
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try all rules and print the findings; returns the exit code."""
+    """Try rules, by default all, and print the findings; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m proreus.testing.conformance",
         description="Try a cloud provider: what holds, what fails, and what to do about it.",
@@ -31,7 +31,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "fixture", metavar="MODULE:FIXTURE", help="the class of the fixture, as in tests.cloud:Site"
     )
-    name = parser.parse_args(arguments).fixture
+    parser.add_argument(
+        "rules",
+        metavar="RULE",
+        nargs="*",
+        help="try these rules only, such as machine-found, and those that they need",
+    )
+    parsed = parser.parse_args(arguments)
+    name = parsed.fixture
+    known = {rule.id: rule for rule in RULES}
+    if unknown := [one for one in parsed.rules if one not in known]:
+        there_are = ", ".join(known)
+        parser.error(f"there is no rule {', '.join(unknown)}; there are {there_are}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         fixture = _load(name)
@@ -39,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{parser.prog}: cannot load {name!r}: {error}", file=sys.stderr)
         return 2
     logging.disable(logging.CRITICAL)  # rules provoke errors; the report tells what matters
-    findings = asyncio.run(Suite(fixture).findings())
+    findings = asyncio.run(Suite(fixture).findings([known[one] for one in parsed.rules] or RULES))
     print(report(findings))
     return int(any(one.status in {Status.FAILS, Status.NOT_TRIED} for one in findings))
 
