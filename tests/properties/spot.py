@@ -442,7 +442,7 @@ class World:
             for one in mine:
                 # What this manager has never seen may be in another account; and what it has not
                 # seen since another machine has lapsed, may have lapsed with it.
-                is_strange = one.shown is None and (strange or one.annotations)
+                is_strange = one.shown is None and (strange or bool(one.annotations))
                 is_strange |= any((one.shown or 0.0) <= at + REFRESH + 30.0 for at in lapsed)
                 if one.dead is None or one.ready or is_strange:
                     continue
