@@ -35,7 +35,13 @@ ROTATING: Final = 600
 
 FLOOR: Final = (
     *("src/proreus/kube", "src/proreus/runtime", "src/proreus/cloudprovider"),
-    *("src/proreus/controllers", "src/proreus/app", "src/proreus/testing", "pyproject.toml"),
+    *(
+        "src/proreus/containment",
+        "src/proreus/serving",
+        "src/proreus/controllers",
+        "src/proreus/app",
+    ),
+    *("src/proreus/testing", "pyproject.toml"),
 )
 """What every stage stands on."""
 

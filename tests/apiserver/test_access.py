@@ -19,12 +19,12 @@ from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import CONFIG_MAPS, Request, Resource
-from proreus.runtime import endpoints
-from proreus.runtime.authorities import NAME, NAMESPACE, AuthoritiesError
-from proreus.runtime.health import Health
-from proreus.runtime.serving import serve
-from proreus.runtime.tls import ServerTLS
-from proreus.runtime.tls_settings import Settings
+from proreus.serving import endpoints
+from proreus.serving.authorities import NAME, NAMESPACE, AuthoritiesError
+from proreus.serving.health import Health
+from proreus.serving.servers import serve
+from proreus.serving.tls import ServerTLS
+from proreus.serving.tls_settings import Settings
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.controlplane.certificates import Authority
 

@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 
 from proreus.kube import config
-from proreus.runtime.selfsigned import self_signed
+from proreus.serving.selfsigned import self_signed
 from proreus.testing.manager import ManagerProcess
 
 from .site import Site, until

@@ -24,7 +24,7 @@ from proreus.kube.client import Client
 from proreus.kube.errors import NotFound, StatusError
 from proreus.kube.objects import ConfigMap
 from proreus.kube.requests import CONFIG_MAPS, Resource
-from proreus.runtime.serving import CannotListen
+from proreus.serving.servers import CannotListen
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.controlplane.certificates import Authority
 

@@ -13,7 +13,7 @@ from proreus.cloudprovider import (
     ConfigError,
     Context,
 )
-from proreus.controllers.faults import Faults
+from proreus.containment.faults import Faults
 from proreus.testing.clock import virtual_time
 
 

@@ -21,7 +21,7 @@ CONFIG = "kube/test_config.py::"
 EFFECTS = "apiserver/test_flag_effects.py::test_flags_of_pace_and_names_are_obeyed"
 ELECTING = "app/test_election.py::"
 ELECTION = "runtime/test_leaderelection.py::"
-FRONT = "runtime/test_authentication.py::"
+FRONT = "serving/test_authentication.py::"
 HOOKS = "apiserver/test_webhooks.py::"
 IPAM = "apiserver/test_node_ipam.py::"
 LIFECYCLE = "apiserver/test_node_lifecycle.py::"
@@ -33,7 +33,7 @@ RELOAD = "apiserver/test_reload.py::"
 ROUTES = "apiserver/test_routes.py::"
 SERVING = "apiserver/test_serving.py::"
 SLOTS = "runtime/test_controller.py::test_no_more_keys_are_out_than_the_slots_and_one_batch"
-TLS = "runtime/test_tls.py::"
+TLS = "serving/test_tls.py::"
 
 SHOWN_BY: Final = {
     # generic
@@ -61,7 +61,7 @@ SHOWN_BY: Final = {
     + "test_migrated_controllers_run_under_the_second_lease_that_comes_after_the_main_one",
     "leader_migration_config": "app/test_migration.py::test_every_version_and_form_is_read",
     # debugging
-    "profiling": "runtime/test_serving.py::test_without_profiling_nobody_looks_in",
+    "profiling": "serving/test_endpoints.py::test_without_profiling_nobody_looks_in",
     "contention_profiling": NO_EFFECT,
     # cloud provider
     "cloud_provider": CLI + "test_an_unknown_provider_names_those_installed",
@@ -111,7 +111,7 @@ SHOWN_BY: Final = {
     "tls_sni_cert_key": TLS + "test_each_name_gets_its_certificate",
     "http2_max_streams_per_connection": NO_EFFECT,
     "disable_http2_serving": NO_EFFECT,
-    "permit_port_sharing": "runtime/test_serving.py::test_two_processes_share_a_port_if_both_may",
+    "permit_port_sharing": "serving/test_endpoints.py::test_two_processes_share_a_port_if_both_may",
     "permit_address_sharing": NO_EFFECT,
     "metrics_bind_address": SERVING + "test_a_taken_port_ends_the_process_with_one_clear_error",
     "status_page": "app/test_status_page.py::test_the_page_allows_no_code_but_its_own",
@@ -123,10 +123,10 @@ SHOWN_BY: Final = {
     + "test_the_authorities_and_headers_of_clients_are_those_of_the_flags",
     "authentication_tolerate_lookup_failure": ACCESS
     + "test_without_the_right_to_read_the_authorities_it_does_not_start",
-    "client_ca_file": "runtime/test_access.py::"
+    "client_ca_file": "serving/test_access.py::"
     "test_a_master_may_do_everything_without_the_api_server",
-    "requestheader_client_ca_file": "runtime/test_access.py::test_a_front_proxy_speaks_for_a_user",
-    "requestheader_allowed_names": "runtime/test_access.py::test_nobody_else_does",
+    "requestheader_client_ca_file": "serving/test_access.py::test_a_front_proxy_speaks_for_a_user",
+    "requestheader_allowed_names": "serving/test_access.py::test_nobody_else_does",
     "requestheader_username_headers": FRONT + "test_the_first_header_that_has_a_name_counts",
     "requestheader_uid_headers": FRONT + "test_a_front_proxy_says_all_about_the_user",
     "requestheader_group_headers": FRONT + "test_a_front_proxy_says_all_about_the_user",
@@ -137,7 +137,7 @@ SHOWN_BY: Final = {
     + "test_many_requests_cost_one_review_of_each_kind",
     "authorization_webhook_cache_unauthorized_ttl": ACCESS
     + "test_a_token_is_let_in_as_long_as_its_owner_has_the_right",
-    "authorization_always_allow_paths": "runtime/test_authorization.py::test_paths_for_everybody",
+    "authorization_always_allow_paths": "serving/test_authorization.py::test_paths_for_everybody",
     # webhook
     "webhooks": HOOKS + "test_nothing_is_bound_unless_a_webhook_is_enabled",
     "webhook_bind_address": HOOKS + "test_the_api_server_asks_and_does_as_it_is_told",

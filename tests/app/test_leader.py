@@ -14,7 +14,7 @@ from proreus.controllers.table import Descriptor
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import Node
 from proreus.kube.requests import NODES
-from proreus.runtime.health import Health
+from proreus.serving.health import Health
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer
 

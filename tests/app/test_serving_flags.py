@@ -9,9 +9,9 @@ from proreus.app.access import delegated_access, sources
 from proreus.app.options import Options
 from proreus.kube.config import ClientConfig
 from proreus.kube.errors import ConfigError
-from proreus.runtime.authentication import FrontProxy
-from proreus.runtime.authorities import Sources
-from proreus.runtime.health import Health
+from proreus.serving.authentication import FrontProxy
+from proreus.serving.authorities import Sources
+from proreus.serving.health import Health
 
 TLS = {
     "cert_dir": "/certs", "tls_cert_file": "c", "tls_private_key_file": "k",

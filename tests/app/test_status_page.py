@@ -26,7 +26,7 @@ from proreus.kube.objects import (
     ServiceSpec,
     Taint,
 )
-from proreus.runtime.serving import serve
+from proreus.serving.servers import serve
 
 NODES = 5000
 ATTACK = "<img src=x onerror=document.title='broken'>"

@@ -24,7 +24,7 @@ from proreus.controllers.table import CONTROLLERS
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_UNINITIALIZED, Node
 from proreus.kube.requests import NODES
-from proreus.runtime.health import Health
+from proreus.serving.health import Health
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 

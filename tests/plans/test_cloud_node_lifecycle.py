@@ -15,6 +15,7 @@ from proreus.cloudprovider.instances import (
     NotFound,
     Ownership,
 )
+from proreus.containment.inventory import Observation, Sighting
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.breaker import (
     Breaker,
@@ -54,7 +55,6 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANNOTATION_UNKNOWN
 from proreus.controllers.cloud_node_lifecycle.witnesses import Missing
 from proreus.controllers.events import PlannedEvent
-from proreus.controllers.inventory import Observation, Sighting
 from proreus.kube.objects import (
     TAINT_AUTOSCALER,
     TAINT_SHUTDOWN,

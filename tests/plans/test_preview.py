@@ -28,11 +28,11 @@ from proreus.cloudprovider import (
     Route,
     Throttled,
 )
+from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node import plan as node_plan
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
-from proreus.controllers.inventory import Observation
 from proreus.controllers.node_ipam.cidrset import Blocks, Range
 from proreus.controllers.node_ipam.plan import Mode
 from proreus.controllers.service.intake import AS_GO

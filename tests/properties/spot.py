@@ -17,10 +17,10 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.controllers.environment import Environment, Settings
-from proreus.controllers.inventory import Inventory
 from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
 from proreus.kube.patch import Op, Patch
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node_lifecycle.alarms import Alarm
 from proreus.controllers.cloud_node_lifecycle.breaker import limit, pace
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.plan import Pass, plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
-from proreus.controllers.inventory import Observation
 from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

@@ -27,7 +27,7 @@ from proreus.kube.objects import TAINT_AUTOSCALER
 from proreus.kube.requests import NODES, SERVICES, Resource
 from proreus.providers.simulated import SimulatedCloud
 from proreus.providers.simulated.config import Global, SimulatedConfig
-from proreus.runtime.health import Health
+from proreus.serving.health import Health
 from proreus.testing.kubelet import node_body
 from proreus.testing.memory import Fault as ApiFault
 from proreus.testing.memory import FaultMode as ApiFaultMode

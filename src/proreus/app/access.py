@@ -13,13 +13,13 @@ from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
 from proreus.runtime import metrics
-from proreus.runtime.access import access
-from proreus.runtime.authentication import Authenticator, FrontProxy
-from proreus.runtime.authorities import ClientAuthorities, Sources
-from proreus.runtime.authorization import Authorizer
 from proreus.runtime.backoff import Backoff
-from proreus.runtime.health import Health
 from proreus.runtime.tasks import supervise
+from proreus.serving.access import access
+from proreus.serving.authentication import Authenticator, FrontProxy
+from proreus.serving.authorities import ClientAuthorities, Sources
+from proreus.serving.authorization import Authorizer
+from proreus.serving.health import Health
 
 RESTART: Final = Backoff(first=1.0, cap=60.0)
 """Before the authorities are followed again after a crash."""

@@ -13,9 +13,9 @@ from proreus.cloudprovider import (
     Unauthenticated,
     scope,
 )
-from proreus.controllers.faults import Faults
-from proreus.controllers.guard import Guard
-from proreus.controllers.guarded import guarded
+from proreus.containment.faults import Faults
+from proreus.containment.guard import Guard
+from proreus.containment.guarded import guarded
 from proreus.kube.objects import Node
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff

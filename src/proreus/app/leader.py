@@ -27,9 +27,9 @@ from proreus.cloudprovider import (
     Context,
     Lister,
 )
+from proreus.containment.faults import Faults, Kind
+from proreus.containment.inventory import Inventory
 from proreus.controllers.environment import Environment, Runnable, Settings
-from proreus.controllers.faults import Faults, Kind
-from proreus.controllers.inventory import Inventory
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
@@ -41,10 +41,10 @@ from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.bucket import AdaptiveBucket
 from proreus.runtime.events import EventRecorder, ObjectReference
-from proreus.runtime.health import Health
 from proreus.runtime.informer import Informer
 from proreus.runtime.leaderelection import LeaderElector
 from proreus.runtime.tasks import Exited, contain_exits, supervise, unless_stopped
+from proreus.serving.health import Health
 
 log = klog.logger(__name__)
 

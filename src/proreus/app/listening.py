@@ -14,11 +14,11 @@ from proreus.app.webhooks import enabled, tls_settings
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import ConfigError
-from proreus.runtime import endpoints, webhooks
-from proreus.runtime.authorities import AuthoritiesError, ClientAuthorities
-from proreus.runtime.health import Health
-from proreus.runtime.serving import CannotListen, serve
-from proreus.runtime.tls import ServerTLS, TLSError
+from proreus.serving import endpoints, webhooks
+from proreus.serving.authorities import AuthoritiesError, ClientAuthorities
+from proreus.serving.health import Health
+from proreus.serving.servers import CannotListen, serve
+from proreus.serving.tls import ServerTLS, TLSError
 
 
 @asynccontextmanager

@@ -36,9 +36,9 @@ from proreus.kube.objects import ObjectMeta
 from proreus.kube.requests import LEASES, Resource
 from proreus.kube.watch import watch
 from proreus.runtime import klog, watchdog
-from proreus.runtime.health import Health
 from proreus.runtime.leaderelection import LeaderElector, LeadershipLost
 from proreus.runtime.tasks import unless_stopped
+from proreus.serving.health import Health
 
 log = klog.logger(__name__)
 

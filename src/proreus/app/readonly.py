@@ -22,9 +22,9 @@ from proreus.cloudprovider import (
     with_config,
 )
 from proreus.cloudprovider.context import CallRecord
-from proreus.controllers.faults import Faults
-from proreus.controllers.guard import Guard
-from proreus.controllers.guarded import guarded
+from proreus.containment.faults import Faults
+from proreus.containment.guard import Guard
+from proreus.containment.guarded import guarded
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig

@@ -14,8 +14,8 @@ from proreus.app.status.source import Source
 from proreus.app.webhooks import tls_settings as webhook_tls
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.clientconfig import ClientConfig
-from proreus.runtime import tls_settings
-from proreus.runtime.health import Health
+from proreus.serving import tls_settings
+from proreus.serving.health import Health
 
 
 class ServersError(Exception):

@@ -9,7 +9,7 @@ from typing import Final
 from proreus.app.options import Options
 from proreus.cloudprovider import CloudProvider
 from proreus.kube.admission import Webhook
-from proreus.runtime.tls_settings import Settings
+from proreus.serving.tls_settings import Settings
 
 WEBHOOKS: Final[Mapping[str, Webhook]] = MappingProxyType({})
 """Ours, for every cloud, by name; a provider's of the same name takes its place."""

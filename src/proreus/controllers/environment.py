@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from proreus.cloudprovider import CloudProvider, ClusterIdentity, Context
-from proreus.controllers.inventory import Inventory
+from proreus.containment.inventory import Inventory
 from proreus.kube.client import Client
 from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.runtime.events import EventRecorder

@@ -18,7 +18,7 @@ from proreus.cloudprovider.errors import (
 )
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack import OpenStackCloud
-from proreus.runtime.selfsigned import self_signed
+from proreus.serving.selfsigned import self_signed
 
 from .wire import Wire, cloud, context, error_of, of, said, served, started
 

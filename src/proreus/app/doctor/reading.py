@@ -37,8 +37,8 @@ from proreus.cloudprovider import (
     LoadBalancers,
     NotSupported,
 )
+from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.alarms import HELD, UNKNOWN
-from proreus.controllers.inventory import Inventory
 from proreus.controllers.service.intake import TYPE_LOAD_BALANCER, Classes
 from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig

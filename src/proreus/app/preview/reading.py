@@ -25,13 +25,13 @@ from proreus.cloudprovider import (
     Ownership,
     scope_of,
 )
-from proreus.controllers.batches import Observation, outage
+from proreus.containment.batches import Observation, outage
+from proreus.containment.guarded import GuardedLoadBalancers
+from proreus.containment.inventory import Inventory, Sighting
 from proreus.controllers.cloud_node_lifecycle.controller import known, policy_of
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
 from proreus.controllers.environment import Settings
-from proreus.controllers.guarded import GuardedLoadBalancers
-from proreus.controllers.inventory import Inventory, Sighting
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges

@@ -10,11 +10,11 @@ from collections.abc import Hashable, Mapping, Sequence
 import msgspec
 
 from proreus.cloudprovider import CloudError, InstanceAnswer, Instances, Ownership
-from proreus.controllers.batches import outage
+from proreus.containment.batches import outage
+from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
-from proreus.controllers.inventory import Inventory
 from proreus.kube.client import Written
 from proreus.kube.objects import Node
 from proreus.kube.requests import NODES

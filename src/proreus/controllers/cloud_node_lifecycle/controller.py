@@ -9,6 +9,7 @@ of the answers of another one is not used.
 import asyncio
 
 from proreus.cloudprovider import Instances, scope_of
+from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
@@ -22,7 +23,6 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     questions,
 )
 from proreus.controllers.environment import Environment, Settings
-from proreus.controllers.inventory import Inventory
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Node
 from proreus.kube.patch import Patch

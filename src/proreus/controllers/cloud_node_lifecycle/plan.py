@@ -275,7 +275,7 @@ def _decide(decided: _Decided, fleet: Fleet, found: Findings, rules: Rules) -> N
     decided.answers.update(found.answers)
     decided.suspects += [node for of, node in fleet.open.items() if of[0] in found.suspects]
     if policy.witnesses:
-        decided.marks += _marks(fleet, found, rules)
+        decided.marks += _marks(fleet, found)
     for of in found.standing.missing:
         decided.unknown[fleet.able[of].metadata.name] = of in found.standing.aside
 
@@ -335,7 +335,7 @@ def _doubt(fleet: Fleet, node: Node, found: Findings, rules: Rules) -> tuple[Ale
     return None
 
 
-def _marks(fleet: Fleet, found: Findings, rules: Rules) -> Iterable[tuple[Node, Patch]]:
+def _marks(fleet: Fleet, found: Findings) -> Iterable[tuple[Node, Patch]]:
     """What is to be written on Ready nodes that the cloud does not know, or knows again."""
     for of, node in (*fleet.able.items(), *fleet.open.items()):
         is_wanted = of in (found.memory.strange if is_marked(node) else found.lasting)

@@ -7,12 +7,12 @@ from datetime import datetime
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
+from proreus.containment.inventory import Observation, Sighting
 from proreus.controllers.cloud_node_lifecycle.breaker import release
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, is_last, may_count
 from proreus.controllers.cloud_node_lifecycle.memory import Memory, Scope, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
-from proreus.controllers.inventory import Observation, Sighting
 from proreus.kube.objects import (
     TAINT_AUTOSCALER,
     TAINT_UNINITIALIZED,

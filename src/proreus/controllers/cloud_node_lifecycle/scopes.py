@@ -9,6 +9,7 @@ from math import inf
 import msgspec
 
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
+from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, heard, proved
 from proreus.controllers.cloud_node_lifecycle.memory import Scope, ScopeMemory
@@ -27,7 +28,6 @@ from proreus.controllers.cloud_node_lifecycle.witnesses import (
     stand,
     strangers,
 )
-from proreus.controllers.inventory import Observation
 from proreus.kube.objects import TAINT_AUTOSCALER, Node, has_taint
 
 ANNOTATION_GONE = "proreus.io/machine-gone"
@@ -167,8 +167,10 @@ def _strange(
         seen = known.seen(node)
         if seen.shown is None and is_marked(node):
             yield of, since.get(of, -inf)
-        elif of in since and since[of] < healed and (seen.shown is None or seen.missing is not None):
-            yield of, since[of]
+        elif seen.shown is None or seen.missing is not None:
+            first = since.get(of)
+            if first is not None and first < healed:
+                yield of, first
 
 
 def _after(evidence: Evidence | None, answer: Answer | None) -> Evidence | None:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from proreus.kube.errors import BadRequest, Unreachable
-from proreus.runtime.answers import TRIES, Answer, Answers, Budget, Busy, holds, tried
+from proreus.serving.answers import TRIES, Answer, Answers, Budget, Busy, holds, tried
 
 
 class Clock:

@@ -15,8 +15,8 @@ import msgspec
 
 from proreus.kube.client import Client
 from proreus.kube.reviews import AccessReviewStatus, SubjectAccessReview, User, access_review
-from proreus.runtime.answers import Answers, Budget, tried
-from proreus.runtime.authentication import ANONYMOUS
+from proreus.serving.answers import Answers, Budget, tried
+from proreus.serving.authentication import ANONYMOUS
 
 MASTERS: Final = "system:masters"
 """The group that may do everything."""

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from proreus.cloudprovider import CallTimeout, CloudError
-from proreus.controllers import contract
-from proreus.controllers.faults import Faults, Kind
+from proreus.containment import contract
+from proreus.containment.faults import Faults, Kind
 from proreus.kube.objects import KubeObject
 from proreus.runtime.threads import foreign
 

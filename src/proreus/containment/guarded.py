@@ -32,9 +32,9 @@ from proreus.cloudprovider import (
     scope,
     scope_of,
 )
-from proreus.controllers import contract
-from proreus.controllers.faults import Faults, Kind
-from proreus.controllers.guard import Guard
+from proreus.containment import contract
+from proreus.containment.faults import Faults, Kind
+from proreus.containment.guard import Guard
 from proreus.kube.objects import Node, Service
 
 Key = TypeVar("Key", bound=Hashable)
@@ -81,7 +81,7 @@ class _Guarded(CloudProvider):
 
 
 class GuardedInstances:
-    """Machines; what `describe` answers is checked by `controllers.batches`."""
+    """Machines; what `describe` answers is checked by `containment.batches`."""
 
     def __init__(self, instances: Instances, guard: Guard) -> None:
         """Stand before `instances`."""

@@ -18,10 +18,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from proreus.kube.clientconfig import load_pair
-from proreus.runtime import klog, serving, tls_settings
-from proreus.runtime.selfsigned import Pair, self_signed
-from proreus.runtime.tls import ServerTLS, TLSError
-from proreus.runtime.tls_settings import Settings
+from proreus.runtime import klog
+from proreus.serving import servers, tls_settings
+from proreus.serving.selfsigned import Pair, self_signed
+from proreus.serving.tls import ServerTLS, TLSError
+from proreus.serving.tls_settings import Settings
 from proreus.testing.controlplane.certificates import Authority
 
 SECONDS = 60
@@ -39,7 +40,7 @@ async def serving_with(server: ServerTLS) -> AsyncIterator[int]:
 
     app = web.Application()
     app.router.add_get("/", who)
-    async with serving.serve(
+    async with servers.serve(
         app, "127.0.0.1", 0, flag="--secure-port", tls=server, any_port=True
     ) as port:
         yield port

@@ -1,7 +1,7 @@
 import pytest
 
 from proreus.kube.reviews import User
-from proreus.runtime.authorization import decided, is_always_allowed
+from proreus.serving.authorization import decided, is_always_allowed
 
 DEFAULT = ("/healthz", "/readyz", "/livez")
 

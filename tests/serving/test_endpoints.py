@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proreus.runtime import endpoints, klog, metrics, serving
-from proreus.runtime.health import Health
+from proreus.runtime import klog, metrics
+from proreus.serving import endpoints, servers
+from proreus.serving.health import Health
 
 EVERYWHERE = ["0.0.0.0", "::", ""]  # noqa: S104 - the point of a test
 
@@ -39,7 +40,7 @@ def health() -> Health:
 async def get(health: Health) -> AsyncIterator[Probe]:
     app = endpoints.application(health, lambda: {"a": {"B": 1}}, profiling=True)
     async with (
-        serving.serve(app, "127.0.0.1", 0, flag="--secure-port", any_port=True) as port,
+        servers.serve(app, "127.0.0.1", 0, flag="--secure-port", any_port=True) as port,
         aiohttp.ClientSession() as session,
     ):
         yield Probe(session, port)
@@ -207,7 +208,7 @@ async def test_memory_is_told_by_type(get: Probe) -> None:
 async def test_without_profiling_nobody_looks_in(health: Health, path: str) -> None:
     app = endpoints.application(health, dict, profiling=False)
     async with (
-        serving.serve(app, "127.0.0.1", 0, flag="--secure-port", any_port=True) as port,
+        servers.serve(app, "127.0.0.1", 0, flag="--secure-port", any_port=True) as port,
         aiohttp.ClientSession() as session,
     ):
         assert (await Probe(session, port)(path))[0] == 404
@@ -216,7 +217,7 @@ async def test_without_profiling_nobody_looks_in(health: Health, path: str) -> N
 async def test_what_is_open_to_all_is_health_and_metrics(health: Health) -> None:
     app = endpoints.open_application(health)
     async with (
-        serving.serve(app, "127.0.0.1", 0, flag="--metrics-bind-address", any_port=True) as port,
+        servers.serve(app, "127.0.0.1", 0, flag="--metrics-bind-address", any_port=True) as port,
         aiohttp.ClientSession() as session,
     ):
         get = Probe(session, port)
@@ -228,7 +229,7 @@ async def test_what_is_open_to_all_is_health_and_metrics(health: Health) -> None
 
 
 async def test_port_zero_binds_nothing(health: Health) -> None:
-    async with serving.serve(
+    async with servers.serve(
         endpoints.open_application(health), "127.0.0.1", 0, flag="--secure-port"
     ) as port:
         assert port == 0
@@ -239,8 +240,8 @@ async def test_a_taken_port_is_an_error_that_names_flag_address_and_remedy(
     get: Probe, health: Health, host: str
 ) -> None:
     app = endpoints.open_application(health)
-    with pytest.raises(serving.CannotListen) as caught:
-        async with serving.serve(app, host, get.port, flag="--secure-port"):
+    with pytest.raises(servers.CannotListen) as caught:
+        async with servers.serve(app, host, get.port, flag="--secure-port"):
             pass
     assert str(caught.value) == (
         f"--secure-port: cannot listen on {host or '*'}:{get.port} (Address already in use); "
@@ -251,9 +252,9 @@ async def test_a_taken_port_is_an_error_that_names_flag_address_and_remedy(
 async def test_an_address_of_another_machine_is_an_error(health: Health) -> None:
     app = endpoints.open_application(health)
     with pytest.raises(
-        serving.CannotListen, match=r"192\.0\.2\.1.*choose an address of this machine"
+        servers.CannotListen, match=r"192\.0\.2\.1.*choose an address of this machine"
     ):
-        async with serving.serve(app, "192.0.2.1", 0, flag="--secure-port", any_port=True):
+        async with servers.serve(app, "192.0.2.1", 0, flag="--secure-port", any_port=True):
             pass
 
 
@@ -262,7 +263,7 @@ async def test_everywhere_is_both_families(health: Health, host: str) -> None:
     loopbacks = ["127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])]
     app = endpoints.open_application(health)
     async with (
-        serving.serve(app, host, 0, flag="--secure-port", any_port=True) as port,
+        servers.serve(app, host, 0, flag="--secure-port", any_port=True) as port,
         aiohttp.ClientSession() as session,
     ):
         for loopback in loopbacks:
@@ -273,13 +274,13 @@ async def test_everywhere_is_both_families(health: Health, host: str) -> None:
 async def test_two_processes_share_a_port_if_both_may(health: Health) -> None:
     async def serve(port: int, *, share: bool) -> None:
         app = endpoints.open_application(health)
-        async with serving.serve(app, "127.0.0.1", port, flag="--x", share_port=share):
+        async with servers.serve(app, "127.0.0.1", port, flag="--x", share_port=share):
             pass
 
     app = endpoints.open_application(health)
-    async with serving.serve(
+    async with servers.serve(
         app, "127.0.0.1", 0, flag="--x", any_port=True, share_port=True
     ) as port:
         await serve(port, share=True)
-        with pytest.raises(serving.CannotListen):
+        with pytest.raises(servers.CannotListen):
             await serve(port, share=False)

@@ -7,7 +7,7 @@
 A reader says how old an answer may be by `not_before`, the time at which its need arose: an
 answer proves nothing about what happened after its call *began*.
 
-A flight is one batch, with all the calls that it takes (`controllers.batches`).
+A flight is one batch, with all the calls that it takes (`containment.batches`).
 
     look(candidates, witnesses, due) ─► one call for all of them, that nobody else is in
 
@@ -22,8 +22,8 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.cloudprovider.instances import Instance, Instances, NotFound
-from proreus.controllers.batches import SUSPECTS_ALONE, Batches, Key, Observation, Told, key
-from proreus.controllers.faults import Kind
+from proreus.containment.batches import SUSPECTS_ALONE, Batches, Key, Observation, Told, key
+from proreus.containment.faults import Kind
 from proreus.kube.objects import Node
 
 __all__ = ["Inventory", "Observation", "Sighting"]

@@ -18,9 +18,9 @@ from cryptography import x509
 from proreus.kube.errors import KubeError
 from proreus.kube.reviews import User
 from proreus.runtime import klog
-from proreus.runtime.answers import Busy
-from proreus.runtime.authentication import Credentials, Unauthenticated
-from proreus.runtime.authorization import Decision
+from proreus.serving.answers import Busy
+from proreus.serving.authentication import Credentials, Unauthenticated
+from proreus.serving.authorization import Decision
 
 log = klog.logger(__name__)
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from proreus.app.webhooks import select
 from proreus.cloudprovider import AdmissionRequest, AdmissionResponse, Webhook
 from proreus.kube import admission
-from proreus.runtime import metrics, webhooks
-from proreus.runtime.serving import serve
-from proreus.runtime.webhooks import BODY_LIMIT, deadline
+from proreus.runtime import metrics
+from proreus.serving import webhooks
+from proreus.serving.servers import serve
+from proreus.serving.webhooks import BODY_LIMIT, deadline
 
 SECRET = "hunter2"
 REQUEST: dict[str, Any] = {

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives import serialization
 
 from proreus.kube.clientconfig import load_pair
 from proreus.runtime import klog
-from proreus.runtime.certificates import authorities
-from proreus.runtime.selfsigned import Pair, ensured, self_signed
-from proreus.runtime.tls_settings import (
+from proreus.serving.certificates import authorities
+from proreus.serving.selfsigned import Pair, ensured, self_signed
+from proreus.serving.tls_settings import (
     CURVES,
     VERSIONS,
     Settings,

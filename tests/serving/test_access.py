@@ -16,12 +16,12 @@ from proreus.app.access import delegated_access
 from proreus.app.options import Options
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig
-from proreus.runtime.answers import AT_ONCE
-from proreus.runtime.authorities import AuthoritiesError, ClientAuthorities, Sources
-from proreus.runtime.health import Health
-from proreus.runtime.serving import serve
-from proreus.runtime.tls import ServerTLS
-from proreus.runtime.tls_settings import Settings
+from proreus.serving.answers import AT_ONCE
+from proreus.serving.authorities import AuthoritiesError, ClientAuthorities, Sources
+from proreus.serving.health import Health
+from proreus.serving.servers import serve
+from proreus.serving.tls import ServerTLS
+from proreus.serving.tls_settings import Settings
 from proreus.testing.controlplane.certificates import Authority
 
 PATIENCE = 60.0

@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from proreus.kube.reviews import User
-from proreus.runtime import certificates
-from proreus.runtime.authentication import (
+from proreus.serving import certificates
+from proreus.serving.authentication import (
     ANONYMOUS,
     Credentials,
     FrontProxy,
@@ -17,7 +17,7 @@ from proreus.runtime.authentication import (
     proxied_user,
     with_authenticated,
 )
-from proreus.runtime.authorities import (
+from proreus.serving.authorities import (
     Bundles,
     Sources,
     combined,

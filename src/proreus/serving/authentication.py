@@ -20,8 +20,8 @@ from proreus.kube.client import Client
 from proreus.kube.errors import KubeError
 from proreus.kube.reviews import TokenReview, TokenReviewStatus, User, token_review
 from proreus.runtime import klog
-from proreus.runtime.answers import Answers, Budget, tried
-from proreus.runtime.certificates import common_name, is_trusted, user_of
+from proreus.serving.answers import Answers, Budget, tried
+from proreus.serving.certificates import common_name, is_trusted, user_of
 
 log = klog.logger(__name__)
 

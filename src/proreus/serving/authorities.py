@@ -19,8 +19,8 @@ from proreus.kube.objects import ConfigMap
 from proreus.kube.requests import CONFIG_MAPS
 from proreus.kube.reviews import REVIEW_SECONDS
 from proreus.runtime import certificates, klog
-from proreus.runtime.authentication import FrontProxy, Trust
 from proreus.runtime.informer import Informer
+from proreus.serving.authentication import FrontProxy, Trust
 
 log = klog.logger(__name__)
 

@@ -28,9 +28,9 @@ from proreus.cloudprovider import (
     scope_of,
 )
 from proreus.cloudprovider.wanted import ref, wanted
-from proreus.controllers.faults import EVENT, Faults, Kind
-from proreus.controllers.guard import VERB_SECONDS, Guard, Raised
-from proreus.controllers.guarded import guarded
+from proreus.containment.faults import EVENT, Faults, Kind
+from proreus.containment.guard import VERB_SECONDS, Guard, Raised
+from proreus.containment.guarded import guarded
 from proreus.kube.objects import (
     KubeObject,
     Node,
@@ -44,7 +44,7 @@ from proreus.runtime import metrics
 from proreus.runtime.tasks import Exited, contain_exits
 from proreus.testing.clock import virtual_time
 
-from .bad_provider import (
+from ..faults.bad_provider import (  # noqa: TID252 - pytest imports tests by path
     MANY_THREADS,
     BadInstances,
     BadProvider,

@@ -17,9 +17,9 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
-from proreus.controllers.batches import PROBES, SUSPECTS_ALONE, outage
-from proreus.controllers.faults import Kind
-from proreus.controllers.inventory import FLIGHTS_AT_ONCE, Inventory, Observation, Sighting
+from proreus.containment.batches import PROBES, SUSPECTS_ALONE, outage
+from proreus.containment.faults import Kind
+from proreus.containment.inventory import FLIGHTS_AT_ONCE, Inventory, Observation, Sighting
 from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 from proreus.testing import clock
 

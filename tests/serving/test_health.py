@@ -3,7 +3,7 @@ import io
 import pytest
 
 from proreus.runtime import klog
-from proreus.runtime.health import Health
+from proreus.serving.health import Health
 
 
 def test_two_checks_of_one_name_are_refused() -> None:

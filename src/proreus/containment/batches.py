@@ -23,9 +23,9 @@ from proreus.cloudprovider.errors import (
     Unauthenticated,
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, Instances, NotFound
-from proreus.controllers import contract
-from proreus.controllers.faults import Kind
-from proreus.controllers.guard import Raised, raising
+from proreus.containment import contract
+from proreus.containment.faults import Kind
+from proreus.containment.guard import Raised, raising
 from proreus.kube.objects import Node
 
 SEARCH_CALLS: Final = 64

@@ -14,8 +14,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.registry import RestrictedRegistry
 
-from proreus.runtime import debugging, klog, metrics
-from proreus.runtime.health import Health
+from proreus.runtime import klog, metrics
+from proreus.serving import debugging
+from proreus.serving.health import Health
 
 log = klog.logger(__name__)
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from proreus.runtime import klog
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.tasks import supervise
-from proreus.runtime.tls import ServerTLS
+from proreus.serving.tls import ServerTLS
 
 log = klog.logger(__name__)
 
