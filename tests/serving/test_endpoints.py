@@ -181,13 +181,13 @@ async def test_a_profile_names_the_function_that_takes_the_time(get: Probe) -> N
     try:
         async with asyncio.timeout(60):
             text = ""
-            while not re.search(r";\S*spin_for_a_test \(test_serving.py:\d+\) \d+\n", text):
+            while not re.search(r";\S*spin_for_a_test \(test_endpoints.py:\d+\) \d+\n", text):
                 status, text = await get("/debug/pprof/profile?seconds=0.3")
                 assert status == 200
         _, tasks = await get("/debug/pprof/goroutine")
     finally:
         task.cancel()
-    assert re.search(r"spinner:\n.*spin_for_a_test \(test_serving.py:\d+\)", tasks)
+    assert re.search(r"spinner:\n.*spin_for_a_test \(test_endpoints.py:\d+\)", tasks)
     assert "MainThread" in tasks
 
 

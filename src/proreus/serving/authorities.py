@@ -18,8 +18,9 @@ from proreus.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from proreus.kube.objects import ConfigMap
 from proreus.kube.requests import CONFIG_MAPS
 from proreus.kube.reviews import REVIEW_SECONDS
-from proreus.runtime import certificates, klog
+from proreus.runtime import klog
 from proreus.runtime.informer import Informer
+from proreus.serving import certificates
 from proreus.serving.authentication import FrontProxy, Trust
 
 log = klog.logger(__name__)
