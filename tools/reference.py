@@ -16,10 +16,10 @@ import proreus
 from proreus.app import flags
 from proreus.app.options import Options
 from proreus.controllers.cloud_node.reasons import Reason as NodeReason
-from proreus.controllers.environment import Settings
 from proreus.controllers.node_ipam.plan import Reason as IpamReason
 from proreus.controllers.route.conditions import Says as RouteSays
 from proreus.controllers.service.conditions import Reason as ServiceReason
+from proreus.controllers.settings import Settings
 from proreus.controllers.table import CONTROLLERS
 from proreus.runtime import metrics
 

@@ -12,9 +12,10 @@ import aiohttp
 from proreus.cloudprovider import ClusterIdentity, Context
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.routes import Routes
-from proreus.controllers.environment import Environment, Settings
+from proreus.controllers.environment import Environment
 from proreus.controllers.route.controller import RouteController
 from proreus.controllers.route.policy import Policy
+from proreus.controllers.settings import Settings
 from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.objects import Condition, condition

@@ -10,7 +10,7 @@ import pytest
 from proreus.app import flags
 from proreus.app.leader import settings_of
 from proreus.app.options import Options
-from proreus.controllers.environment import Settings
+from proreus.controllers.settings import Settings
 
 TESTS: Final = Path(__file__).parents[1]
 NO_EFFECT: Final = "Without effect"

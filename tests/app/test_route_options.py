@@ -4,7 +4,7 @@ import pytest
 
 from proreus.app import flags
 from proreus.app.options import Options
-from proreus.controllers.environment import Settings
+from proreus.controllers.settings import Settings
 from proreus.controllers.table import select
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from proreus.app import flags
 from proreus.app.options import Options, problems
-from proreus.controllers.environment import Settings
 from proreus.controllers.node_ipam.cidrset import Claim, Range
 from proreus.controllers.node_ipam.plan import (
     Allocate,
@@ -34,6 +33,7 @@ from proreus.controllers.node_ipam.plan import (
     say,
     write,
 )
+from proreus.controllers.settings import Settings
 from proreus.controllers.table import select
 from proreus.kube.errors import (
     Conflict,

@@ -20,7 +20,8 @@ from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, 
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
-from proreus.controllers.environment import Environment, Settings
+from proreus.controllers.environment import Environment
+from proreus.controllers.settings import Settings
 from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
 from proreus.kube.patch import Op, Patch
 

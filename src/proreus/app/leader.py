@@ -29,8 +29,9 @@ from proreus.cloudprovider import (
 )
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.inventory import Inventory
-from proreus.controllers.environment import Environment, Runnable, Settings
+from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.service.intake import SLICES_BY_SERVICE, service_keys
+from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.client import Client
 from proreus.kube.config import ClientConfig

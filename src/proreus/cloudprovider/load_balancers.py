@@ -90,9 +90,7 @@ class LoadBalancer(msgspec.Struct, frozen=True):
     endpoints: tuple[EndpointTarget, ...] = ()
     affinity_seconds: int | None = None
     local_traffic: bool = False
-    internal: bool = False
     requested_address: str = ""
-    proxy_protocol: bool = False
 
 
 class Endpoints(Enum):

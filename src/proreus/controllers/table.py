@@ -10,11 +10,12 @@ import msgspec
 
 from proreus.controllers.cloud_node.controller import CloudNodeController
 from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecycleController
-from proreus.controllers.environment import Environment, Runnable, Settings
+from proreus.controllers.environment import Environment, Runnable
 from proreus.controllers.node_ipam.controller import NodeIpamController
 from proreus.controllers.node_ipam.plan import Mode
 from proreus.controllers.route.controller import RouteController
 from proreus.controllers.service.controller import ServiceController
+from proreus.controllers.settings import Settings
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -28,7 +28,6 @@ class PatchType(StrEnum):
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 class Patch(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from proreus.app.flag_values import (
 from proreus.app.flags import Flag
 from proreus.app.options.serving import ServingOptions
 from proreus.controllers.node_ipam.plan import Mode, ranges
+from proreus.controllers.settings import DEFAULTS
 from proreus.runtime import klog
 
 MISC = "misc"
@@ -104,7 +105,7 @@ class Options(ServingOptions, frozen=True, kw_only=True):
         Flag(
             PROREUS, "How often load balancers are compared with the cloud.", duration, at_least(1)
         ),
-    ] = 3600.0
+    ] = DEFAULTS.load_balancer_resync_period
     delete_leaks_after: Annotated[
         float,
         Flag(
@@ -113,41 +114,41 @@ class Options(ServingOptions, frozen=True, kw_only=True):
             duration,
             at_least(0),
         ),
-    ] = 0.0
+    ] = DEFAULTS.delete_leaks_after
     status_page: Annotated[
         bool, Flag(PROREUS, "Serve a page that shows the state at /status.", boolean)
     ] = False
     load_balancer_classes: Annotated[
         tuple[str, ...],
         Flag(PROREUS, "Values of spec.loadBalancerClass that this manager owns.", names),
-    ] = ()
+    ] = DEFAULTS.load_balancer_classes
     classless_load_balancers: Annotated[
         bool, Flag(PROREUS, "Own Services without a loadBalancerClass, as Go does.", boolean)
-    ] = True
+    ] = DEFAULTS.classless_load_balancers
     node_deletion_confirmations: Annotated[
         int,
         Flag(PROREUS, "Answers 'no such machine' before a Node is deleted.", integer, at_least(1)),
-    ] = 2
+    ] = DEFAULTS.node_deletion_confirmations
     node_deletion_interval: Annotated[
         float, Flag(PROREUS, "Time between these answers.", duration, at_least(0))
-    ] = 30.0
+    ] = DEFAULTS.node_deletion_interval
     node_deletion_witnesses: Annotated[
         int,
         Flag(PROREUS, "Ready nodes asked about in the same call; 0: none.", integer, at_least(0)),
-    ] = 3
+    ] = DEFAULTS.node_deletion_witnesses
     node_startup_grace: Annotated[
         float, Flag(PROREUS, "Age before a never initialised Node may go.", duration, at_least(0))
-    ] = 300.0
+    ] = DEFAULTS.node_startup_grace
     node_deletion_breaker: Annotated[
         float,
         Flag(PROREUS, "Share of nodes, gone in 5 minutes, that stops all.", number, at_least(0)),
-    ] = 0.2
+    ] = DEFAULTS.node_deletion_breaker
     node_deletion_resume: Annotated[
         bool, Flag(PROREUS, "Delete although the breaker has tripped.", boolean)
-    ] = False
+    ] = DEFAULTS.node_deletion_resume
     delete_nodes_by_name: Annotated[
         bool, Flag(PROREUS, "Let Nodes without provider id go, looked up by name.", boolean)
-    ] = False
+    ] = DEFAULTS.delete_nodes_by_name
     provider_flags: Mapping[str, Any] = {}
     """What was given for flags that the provider declares, by their names."""
 

@@ -7,6 +7,7 @@ from proreus.app.flags import Flag
 from proreus.app.options.generic import GenericOptions
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.plan import Mode
+from proreus.controllers.settings import DEFAULTS
 
 CLOUD = "cloud provider"
 NODE = "node controller"
@@ -45,14 +46,14 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     node_monitor_period: Annotated[
         float,
         Flag(CLOUD, "How often nodes that are not Ready are asked about.", duration, at_least(0.1)),
-    ] = 5.0
+    ] = DEFAULTS.node_monitor_period
     node_sync_period: Annotated[
         float,
         Flag(CLOUD, "Without effect, as in Go's: a deprecated flag.", duration, at_least(0)),
     ] = 0.0
     concurrent_node_syncs: Annotated[
         int, Flag(NODE, "Nodes written at the same time.", integer, at_least(1))
-    ] = 32
+    ] = DEFAULTS.concurrent_node_syncs
     concurrent_node_status_updates: Annotated[
         int,
         Flag(
@@ -61,16 +62,16 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
             integer,
             at_least(0),
         ),
-    ] = 0
+    ] = DEFAULTS.concurrent_node_status_updates
     node_status_update_frequency: Annotated[
         float, Flag(NODE, "How often addresses and labels are compared.", duration, at_least(1))
-    ] = 300.0
+    ] = DEFAULTS.node_status_update_frequency
     concurrent_service_syncs: Annotated[
         int, Flag(SERVICE, "Load-balancer groups worked on at the same time.", integer, at_least(1))
-    ] = 64
+    ] = DEFAULTS.concurrent_service_syncs
     configure_cloud_routes: Annotated[
         bool, Flag(ROUTE, "Keep routes to the nodes' pods, where the cloud has routes.", boolean)
-    ] = True
+    ] = DEFAULTS.configure_cloud_routes
     cluster_cidr: Annotated[
         tuple[str, ...],
         Flag(
@@ -79,13 +80,13 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
             names,
             lambda texts: cluster_cidrs(texts)[1],
         ),
-    ] = ()
+    ] = DEFAULTS.cluster_cidr
     route_reconciliation_period: Annotated[
         float, Flag(ROUTE, "How often all routes are compared.", duration, at_least(1))
-    ] = 300.0
+    ] = DEFAULTS.route_reconciliation_period
     allocate_node_cidrs: Annotated[
         bool, Flag(IPAM, "Give every node its pod CIDRs, out of --cluster-cidr.", boolean)
-    ] = False
+    ] = DEFAULTS.allocate_node_cidrs
     cidr_allocator_type: Annotated[
         str,
         Flag(
@@ -95,7 +96,7 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
             _allocator,
             check=lambda value: "" if value in set(Mode) else f"must be one of {', '.join(Mode)}",
         ),
-    ] = Mode.RANGE.value
+    ] = DEFAULTS.cidr_allocator_type
     service_cluster_ip_range: Annotated[
         tuple[str, ...],
         Flag(
@@ -104,14 +105,14 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
             names,
             lambda texts: cluster_cidrs(texts)[1],
         ),
-    ] = ()
+    ] = DEFAULTS.service_cluster_ip_range
     node_cidr_mask_size: Annotated[
         int,
         Flag(IPAM, "Prefix length of a node's CIDR; 0: 24 or 64.", integer, at_least(0)),
-    ] = 0
+    ] = DEFAULTS.node_cidr_mask_size
     node_cidr_mask_size_ipv4: Annotated[
         int, Flag(IPAM, "The same for IPv4 only; 0: 24.", integer, at_least(0))
-    ] = 0
+    ] = DEFAULTS.node_cidr_mask_size_ipv4
     node_cidr_mask_size_ipv6: Annotated[
         int, Flag(IPAM, "The same for IPv6 only; 0: 64.", integer, at_least(0))
-    ] = 0
+    ] = DEFAULTS.node_cidr_mask_size_ipv6

@@ -31,12 +31,12 @@ from proreus.containment.inventory import Inventory, Sighting
 from proreus.controllers.cloud_node_lifecycle.controller import known, policy_of
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
-from proreus.controllers.environment import Settings
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
 from proreus.controllers.service.hosts import candidates
 from proreus.controllers.service.intake import Classes
+from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.objects import EndpointSlice, Node, Service

@@ -22,7 +22,8 @@ from proreus.controllers.cloud_node_lifecycle.questions import (
     always,
     questions,
 )
-from proreus.controllers.environment import Environment, Settings
+from proreus.controllers.environment import Environment
+from proreus.controllers.settings import Settings
 from proreus.kube.errors import Conflict, NotFound
 from proreus.kube.objects import Node
 from proreus.kube.patch import Patch

@@ -326,8 +326,6 @@ def _check(wish: LoadBalancer) -> None:
         for one in wish.frontends
         if one.protocol not in _PROTOCOLS
     ]
-    if wish.proxy_protocol:
-        problems.append("connections are handed on as they are: leave the PROXY protocol out")
     if problems:
         raise InvalidRequest("; ".join(problems))
 

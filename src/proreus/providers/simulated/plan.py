@@ -212,9 +212,7 @@ def targets(wanted: LoadBalancer, region: str) -> tuple[dict[str, Target], dict[
 
 def wished_fingerprint(wanted: LoadBalancer, region: str) -> str:
     """A digest of the wish; equal to `fingerprint` of what `plan` has no steps for."""
-    listeners = [
-        [f.protocol, f.port, f.node_port, wanted.proxy_protocol] for f in _frontends(wanted)
-    ]
+    listeners = [[f.protocol, f.port, f.node_port, False] for f in _frontends(wanted)]
     ranges = sorted(wanted.source_ranges.get(FAMILY, ()))
     found = sorted(targets(wanted, region)[0].values())
     tags = [sorted(wanted.marks.items())]
@@ -250,7 +248,7 @@ def _marks(part: Part) -> tuple[tuple[str, str], ...]:
 
 def _traits(wanted: LoadBalancer) -> dict[str, object]:
     return {
-        "internal": wanted.internal,
+        "internal": False,
         "affinity_seconds": wanted.affinity_seconds,
         "health_check": HealthCheck(wanted.health_check.port, wanted.health_check.path),
     }
@@ -332,7 +330,7 @@ def _listener_steps(wanted: LoadBalancer, actual: Actual, balancer: Balancer) ->
             # A port that could not be bound may be free now: only a new listener tries again.
             steps.append(Delete(listener))
         else:
-            now = {"target_port": frontend.node_port, "proxy_protocol": wanted.proxy_protocol}
+            now = {"target_port": frontend.node_port, "proxy_protocol": False}
             steps += _changed(wanted, listener, now)
     for frontend in missing.values():
         fields: dict[str, object] = {
@@ -340,7 +338,7 @@ def _listener_steps(wanted: LoadBalancer, actual: Actual, balancer: Balancer) ->
             "protocol": frontend.protocol,
             "port": frontend.port,
             "target_port": frontend.node_port,
-            "proxy_protocol": wanted.proxy_protocol,
+            "proxy_protocol": False,
         }
         suffix = f"{frontend.protocol.lower()}-{frontend.port}"
         steps.append(_create(wanted, Listener, suffix, fields))
