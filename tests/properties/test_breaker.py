@@ -248,7 +248,7 @@ def test_an_empty_list_deletes_nothing_while_a_node_is_ready(
     st.data(),
     st.lists(st.sampled_from([5.0, 30.0]), min_size=1, max_size=12),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_mass_disappearance_trips_the_breaker(
     size: int, data: st.DataObject, pauses: list[float]
 ) -> None:

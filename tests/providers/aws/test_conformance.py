@@ -162,5 +162,8 @@ class TestNetwork(Conformance):
     fixture = NetworkFixture
 
 
+@pytest.mark.long
 class TestClassic(Conformance):
+    """The same machines and routes; the load balancers are also tried in `test_lb_classic`."""
+
     fixture = ClassicFixture
