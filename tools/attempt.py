@@ -5,6 +5,7 @@ many there were, so that it is seen. Exits as pytest does, of the second run if 
 """
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,15 +19,22 @@ ALONE = ("--numprocesses=0", "--last-failed", "--last-failed-no-failures=none")
 def main(arguments: list[str]) -> int:
     """Run pytest with these arguments, at most twice."""
     pytest = [sys.executable, "-m", "pytest", *arguments]
-    code = subprocess.run(pytest, check=False).returncode
+    code = run(pytest)
     unstable = 0
     if code == TESTS_FAILED:
         before = failed()
         print("== what failed, once more and alone", flush=True)
-        code = subprocess.run([*pytest, *ALONE], check=False).returncode
+        code = run([*pytest, *ALONE])
         unstable = len(before - failed())
     print(f"== failed beside other tests and passed alone: {unstable}", flush=True)
     return code
+
+
+def run(command: list[str]) -> int:
+    """Run a command to its end; who ends this process interrupts it, so that it cleans up."""
+    with subprocess.Popen(command) as process:
+        signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
+        return process.wait()
 
 
 def failed() -> set[str]:
