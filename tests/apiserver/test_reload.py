@@ -1,6 +1,7 @@
 """The cloud-config changes while the manager runs: new credentials are used, wrong ones are not."""
 
 import base64
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,32 @@ async def test_a_token_that_changes_in_the_file_is_used_and_no_service_is_touche
         }
         # The new node is a new host of the load balancer; the Service object stays as it was.
         assert len(site.writes("services")) == writes
+
+
+async def test_what_was_learned_with_other_credentials_speaks_against_no_node(
+    site: Site, tmp_path: Path
+) -> None:
+    """One answer of the old credentials and one of the new ones do not make two."""
+    file = tmp_path / "cloud.conf"
+    file.write_text(config(site, TOKENS["first"]))
+    flags = ("--node-monitor-period=200ms", "--node-deletion-interval=1h", "-v=4")
+    async with site.lone_manager(f"--cloud-config={file}", *ASKING, *flags) as manager:
+        (gone, *_) = await site.join("a", "b", "c")
+        await site.initialised("a", "b", "c")
+        await site.cloud.admin.delete(gone.id)
+        await site.silence("a")
+
+        async def waits(since: str, *seconds: int) -> bool:
+            """Whether it has been said, after some text, that the node may go in so many seconds."""
+            said = manager.output().rpartition(since)[2] if since else manager.output()
+            found = re.findall(r'"The node looks gone" node="a" may_go_in_seconds="?(\d+)', said)
+            return any(int(one) in seconds for one in found)
+
+        await until("an hour minus 3 s", lambda: waits("", 3597))
+        file.write_text(config(site, TOKENS["second"]))
+        changed = "The new cloud-config is in use"
+        await told(manager, changed)
+        await until("an hour again", lambda: waits(changed, 3599, 3600))
 
 
 async def test_what_is_wrong_is_told_and_the_old_config_stays_until_it_is_right(
