@@ -134,24 +134,24 @@ test-openstack: assets ## Try the provider openstack on a real OpenStack, and be
 
 cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
 	@echo '== cluster-up (building its programs takes ten minutes the first time)'
-	@$(BIN)/python -m proreus.testing.cluster up $(ARGS)
+	@$(BIN)/python -m labs.cluster up $(ARGS)
 
 cluster-down: $(STAMP) ## Remove that cluster, whatever its state
 	@echo '== cluster-down'
-	@$(BIN)/python -m proreus.testing.cluster down
+	@$(BIN)/python -m labs.cluster down
 
 openstack-up: $(STAMP) ## Start a real OpenStack on this machine; Debian 12 only (1 GB on disk)
 	@echo '== openstack-up'
-	@$(BIN)/python -m proreus.testing.openstack up $(ARGS)
+	@$(BIN)/python -m labs.openstack up $(ARGS)
 
 openstack-down: $(STAMP) ## Stop that OpenStack, and forget what it has kept
 	@echo '== openstack-down'
-	@$(BIN)/python -m proreus.testing.openstack down
+	@$(BIN)/python -m labs.openstack down
 
 e2e: $(STAMP) ## Run Kubernetes' own specs of load balancers on that cluster (ARGS=--specs=services)
 	@echo '== e2e'
-	@$(BIN)/python -m proreus.testing.cluster up --if-absent
-	@$(BIN)/python -m proreus.testing.cluster.e2e $(ARGS)
+	@$(BIN)/python -m labs.cluster up --if-absent
+	@$(BIN)/python -m labs.cluster.e2e $(ARGS)
 
 test-cluster: $(STAMP) ## Run the tests on real clusters, without Kubernetes' own specs (IMAGE=image.tar: pods of that image)
 	@echo '== test-cluster'
@@ -171,4 +171,4 @@ mutation: $(STAMP) ## Check that the tests notice changed decisions (slow)
 
 clean: ## Remove what the other targets made here; the cached control plane stays
 	rm -rf docs/_build docs/reference/generated .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* mutants dist build
-	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools labs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

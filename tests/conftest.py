@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from proreus.testing import programs
+from labs import forks
 from proreus.testing.controlplane import ControlPlane
 
 from . import order
@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def programs_are_forked() -> Iterator[None]:
     """Managers and clouds are forks of one process, which imports once for all of them."""
-    with programs.forked():
+    with forks.forked():
         yield
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src"
-MODULES = sorted(SOURCE.rglob("*.py"))
+ROOT = Path(__file__).parents[1]
+MODULES = sorted(module for folder in ("src", "labs") for module in (ROOT / folder).rglob("*.py"))
 
 FUNCTION_LINES = 60
 FILE_LINES = 400
@@ -103,7 +103,7 @@ def every(module: Path) -> bool:
 def test_the_source_has_no(rule: Rule, applies: Callable[[Path], bool]) -> None:
     modules = [module for module in MODULES if applies(module)]
     found = [
-        f"{module.relative_to(SOURCE)}: {fault}"
+        f"{module.relative_to(ROOT)}: {fault}"
         for module in modules
         for fault in rule(module.read_text())
     ]

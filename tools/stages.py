@@ -41,7 +41,7 @@ FLOOR: Final = (
         "src/proreus/controllers",
         "src/proreus/app",
     ),
-    *("src/proreus/testing", "pyproject.toml"),
+    *("src/proreus/testing", "labs/forks.py", "labs/forkserver.py", "pyproject.toml"),
 )
 """What every stage stands on."""
 
@@ -108,10 +108,10 @@ _NODES: Final = (
     "src/proreus/controllers/cloud_node_lifecycle",
 )
 _AWS: Final = ("src/proreus/providers/aws", "tests/providers/aws")
-_LOCAL: Final = ("src/proreus/providers/local", "src/proreus/testing/cluster", "tests/cluster")
+_LOCAL: Final = ("src/proreus/providers/local", "labs/cluster", "tests/cluster")
 _OPENSTACK: Final = (
     "src/proreus/providers/openstack",
-    "src/proreus/testing/openstack",
+    "labs/openstack",
     "tests/providers/openstack",
 )
 
@@ -186,7 +186,7 @@ STAGES: Final = (
         "random histories of the whole manager, and of clusters that lose machines, end well",
         tests("tests/properties"),
         400,
-        ("tests/properties", *_SERVICES, *_NODES),
+        ("tests/properties", "labs/network", *_SERVICES, *_NODES),
     ),
     Stage(
         "parity",

@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.local import works
 from benchmarks.local.lab import Lab, one_gateway, two_gateways
 from benchmarks.local.works import Line
-from proreus.testing.cluster import ensure_programs
-from proreus.testing.cluster.programs import Programs
+from labs.cluster import ensure_programs
+from labs.cluster.programs import Programs
 from proreus.testing.controlplane import ControlPlaneError
 
 _Stage = Callable[[Programs], AbstractContextManager[Lab]]

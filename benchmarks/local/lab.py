@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.local import probe
-from proreus.testing.cluster import Cluster, Settings, remove, start_manager
-from proreus.testing.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE
-from proreus.testing.cluster.images import Root, pack
-from proreus.testing.cluster.machines import Machine, member, start_machine
-from proreus.testing.cluster.manager import ACCOUNT, flags
-from proreus.testing.cluster.network import IPV4, cable_commands, host_commands, router_commands
-from proreus.testing.cluster.node import load_image
-from proreus.testing.cluster.programs import Programs
+from labs.cluster import Cluster, Settings, remove, start_manager
+from labs.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE
+from labs.cluster.images import Root, pack
+from labs.cluster.machines import Machine, member, start_machine
+from labs.cluster.manager import ACCOUNT, flags
+from labs.cluster.network import IPV4, cable_commands, host_commands, router_commands
+from labs.cluster.node import load_image
+from labs.cluster.programs import Programs
 
 NAME = "bench"
 GATEWAYS = {"gateway-a": 2, "gateway-b": 3}

@@ -21,8 +21,8 @@ from benchmarks.local.lab import (
     service,
     until,
 )
-from proreus.testing.cluster.cluster import CLIENT
-from proreus.testing.cluster.network import IPV4
+from labs.cluster.cluster import CLIENT
+from labs.cluster.network import IPV4
 
 Line: TypeAlias = Mapping[str, str]
 """The cells of a line, by the heads of their columns."""

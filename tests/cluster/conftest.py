@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proreus.testing.cluster import (
+from labs.cluster import (
     Cluster,
     Settings,
     ensure_programs,
@@ -14,7 +14,7 @@ from proreus.testing.cluster import (
     start_manager,
     why_not,
 )
-from proreus.testing.cluster.programs import Programs
+from labs.cluster.programs import Programs
 from proreus.testing.controlplane import ControlPlaneError
 from proreus.testing.controlplane.progress import to_stderr
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import proreus
-from proreus.testing.cluster.images import Root, pack
+from labs.cluster.images import Root, pack
 
 NAME = "localhost/proreus:test"
 PROGRAM = "cloud-controller-manager"

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from proreus.testing.cluster import Cluster, ClusterError, find
-from proreus.testing.cluster.cluster import AGNHOST_IMAGE
+from labs.cluster import Cluster, ClusterError, find
+from labs.cluster.cluster import AGNHOST_IMAGE
 
 PATIENCE = 600.0
 

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from proreus.testing.cluster import Cluster
+from labs.cluster import Cluster
 
 from .looking import addresses_of, ask, get, pods, serve, until
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proreus.testing.cluster import Cluster
-from proreus.testing.cluster.manager import flags
-from proreus.testing.cluster.node import load_image
+from labs.cluster import Cluster
+from labs.cluster.manager import flags
+from labs.cluster.node import load_image
 
 from ..deploy.charts import ROOT, Programs  # noqa: TID252 - tests are no package
 from .conftest import Make

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from proreus.testing.cluster import Cluster, ClusterError, directory_of, find, remove
-from proreus.testing.cluster.cgroups import hierarchies
-from proreus.testing.cluster.cluster import cgroup_of
+from labs.cluster import Cluster, ClusterError, directory_of, find, remove
+from labs.cluster.cgroups import hierarchies
+from labs.cluster.cluster import cgroup_of
 
 from .conftest import Make
 from .looking import serve, until
 
 pytestmark = pytest.mark.long
 
+ROOT = Path(__file__).parents[2]
 MANY = 10
 
 
@@ -66,7 +67,8 @@ def test_what_a_killed_maker_left_is_removed(make: Make) -> None:
     cluster = make()
     name = cluster.settings.name
     maker = subprocess.Popen(
-        [sys.executable, "-m", "proreus.testing.cluster", f"--name={name}", "up"],
+        [sys.executable, "-m", "labs.cluster", f"--name={name}", "up"],
+        cwd=ROOT,
         stderr=subprocess.DEVNULL,
     )
     until("a gateway", (cluster.directory / "node-1").exists)

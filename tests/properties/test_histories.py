@@ -20,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from labs.network import run
 from proreus.kube.requests import NODES, SERVICES
-from proreus.testing.network import run
 
 from .promises import report
 from .world import PAUSES, Step, World, world

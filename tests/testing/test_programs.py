@@ -13,6 +13,7 @@ import pytest
 
 from proreus.testing import programs
 
+ROOT = Path(__file__).parents[2]
 WITHIN = 60.0
 SAYS = """
 import atexit, json, os, random, sys
@@ -34,20 +35,13 @@ def kind(
     (tmp_path / "program_that_says.py").write_text(SAYS)
     (tmp_path / "program_that_waits.py").write_text(WAITS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    # Those of all tests are forks (`tests/conftest.py`).
+    own = programs.launched_by(programs.Interpreters())
     # What is started in the background of a shell ignores it, and so do its children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with programs.forked() if request.param == "forked" else own():
+    with own if request.param == "own" else contextlib.nullcontext():
         yield request.param
     signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def own() -> Iterator[None]:
-    before, programs._server = programs._server, None
-    try:
-        yield
-    finally:
-        programs._server = before
 
 
 async def ended(program: programs.Program) -> int:
@@ -113,16 +107,17 @@ async def test_it_can_be_interrupted(tmp_path: Path) -> None:
 async def test_forks_end_with_who_started_them(tmp_path: Path) -> None:
     starter = """
 import asyncio, os, sys
+from labs.forks import forked
 from proreus.testing import programs
 async def main():
     program = await programs.start("http.server", "0", "--bind=127.0.0.1")
     print(program.pid, flush=True)
     await asyncio.sleep(600)
-with programs.forked():
+with forked():
     asyncio.run(main())
 """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", starter, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", starter, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )
     assert process.stdout is not None
     pid = int(await process.stdout.readline())

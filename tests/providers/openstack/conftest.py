@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proreus.testing.openstack import running
+from labs.openstack import running
 
 from .wire import Wire, served
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from openstack.exceptions import SDKException
 
+from labs.openstack import running, seed
 from proreus.cloudprovider import Pending
 from proreus.cloudprovider.instances import Instance
 from proreus.kube.objects import Node
 from proreus.providers.openstack import OpenStackCloud
-from proreus.testing.openstack import running, seed
 
 from .wire import node, of, shown
 

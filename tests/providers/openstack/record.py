@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from proreus.testing.openstack import running, seed
-from proreus.testing.openstack.settings import PASSWORD, url
+from labs.openstack import running, seed
+from labs.openstack.settings import PASSWORD, url
 
 from .real import Real, project
 from .script import PREFIX, SCRIPT

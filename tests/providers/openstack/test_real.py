@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from labs.openstack.settings import MOST_ROUTES
 from proreus.cloudprovider import Ensured, LoadBalancer
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
@@ -17,7 +18,6 @@ from proreus.cloudprovider.routes import Route
 from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import Node, ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack import OpenStackCloud
-from proreus.testing.openstack.settings import MOST_ROUTES
 
 from .real import Real, hosts, project, settled
 from .wire import CLUSTER, context, node, of, shown, started

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from labs.openstack import seed
+from labs.openstack.settings import PASSWORD, REGION, url
 from proreus.cloudprovider.instances import Instance, NotFound
-from proreus.testing.openstack import seed
-from proreus.testing.openstack.settings import PASSWORD, REGION, url
 
 from .real import Real, project
 from .wire import node, of, started

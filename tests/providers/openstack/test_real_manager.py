@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 import pytest
 from openstack.exceptions import SDKException
 
+from labs.openstack import Cloud, seed
+from labs.openstack.cloud import OCTAVIA_WORKER
+from labs.openstack.proxy import Fault, Proxy
+from labs.openstack.settings import url
 from proreus.kube.objects import condition
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
 from proreus.providers.openstack.octavia.annotations import PREFIX
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
-from proreus.testing.openstack import Cloud, seed
-from proreus.testing.openstack.cloud import OCTAVIA_WORKER
-from proreus.testing.openstack.proxy import Fault, Proxy
-from proreus.testing.openstack.settings import url
 from proreus.testing.simulated import Instance
 
 from ...apiserver.site import Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path

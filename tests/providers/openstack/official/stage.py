@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from labs.openstack.proxy import Proxy
+from labs.openstack.settings import url
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
-from proreus.testing.openstack.proxy import Proxy
-from proreus.testing.openstack.settings import url
 from proreus.testing.simulated import Instance
 
 from ....apiserver.site import PATIENCE, Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path

@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from proreus.testing.cluster.errors import ClusterError
-from proreus.testing.cluster.machines import Machine
-from proreus.testing.cluster.network import Family
-from proreus.testing.cluster.programs import Programs
+from labs.cluster.errors import ClusterError
+from labs.cluster.machines import Machine
+from labs.cluster.network import Family
+from labs.cluster.programs import Programs
 from proreus.testing.controlplane import kubeconfig
 from proreus.testing.controlplane.certificates import Authority, signing_key, write_private
 

@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final, TypeVar
 
+from labs.network.datagrams import Datagrams
+from labs.network.streams import Address, Stream
 from proreus.testing.clock import VirtualTimeLoop
-from proreus.testing.network.datagrams import Datagrams
-from proreus.testing.network.streams import Address, Stream
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from proreus.testing.openstack.settings import PASSWORD, PORTS, REGION, url
+from labs.openstack.settings import PASSWORD, PORTS, REGION, url
 
 USER = "ccm"
 """Who makes the calls in tests: a member of projects, without rights beyond them."""

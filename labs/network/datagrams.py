@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from proreus.testing.network.streams import Address
+from labs.network.streams import Address
 
 
 class Datagrams(asyncio.DatagramTransport):

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from proreus.testing.openstack.settings import PORTS, url
+from labs.openstack.settings import PORTS, url
 
 _LONGEST_LINE = 65536
 _THROTTLED = 429

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from proreus.testing.cluster.errors import ClusterError
+from labs.cluster.errors import ClusterError
 
 ROOT = Path("/sys/fs/cgroup")
 """Where control groups are mounted."""

@@ -15,7 +15,7 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from proreus.testing.cluster.errors import ClusterError
+from labs.cluster.errors import ClusterError
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 

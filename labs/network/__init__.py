@@ -11,6 +11,6 @@ Only loopback is there, IPv4, without TLS and without names. Who writes to an en
 gets a reset; what an end has not read when it is closed does not reset the other.
 """
 
-from proreus.testing.network.loop import MemoryNetworkLoop, run
+from labs.network.loop import MemoryNetworkLoop, run
 
 __all__ = ["MemoryNetworkLoop", "run"]

@@ -2,9 +2,9 @@
 
 import shlex
 
-from proreus.testing.cluster.cluster import AGNHOST_IMAGE, CLIENT, directory_of
-from proreus.testing.cluster.machines import GATEWAY, Machine
-from proreus.testing.cluster.programs import Programs
+from labs.cluster.cluster import AGNHOST_IMAGE, CLIENT, directory_of
+from labs.cluster.machines import GATEWAY, Machine
+from labs.cluster.programs import Programs
 
 _QUESTIONS = 6
 _PATIENCE = "600s"

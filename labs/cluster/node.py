@@ -6,10 +6,10 @@ from pathlib import Path
 
 import yaml
 
-from proreus.testing.cluster.machines import Machine
-from proreus.testing.cluster.network import Family
-from proreus.testing.cluster.plane import DNS_DOMAIN, Plane
-from proreus.testing.cluster.programs import Programs
+from labs.cluster.machines import Machine
+from labs.cluster.network import Family
+from labs.cluster.plane import DNS_DOMAIN, Plane
+from labs.cluster.programs import Programs
 
 PAUSE_IMAGE = "localhost/pause:1"
 """The image that holds the namespaces of each pod."""

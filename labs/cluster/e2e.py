@@ -1,4 +1,4 @@
-"""Kubernetes' own specs on a cluster: `python -m proreus.testing.cluster.e2e`.
+"""Kubernetes' own specs on a cluster: `python -m labs.cluster.e2e`.
 
 The specs run on the client, which is in another network than the nodes, since some of them look
 at the addresses that requests come from. They leave a JUnit file, the log and a table.
@@ -18,10 +18,10 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from proreus.testing.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE, directory_of, find
-from proreus.testing.cluster.errors import ClusterError
-from proreus.testing.cluster.machines import GATEWAY, Machine
-from proreus.testing.cluster.programs import CLUSTER_PROGRAMS, SPEC_PROGRAMS, ensure_programs
+from labs.cluster.cluster import AGNHOST_IMAGE, CLIENT, NODE, directory_of, find
+from labs.cluster.errors import ClusterError
+from labs.cluster.machines import GATEWAY, Machine
+from labs.cluster.programs import CLUSTER_PROGRAMS, SPEC_PROGRAMS, ensure_programs
 from proreus.testing.controlplane import ControlPlaneError
 
 LOAD_BALANCERS = 17
@@ -50,7 +50,7 @@ class Spec(msgspec.Struct, frozen=True):
 def main() -> int:
     """Read the command line and run specs; answers the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m proreus.testing.cluster.e2e",
+        prog="python -m labs.cluster.e2e",
         description="Run Kubernetes' own specs on a cluster that runs.",
     )
     parser.add_argument("--name", default="default", help="which cluster (default: default)")

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from proreus.testing.cluster import cgroups, images, machines
-from proreus.testing.cluster.errors import ClusterError
-from proreus.testing.cluster.machines import GATEWAY, Machine
-from proreus.testing.cluster.network import (
+from labs.cluster import cgroups, images, machines
+from labs.cluster.errors import ClusterError
+from labs.cluster.machines import GATEWAY, Machine
+from labs.cluster.network import (
     MOST_NODES,
     cable_commands,
     client_side,
@@ -24,9 +24,9 @@ from proreus.testing.cluster.network import (
     kernel_has_ipv6,
     router_commands,
 )
-from proreus.testing.cluster.node import PAUSE_IMAGE, Node, load_image
-from proreus.testing.cluster.plane import Plane
-from proreus.testing.cluster.programs import Programs
+from labs.cluster.node import PAUSE_IMAGE, Node, load_image
+from labs.cluster.plane import Plane
+from labs.cluster.programs import Programs
 from proreus.testing.controlplane.assets import cache
 from proreus.testing.controlplane.progress import Report
 

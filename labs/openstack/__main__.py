@@ -1,15 +1,15 @@
-"""`python -m proreus.testing.openstack`: start the cloud, look at it, stop it."""
+"""`python -m labs.openstack`: start the cloud, look at it, stop it."""
 
 import argparse
 import sys
 
-from proreus.testing.openstack import Cloud, OpenStackError, packages, running
+from labs.openstack import Cloud, OpenStackError, packages, running
 
 
 def main() -> int:
     """Read the command line and do what it says; answers the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m proreus.testing.openstack",
+        prog="python -m labs.openstack",
         description="A real OpenStack on this machine, of Debian's packages. Debian 12 only.",
     )
     parser.add_argument("verb", choices=("up", "down", "status", "config", "packages"))
@@ -36,7 +36,7 @@ def main() -> int:
         except OpenStackError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        print("The cloud is ready; a cloud-config: python -m proreus.testing.openstack config")
+        print("The cloud is ready; a cloud-config: python -m labs.openstack config")
         print(f"Files and logs: {cloud.state}")
     return 0
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from proreus.testing.cluster.errors import ClusterError
-from proreus.testing.cluster.network import Command
+from labs.cluster.errors import ClusterError
+from labs.cluster.network import Command
 
 GATEWAY = "gateway"
 """The machine that the others hang on."""

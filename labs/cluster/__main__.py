@@ -1,4 +1,4 @@
-"""`python -m proreus.testing.cluster`: make a cluster, look into it, remove it."""
+"""`python -m labs.cluster`: make a cluster, look into it, remove it."""
 
 import argparse
 import asyncio
@@ -7,13 +7,13 @@ import sys
 import time
 from pathlib import Path
 
-from proreus.testing.cluster import Cluster, ClusterError, Settings, directory_of, find, remove
-from proreus.testing.cluster.cluster import AGNHOST_IMAGE, NODE, runs
-from proreus.testing.cluster.demo import Demo
-from proreus.testing.cluster.machines import GATEWAY
-from proreus.testing.cluster.manager import start_manager
-from proreus.testing.cluster.node import load_image
-from proreus.testing.cluster.programs import (
+from labs.cluster import Cluster, ClusterError, Settings, directory_of, find, remove
+from labs.cluster.cluster import AGNHOST_IMAGE, NODE, runs
+from labs.cluster.demo import Demo
+from labs.cluster.machines import GATEWAY
+from labs.cluster.manager import start_manager
+from labs.cluster.node import load_image
+from labs.cluster.programs import (
     CLUSTER_PROGRAMS,
     SPEC_PROGRAMS,
     Programs,
@@ -47,7 +47,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m proreus.testing.cluster",
+        prog="python -m labs.cluster",
         description="A real Kubernetes cluster in namespaces of this machine; needs root.",
     )
     parser.add_argument("--name", default="default", help="which cluster (default: default)")
@@ -106,7 +106,7 @@ def _up(options: argparse.Namespace) -> int:
     name = "" if options.name == "default" else f" --name={options.name}"
     print(
         _DONE.format(
-            command=f"{sys.executable} -m proreus.testing.cluster{name}",
+            command=f"{sys.executable} -m labs.cluster{name}",
             image=AGNHOST_IMAGE,
             directory=cluster.directory,
         )

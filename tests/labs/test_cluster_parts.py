@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from proreus.testing.cluster import Cluster, ClusterError, Settings
-from proreus.testing.cluster.e2e import Spec, read, table
-from proreus.testing.cluster.images import Root, pack
-from proreus.testing.cluster.network import IPV4, IPV6, MOST_NODES, Family, families
-from proreus.testing.cluster.programs import Programs, cni_directory, why_not
+from labs.cluster import Cluster, ClusterError, Settings
+from labs.cluster.e2e import Spec, read, table
+from labs.cluster.images import Root, pack
+from labs.cluster.network import IPV4, IPV6, MOST_NODES, Family, families
+from labs.cluster.programs import Programs, cni_directory, why_not
 from proreus.testing.controlplane import Assets
 
 JUNIT = """<testsuites><testsuite>

@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from proreus.testing.openstack import packages, seed, services, settings
-from proreus.testing.openstack.packages import PYTHON, PackagesError, Report
+from labs.openstack import packages, seed, services, settings
+from labs.openstack.packages import PYTHON, PackagesError, Report
 
 OCTAVIA_WORKER = "octavia-worker"
 """The service that does what Octavia's API has accepted; until then load balancers are PENDING."""

@@ -11,13 +11,12 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import msgspec
 
-from proreus.testing.cluster import cgroups
-from proreus.testing.cluster.errors import ClusterError
+from labs.cluster import cgroups
+from labs.cluster.errors import ClusterError
 from proreus.testing.controlplane import KUBERNETES_VERSION, Assets, ensure_assets
 from proreus.testing.controlplane.assets import cache, lock
 from proreus.testing.controlplane.build import run, stamp
@@ -43,7 +42,8 @@ SPEC_PROGRAMS: dict[str, str] = {
 }
 """What runs Kubernetes' own specs; `e2e.test` is a test program of its package."""
 
-_MODULES = {"coredns": "coredns"}
+_MODULES = Path(__file__).with_name("gomodule")
+_MODULE = {"coredns": "coredns"}
 
 SYSTEM_PROGRAMS = {
     "busybox": "busybox-static",
@@ -128,32 +128,28 @@ async def ensure_programs(
     if reasons := why_not():
         raise ClusterError("no cluster can run here:\n" + "\n".join(f"  * {r}" for r in reasons))
     control_plane = await ensure_assets(environ, report)
-    modules = files("proreus.testing.cluster") / "gomodule"
-    with as_file(modules) as source:
-        directory = _cache_directory(source, environ)
-        directory.mkdir(parents=True, exist_ok=True)
-        async with lock(directory / ".lock", report):
-            for name in wanted:
-                if not os.access(directory / name, os.X_OK):
-                    await _build(name, source, directory, environ, report)
+    directory = _cache_directory(environ)
+    directory.mkdir(parents=True, exist_ok=True)
+    async with lock(directory / ".lock", report):
+        for name in wanted:
+            if not os.access(directory / name, os.X_OK):
+                await _build(name, directory, environ, report)
     cni = cni_directory()
     if cni is None:  # removed a moment ago
         raise ClusterError("the CNI plugins are gone")
     return Programs(directory, control_plane, cni)
 
 
-def _cache_directory(modules: Path, environ: Mapping[str, str]) -> Path:
+def _cache_directory(environ: Mapping[str, str]) -> Path:
     digest = hashlib.sha256()
-    for file in sorted(one for one in modules.rglob("*") if one.is_file()):
+    for file in sorted(one for one in _MODULES.rglob("*") if one.is_file()):
         digest.update(file.read_bytes())
     machine = f"{platform.system().lower()}-{platform.machine().lower()}"
     name = f"{KUBERNETES_VERSION}-{digest.hexdigest()[:12]}-{machine}"
     return cache(environ, "cluster") / name
 
 
-async def _build(
-    name: str, modules: Path, directory: Path, environ: Mapping[str, str], report: Report
-) -> None:
+async def _build(name: str, directory: Path, environ: Mapping[str, str], report: Report) -> None:
     go = shutil.which("go", path=environ.get("PATH", os.defpath))
     if go is None:
         raise ClusterError(
@@ -169,5 +165,5 @@ async def _build(
         *("-o", str(new), package),
     )
     async with announced(report, f"building {name} (the first time on this machine)"):
-        await run(command, modules / _MODULES.get(name, "kubernetes"), environ)
+        await run(command, _MODULES / _MODULE.get(name, "kubernetes"), environ)
     new.rename(directory / name)

@@ -1,8 +1,8 @@
-"""Forks of a process that has imported Proreus already; `programs` asks for them.
+"""Forks of a process that has imported Proreus already; `labs.forks` asks for them.
 
-`python -m proreus.testing.forkserver FD` reads one request at a time from that socket. A fork goes
-on as `python -m MODULE` would: with its own arguments, environment, working directory and output,
-up to the end of the interpreter.
+`python -P forkserver.py FD` reads one request at a time from that socket. A fork goes on as
+`python -m MODULE` would: with its own arguments, environment, working directory and output, up to
+the end of the interpreter.
 """
 
 import contextlib
@@ -140,7 +140,7 @@ def _become(request: Request) -> None:
     os.environ.clear()
     os.environ.update(request.environment)
     path = request.environment.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[1:1] = [one for one in path if one and one not in sys.path]
+    sys.path[:0] = [request.directory, *(one for one in path if one and one not in sys.path)]
     sys.argv = [request.module, *request.arguments]
     sys.modules.pop(f"{request.module}.__main__", None)  # or runpy would warn
 

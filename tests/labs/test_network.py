@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from proreus.testing.network import run
-from proreus.testing.network.loop import ANY
-from proreus.testing.network.streams import KERNEL
+from labs.network import run
+from labs.network.loop import ANY
+from labs.network.streams import KERNEL
 
 HOME = "127.0.0.1"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

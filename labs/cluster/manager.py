@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from proreus.testing.cluster.cluster import Cluster
-from proreus.testing.cluster.network import Family
+from labs.cluster.cluster import Cluster
+from labs.cluster.network import Family
 
 ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
 """The user that the manager is; its rights are those of `proreus roles`."""

@@ -1,7 +1,7 @@
 """A real OpenStack on this machine: keystone, placement, Nova, Neutron and Octavia.
 
-    python -m proreus.testing.openstack up      # or: make openstack-up
-    python -m proreus.testing.openstack down
+    python -m labs.openstack up      # or: make openstack-up
+    python -m labs.openstack down
 
 The services are Debian's packages, unpacked into a directory of their own: nothing is installed,
 and root is not needed. They keep their data in SQLite and listen on loopback. Nova's machines are
@@ -12,6 +12,6 @@ It takes 100 MB to download, 1 GB on disk, and about 1 GB of memory. Debian 12 o
 packages are for its Python.
 """
 
-from proreus.testing.openstack.cloud import Cloud, OpenStackError, running
+from labs.openstack.cloud import Cloud, OpenStackError, running
 
 __all__ = ["Cloud", "OpenStackError", "running"]
