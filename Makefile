@@ -66,8 +66,8 @@ image-base: ## Make a base image of Debian's packages, without a registry; needs
 	@made=$$(buildah from scratch) && buildah add --quiet $$made build/base.tar / && \
 		buildah commit --quiet --rm $$made localhost/python
 
-demo: assets ## Show Proreus at work on a real API server and a simulated cloud (PROVIDER=local: on a real cluster; ARGS=…)
-	@$(BIN)/python -m proreus.testing.$(if $(filter local,$(PROVIDER)),cluster demo,demo) $(ARGS)
+demo: $(STAMP) ## Show Proreus at work on a real API server and a simulated cloud (PROVIDER=local: on a real cluster; ARGS=…)
+	@$(BIN)/$(if $(filter local,$(PROVIDER)),python -m labs.cluster,proreus) demo $(ARGS)
 
 test: $(STAMP) ## Run the inner ring: style, types, contracts, docs, tests but the long ones
 	@echo '== test: a quarter of an hour on two processors; the first time on a machine ten minutes more,'

@@ -1,6 +1,7 @@
 """The commands, as processes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,10 +23,10 @@ users: [{name: u, user: {token: t}}]
 """
 
 
-def proreus(*args: str) -> subprocess.CompletedProcess[str]:
+def proreus(*args: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "proreus", *args],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environ},
     )  # fmt: skip
 
 
@@ -45,6 +46,19 @@ def test_an_unknown_command_is_an_error() -> None:
     result = proreus("rnu")
     assert result.returncode == 2
     assert "unknown command 'rnu'" in result.stderr
+
+
+def test_a_demo_without_a_control_plane_says_how_to_get_one_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    result = proreus(
+        "demo", "--once", KUBEBUILDER_ASSETS="", XDG_CACHE_HOME=str(tmp_path), PATH="",
+        PROREUS_ENVTEST_INDEX="http://127.0.0.1:1/index.yaml",
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr.startswith("demo: etcd and kube-apiserver ")
+    assert "set KUBEBUILDER_ASSETS" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_all_problems_of_flags_cloud_config_and_kubeconfig_come_together(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def test_a_manager_that_serves_nothing_has_no_servers_and_no_other_provider(mana
     found = manager("simulated")
     assert found >= {*CLIENT, "proreus.providers.simulated.api"}
     assert not found & (PROVIDERS | SERVERS)
+    assert not {name for name in found if name.startswith("proreus.testing")}
 
 
 def test_a_manager_with_a_secure_port_has_servers(manager: Start) -> None:

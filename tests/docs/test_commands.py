@@ -120,7 +120,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     log = tmp_path_factory.mktemp("demo") / "terminal.log"
     with log.open("w") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "proreus.testing.demo", "--no-story"],
+            [sys.executable, "-m", "proreus", "demo", "--no-story"],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -19,6 +19,7 @@ commands:
   doctor         say why nodes stay tainted and Services stay pending
   status         show the state of nodes, Services and routes
   roles          print the roles that the manager needs with the flags given
+  demo           show the manager at work on a real API server and a simulated cloud
   new-provider   write the skeleton of a cloud provider's package
   version        print the version ({__version__})
 
@@ -30,6 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "plan": "proreus.app.preview.command",
     "status": "proreus.app.status.command",
     "roles": "proreus.app.roles",
+    "demo": "proreus.testing.demo.command",
     "new-provider": "proreus.app.new_provider",
 }
 """The commands' modules, each with a function `main`."""

@@ -138,6 +138,14 @@ async def lock(path: Path, report: Report) -> AsyncIterator[None]:
 async def _fill(
     assets: Assets, version: str, machine: str, environ: Mapping[str, str], report: Report
 ) -> None:
+    reasons, untold = list[str](), list[str]()
+
+    def tell(line: str) -> None:
+        """Say why the source before failed once this one is at work: the error tells all anyway."""
+        while untold:
+            report(f"no programs from {untold.pop(0)}")
+        report(line)
+
     sources = {
         "envtest archive": partial(
             archive.fetch,
@@ -145,13 +153,12 @@ async def _fill(
             version=version,
             platform=machine,
             environ=environ,
-            report=report,
+            report=tell,
         ),
-        "go build": partial(build.build, version=version, environ=environ, report=report),
+        "go build": partial(build.build, version=version, environ=environ, report=tell),
     }
     # Beside its place, so that the rename is atomic.
     directory = assets.directory.with_name(f".{assets.directory.name}.new")
-    reasons = list[str]()
     for name, fill in sources.items():
         shutil.rmtree(directory, ignore_errors=True)  # of a process that was killed
         directory.mkdir()
@@ -159,7 +166,7 @@ async def _fill(
             await fill(directory)
         except ControlPlaneError as error:
             reasons.append(f"{name}: {error}")
-            report(f"no programs from {reasons[-1]}")
+            untold.append(reasons[-1])
         else:
             shutil.rmtree(assets.directory, ignore_errors=True)  # an incomplete one
             directory.rename(assets.directory)
@@ -168,6 +175,6 @@ async def _fill(
             shutil.rmtree(directory, ignore_errors=True)
     tried = "\n".join(f"  * {reason}" for reason in reasons)
     raise ControlPlaneError(
-        f"no programs for a control plane: KUBEBUILDER_ASSETS is not set, {assets.directory} "
-        f"is empty, and\n{tried}\n{_REMEDIES}"
+        f"etcd and kube-apiserver {version} can be neither found, downloaded nor built:\n"
+        f"  * KUBEBUILDER_ASSETS is not set, and {assets.directory} is empty\n{tried}\n{_REMEDIES}"
     )

@@ -1,4 +1,4 @@
-"""The demo's console: does what in a real cluster users, kubelets and the cloud's owner do.
+"""The command `proreus demo console`: does what users and the cloud's owner do in a real cluster.
 
 It stands for the cloud's own command line, and for kubectl where that is not installed.
 """
@@ -7,7 +7,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from proreus.testing.demo.node_ports import address_of
 from proreus.testing.demo.stage import ZONES, machines
 from proreus.testing.simulated import Admin, AdminError, Instance
 
+COMMAND = "console"
+"""What follows `proreus demo` on the command line."""
 CLOUD_VARIABLE = "DEMO_CLOUD"
 """Environment variable with the URL of the simulated cloud."""
 
@@ -40,7 +42,7 @@ class ConsoleError(Exception):
     """The console cannot do what it is told."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Do one thing; 1 if it could not be done."""
     options = _parser().parse_args(arguments)
     try:
@@ -58,7 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m proreus.testing.demo.console", description=__doc__, allow_abbrev=False
+        prog=f"proreus demo {COMMAND}",
+        description="Do what users and the cloud's owner do, in a cluster of the demo.",
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("machines", help="list machines")
@@ -90,7 +94,7 @@ async def _run(options: argparse.Namespace) -> None:
         return
     endpoint = os.environ.get(CLOUD_VARIABLE)
     if not endpoint:
-        raise ConsoleError(f"{CLOUD_VARIABLE} is not set: set it to what `make demo` has printed")
+        raise ConsoleError(f"{CLOUD_VARIABLE} is not set: take it from what `proreus demo` printed")
     async with Admin(endpoint) as cloud:
         await _in_cloud(cloud, endpoint, options)
 
@@ -146,7 +150,3 @@ async def _apply(client: Client, objects: list[tuple[Resource[Any], dict[str, An
 
 def _namespace(resource: Resource[Any]) -> str:
     return "default" if resource.namespaced else ""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,29 +1,43 @@
-"""`make demo`: plays the story, then leaves the cluster up until Ctrl-C."""
+"""The command `proreus demo`: shows the manager at work on a real API server and a simulated cloud.
+
+It plays a story, then leaves the cluster up until Ctrl-C. `proreus demo console` acts in it.
+"""
 
 import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from proreus.testing.controlplane import ControlPlaneError
-from proreus.testing.demo.console import CLOUD_VARIABLE
+from proreus.testing.demo import console
 from proreus.testing.demo.narrator import Narrator, Timeout
 from proreus.testing.demo.stage import stage
 from proreus.testing.demo.story import Story
 
-LOG_LINES = 20
-BIN = Path(sys.executable).parent
-CONSOLE = f"{sys.executable} -m proreus.testing.demo.console"
+PROGRAM: Final = Path(sys.executable).parent / "proreus"
+_LOG_LINES: Final = 20
 
 
-def main() -> int:
-    """Run the demo; 1 if the story did not come to its end."""
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__, allow_abbrev=False)
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo, or its console; 1 if that did not come to its end."""
+    if arguments[:1] == [console.COMMAND]:
+        return console.main(arguments[1:])
+    parser = argparse.ArgumentParser(
+        prog="proreus demo",
+        description="Show the manager at work on a real API server and a simulated cloud.",
+        epilog="`proreus demo console --help` says what can be done in the demo's cluster.",
+        allow_abbrev=False,
+    )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--once", action="store_true", help="end after the story")
-    mode.add_argument("--no-story", action="store_true", help="end with the nodes' routes")
-    options = parser.parse_args()
+    mode.add_argument("--no-story", action="store_true", help="tell only how nodes join")
+    options = parser.parse_args(arguments)
+    if sys.platform != "linux":
+        print("demo: it needs Linux, where every address of 127.0.0.0/8 is there", file=sys.stderr)
+        return 1
     try:
         return asyncio.run(_demo(once=options.once, story=not options.no_story))
     except ControlPlaneError as error:
@@ -63,20 +77,18 @@ async def _play(narrator: Narrator, *, once: bool, story: bool) -> int:
                     "the cluster is yours until Ctrl-C; in another terminal:",
                     f"export KUBECONFIG={scene.plane.kubeconfig}",
                     f"export CLOUD_CONFIG={scene.manager.config}",
-                    f"export {CLOUD_VARIABLE}={scene.cloud.endpoint}",
+                    f"export {console.CLOUD_VARIABLE}={scene.cloud.endpoint}",
                 )
-                narrator.say("then for example:", f"{BIN}/proreus status", f"{CONSOLE} --help")
+                narrator.say(
+                    "then for example:", f"{PROGRAM} status", f"{PROGRAM} demo console --help"
+                )
                 await asyncio.Event().wait()
         except Timeout as error:
             narrator.say(f"the demo has failed: {error}", f"log: {scene.manager.log}")
             lines = scene.manager.log.read_text(errors="replace").splitlines()
-            print("\n".join(lines[-LOG_LINES:]), file=sys.stderr)
+            print("\n".join(lines[-_LOG_LINES:]), file=sys.stderr)
             return 1
         finally:
             await scene.manager.stop()
     narrator.say("ended; everything is cleaned up")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
