@@ -1,1 +1,1 @@
-"""The API server: objects, requests, client, config, patches, watches. Knows no cloud."""
+"""Talk to the API server: objects, requests, client, config, patches, watches. Knows no cloud."""

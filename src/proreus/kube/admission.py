@@ -1,4 +1,4 @@
-"""Admission webhooks: the question of the API server, our answer, and a webhook. Pure.
+"""Model admission webhooks: the API server's question, our answer, and a webhook. Pure.
 
 The API is admission.k8s.io/v1. Values of other objects stay plain dicts and lists, as a webhook may
 be for any kind.
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
-    """A kind of object."""
+    """Identify a kind of object by API group, version and kind."""
 
     group: str = ""
     version: str = ""
@@ -27,7 +27,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """Where a kind of object is kept."""
+    """Identify the resource under which the API server keeps a kind of object."""
 
     group: str = ""
     version: str = ""
@@ -35,7 +35,7 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """What somebody asked of the API server. `namespace` is "" for what has none.
+    """Describe the request under admission; `namespace` is "" for cluster-wide objects.
 
     `object` is None at a DELETE, `old_object` at a CREATE and CONNECT. With `dry_run` nothing
     outside of the cluster may be changed.
@@ -58,13 +58,13 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     options: Object | None = None
 
     def __repr__(self) -> str:
-        """Without the objects and the user: they may hold secrets."""
+        """Show the request without its objects and user: they may hold secrets."""
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"AdmissionRequest({self.operation} {self.resource.resource} {where})"
 
 
 class AdmissionResponse(msgspec.Struct, frozen=True):
-    """Whether it is admitted.
+    """Say whether the request is admitted, with warnings and a patch.
 
     Attributes:
         allowed: Whether it is.
@@ -85,7 +85,7 @@ class AdmissionResponse(msgspec.Struct, frozen=True):
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """An admission webhook: the path where it is asked, and what answers.
+    """Describe an admission webhook: its URL path and the handler that answers there.
 
     The handler is called on every replica, the standbys too, and should end within seconds. It may
     be called for several requests at once, and twice for one.
@@ -98,7 +98,7 @@ class Webhook(msgspec.Struct, frozen=True):
     handler: Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
     def __post_init__(self) -> None:
-        """Refuse a path that no URL has."""
+        """Refuse a path that cannot stand in a URL."""
         if not self.path.startswith("/") or set(self.path) & set("{}?#% "):
             raise ValueError(f"path {self.path!r} must begin with / and have none of {{}}?#% in it")
 
@@ -135,7 +135,7 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read(body: bytes) -> AdmissionRequest:
-    """What an AdmissionReview asks.
+    """Decode the AdmissionRequest in the body of an AdmissionReview.
 
     Raises:
         ValueError: It is none; the message names the field and holds nothing of the objects.
@@ -158,7 +158,7 @@ def read(body: bytes) -> AdmissionRequest:
 
 
 def written(uid: str, answer: AdmissionResponse) -> bytes:
-    """The AdmissionReview that answers the request of this uid.
+    """Encode the AdmissionReview that answers the request with this uid.
 
     Raises:
         TypeError: The answer is none, or has something in it that JSON has not.
@@ -179,7 +179,7 @@ def written(uid: str, answer: AdmissionResponse) -> bytes:
 
 
 def _check(answer: AdmissionResponse) -> None:
-    """Check what a foreign handler gave: msgspec checks the types of what it decodes only."""
+    """Check the types in a handler's response: msgspec checks only what it decodes itself."""
     if not isinstance(answer, AdmissionResponse):
         raise TypeError(f"the answer is {type(answer).__name__}, not an AdmissionResponse")
     msgspec.convert(msgspec.to_builtins(answer), AdmissionResponse)
@@ -192,7 +192,7 @@ def _check(answer: AdmissionResponse) -> None:
 
 
 def _where(exc: Exception) -> str:
-    """Where the fault is, without the byte or the text that is wrong."""
+    """Return the path at which decoding failed, without the wrong byte or text."""
     if isinstance(exc, UnicodeDecodeError):
         return f"not UTF-8 (byte {exc.start})"
     return str(exc)

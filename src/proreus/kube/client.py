@@ -24,18 +24,18 @@ from proreus.kube.transport import Limiter, Observer, Transport
 T = TypeVar("T")
 
 LIST_TRIES = 3
-"""How often a list is begun, because its continue token became too old on the way."""
+"""How often a list is begun again when its continue token becomes too old on the way."""
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
-    """The identity of an object after a write."""
+    """Identify an object as it is after a write: uid and resource version."""
 
     uid: str
     resource_version: int
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True):
-    """All objects of a list, and the version to watch from."""
+    """Hold all objects of a list, and the version to watch from."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -75,7 +75,7 @@ class Client:
         observer: Observer | None = None,
         user_agent: str = f"proreus/{__version__}",
     ) -> None:
-        """Nothing is connected yet.
+        """Prepare the client; it connects with its first request.
 
         Args:
             config: Where the API server is, and who we are.
@@ -170,18 +170,18 @@ class Client:
         )
 
     async def get_lease(self, namespace: str, name: str) -> dict[str, Any]:
-        """Read a Lease whole."""
+        """Read a Lease with all its fields."""
         return await self.get(LEASES, name, namespace)
 
     async def create_lease(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a Lease; the answer is the Lease."""
+        """Create a Lease and return it."""
         request = requests.create(LEASES, body, namespace, partial_answer=False)
         return await self.send(request, LEASES.type)
 
     async def replace_lease(
         self, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Write a Lease back whole; the answer is the Lease."""
+        """Write a whole Lease back and return it."""
         return await self.send(requests.replace_lease(namespace, name, body), LEASES.type)
 
     def stream(self, request: Request) -> AsyncGenerator[bytes]:

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are, as values that the client uses."""
+"""Say where the API server is and who we are, as values that the client uses."""
 
 import os
 import ssl
@@ -12,14 +12,14 @@ from proreus.kube.errors import ConfigError
 from proreus.kube.execplugin import CredentialSource
 
 Pem = bytes | Path
-"""Certificates or a key: in memory, or in a file that may be replaced while we run."""
+"""Certificates or a key: in memory, or in a file that may be replaced at any time."""
 
 
 class FileToken:
-    """A bearer token that is kept in a file and replaced there from time to time."""
+    """Read a bearer token from a file that is replaced from time to time."""
 
     def __init__(self, path: Path, *, fallback: str = "") -> None:
-        """Nothing is read yet; `fallback` serves until the file could be read once."""
+        """Remember the path; `fallback` serves until the file could be read once."""
         self._path = path
         self._token = fallback
 
@@ -27,7 +27,7 @@ class FileToken:
         return f"FileToken({str(self._path)!r})"
 
     def __call__(self) -> str:
-        """What the file says now; while it cannot be read, what it said last.
+        """Return the token in the file; while it cannot be read, the last one read.
 
         Raises:
             ConfigError: the file could never be read.
@@ -42,7 +42,7 @@ class FileToken:
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """Whom the API server shall take us for, if we have the right `impersonate`."""
+    """Name the user that requests impersonate, which needs the right `impersonate`."""
 
     user: str = ""
     uid: str = ""
@@ -51,7 +51,7 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach and convince the API server. Its representation hides the secrets.
+    """Say how to reach the API server and authenticate. Its repr hides the secrets.
 
     `server` has no slash at its end. Certificates and the key are PEM; without `ca` the system's
     authorities count. `token` and `exec_plugin` give the bearer token of the moment, the plugin
@@ -75,7 +75,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"ClientConfig(server={self.server!r}, namespace={self.namespace!r})"
 
     def bearer_token(self) -> str:
-        """The bearer token to send now, "" if there is none or the plugin gives it.
+        """Return the bearer token to send now; "" if the exec plugin gives it, or none.
 
         Raises:
             ConfigError: it is in a file that could never be read.
@@ -83,7 +83,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.token if isinstance(self.token, str) else self.token()
 
     def in_memory(self) -> "ClientConfig":
-        """The same with the certificates and the key that the files hold now.
+        """Return this config with certificates and key read from their files.
 
         Raises:
             ConfigError: a file cannot be read.
@@ -97,7 +97,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, ca=ca, client_certificate=certificate, client_key=key)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """TLS as configured.
+        """Make the TLS context that the config describes.
 
         Raises:
             ConfigError: a certificate or the key cannot be read or used.
@@ -129,7 +129,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_server(url: str, where: str, problems: list[str], *, is_tls: bool) -> str:
-    """The base URL, with a problem if it is none.
+    """Return the server's base URL; report a problem if it is not a URL.
 
     Without a scheme it is https if anything of TLS is configured, as for kubectl.
     """
@@ -151,7 +151,7 @@ def checked_server(url: str, where: str, problems: list[str], *, is_tls: bool) -
 
 
 def read_file(path: Path, where: str, problems: list[str]) -> bytes | None:
-    """The content; None, with a problem that starts with `where`, if it cannot be read."""
+    """Read a file; if that fails, report a problem that starts with `where`, return None."""
     try:
         return path.read_bytes()
     except OSError as exc:
@@ -160,7 +160,7 @@ def read_file(path: Path, where: str, problems: list[str]) -> bytes | None:
 
 
 def checked_token(content: bytes) -> str:
-    """A token as a header can carry it; raises ValueError without showing it."""
+    """Check that a header can carry the token; raises ValueError without showing it."""
     try:
         token = content.decode("ascii").strip()
     except UnicodeDecodeError:
@@ -177,7 +177,7 @@ def _held(pem: Pem | None, where: str, problems: list[str]) -> bytes | None:
 
 
 def load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Hand certificate and key to OpenSSL, which takes files only: one in memory serves.
+    """Load certificate and key into OpenSSL, which takes only files, also from memory.
 
     Raises:
         ssl.SSLError: they are no pair, or no PEM.

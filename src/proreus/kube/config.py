@@ -1,4 +1,4 @@
-"""Finding the API server: by flags, by the environment, or as a Pod."""
+"""Find the API server: by flags, by the environment, or as a Pod."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -61,13 +61,13 @@ def load(
 
 
 def _listed(variable: str) -> list[Path]:
-    """The files of $KUBECONFIG, each once; all of them if none is there, to be reported."""
+    """Return the files of $KUBECONFIG, each once; all of them if none exists."""
     listed = [Path(path) for path in dict.fromkeys(variable.split(os.pathsep)) if path]
     return [path for path in listed if _is_there(path)] or listed
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is such a file, or one that cannot be looked at: whoever reads it says why."""
+    """Tell whether the file exists, or may: whoever reads it reports why it cannot be read."""
     try:
         return path.exists()
     except OSError:  # such as a home directory of root's
@@ -77,7 +77,7 @@ def _is_there(path: Path) -> bool:
 def _checked(
     config: ClientConfig, paths: Sequence[Path], env: Mapping[str, str], problems: list[str]
 ) -> ClientConfig:
-    """The configuration with its proxy, if TLS can be made of it."""
+    """Add the proxy to the configuration, and check that TLS can be set up."""
     if not config.proxy:
         proxy = from_environment(config.server, env, problems)
         config = msgspec.structs.replace(config, proxy=proxy)
@@ -90,7 +90,7 @@ def _checked(
 
 
 def _in_cluster(env: Mapping[str, str], directory: Path, problems: list[str]) -> ClientConfig:
-    """The configuration of a Pod: two variables and three files, `namespace` being optional."""
+    """Read a Pod's configuration: two variables and three files, `namespace` optional."""
     host = env["KUBERNETES_SERVICE_HOST"]
     port = env.get("KUBERNETES_SERVICE_PORT", "")
     if not port:

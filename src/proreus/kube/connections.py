@@ -1,4 +1,4 @@
-"""What all our HTTP connections have in common, to the API server and to clouds.
+"""Set up all our HTTP connections alike, to the API server and to clouds.
 
 A dead peer is noticed, a write is never sent twice, and the gate is asked when the connection is
 there.
@@ -22,34 +22,34 @@ UNACKNOWLEDGED = 15.0
 leaves time within a request to read again on a new one."""
 
 _TLS_ARGUMENT = re.compile(r" ssl:(<[^>]*>|\w+)")
-"""What aiohttp says of how it would have used TLS: mostly an object's place in memory."""
+"""The part of aiohttp's error text about TLS settings: mostly an object's address."""
 
 _LOSES_CLOSED_TLS = sys.version_info < (3, 12, 8) or sys.version_info[:3] == (3, 13, 0)
 """Whether this Python may keep TLS connections for ever that are closed (python/cpython#118960)."""
 
 _ABORT_FAILS = sys.version_info < (3, 11, 7)
-"""Whether aborting such a connection may raise AttributeError, as in the Python of Debian 12. There
+"""Whether aborting a closed TLS connection may raise, as in Debian 12's Python. There
 it is better to keep them: they are few, and the error would break an ordered end."""
 
 Gate = Callable[[], None]
-"""Raises if this replica may not act any more."""
+"""A check that raises if this replica may not act any more."""
 
 NEVER_SENT = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.ClientHttpProxyError,
 )
-"""What aiohttp raises while it connects."""
+"""The errors that aiohttp raises while it connects."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """Asks the gate once more when all that a request waits for is there.
+    """Open connections, and check the gate again once one is ready to carry the request.
 
     No number of connections is set: callers limit how much they do at once.
     """
 
     def __init__(self, gate: Gate | None, *, keep_alive: float, reads: bool) -> None:
-        """Connect nothing yet.
+        """Prepare the connector without connecting.
 
         Args:
             gate: Is asked when a connection is there.
@@ -71,7 +71,7 @@ class Connector(aiohttp.TCPConnector):
         traces: Any,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
     ) -> Any:
-        """A connection for the request; raises what the gate raises."""
+        """Return a connection for the request; raises what the gate raises."""
         connection = await super().connect(req, traces, timeout)
         if self._gate is not None and (self._reads or req.method != "GET"):
             try:
@@ -83,7 +83,7 @@ class Connector(aiohttp.TCPConnector):
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket whose connection is noticed when it is dead."""
+    """Open a socket with keep-alive, so that a dead connection is noticed."""
     family, type_, protocol, _, _ = address
     made = socket.socket(family, type_, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -118,7 +118,7 @@ for GET, PUT and DELETE when a kept-alive one is dead."""
 
 
 def text_of(error: Exception) -> str:
-    """What an error of a connection says, without what only Python's memory knows."""
+    """Return the text of a connection error, without addresses of Python objects."""
     text = _TLS_ARGUMENT.sub("", str(error)) or type(error).__name__
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy refused the connection: {error.status} {error.message}"

@@ -1,4 +1,4 @@
-"""What can go wrong between this process and the API server.
+"""Define what can go wrong between this process and the API server.
 
 KubeError
 ├── ConfigError          kubeconfig, --master or the Pod's service account cannot be used
@@ -23,15 +23,15 @@ from http import HTTPStatus
 import msgspec
 
 MESSAGE_LIMIT = 500
-"""How much of an answer that is no Status (a proxy's HTML page) goes into the message."""
+"""How many characters of an answer that is no Status (a proxy's HTML) a message takes."""
 
 
 class KubeError(Exception):
-    """Any of these."""
+    """Any failure of a request to the API server."""
 
 
 class ConfigError(KubeError):
-    """The way to the API server is not configured well; `problems` names all that is wrong."""
+    """The client configuration is wrong; `problems` names every mistake."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -43,7 +43,7 @@ class RefusedByGate(KubeError):
 
 
 class Unreachable(KubeError):
-    """There was no answer, or none that can be read.
+    """The API server gave no answer, or none that can be read.
 
     `sent` says that the request may have taken effect: read before doing it again.
     """
@@ -106,7 +106,7 @@ class AlreadyExists(StatusError):
 
 
 class Conflict(StatusError):
-    """The object is not what it was thought to be: wait for the cache and plan again.
+    """The object has changed since it was read: wait for the cache and plan again.
 
     This is no failure. It stands for a wrong resourceVersion or uid, a failed precondition of a
     DELETE, and a JSON Patch whose `test` failed or whose path is not there.
@@ -135,7 +135,7 @@ class _Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Status(msgspec.Struct, frozen=True):
-    """The API's Status object; what it leaves out is empty."""
+    """The API's Status object; fields left out of the JSON are empty."""
 
     code: int = 0
     reason: str = ""
@@ -159,7 +159,7 @@ _STATUS = msgspec.json.Decoder(_Status)
 def from_status(
     code: int, body: bytes, headers: Mapping[str, str], *, patch: bool = False
 ) -> StatusError:
-    """The error for an answer that is not 2xx; `patch` says that the request was a PATCH.
+    """Return the error for a failed answer; `patch` says that the request was a PATCH.
 
     With `code` 0 (an ERROR event of a watch) the code in the body counts.
     """
@@ -189,7 +189,7 @@ def _class(code: int, reason: str, causes: tuple[Cause, ...], *, patch: bool) ->
 
 
 def _is_stale(causes: tuple[Cause, ...]) -> bool:
-    """Whether a PATCH was refused because it was made from an old object.
+    """Tell whether a PATCH was refused because it was made from an old object.
 
     A failed `test` and a missing path have no causes. A wrong uid is named as a fault of that
     field. A taint that was appended meanwhile by somebody else is named as a duplicate.
@@ -209,7 +209,7 @@ def _status(body: bytes) -> _Status:
 
 
 def _retry_after(header: str | None, details: float) -> float | None:
-    """Seconds to wait; Kubernetes never sends the header's date form."""
+    """Return the seconds of Retry-After; Kubernetes never sends the date form."""
     try:
         return max(0.0, float(header or "")) if header else details or None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Credentials from a command: exec plugins of client.authentication.k8s.io.
+"""Get credentials from a command: exec plugins of client.authentication.k8s.io.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 """
@@ -19,7 +19,7 @@ from proreus.kube.errors import KubeError
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 RUN_TIMEOUT = 25.0
-"""Seconds that a plugin may take: less than a request, which waits for it and tells its error."""
+"""Seconds that a plugin may take: less than the request that waits for it."""
 
 
 class PluginFailed(KubeError):
@@ -27,7 +27,7 @@ class PluginFailed(KubeError):
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What a plugin gave: a token, a certificate with its key (PEM), or both.
+    """A plugin's credential: a token, a certificate with its key (PEM), or both.
 
     `expires` is a POSIX time, None if it does not expire.
     """
@@ -42,14 +42,14 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class CredentialSource(Protocol):
-    """Gives credentials that run out; asked again then, and when one is refused."""
+    """Give credentials that expire; run again then, and when one is refused."""
 
     @property
     def command(self) -> str:
-        """What it is, for messages."""
+        """The command's name, for messages."""
 
     async def run(self) -> Credential:
-        """A credential; raises PluginFailed if there is none."""
+        """Return a new credential; raises PluginFailed if there is none."""
 
 
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
         return f"ExecPlugin({self.command!r})"  # arguments and environment may hold secrets
 
     def not_found(self) -> str:
-        """The text that says that there is no such command, with the hint how to install it."""
+        """Return the error text for a missing command, with the hint how to install it."""
         where = "cannot be executed" if os.sep in self.command else "is not found in $PATH"
         hint = f"; {self.install_hint.strip()}" if self.install_hint.strip() else ""
         return f"{self.command} {where}{hint}"
@@ -125,7 +125,7 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
-    """End the whole group: what a script has started would keep the pipe open."""
+    """Kill the plugin's process group: children of a script would keep the pipe open."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
@@ -148,7 +148,7 @@ _DECODER = msgspec.json.Decoder(_ExecCredential)
 
 
 def decode(output: bytes, api_version: str) -> Credential:
-    """The credential that a plugin printed.
+    """Decode the ExecCredential that a plugin printed.
 
     Raises:
         ValueError: it is none; the text shows nothing of the output.

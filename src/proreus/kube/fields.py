@@ -1,4 +1,4 @@
-"""One file of a kubeconfig, field by field: what is wrong becomes a problem with its path."""
+"""Read one kubeconfig file field by field; each mistake becomes a problem with its path."""
 
 import base64
 import binascii
@@ -12,14 +12,14 @@ from proreus.kube.clientconfig import read_file
 
 
 class Fields:
-    """One mapping of the file.
+    """Read the fields of one mapping in a kubeconfig file.
 
     Whatever has the wrong type is reported to `problems`, with the file and the field and
     without the value, and counts as not given.
     """
 
     def __init__(self, path: Path, where: str, fields: Any, problems: list[str]) -> None:
-        """`where` is the mapping's own path in the file, "" for the whole of it."""
+        """Wrap a mapping; `where` is its path in the file, "" for the whole file."""
         self._path = path
         self._where = where
         self._problems = problems
@@ -30,24 +30,24 @@ class Fields:
             self.problem("", "is not a mapping")
 
     def problem(self, field: str, text: str) -> None:
-        """Report a fault of the field (of the whole mapping: "")."""
+        """Report a mistake in the field, or in the whole mapping if `field` is ""."""
         name = ".".join(filter(None, (self._where, field)))
         self._problems.append(f"{self._path}: {name}: {text}" if name else f"{self._path}: {text}")
 
     def name(self, field: str) -> str:
-        """The field's path with the file's, for a problem found elsewhere."""
+        """Return the field's full name, file included, for a problem found elsewhere."""
         return f"{self._path}: {self._where}.{field}"
 
     def given(self, field: str) -> bool:
-        """Whether the field has a value that is not empty."""
+        """Tell whether the field has a value that is not empty."""
         return bool(self._fields.get(field))
 
     def raw(self, field: str) -> Any:
-        """The value as it stands, None if it is not there."""
+        """Return the field's value unchecked, None if it is absent."""
         return self._fields.get(field)
 
     def text(self, field: str) -> str:
-        """A string, "" if it is not there."""
+        """Return the field as a string, "" if it is absent."""
         value = self._fields.get(field)
         if value is None or isinstance(value, str):
             return value or ""
@@ -55,7 +55,7 @@ class Fields:
         return ""
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """A list of strings."""
+        """Return the field as a list of strings."""
         values = self._list(field)
         if all(isinstance(value, str) for value in values):
             return values
@@ -63,7 +63,7 @@ class Fields:
         return ()
 
     def flag(self, field: str) -> bool:
-        """A boolean, false if it is not there."""
+        """Return the field as a boolean, false if it is absent."""
         value = self._fields.get(field, False)
         if isinstance(value, bool) or value is None:
             return bool(value)
@@ -71,16 +71,16 @@ class Fields:
         return False
 
     def file(self, field: str) -> Path | None:
-        """A path, relative to the file's directory."""
+        """Return the path that the field names, relative to the kubeconfig's directory."""
         value = self.text(field)
         return self.beside(value) if value else None
 
     def beside(self, path: str) -> Path:
-        """The path, relative to the file's directory."""
+        """Resolve a path relative to the kubeconfig's directory."""
         return self._path.absolute().parent / path
 
     def content(self, field: str) -> bytes | Path | None:
-        """What stands base64-encoded in `field-data`, or the path of a file that can be read."""
+        """Decode the base64 in `field-data`, or return the path of a file that can be read."""
         data, path = self.text(f"{field}-data"), self.file(field)
         if data and path:
             self.problem(field, f"give either this or {field}-data")
@@ -94,20 +94,20 @@ class Fields:
         return None
 
     def has_content(self, field: str) -> bool:
-        """Whether there is something for `content` to read."""
+        """Tell whether `field` or `field-data` is set, so that `content` has something to read."""
         return self.given(field) or self.given(f"{field}-data")
 
     def mapping(self, field: str) -> "Fields":
-        """A mapping, empty if it is not there."""
+        """Return the field as a mapping, empty if it is absent."""
         where = f"{self._where}.{field}" if self._where else field
         return Fields(self._path, where, self._fields.get(field), self._problems)
 
     def names(self) -> tuple[str, ...]:
-        """The fields there are."""
+        """Return the names of the mapping's fields."""
         return tuple(str(key) for key in self._fields)
 
     def items(self, field: str) -> tuple["Fields", ...]:
-        """A list of mappings."""
+        """Return the field as a list of mappings."""
         where = f"{self._where}.{field}" if self._where else field
         return tuple(
             Fields(self._path, f"{where}[{index}]", item, self._problems)
@@ -115,7 +115,7 @@ class Fields:
         )
 
     def entries(self, field: str, inner: str) -> dict[str, "Fields"]:
-        """A list of `{name: …, <inner>: {…}}` by name."""
+        """Return a field that lists `{name: …, <inner>: {…}}` as a mapping by name."""
         found: dict[str, Fields] = {}
         for entry in self.items(field):
             name = entry.text("name")
@@ -137,7 +137,7 @@ class Fields:
 
 
 def read_document(path: Path, problems: list[str]) -> Fields | None:
-    """The whole file; None, with a problem, if it cannot be read or is no kubeconfig."""
+    """Read the file; report a problem and return None if it is no kubeconfig."""
     content = read_file(path, "kubeconfig", problems)
     if content is None:
         return None

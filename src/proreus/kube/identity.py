@@ -1,4 +1,4 @@
-"""Who we are towards the API server at this moment, and what of TLS goes with it.
+"""Keep the client's current credentials and TLS settings, renewed from files or a plugin.
 
 Requests take `headers` and `tls` as they stand. Only when `valid_until` has passed, or the API
 server does not know us any more, are files read again and is the exec plugin run.
@@ -25,14 +25,14 @@ FILE_AGE = 60.0
 """Seconds after which files are read again: tokens and certificates are replaced in place."""
 
 PLUGIN_PAUSE = 5.0
-"""Seconds that what came of a run, be it an error, counts at least; and between two runs for the
+"""Seconds for which a plugin's result or error is kept at least; and between two runs for the
 reason that the API server refused what the plugin gave."""
 
 log = logging.getLogger(__name__)
 
 
 class Identity:
-    """The headers and the TLS of the moment.
+    """Hold the headers and the TLS context that requests use now.
 
     Attributes:
         headers: What each request carries; not to be changed.
@@ -64,12 +64,12 @@ class Identity:
         self.valid_until = self._next_refresh()
 
     async def close(self) -> None:
-        """End the plugin, if it is running."""
+        """Stop the plugin, if it is running."""
         if self._plugin is not None:
             await self._plugin.close()
 
     async def refresh(self) -> None:
-        """Get what has become old.
+        """Renew the credentials that have expired or whose files are due to be read again.
 
         While files cannot be read or used, what they held last goes on, with a warning.
 
@@ -93,7 +93,7 @@ class Identity:
         self.valid_until = self._next_refresh()
 
     async def refused(self, generation: int) -> bool:
-        """After a 401 to what was sent in that generation: whether there is something newer.
+        """After a 401, renew the credentials; tell whether they differ from those sent.
 
         Raises:
             Unreachable: the plugin failed; nothing was sent.
@@ -127,7 +127,7 @@ class Identity:
 
 
 class _Runner:
-    """Runs a plugin, once at a time for all who wait, and keeps what came of it.
+    """Run a plugin, once at a time for all who wait, and keep its result.
 
     Attributes:
         valid_until: When it must run again, by the clock.
@@ -142,7 +142,7 @@ class _Runner:
         self.valid_until = -math.inf
 
     async def credential(self) -> Credential:
-        """What the plugin gave, or gives now; raises PluginFailed."""
+        """Return the plugin's credential, running it if needed; raises PluginFailed."""
         if self._clock() >= self.valid_until:
             if self._running is None:
                 self._running = asyncio.create_task(self._run())
@@ -153,14 +153,14 @@ class _Runner:
         raise PluginFailed(str(self._result)) from self._result
 
     def doubt(self) -> None:
-        """Let the plugin run again, since the API server refused what it gave."""
+        """Let the plugin run again, since the API server refused its credential."""
         now = self._clock()
         if now >= self._doubted_at + PLUGIN_PAUSE:
             self._doubted_at = now
             self.valid_until = -math.inf
 
     async def close(self) -> None:
-        """End it, if it is running."""
+        """Stop the plugin, if it is running."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
@@ -199,7 +199,7 @@ def _pems(config: ClientConfig) -> tuple[Pem | None, ...]:
 
 
 def _headers(config: ClientConfig) -> CIMultiDict[str]:
-    """Authorization, and whom to take us for.
+    """Return the Authorization and impersonation headers.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
     """

@@ -1,4 +1,4 @@
-"""Kubeconfig files, as kubectl understands them.
+"""Read kubeconfig files as kubectl does.
 
 Paths are relative to the file, what ends in `-data` is base64, `tokenFile` wins over `token`, and
 both, like a client certificate, over `exec`. Of several files the first that has a name, or sets
@@ -68,7 +68,7 @@ def from_files(
 
 
 def _merged(tops: Sequence[Fields], field: str, inner: str) -> dict[str, Fields]:
-    """The entries of all files; of two with one name the first counts, whole."""
+    """Merge the entries of all files; of two with one name the first counts, whole."""
     merged: dict[str, Fields] = {}
     for top in tops:
         merged = {**top.entries(field, inner), **merged}
@@ -78,7 +78,7 @@ def _merged(tops: Sequence[Fields], field: str, inner: str) -> dict[str, Fields]
 def _pick(
     fields: Fields, field: str, among: Mapping[str, Fields], override: str = ""
 ) -> Fields | None:
-    """The entry that the field names, or `override` does."""
+    """Return the entry that the field names, or that `override` names."""
     name = override or fields.text(field)
     if name in among:
         return among[name]
@@ -110,7 +110,7 @@ def _with_user(config: ClientConfig, user: Fields) -> ClientConfig:
 
 
 def _refuse_removed(user: Fields) -> None:
-    """Report credentials that Kubernetes knows no more, with what to do."""
+    """Report credentials that Kubernetes no longer supports, with the remedy."""
     for field in ("username", "password"):
         if user.given(field):
             user.problem(field, _BASIC)

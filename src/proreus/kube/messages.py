@@ -1,4 +1,4 @@
-"""Texts in the API: messages of events and conditions, kept stable and within their limit."""
+"""Clean texts for events and conditions: keep them stable and within their limit."""
 
 import re
 from typing import Final
@@ -31,7 +31,7 @@ _VARYING = (
 
 
 def scrub(text: str) -> str:
-    """The text without what differs from one try to the next, in one line of bounded length.
+    """Drop what changes from one try to the next; keep one line of bounded length.
 
     Request ids, UUIDs, pointers, times and socket addresses (address *and* port, which change
     with every connection) are replaced; a bare address stays, because it says which one is
@@ -44,6 +44,6 @@ def scrub(text: str) -> str:
 
 
 def request_id(text: str) -> str:
-    """The id that a cloud gave to the request, as its error message says it; "" if it does not."""
+    """Return the cloud's request id in an error message, or ""."""
     found = _NAMED_ID.search(text)
     return found[3].rstrip(".") if found else ""

@@ -1,4 +1,4 @@
-"""Patches made from differences. Pure: nothing is sent here.
+"""Make patches from differences. Pure: nothing is sent here.
 
 Two forms are used, each for what it can do safely:
 
@@ -31,7 +31,7 @@ class PatchType(StrEnum):
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """A patch; `body` is what is encoded as JSON. False when there is nothing to write."""
+    """Hold a patch; `body` is encoded as JSON. False when there is nothing to write."""
 
     type: PatchType
     body: Any
@@ -80,7 +80,7 @@ def taints(current: tuple[Taint, ...], wanted: tuple[Taint, ...]) -> list[Op]:
 
 
 def finalizers(current: tuple[str, ...], wanted: tuple[str, ...]) -> list[Op]:
-    """Set the list of finalizers, if it is still `current`."""
+    """Set the list of finalizers if it is still `current`."""
     if current == wanted:
         return []
     return _set_whole("/metadata/finalizers", list(current) or None, list(wanted))
@@ -92,7 +92,7 @@ def set_once(pointer: str, value: Any) -> list[Op]:
 
 
 def json_patch(uid: str, ops: Sequence[Op]) -> Patch:
-    """The operations as one patch of the object with that uid; false without operations."""
+    """Join operations into one patch of the object with that uid; false without operations."""
     guard = [Op("test", "/metadata/uid", uid)] if ops else []
     return Patch(PatchType.JSON, [*guard, *ops])
 
@@ -104,7 +104,7 @@ def status(
     conditions: tuple[Condition, ...] | None = None,
     load_balancer: LoadBalancerStatus | None = None,
 ) -> Patch:
-    """A patch for nodes/status or services/status; what is None stays as it is.
+    """Make a patch for nodes/status or services/status; fields that are None stay as they are.
 
     Addresses and ingress points are replaced as a whole. The API would merge addresses by type,
     which loses one of two with the same type. Conditions are merged by type: those not given stay.
@@ -123,7 +123,7 @@ def service_status(
     removed_conditions: tuple[str, ...] = (),
     load_balancer: LoadBalancerStatus | None = None,
 ) -> Patch:
-    """One patch for services/status, which takes finalizers too; nothing else of metadata.
+    """Make one patch for services/status, which takes finalizers too, but no other metadata.
 
     It applies to exactly the version it was made from. Finalizers and conditions (by type) that
     are not named stay.
@@ -166,7 +166,7 @@ def _status(
 
 
 def _condition(condition: Condition) -> dict[str, Any]:
-    """The API keeps whole seconds of UTC, and takes null for "remove this field"."""
+    """Encode a condition: the API keeps whole seconds of UTC; null removes a field."""
     body: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,
@@ -195,7 +195,7 @@ def _entries(parent: str, current: Mapping[str, str], wanted: Mapping[str, str |
 
 
 def _set_whole(pointer: str, current: Any, wanted: Any) -> list[Op]:
-    """Set a field whose present value is known; None means that it is not there."""
+    """Make the operations that set a field from its present value; None means it is absent."""
     return [Op("test", pointer, current), Op("add", pointer, wanted)]
 
 

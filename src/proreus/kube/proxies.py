@@ -1,4 +1,4 @@
-"""Which proxy is between us and the API server.
+"""Decide which proxy stands between us and the API server.
 
 The rules of the variables are those of Go (golang.org/x/net/http/httpproxy), so that a Pod's
 environment means the same to us as to its neighbours.
@@ -13,7 +13,7 @@ _PORTS = {"http": "80", "https": "443"}
 
 
 def checked_proxy(url: str, where: str, problems: list[str]) -> str:
-    """The URL of a proxy, with a problem that does not show it (it may hold a password)."""
+    """Check a proxy's URL; the problem hides it, as it may hold a password."""
     try:
         parts = urlsplit(url)
         good = parts.hostname and parts.port != 0 and not any(char.isspace() for char in url)
@@ -30,7 +30,7 @@ def checked_proxy(url: str, where: str, problems: list[str]) -> str:
 
 
 def from_environment(server: str, env: Mapping[str, str], problems: list[str]) -> str:
-    """The proxy that the variables mean for the server, "" if none."""
+    """Return the proxy that the environment gives for the server, "" if none."""
     try:
         parts = urlsplit(server)
         port = str(parts.port or _PORTS.get(parts.scheme, ""))
@@ -49,7 +49,7 @@ def from_environment(server: str, env: Mapping[str, str], problems: list[str]) -
 
 
 def is_exempt(host: str, port: str, no_proxy: str) -> bool:
-    """Whether a value of $NO_PROXY exempts the host.
+    """Tell whether a value of $NO_PROXY exempts the host.
 
     Its entries are separated by commas: `*`, an address, a range (CIDR), or a name, which stands
     for its subdomains too, and with a dot before it, or `*.`, for these only. All but ranges may
@@ -88,7 +88,7 @@ def _in_range(address: _Address, entry: str) -> bool:
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """`name:port`, `[address]:port` or without a port."""
+    """Split `name:port` or `[address]:port`; the port may be missing."""
     if entry.startswith("["):
         name, _, rest = entry[1:].partition("]")
         return name, rest.removeprefix(":")

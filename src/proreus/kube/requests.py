@@ -1,4 +1,4 @@
-"""Requests to the API server as values. Pure: `kube.client` sends them."""
+"""Make requests to the API server as values. Pure: `kube.client` sends them."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 JSON = "application/json"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""The `Accept` of writes: of the answer only uid and resourceVersion are read."""
+"""The `Accept` header of writes: only uid and resourceVersion of the answer are read."""
 
 PAGE = 500
 """Objects per page of a list."""
@@ -22,11 +22,11 @@ TIMEOUT = 30.0
 """Seconds that a request may take, with all its retries."""
 
 WATCH_GRACE = 30.0
-"""Seconds that a watch may last longer than it was asked to."""
+"""Seconds that a watch may last beyond the `timeoutSeconds` of its request."""
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
-    """A kind of object and where the API server keeps it; `type` is what it is decoded to."""
+    """Name a kind of object and where the API server keeps it; `type` is its decoded form."""
 
     group: str
     version: str
@@ -37,11 +37,11 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def api_version(self) -> str:
-        """`apiVersion` of its objects."""
+        """Return the `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of one object, or of all (in a namespace, or everywhere)."""
+        """Return the path of one object, or of all (in a namespace, or everywhere)."""
         root = f"/apis/{self.group}" if self.group else "/api"
         parts = [root, self.version]
         if namespace:
@@ -54,7 +54,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         return "/".join(parts)
 
     def named_path(self, namespace: str, name: str, subresource: str = "") -> str:
-        """The path of one object.
+        """Return the path of one object.
 
         Raises:
             ValueError: there is no name, so that the path would be that of all objects, or the
@@ -66,7 +66,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         return self.path(namespace, name, subresource)
 
     def collection_path(self, namespace: str) -> str:
-        """The path to create an object at.
+        """Return the path to create an object at.
 
         Raises:
             ValueError: the namespace does not fit the resource.
@@ -99,7 +99,7 @@ LEASES = Resource(
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request. `timeout` are seconds for all tries together."""
+    """Describe one request. `timeout` is in seconds for all tries together."""
 
     method: str
     path: str
@@ -111,7 +111,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def read(self) -> bool:
-        """Whether it changes nothing."""
+        """Tell whether the request changes nothing."""
         return self.method == "GET"
 
 
@@ -129,7 +129,7 @@ def list_page(
     label_selector: str = "",
     field_selector: str = "",
 ) -> Request:
-    """Read one page of a list; `continue_` is the token that the page before gave.
+    """Read one page of a list; `continue_` is the previous page's token.
 
     resourceVersion is left unset: with "0" the API server ignores `limit`.
     """
@@ -147,7 +147,7 @@ def watch(
     label_selector: str = "",
     field_selector: str = "",
 ) -> Request:
-    """Be told of every change after `resource_version`, with bookmarks, for `timeout_seconds`."""
+    """Watch changes after `resource_version`, with bookmarks, for `timeout_seconds`."""
     return Request(
         "GET",
         resource.path(namespace),
@@ -180,7 +180,7 @@ def create(
 
 
 def token_request(account: str, namespace: str, seconds: int) -> Request:
-    """Ask for a token of a service account that lasts so long, for the API server's audience."""
+    """Request a service account's token for so many seconds and the API server's audience."""
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -235,7 +235,7 @@ def delete(
 
 
 def replace_lease(namespace: str, name: str, body: Mapping[str, Any]) -> Request:
-    """Write a Lease back whole, with the resourceVersion that it was read with."""
+    """Write a whole Lease back, with the resourceVersion that it was read with."""
     return Request(
         "PUT",
         LEASES.named_path(namespace, name),
@@ -257,7 +257,7 @@ def _given(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _segment(name: str) -> str:
-    """A name as one segment of a path; "." and ".." would be taken out of it by a proxy."""
+    """Quote a name as one path segment; proxies would drop "." and ".."."""
     if name in (".", ".."):
         raise ValueError(f"{name!r} cannot be the name of an object")
     return quote(name, safe="")

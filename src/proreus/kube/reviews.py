@@ -1,4 +1,4 @@
-"""Questions to the API server about others: who has this token, may that user do this? Pure."""
+"""Ask the API server whose token this is, or whether a user may do something. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ from proreus.kube import requests
 from proreus.kube.requests import Request, Resource
 
 REVIEW_SECONDS = 10.0
-"""How long a review may take, with all its tries; whoever asked us is waiting."""
+"""Seconds that a review may take, with all tries; the caller of our server is waiting."""
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who somebody is for Kubernetes (UserInfo)."""
+    """Describe a user as Kubernetes knows it (UserInfo)."""
 
     name: str = msgspec.field(name="username", default="")
     uid: str = ""
@@ -21,7 +21,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class TokenReviewStatus(msgspec.Struct, frozen=True):
-    """Whether the token is good, and whose it is; `error` says why it could not be told."""
+    """Say whether the token is valid, and whose it is; `error` says why it is unknown."""
 
     authenticated: bool = False
     user: User = User()
@@ -29,13 +29,13 @@ class TokenReviewStatus(msgspec.Struct, frozen=True):
 
 
 class TokenReview(msgspec.Struct, frozen=True):
-    """The answer about a token; the token itself is not decoded."""
+    """Hold the answer about a token; the token itself is not decoded."""
 
     status: TokenReviewStatus = TokenReviewStatus()
 
 
 class AccessReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether the user may; `evaluation_error` says what could not be looked at."""
+    """Say whether the user may; `evaluation_error` says what could not be checked."""
 
     allowed: bool = False
     denied: bool = False
@@ -44,7 +44,7 @@ class AccessReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubjectAccessReview(msgspec.Struct, frozen=True):
-    """The answer about a right."""
+    """Hold the answer about a user's right."""
 
     status: AccessReviewStatus = AccessReviewStatus()
 
@@ -68,12 +68,12 @@ SUBJECT_ACCESS_REVIEWS = Resource(
 
 
 def token_review(token: str) -> Request:
-    """Ask whose token this is."""
+    """Make the request that asks whose token this is."""
     return _review(TOKEN_REVIEWS, {"token": token})
 
 
 def access_review(user: User, verb: str, path: str) -> Request:
-    """Ask whether the user may do `verb` (get, put, ...) at a path that is no resource's."""
+    """Make the request that asks whether the user may do `verb` at a non-resource path."""
     spec = {
         "user": user.name,
         "uid": user.uid,

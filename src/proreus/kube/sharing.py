@@ -1,4 +1,4 @@
-"""Texts that many objects have alike are kept once: half of the memory that nodes take.
+"""Keep equal texts of many objects once: this halves the memory that nodes take.
 
 Every decoded object has strings of its own, though the labels, conditions and kinds of addresses
 of thousands of nodes are the same few texts.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Texts:
-    """A pool of texts."""
+    """Share equal texts between objects."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         """Keep at most `limit` texts."""
@@ -25,7 +25,7 @@ class Texts:
         self._known: dict[str, str] = {}
 
     def one(self, text: str) -> str:
-        """An equal text: the one that was seen first."""
+        """Return the first text seen that equals this one."""
         known = self._known.get(text)
         if known is not None:
             return known
@@ -35,7 +35,7 @@ class Texts:
         return text
 
     def shared(self, obj: T) -> T:
-        """An equal object that has its texts from the pool; only Nodes are worth it."""
+        """Return an equal object whose texts come from the pool; only Nodes are worth it."""
         same: Any = self._node(obj) if isinstance(obj, Node) else obj
         return cast("T", same)
 

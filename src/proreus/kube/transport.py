@@ -1,4 +1,4 @@
-"""HTTP to the API server: thin, because it is on the way of every read and write.
+"""Send HTTP to the API server: thin, because every read and write passes here.
 
 One connection carries one request at a time (HTTP/1.1) and is kept for the next.
 """
@@ -34,18 +34,18 @@ STREAM_BUFFER = 1 << 18
 """Bytes of a stream that are read ahead."""
 
 Observer = Callable[[Request, int, float], None]
-"""Told of each try: the request, the HTTP status (0: no answer) and the seconds to its head."""
+"""An observer of each try: the request, the HTTP status (0: no answer), the seconds to its head."""
 
 
 class Limiter(Protocol):
-    """Holds requests back."""
+    """Hold requests back."""
 
     async def acquire(self) -> None:
         """Return when the next request may go."""
 
 
 class Transport:
-    """Sends requests, and tries those again that were not carried out."""
+    """Send requests, and try those again that were not carried out."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Transport:
         observer: Observer | None,
         user_agent: str,
     ) -> None:
-        """Nothing is connected yet. It must be made in a running event loop.
+        """Prepare the transport in a running event loop; it connects when needed.
 
         The gate is asked before each try of a write, and again when its connection is there, which
         may be seconds later; it raises `RefusedByGate` to hold it back.
@@ -83,7 +83,7 @@ class Transport:
         await self._session.close()
 
     async def exchange(self, request: Request) -> bytes:
-        """The body of a good answer, within `request.timeout`; raises a `KubeError` else."""
+        """Return the body of a 2xx answer within `request.timeout`; raises `KubeError` else."""
         deadline = self._time() + request.timeout
         in_flight = False
         may_renew = True
@@ -153,7 +153,7 @@ class Transport:
             may_renew = False
 
     async def _is_renewed(self, error: StatusError, generation: int) -> bool:
-        """Whether the API server did not know us, and we have something newer to show."""
+        """Tell whether a 401 came and newer credentials are at hand."""
         return isinstance(error, Unauthorized) and await self._identity.refused(generation)
 
     async def _admit(self, request: Request) -> None:
@@ -204,7 +204,7 @@ async def _body(request: Request, response: aiohttp.ClientResponse) -> bytes:
 
 
 def _lines(begun: list[bytes], chunk: bytes) -> Iterator[bytes]:
-    """The lines that `chunk` completes; `begun` keeps the pieces of the line that it does not.
+    """Return the lines that `chunk` completes; `begun` keeps the pieces of an unfinished line.
 
     aiohttp's own reader of lines has a limit of their length.
     """
@@ -229,7 +229,7 @@ def _is_good(response: aiohttp.ClientResponse) -> bool:
 
 
 def _wait(error: StatusError) -> float | None:
-    """Seconds until the next try, None if there is none."""
+    """Return the seconds until the next try, None if there is none."""
     refused = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
     if error.code not in refused or error.retry_after is None:
         return None

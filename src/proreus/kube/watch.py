@@ -1,4 +1,4 @@
-"""Following all objects of a resource: list once, then watch, for ever.
+"""Follow all objects of a resource: list once, then watch, for ever.
 
 What happens next is decided by `step`, which is pure:
 
@@ -32,27 +32,27 @@ class HasMetadata(Protocol):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Its metadata."""
+        """Return the object's metadata."""
 
 
 T = TypeVar("T", bound=HasMetadata)
 
 
 class Restarted(msgspec.Struct, Generic[T], frozen=True):
-    """All objects there are; what is not among them is gone."""
+    """Event: a new list of all objects; what is not in it is gone."""
 
     items: tuple[T, ...]
     resource_version: str
 
 
 class Applied(msgspec.Struct, Generic[T], frozen=True):
-    """An object is new or has changed."""
+    """Event: an object is new or has changed."""
 
     object: T
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True):
-    """An object is gone; this is its last state, with the version of its deletion."""
+    """Event: an object is gone; this is its last state, with the version of its deletion."""
 
     object: T
 
@@ -79,14 +79,14 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Signal: the list or the watch failed. `restart`: the version is of no use any more."""
+    """Signal: the list or the watch failed. `restart`: the version cannot be used any more."""
 
     error: KubeError
     restart: bool = False
 
 
 class WatchState(msgspec.Struct, frozen=True):
-    """Where a watch stands.
+    """Hold where a watch stands: its version and whether it must list first.
 
     `version` is the one to watch from, "" if it must list; `failures` counts those since a line
     was heard last; `heard` says whether the watch under way has given a line.
@@ -100,7 +100,7 @@ class WatchState(msgspec.Struct, frozen=True):
 def step(
     state: WatchState, signal: Listed[T] | Heard[T] | Ended | Failed
 ) -> tuple[WatchState, Event[T] | None]:
-    """The state after a signal, and the event that it means.
+    """Return the state after a signal, and the event that the signal means.
 
     A watch that ends without a line counts as a failure, so that a server which ends each at once
     is not asked in a tight loop. A list alone does not end a row of failures either: else one
@@ -183,7 +183,7 @@ async def watch(
 
 
 def heard(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T] | Failed:
-    """What a line of a watch means.
+    """Decode one line of a watch into a signal.
 
     After an ERROR event, 410 or not, the API server cannot go on from the version asked for; nor
     can we after an object that does not decode, which the next list may have newer.
