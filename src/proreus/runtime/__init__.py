@@ -1,1 +1,1 @@
-"""Controller machinery: informer, work queue, controller loop, election. Knows no cloud."""
+"""Run controllers: informer, work queue, loop, election, events. Knows no cloud."""

@@ -1,4 +1,4 @@
-"""How long to wait after failures: exponential, capped, spread by chance."""
+"""Compute how long to wait after failures: exponential, capped, spread by chance."""
 
 import math
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """Exponential backoff; times in seconds.
+    """Describe an exponential backoff; times in seconds.
 
     `first` is the delay after the first failure, each further one is `factor` times longer, and
     none is longer than `cap`. `jitter` (0 to 1) is the share of the delay that chance may take
@@ -19,7 +19,7 @@ class Backoff(msgspec.Struct, frozen=True):
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no backoff.
+        """Refuse numbers that make no backoff.
 
         Raises:
             ValueError: A field is out of its range.
@@ -32,7 +32,7 @@ class Backoff(msgspec.Struct, frozen=True):
             raise ValueError(f"jitter ({self.jitter}) must be from 0 to 1")
 
     def delay(self, failures: int, chance: float = 0.0) -> float:
-        """The delay when `failures` others came before this one; `chance` is in [0, 1)."""
+        """Return the delay after `failures` earlier failures; `chance` is in [0, 1)."""
         # Compared as logarithms: factor ** failures overflows after a night of failures.
         if failures * math.log(self.factor) >= math.log(self.cap / self.first):
             delay = self.cap

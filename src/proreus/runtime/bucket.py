@@ -1,4 +1,4 @@
-"""An adaptive token bucket: how fast may we call, when nobody tells us the quota?
+"""Learn how fast a server may be called that does not tell its quota: a token bucket.
 
 * *Unlimited* until the first refusal. Only the number of unanswered calls is limited, and that
   limit grows with every answer, so that a crowd that meets a small quota is refused a few times
@@ -65,7 +65,7 @@ _ENOUGH = 1 - 1e-6
 
 
 class AdaptiveBucket:
-    """Grants calls at a rate learned from refusals; belongs to one event loop and one quota.
+    """Grant calls at a rate learned from refusals; for one event loop and one quota.
 
     Every grant of an adaptive bucket is answered by exactly one of `succeeded`, `refused` and
     `abandoned`.
@@ -115,30 +115,30 @@ class AdaptiveBucket:
 
     @classmethod
     def fixed(cls, qps: float, burst: int) -> "AdaptiveBucket":
-        """A bucket of `qps` and `burst` that never changes, as `--kube-api-qps` asks for."""
+        """Make a bucket of `qps` and `burst` that never adapts, as for `--kube-api-qps`."""
         return cls(initial_rate=qps, burst=burst, adaptive=False)
 
     @property
     def rate(self) -> float:
-        """Calls a second that are granted now; infinite while nothing was refused."""
+        """Return the calls a second granted now; infinite while nothing was refused."""
         return self._rate
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for their grant."""
+        """Return how many calls wait for their grant."""
         return sum(not grant.done() for *_, grant in self._waiters)
 
     @property
     def held_for(self) -> float:
-        """For how many more seconds the server asked us to stay away."""
+        """Return for how many more seconds the server asked us to stay away."""
         return max(0.0, self._hold_until - self._clock())
 
     async def acquire(self) -> None:
-        """Wait for the right to make one call that needs no verdict, as those of a fixed bucket."""
+        """Wait for the right to make one call whose outcome is not reported back."""
         await self.take(current.get())
 
     async def take(self, priority: Priority = Priority.USER) -> int:
-        """Wait for the right to make one call.
+        """Wait for the right to make one call, and report its outcome afterwards.
 
         Returns:
             The number of the grant, which `refused` needs.
@@ -160,7 +160,7 @@ class AdaptiveBucket:
             raise
 
     def succeeded(self) -> None:
-        """The server admitted a call, whatever else it answered."""
+        """Note that the server admitted a call, whatever else it answered."""
         self._admitted += 1
         self._admissions.append(self._clock())
         if math.isinf(self._rate):
@@ -168,7 +168,7 @@ class AdaptiveBucket:
         self._answered()
 
     def refused(self, grant: int, after: float | None = None) -> None:
-        """The server refused the call and asked us to stay away for `after` seconds, if it did."""
+        """Note that the server refused a call and asked us to stay away for `after` seconds."""
         now = self._clock()
         # A call that was on its way at the last cut says nothing about the rate since.
         if self._adaptive and grant > self._granted_at_cut:
@@ -184,7 +184,7 @@ class AdaptiveBucket:
         self._answered()
 
     def abandoned(self) -> None:
-        """Nobody knows whether the server admitted a call, or it was never sent."""
+        """Note a call that was never sent, or whose admission nobody knows."""
         self._answered()
 
     def _answered(self) -> None:
@@ -192,7 +192,7 @@ class AdaptiveBucket:
         self._serve()
 
     def _serve(self) -> None:
-        """Grant what may go now, and set the timer for the next one."""
+        """Grant the calls that may go now, and set the timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -209,7 +209,7 @@ class AdaptiveBucket:
             self._grant(grant, now, waited=arrived < now)
 
     def _wait(self, now: float) -> float:
-        """Seconds until the next call may go."""
+        """Return the seconds until the next call may go."""
         if now < self._hold_until:
             return self._hold_until - now
         if math.isinf(self._rate):
@@ -229,7 +229,7 @@ class AdaptiveBucket:
         grant.set_result(self._granted)
 
     def _grow(self) -> None:
-        """Probe upward from what was measured; look for it in big steps where nothing was."""
+        """Raise the rate step by step; in big steps where nothing was measured."""
         if self._trust:
             self._probing += 1 / self._rate
             self._rate = self._base * math.exp(min(_MOST_GROWTH, _PROBE * self._probing**2))
@@ -247,7 +247,7 @@ class AdaptiveBucket:
         self._filled_at = now
 
     def _cut(self, grant: int, now: float) -> None:
-        """Take back speed after a refusal, by measurement where there is one."""
+        """Lower the rate after a refusal, to the measured one where there is one."""
         elapsed = now - self._cut_at
         factor = _PROBE_CUT if self._trust else _CUT
         if math.isinf(self._rate):
@@ -274,7 +274,7 @@ class AdaptiveBucket:
         self._tokens = 0.0
 
     def _measure(self, now: float, elapsed: float, least: float) -> None:
-        """Set the rate to what was measured since the last cut, but not below `least`."""
+        """Set the rate to the one measured since the last cut, but not below `least`."""
         measured = self._proven(now, elapsed)
         if not self._trust:
             if measured > self._base:
@@ -288,7 +288,7 @@ class AdaptiveBucket:
         self._base = max(least, min(self._rate, measured)) * _BELOW_MEASURED
 
     def _proven(self, now: float, elapsed: float) -> float:
-        """The rate that the server has at least, by what it admitted since the last cut.
+        """Return the rate that the server has surely admitted since the last cut.
 
         Its bucket was empty then, so every call counts. At any time since it held at most one
         burst, so of the calls after that time all but a burst count.

@@ -1,4 +1,4 @@
-"""The controller loop: take every ready key, observe once for the batch, plan and apply each.
+"""Run the controller loop: take every ready key, observe the batch once, plan and apply each.
 
     queue.take(keys) ─► reconciler.observe(keys) ─► reconciler.plan(key) ─► reconciler.apply(group)
 
@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a key.
+    """Say how the work on a key ended.
 
     `written` is the last write to its object, `after` the seconds until it is due again (None:
     when something changes), `error` its failure. A failed key is retried with backoff, or after
@@ -62,36 +62,36 @@ class Failed(Exception):
 
 
 class Reconciler(Protocol[T_contra, Observed, Change]):
-    """What a controller brings to the loop. Keys are those of its informer."""
+    """Define a controller for the loop. Keys are those of its informer."""
 
     def group(self, key: str, obj: T_contra | None) -> Hashable:
-        """Changes of equal group are applied together, and never beside one another."""
+        """Return a key's group: changes of one group are applied in one call, never in parallel."""
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, Observed]:
         """Ask the cloud once for the batch; an exception fails the batch, not its keys."""
 
     def plan(self, key: str, obj: T_contra | None, observed: Observed | Exception) -> Change | None:
-        """Decide; None means that there is nothing to do. `observed` may be the batch's error."""
+        """Decide what to do; None means nothing. `observed` may be the batch's error."""
 
     async def apply(self, group: Hashable, changes: Mapping[str, Change]) -> Mapping[str, Outcome]:
-        """Carry out the changes of one group; a key left out of the answer has failed."""
+        """Apply the changes of one group; a key without an outcome has failed."""
 
     async def settled(self, group: Hashable) -> None:
-        """Return when no call made for the group still runs in a thread."""
+        """Return when no call for the group still runs in a thread."""
 
 
 class Cache(Protocol[T_co]):
-    """What the loop needs of an informer."""
+    """The part of an informer that the loop needs."""
 
     def get(self, key: str) -> T_co | None:
-        """The newest object that is known, or None."""
+        """Return the newest known object, or None."""
 
     async def wait_seen(self, key: str, written: Written, /) -> None:
-        """Return when the cache reflects the write, or anything later."""
+        """Wait until the cache reflects the write, or anything later."""
 
 
 async def contained(work: Awaitable[Result]) -> Result | Exception:
-    """Await `work`; what it raises comes back as a value, unless this task is being cancelled."""
+    """Await `work`; return what it raises as a value, unless this task is cancelled."""
     try:
         return await work
     except asyncio.CancelledError as exc:
@@ -106,7 +106,7 @@ async def contained(work: Awaitable[Result]) -> Result | Exception:
 
 
 class _NoGroup:
-    """The group of a key whose group could not be told."""
+    """Stand for the group of a key whose `group` failed."""
 
     def __init__(self, raised: BaseException) -> None:
         self.error = (
@@ -117,7 +117,7 @@ class _NoGroup:
 
 
 class Slots:
-    """Bounded room for applies; one that outlives `SLOW_AFTER` moves to the room for slow ones."""
+    """Bound the number of applies; one slower than `SLOW_AFTER` moves to slots of its own."""
 
     def __init__(self, normal: int, slow: int) -> None:
         """Allow `normal` applies at once, and `slow` more that have become slow."""
@@ -126,7 +126,7 @@ class Slots:
 
     @asynccontextmanager
     async def slot(self, leave: Callable[[], None]) -> AsyncIterator[None]:
-        """Hold a slot while the body runs; `leave` is called at its end, or once it is slow."""
+        """Hold a slot while the body runs; call `leave` at its end, or once it is slow."""
         await self._normal.acquire()
         is_slow = False
 
@@ -151,7 +151,7 @@ class Slots:
 
 
 class Controller(Generic[T, Observed, Change]):
-    """Runs one reconciler on one queue."""
+    """Run one reconciler on one queue."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Controller(Generic[T, Observed, Change]):
         self._parked: dict[Hashable, dict[str, Priority]] = {}
 
     async def run(self) -> None:
-        """Run until cancelled, or until the queue is shut down and what is under way has ended."""
+        """Run until cancelled, or until the queue is shut down and running work has ended."""
         async with asyncio.TaskGroup() as group:
             while keys := await self._next():
                 self._hand_out(len(keys))
@@ -195,11 +195,11 @@ class Controller(Generic[T, Observed, Change]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether keys are ready, or out and not yet applied."""
+        """Tell whether keys are ready, or handed out and not yet applied."""
         return self._outstanding > 0 or len(self._queue) > 0
 
     async def _next(self) -> Sequence[str]:
-        """The next batch, once there is room for it; none after the shut-down."""
+        """Return the next batch once there is room for it; None after the shut-down."""
         loop = asyncio.get_running_loop()
         await self._observers.acquire()
         await self._room.wait()
@@ -210,7 +210,7 @@ class Controller(Generic[T, Observed, Change]):
             return ()
 
     def _hand_out(self, count: int) -> None:
-        """Count keys handed out (or back, below zero); no take while more than the slots wait."""
+        """Count handed-out keys (negative: returned); no take while more than the slots wait."""
         self._outstanding += count
         if self._outstanding <= self._slot_count:
             self._room.set()
@@ -247,7 +247,7 @@ class Controller(Generic[T, Observed, Change]):
             return await self._reconciler.observe(keys)
 
     def _observer_result(self, error: Exception | None) -> float | None:
-        """Count the observer's failures in a row; the delay before its keys are due, if failed."""
+        """Count failed observations in a row; return the delay for the keys, if failed."""
         if error is None:
             self._observer_failures = 0
             return None
@@ -350,7 +350,7 @@ class Controller(Generic[T, Observed, Change]):
         self._queue.done(key)
 
     async def _caught_up(self, key: str, planned_on: T | None, outcome: Outcome) -> None:
-        """Wait until the informer holds our write, or, after a conflict, anything newer."""
+        """Wait until the informer holds our write or, after a conflict, anything newer."""
         if outcome.written is not None:
             await self._informer.wait_seen(key, outcome.written)
         elif isinstance(outcome.error, Conflict) and planned_on is not None:
@@ -365,7 +365,7 @@ class Controller(Generic[T, Observed, Change]):
 
 
 def _named(objects: Mapping[str, object | None]) -> dict[str, str]:
-    """The log field that says which objects are worked on: `node`, or `nodes` if several."""
+    """Return the log field that names the objects: `node`, or `nodes` if several."""
     kinds = (type(obj).__name__.lower() for obj in objects.values() if obj is not None)
     kind = next(kinds, "key") + ("" if len(objects) == 1 else "s")
     return {kind: ",".join(objects)}

@@ -1,4 +1,4 @@
-"""Which events are told at all, and which are only counted: what keeps a flood of them small.
+"""Decide which events are written and which only counted, so that a flood stays small.
 
 The rules and numbers of the first two are those of client-go's `EventCorrelator`. Pure: `now` is
 an argument, in seconds of any clock. What is least recently used is forgotten.
@@ -11,16 +11,16 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 SIMILAR: Final = 10
-"""So many different texts of one reason about one object are combined in one event."""
+"""How many different texts of one reason about one object are combined in one event."""
 SIMILAR_WITHIN: Final = 600.0
-"""Seconds without a similar event after which they are told one by one again."""
+"""Seconds without a similar event after which events are written singly again."""
 COMBINED: Final = "(combined from similar events): "
 BURST: Final = 25
-"""Writes that one component may make at once about one object."""
+"""Events that one component may write at once about one object."""
 REFILL: Final = 300.0
-"""Seconds after which it may make one more."""
+"""Seconds after which the component may write one more."""
 REPEAT: Final = 600.0
-"""Seconds after which a lasting error is told again."""
+"""Seconds after which the event of a lasting error is written again."""
 REMEMBERED: Final = 4096
 
 K = TypeVar("K", bound=Hashable)
@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """A mapping that forgets what was not used for the longest time."""
+    """A mapping that drops the entries that were not used for the longest time."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         """Hold at most `limit` entries."""
@@ -36,7 +36,7 @@ class Recent(Generic[K, V]):
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The value, which counts as used."""
+        """Return the value, which counts as a use."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
@@ -51,21 +51,21 @@ class Recent(Generic[K, V]):
 
 
 class _Group(msgspec.Struct):
-    """Different texts, fewer than `SIMILAR`, and when there was a similar event last."""
+    """Hold the different texts of similar events, and the time of the last one."""
 
     last: float
     texts: set[str]
 
 
 class Aggregator:
-    """Tells when events that differ in their text only become too many."""
+    """Detect when events that differ only in their text become too many."""
 
     def __init__(self) -> None:
-        """Know of no events."""
+        """Start without any events."""
         self._groups: Recent[Hashable, _Group] = Recent()
 
     def is_combined(self, group: Hashable, text: str, now: float) -> bool:
-        """Take note of an event; whether it goes into the combined one of its group."""
+        """Note an event; tell whether it goes into the combined event of its group."""
         known = self._groups.get(group)
         if known is None or now - known.last > SIMILAR_WITHIN:
             known = _Group(now, set())
@@ -92,7 +92,7 @@ class SpamFilter:
         self._buckets: Recent[Hashable, _Tokens] = Recent()
 
     def admits(self, source: Hashable, now: float) -> bool:
-        """Whether the source may have one more event; if so, it has had it."""
+        """Tell whether the source may write one more event, and count it if so."""
         known = self._buckets.get(source) or _Tokens(BURST, now)
         left = min(BURST, known.left + (now - known.at) / REFILL)
         # Sums of many small refills fall short of 1 by rounding.
@@ -102,7 +102,7 @@ class SpamFilter:
 
 
 def is_repeat(*, is_warning: bool, is_latest: bool, told: float, now: float) -> bool:
-    """Whether an event says nothing new: a warning that was last `told` less than REPEAT ago.
+    """Tell whether a warning repeats one that was written (`told`) less than REPEAT ago.
 
     It must be the latest event of its source: after anything else, the same warning is news.
     """

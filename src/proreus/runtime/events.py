@@ -1,4 +1,4 @@
-"""Events: what users read with `kubectl describe`.
+"""Record events: what users read with `kubectl describe`.
 
 They are the least urgent of all writes: one at a time, behind other writes while these are
 queued, and the same event again only counts the one there is. An error is told at once, and while
@@ -45,7 +45,7 @@ from proreus.runtime.correlation import COMBINED, Aggregator, Recent, SpamFilter
 log = klog.logger(__name__)
 
 COUNTED_FOR: Final = timedelta(hours=1)
-"""An event is counted up for so long: the API server forgets events after an hour by default."""
+"""Seconds for which an event is counted up: the API server drops them after an hour by default."""
 QUEUE_LIMIT: Final = 10_000
 PATIENCE: Final = 5.0
 """Seconds that an event waits behind other writes at most."""
@@ -65,7 +65,7 @@ _API: Final[dict[type[KubeObject], tuple[str, str]]] = {
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which object an event is about (`involvedObject`)."""
+    """Refer to the object that an event is about (`involvedObject`)."""
 
     api_version: str
     kind: str
@@ -89,7 +89,7 @@ class Writer(Protocol):
 
 
 class _What(msgspec.Struct, frozen=True):
-    """What makes two events the same; the combined one of many has no message."""
+    """Identify equal events; the combined event of many has no message."""
 
     component: str
     ref: ObjectReference
@@ -103,7 +103,7 @@ class _What(msgspec.Struct, frozen=True):
 
 
 class _Pending(msgspec.Struct):
-    """An event that is yet to be written, `count` times.
+    """Hold an event that waits to be written, `count` times.
 
     `number` is unique among the recorder's events, `queued` is the loop's time.
     """
@@ -117,7 +117,7 @@ class _Pending(msgspec.Struct):
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """An event object that was written."""
+    """Remember an event object that was written."""
 
     name: str
     count: int
@@ -125,7 +125,7 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 class _Told(msgspec.Struct):
-    """When an event was last queued to be written (the loop's time), and how many since were not.
+    """Remember when an event was last queued (loop time), and how many since were dropped.
 
     Noted before the write, so that what is told does not hang on how quick writes are.
     """
@@ -135,14 +135,14 @@ class _Told(msgspec.Struct):
 
 
 def ref_of(obj: KubeObject) -> ObjectReference:
-    """The reference to an object."""
+    """Return the reference to an object."""
     api_version, kind = _API[type(obj)]
     meta = obj.metadata
     return ObjectReference(api_version, kind, meta.name, meta.namespace, meta.uid)
 
 
 class EventSource:
-    """Where one component of the process records its events."""
+    """Record the events of one component of the process."""
 
     def __init__(self, recorder: "EventRecorder", component: str) -> None:
         """Record with `recorder` in the name of `component`."""
@@ -160,7 +160,7 @@ class EventSource:
 
 
 class EventRecorder:
-    """Records events of the process's components; `run` writes them."""
+    """Record events of the process's components; `run` writes them."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class EventRecorder:
         self._spam = SpamFilter()
 
     def source(self, component: str) -> EventSource:
-        """Where `component` (`source.component` of its events) records."""
+        """Return the recorder of `component` (`source.component` of its events)."""
         return EventSource(self, component)
 
     def record(
@@ -212,7 +212,7 @@ class EventRecorder:
         self._latest.put(what.source, what)
 
     def _tell(self, what: _What, message: str, now: float) -> None:
-        """Queue an event, unless it says nothing new or its source has said too much."""
+        """Queue an event, unless it repeats another or its source has written too many."""
         told, pending = self._told.get(what), self._queue.get(what)
         if told is not None and is_repeat(
             is_warning=what.type == "Warning",
@@ -246,7 +246,7 @@ class EventRecorder:
         self._idle.clear()
 
     async def flush(self, seconds: float) -> None:
-        """Return when all events are written, or after `seconds`; `run` must be running."""
+        """Wait until all events are written, at most `seconds`; `run` must be running."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -293,7 +293,7 @@ class EventRecorder:
         )  # fmt: skip
 
     def _untold(self, what: _What, pending: _Pending) -> None:
-        """Have an event that was not written told when it comes next, these times included."""
+        """Let an event that could not be written be written next time, with its count."""
         told = self._told.get(what)
         if told is not None:
             told.at = -math.inf
@@ -340,12 +340,12 @@ class EventRecorder:
 
 
 def _namespace(ref: ObjectReference) -> str:
-    """Where the event lives: with its object, or in "default" where that has no namespace."""
+    """Return the event's namespace: its object's, or "default" for cluster-wide objects."""
     return ref.namespace or "default"
 
 
 def _name(ref: ObjectReference, number: int) -> str:
-    """The object's name and the number, as client-go's; cut, since names have a limit."""
+    """Name an event by object and number, as client-go; cut, since names have a limit."""
     suffix = f".{number:x}"
     return ref.name[: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
 

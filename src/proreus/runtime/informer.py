@@ -1,4 +1,4 @@
-"""A cache of all objects of a resource, kept true by a watch, with handlers and indexes.
+"""Cache all objects of a resource, kept current by a watch, with handlers and indexes.
 
 The cache and its handlers belong to one event loop. Handlers are plain functions that are called
 for every change, in order, and must be quick: put a key into a queue, no more.
@@ -27,13 +27,13 @@ log = klog.logger(__name__)
 T = TypeVar("T", bound=HasMetadata)
 
 Handler = Callable[[T | None, T | None], None]
-"""Called with the old and the new object; None where it is absent."""
+"""A handler called with the old and the new object; None where it is absent."""
 
 WATCH_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
 
 
 class Informer(Generic[T]):
-    """The cache of one resource; keys are `namespace/name`, or `name` for what has none."""
+    """Cache one resource; keys are `namespace/name`, or `name` for cluster-wide objects."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Informer(Generic[T]):
         indexes: Mapping[str, Callable[[T], Iterable[str]]] = {},
         backoff: Backoff = WATCH_BACKOFF,
     ) -> None:
-        """Follow the resource in a namespace, or in all; `indexes` give the values of an object."""
+        """Follow the resource in one namespace or all; `indexes` compute values of objects."""
         self.resource = resource
         self.generation = 0
         """The number of changes so far."""
@@ -75,24 +75,24 @@ class Informer(Generic[T]):
 
     @property
     def handlers(self) -> tuple[Handler[T], ...]:
-        """Who is subscribed."""
+        """Return the subscribed handlers."""
         return tuple(self._handlers)
 
     def unsubscribe(self, handlers: Iterable[object]) -> None:
-        """Call these handlers no more."""
+        """Stop calling these handlers."""
         gone = list(handlers)
         self._handlers = [handler for handler in self._handlers if handler not in gone]
 
     def get(self, key: str) -> T | None:
-        """The object, or None."""
+        """Return the object of that key, or None."""
         return self._objects.get(key)
 
     def all(self) -> ValuesView[T]:
-        """All objects; a view, valid until the task yields."""
+        """Return all objects; a view, valid until the task yields."""
         return self._objects.values()
 
     def by(self, index: str, value: str) -> tuple[T, ...]:
-        """The objects that have this value in the index.
+        """Return the objects that have this value in the index.
 
         Raises:
             KeyError: There is no such index.
@@ -101,20 +101,20 @@ class Informer(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether the first list is in the cache."""
+        """Tell whether the first list is in the cache."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Return when the first list is in the cache."""
+        """Wait until the first list is in the cache."""
         await self._synced.wait()
 
     def seen(self, key: str, written: Written) -> bool:
-        """Whether the cache reflects the write: that version or a later one, or its deletion."""
+        """Tell whether the cache reflects the write: that version or later, or its deletion."""
         reached = max(self._version, self._ahead.get(key, -1))
         return reached >= written.resource_version
 
     async def wait_seen(self, key: str, written: Written, timeout: float = 10.0) -> None:  # noqa: ASYNC109 - no error follows
-        """Return when `seen`.
+        """Wait until the cache reflects the write, as `seen` tells.
 
         A watch that lags `timeout` seconds behind is overtaken by one GET of the object, whose
         answer goes into the cache and settles it. Should the GET fail, both are tried again.
@@ -171,7 +171,7 @@ class Informer(Generic[T]):
                 self._put(key, obj)
 
     def _follow(self, seen: T, new: T | None) -> None:
-        """Carry out one change, unless a GET has already shown a later state."""
+        """Apply one change of the watch, unless a GET has already shown a later state."""
         key, version = _key(seen), _version(seen)
         ahead = self._ahead.get(key, -1)
         # "Deleted" at the very version that the GET has shown: it left the field selector.
@@ -181,7 +181,7 @@ class Informer(Generic[T]):
         self._advance(version)
 
     async def _look(self, key: str, written: Written) -> bool:
-        """Read the object into the cache, unless the watch is faster; False if that failed."""
+        """GET the object into the cache, unless the watch is faster; False if that failed."""
         klog.warning(
             log, "The watch lags behind; reading the object", resource=self.resource.plural, key=key
         )
@@ -202,7 +202,7 @@ class Informer(Generic[T]):
         return True
 
     def _put(self, key: str, new: T | None) -> None:
-        """Store or remove an object and tell the handlers."""
+        """Store or remove an object and call the handlers."""
         old = self._objects.get(key)
         if old is None and new is None:
             return
@@ -239,13 +239,13 @@ class Informer(Generic[T]):
             klog.exception(log, "A handler raised", err=exc, resource=self.resource.plural)
 
     async def _reached(self, version: int) -> None:
-        """Return when the watch has come to that version."""
+        """Wait until the watch has come to that version."""
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiters, (version, next(self._numbers), future))
         await future
 
     def _advance(self, version: int) -> None:
-        """Note how far the watch has come, and wake those who waited for that."""
+        """Note how far the watch has come, and wake those who wait for it."""
         self._version = version
         while self._waiters and self._waiters[0][0] <= version:
             _, _, future = heapq.heappop(self._waiters)

@@ -1,4 +1,4 @@
-"""Log lines as Kubernetes components write them: klog's text format, or JSON.
+"""Write log lines as Kubernetes components do: klog's text format, or JSON.
 
 A message is a fixed sentence; everything that varies is a field, so that lines can be counted
 and searched. Strings are quoted: no value can end a line or forge a field. Common fields are
@@ -30,7 +30,7 @@ _bound: ContextVar[dict[str, object] | None] = ContextVar("proreus_klog_fields",
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of a module; `name` is its `__name__`."""
+    """Return the logger of a module; `name` is its `__name__`."""
     return logging.getLogger(name)
 
 
@@ -50,7 +50,7 @@ def v(log: logging.Logger, verbosity: int, message: str, **fields: object) -> No
 
 
 def info(log: logging.Logger, message: str, **fields: object) -> None:
-    """Log what is always of interest."""
+    """Log what is of interest at any verbosity."""
     _emit(log, logging.INFO, message, fields)
 
 
@@ -112,7 +112,7 @@ def setup(
 
 
 def set_verbosity(verbosity: int) -> None:
-    """Change `-v` while the process runs; what `--vmodule` says of single files stays."""
+    """Change `-v` while the process runs; `--vmodule` patterns stay."""
     most = verbosity
     for handler in logging.getLogger().handlers:
         for one in handler.filters:
@@ -126,7 +126,7 @@ def _level(verbosity: int) -> int:
 
 
 class _VModule(logging.Filter):
-    """Lets through what the verbosity of its file allows."""
+    """Filter records by the verbosity of their file."""
 
     def __init__(self, verbosity: int, vmodule: Sequence[tuple[str, int]]) -> None:
         super().__init__()
@@ -135,13 +135,13 @@ class _VModule(logging.Filter):
         self._levels: dict[str, int] = {}
 
     def set_verbosity(self, verbosity: int) -> int:
-        """Change it for files that no pattern fits; returns the most that a pattern has."""
+        """Set the verbosity of files without a pattern; return the highest of all patterns."""
         self._verbosity = verbosity
         self._levels.clear()
         return max((level for _, level in self._vmodule), default=0)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written."""
+        """Tell whether the record is written."""
         if record.levelno >= logging.INFO:
             return True
         level = self._levels.get(record.pathname)
@@ -166,7 +166,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _plain(value: object) -> Any:
-    """The value as JSON can hold it; Python's own exceptions say little without their kind."""
+    """Convert the value for JSON; Python's own exceptions say little without their type."""
     if isinstance(value, BaseException):
         kind, text = type(value), str(value)
         if not text:
@@ -178,7 +178,7 @@ def _plain(value: object) -> Any:
 
 
 def _quoted(value: object) -> str:
-    """The value in quotes if it is text; readable unless it holds control characters."""
+    """Quote the value if it is text; escape it if it holds control characters."""
     plain = _plain(value)
     return json.dumps(plain, ensure_ascii=isinstance(plain, str) and not plain.isprintable())
 
@@ -192,10 +192,10 @@ def _severity(level: int) -> str:
 
 
 class _TextFormatter(logging.Formatter):
-    """`I1121 09:00:00.000000   12345 file.py:12] "Message" key="value"`."""
+    """Format as `I1121 09:00:00.000000   12345 file.py:12] "Message" key="value"`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback follows on lines of its own."""
+        """Format a record as one line, with the traceback on lines below it."""
         stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1_000_000)
         pairs = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
@@ -207,10 +207,10 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JSONFormatter(logging.Formatter):
-    """Kubernetes' JSON format: `ts` in milliseconds, `caller`, `msg`, `v` or `err`, the fields."""
+    """Format as Kubernetes' JSON: `ts` in milliseconds, `caller`, `msg`, `v` or `err`, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of JSON."""
+        """Format a record as one line of JSON."""
         line: dict[str, object] = {
             "ts": round(record.created * 1000, 3),
             "caller": f"{record.filename}:{record.lineno}",

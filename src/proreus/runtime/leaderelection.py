@@ -1,4 +1,4 @@
-"""Leader election on a Lease, with client-go's record, so that Go and Python replicas agree.
+"""Elect a leader on a Lease, with client-go's record, so that Go and Python replicas agree.
 
 Safety rests on three things, and on no clock of another machine:
 
@@ -29,7 +29,7 @@ log = klog.logger(__name__)
 Lease = dict[str, Any]
 
 RETRY_JITTER: Final = 0.2
-"""Share of the retry period that chance may take away; replicas shall not try in step."""
+"""Share of the retry period taken away at random; replicas shall not try in step."""
 HEALTH_TOLERANCE: Final = 20.0
 """Seconds past the lease's end after which a holder that has not noticed counts as hung."""
 
@@ -45,19 +45,19 @@ class Leases(Protocol):
         """Read the lease."""
 
     async def create_lease(self, namespace: str, body: Mapping[str, Any]) -> Lease:
-        """Create it."""
+        """Create the lease."""
 
     async def replace_lease(self, namespace: str, name: str, body: Mapping[str, Any]) -> Lease:
-        """Write it back with the version that was read."""
+        """Write the lease back with the version that was read."""
 
 
 def boot_time() -> float:
-    """Seconds since boot, those asleep included."""
+    """Return the seconds since boot, suspended time included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LeaderElector:
-    """One candidate for one lease: `acquire`, then `hold` until it is lost."""
+    """Compete for one lease: `acquire`, then `hold` until it is lost."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LeaderElector:
         deference: Callable[[], float] = lambda: 0.0,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Be a candidate named `identity`; times in seconds.
+        """Compete as `identity`; times in seconds.
 
         Args:
             client: Reads and writes the lease.
@@ -120,20 +120,20 @@ class LeaderElector:
 
     @property
     def uid(self) -> str:
-        """The UID of the lease as it was last seen; "" before."""
+        """Return the UID of the lease as last seen; "" before."""
         return str((self._observed or {}).get("metadata", {}).get("uid", ""))
 
     @property
     def is_taken(self) -> bool:
-        """Whether another holds the lease, as far as is known."""
+        """Tell whether another holds the lease, as far as is known."""
         return self._until_free() > 0
 
     def look(self) -> None:
-        """Try at once, if the lease is not held: it was seen to change."""
+        """Try to acquire at once, unless held: the lease was seen to change."""
         self._changed.set()
 
     def check(self) -> None:
-        """The gate of all writes: refuse unless the lease is surely ours now.
+        """Gate all writes: raise unless the lease is surely ours now.
 
         Raises:
             RefusedByGate: It is not held, or was last renewed `renew_deadline` ago or earlier.
@@ -147,7 +147,7 @@ class LeaderElector:
             )
 
     def health(self) -> str | None:
-        """What is wrong if the lease ran out long ago and this process has not noticed."""
+        """Return a problem if the lease ran out long ago and this process has not noticed."""
         if self._renewed_at is None:
             return None
         late = self._clock() - self._renewed_at - self._lease_duration
@@ -156,7 +156,7 @@ class LeaderElector:
         return f"the lease {self._where} ran out {late:.0f} s ago and is still held here"
 
     async def acquire(self) -> None:
-        """Try until this candidate holds the lease; errors are logged and tried again."""
+        """Try until this candidate holds the lease; log errors and try again."""
         try:
             while True:
                 self._changed.clear()
@@ -173,7 +173,7 @@ class LeaderElector:
         klog.info(log, "Became leader", lease=self._where, identity=self.identity)
 
     async def hold(self) -> None:
-        """Renew the lease for ever; when cancelled, give it back first.
+        """Renew the lease for ever; when cancelled, release it first.
 
         Raises:
             LeadershipLost: It has another holder, or the renew deadline has passed.
@@ -197,13 +197,13 @@ class LeaderElector:
         return f"{self._namespace}/{self._name}"
 
     def _pause(self) -> float:
-        """Seconds until the next try: no longer than until the lease may be taken."""
+        """Return the seconds until the next try: at most until the lease may be taken."""
         pause = self._retry_period * (1 - RETRY_JITTER * self._chance())
         left = self._until_free() or self._until_deferred()
         return min(pause, left) if left > 0 else pause
 
     def _time_left(self) -> float:
-        """Seconds until the renew deadline."""
+        """Return the seconds until the renew deadline."""
         if self._renewed_at is None:
             raise LeadershipLost(f"the lease {self._where} is not held: acquire it first")
         left = self._renewed_at + self._renew_deadline - self._clock()
@@ -214,7 +214,7 @@ class LeaderElector:
         return left
 
     def _check_holder(self) -> None:
-        """After a renewal that did not succeed, stop at once if another holds the lease."""
+        """Stop at once if a renewal failed and another holds the lease."""
         holder = _holder(self._observed)
         if holder != self.identity:
             raise LeadershipLost(
@@ -224,7 +224,7 @@ class LeaderElector:
             )
 
     def _give_up(self) -> None:
-        """Close the gate; this comes before anything that lets another candidate in."""
+        """Close the gate, before anything that lets another candidate in."""
         self._renewed_at = None
         self._set_status(0)
 
@@ -233,7 +233,7 @@ class LeaderElector:
             metrics.LEADER.labels(self._name).set(value)
 
     async def _try(self, seconds: float) -> bool:
-        """Try once to get or renew the lease within that time."""
+        """Try once to acquire or renew the lease within the time given."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._get_or_renew()
@@ -256,7 +256,7 @@ class LeaderElector:
         return await self._write(lease) if self._may_take() else False
 
     async def _renew(self) -> bool:
-        """Write the record anew; if the lease was written meanwhile, look whether it is ours."""
+        """Write the record anew; if the lease was written meanwhile, check whether it is ours."""
         if self._observed is not None and await self._write(self._observed):
             return True
         try:
@@ -271,13 +271,13 @@ class LeaderElector:
         return await self._write(lease)
 
     def _observe(self, lease: Lease) -> None:
-        """Note the lease, and when its record was first seen as it is."""
+        """Note the lease, and when its record was first seen in this form."""
         if self._observed is None or _spec(lease) != _spec(self._observed):
             self._observed_at = self._clock()
         self._observed = lease
 
     def _may_take(self) -> bool:
-        """Whether the lease that was observed last is free, and has been left to others before."""
+        """Tell whether the observed lease is free and has been left to others first."""
         if self._until_free() > 0:
             self._free_since = None
             return False
@@ -286,14 +286,14 @@ class LeaderElector:
         return self._until_deferred() <= 0
 
     def _until_free(self) -> float:
-        """Seconds until the lease runs out that another held when it was observed last, or 0."""
+        """Return the seconds until another's observed lease runs out, or 0."""
         if _holder(self._observed) in {"", self.identity}:
             return 0.0
         duration = _spec(self._observed).get("leaseDurationSeconds") or self._lease_duration
         return max(0.0, self._observed_at + float(duration) - self._clock())
 
     def _until_deferred(self) -> float:
-        """Seconds for which a free lease is still left to others; 0 or less if it is not."""
+        """Return for how many seconds a free lease is still left to others; 0 or less if not."""
         if self._free_since is None:
             return 0.0
         return self._free_since + self._deference() - self._clock()
@@ -311,7 +311,7 @@ class LeaderElector:
         return True
 
     async def _write(self, lease: Lease) -> bool:
-        """Write our record over the lease that was read, unless it has been written since."""
+        """Write our record over the lease that was read, unless it has changed since."""
         started = self._clock()
         self._unsure = True
         try:
@@ -330,7 +330,7 @@ class LeaderElector:
         self._renewed_at = started
 
     def _record(self, lease: Lease) -> Lease:
-        """The lease, held by us from now on; fields that are not ours stay."""
+        """Return the lease as held by us from now on; fields that are not ours stay."""
         spec, now = _spec(lease), _timestamp()
         record: dict[str, Any] = {
             "holderIdentity": self.identity,
@@ -343,7 +343,7 @@ class LeaderElector:
         return {**lease, "spec": {**spec, **record}}
 
     async def _release(self) -> None:
-        """Write a record without holder, if the lease is ours, so that nobody has to wait."""
+        """Write a record without a holder, if the lease is ours, so that nobody has to wait."""
         try:
             async with asyncio.timeout(self._request_timeout):
                 while not await self._is_released():
@@ -356,7 +356,7 @@ class LeaderElector:
             klog.info(log, "Released the lease", lease=self._where, identity=self.identity)
 
     async def _is_released(self) -> bool:
-        """Try once; False if a write came between, such as a renewal that was on its way."""
+        """Try once to release; False if a write came between, such as a late renewal."""
         lease = await self._client.get_lease(self._namespace, self._name)
         if _holder(lease) != self.identity:
             return True
@@ -384,11 +384,11 @@ def _holder(lease: Lease | None) -> str:
 
 
 def _transitions(spec: Mapping[str, Any]) -> int:
-    """How often the holder has changed; -1 when there was none yet."""
+    """Return how often the holder has changed; -1 when there was none yet."""
     count = spec.get("leaseTransitions")
     return count if isinstance(count, int) else -1
 
 
 def _timestamp() -> str:
-    """Now as a MicroTime. It is for people to read: nobody may trust another machine's clock."""
+    """Return now as a MicroTime, for people: nobody may trust another machine's clock."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""All metrics of the process, in one table. Where Go's manager has a metric, the name is Go's.
+"""Define all metrics of the process in one table. Where Go's manager has one, the name is Go's.
 
 They live in a registry of our own, so that a program which embeds Proreus keeps its default one.
 Go's label `host` is left out: there is one API server.
@@ -17,7 +17,7 @@ from proreus.runtime import threads
 
 
 def _exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """Bucket bounds, each `factor` times the one before."""
+    """Return bucket bounds, each `factor` times the one before."""
     return tuple(itertools.accumulate([first] + [factor] * (count - 1), lambda a, b: a * b))
 
 
@@ -25,7 +25,7 @@ def _exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # not annotated
 
 REGISTRY: Final = CollectorRegistry()
-"""What /metrics shows."""
+"""The registry that /metrics shows."""
 ProcessCollector(registry=REGISTRY)
 
 _QUEUE_BUCKETS = _exponential(1e-8, 10, 12)
@@ -85,7 +85,7 @@ REST_DURATION: Final = Histogram(
 
 
 def observe_request(request: Request, code: int, seconds: float) -> None:
-    """The observer of a client: count a request and its duration. Code 0 is no answer."""
+    """Observe a client: count a request and its duration. Code 0 is no answer."""
     REST_REQUESTS.labels(str(code) if code else "<error>", request.method).inc()
     REST_DURATION.labels(request.method).observe(seconds)
 

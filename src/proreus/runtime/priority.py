@@ -1,4 +1,4 @@
-"""How urgent a piece of work is. Queues, cloud calls and API requests use the same steps."""
+"""Rank the urgency of work. Queues, cloud calls and API requests use the same steps."""
 
 from contextvars import ContextVar
 from enum import IntEnum
@@ -6,14 +6,14 @@ from typing import Final
 
 
 class Priority(IntEnum):
-    """Higher is more urgent."""
+    """The urgency of work; higher is more urgent."""
 
     RESYNC = 0
-    """Nothing is known to have changed; the state is compared again."""
+    """A periodic resync: nothing is known to have changed."""
     CHECK = 1
-    """Something may be wrong: a retry, or a look whether a machine still exists."""
+    """A retry, or a check whether a machine still exists: something may be wrong."""
     USER = 2
-    """Somebody waits for it: an edit, a new node, a deletion."""
+    """An edit, a new node or a deletion: somebody waits for it."""
 
 
 current: Final[ContextVar[Priority]] = ContextVar("proreus_priority", default=Priority.USER)

@@ -1,4 +1,4 @@
-"""Tasks that are started again when they crash, and tasks that cannot end the process."""
+"""Restart tasks that crash, and keep tasks from ending the process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -61,7 +61,7 @@ class Exited(Exception):
 
 
 def contain_exits(loop: asyncio.AbstractEventLoop, on_exit: Callable[[str, Exited], None]) -> None:
-    """From now on SystemExit in a task is that task's failure, and does not end the loop.
+    """Turn SystemExit in a task into that task's failure, so that the loop goes on.
 
     asyncio lets it through, so a task that a cloud's SDK made could end the process. `on_exit` is
     told the task's function and the failure, whose cause is what was raised.
@@ -112,7 +112,7 @@ class _Contained(Coroutine[Any, Any, Any]):
 
 
 async def unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
-    """Await `work` and say True, or cancel it at the stop and say False."""
+    """Await `work` and return True, or cancel it at the stop and return False."""
     task = asyncio.create_task(work)
     stopped = asyncio.create_task(stop.wait())
     try:

@@ -1,4 +1,4 @@
-"""The threads of this process: which are not ours, and what they are doing."""
+"""List the threads that are not ours, and show what threads are doing."""
 
 import sys
 import threading
@@ -8,14 +8,14 @@ from types import FrameType
 from typing import Final
 
 OURS: Final = "proreus"
-"""What the names of our own threads begin with."""
+"""The prefix of the names of our own threads."""
 
 FRAMES: Final = 12
-"""How many frames are named."""
+"""How many frames of a stack are named."""
 
 
 def foreign() -> list[threading.Thread]:
-    """The threads that a provider, or an SDK in it, started; the newest last."""
+    """Return the threads that a provider, or an SDK in it, started; the newest last."""
     main = threading.main_thread()
     return [
         thread
@@ -25,7 +25,7 @@ def foreign() -> list[threading.Thread]:
 
 
 def stack(thread: int) -> str:
-    """What a thread is doing: its frames without those of asyncio, the innermost first."""
+    """Return a thread's frames without those of asyncio, the innermost first."""
     return " < ".join(
         f"{frame.f_code.co_qualname} ({PurePath(frame.f_code.co_filename).name}:{frame.f_lineno})"
         for frame in _frames(sys._current_frames().get(thread))  # noqa: SLF001 - the only way

@@ -1,4 +1,4 @@
-"""Notices that the event loop is blocked, and names the code that blocks it.
+"""Notice when the event loop is blocked, and name the code that blocks it.
 
 One function that computes or waits without `await` stops everything: leader election, health and
 all other keys. Nothing within the process can end it, but it can be named. A function that does
@@ -60,7 +60,7 @@ class _Watchdog:
                 self._blocked(ticked)
 
     def _is_well(self, ticked: threading.Event) -> bool:
-        """Wait for the tick in small steps: when the whole process was stopped, only one counts."""
+        """Wait for the tick in small steps: a pause of the whole process counts as one step."""
         return any(ticked.wait(_STEP) for _ in range(max(1, round(self._patience / _STEP))))
 
     def _blocked(self, ticked: threading.Event) -> None:

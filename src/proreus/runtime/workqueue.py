@@ -1,4 +1,4 @@
-"""The work queue: client-go's semantics, with batches and priorities.
+"""Queue the keys of objects: client-go's semantics, with batches and priorities.
 
 * A key is in the queue at most once, and never handed out while it is in flight. Adding it then
   marks it dirty: it comes back when it is done.
@@ -28,7 +28,7 @@ class ShutDown(Exception):
 
 
 class _Entry:
-    """A key that waits: `due` is the loop's time from which on it is ready."""
+    """A waiting key; it is ready from the loop's time `due` on."""
 
     __slots__ = ("due", "priority")
 
@@ -37,12 +37,12 @@ class _Entry:
         self.due = due
 
     def rank(self, ageing: float) -> float:
-        """The order among ready keys, smallest first. It does not change as time passes."""
+        """Return the order among ready keys, smallest first; it does not change over time."""
         return self.due - self.priority * ageing
 
 
 class WorkQueue(Generic[K]):
-    """A queue of keys for one event loop; its time is the loop's time, in seconds."""
+    """Queue keys for one event loop; times are the loop's, in seconds."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class WorkQueue(Generic[K]):
         metrics.WORKQUEUE_LONGEST.labels(name).set_function(lambda: max(self._running(), default=0))
 
     def add(self, key: K, priority: Priority = Priority.USER, *, after: float = 0.0) -> None:
-        """Queue the key, ready in `after` seconds; if it is queued, the more urgent wishes win."""
+        """Queue the key, ready in `after` seconds; a key already queued becomes the more urgent."""
         if self._shut_down:
             return
         due = self._now() + max(after, 0.0)
@@ -117,7 +117,7 @@ class WorkQueue(Generic[K]):
             await self._change(lingering_until)
 
     def done(self, key: K) -> None:
-        """End the work on a key in flight; if it was added meanwhile, it is queued again.
+        """End the work on a key; queue it again if it was added meanwhile.
 
         Raises:
             ValueError: The key is not in flight.
@@ -148,11 +148,11 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """Failures in a row of the key."""
+        """Return how often the key failed in a row."""
         return self._failures.get(key, 0)
 
     def priority(self, key: K) -> Priority:
-        """The priority with which a key in flight was handed out.
+        """Return the priority with which a key in flight was handed out.
 
         Raises:
             KeyError: The key is not in flight.
@@ -161,11 +161,11 @@ class WorkQueue(Generic[K]):
 
     @property
     def in_flight(self) -> Collection[K]:
-        """The keys that were handed out and are not done."""
+        """Return the keys that were handed out and are not done."""
         return self._in_flight.keys()
 
     def __len__(self) -> int:
-        """The number of ready keys."""
+        """Return the number of ready keys."""
         self._promote()
         return len(self._ready_keys)
 
@@ -181,17 +181,17 @@ class WorkQueue(Generic[K]):
         return self._loop.time()
 
     def _running(self) -> list[float]:
-        """For each key in flight, the seconds since it was handed out."""
+        """Return, for each key in flight, the seconds since it was handed out."""
         now = self._now() if self._in_flight else 0.0
         return [now - started for _, started in self._in_flight.values()]
 
     def _schedule(self, key: K, entry: _Entry) -> None:
-        """Put a new entry of `_waiting` where it belongs."""
+        """Put a new entry of `_waiting` into the heap of delayed keys."""
         heapq.heappush(self._delayed, (entry.due, next(self._numbers), key, entry))
         self._wake()
 
     def _promote(self) -> None:
-        """Make the delayed keys ready that are due; drop replaced items."""
+        """Move delayed keys that are due to the ready ones; drop replaced entries."""
         while self._delayed:
             due, number, key, entry = self._delayed[0]
             current = self._waiting.get(key) is entry
@@ -217,7 +217,7 @@ class WorkQueue(Generic[K]):
         return keys
 
     async def _change(self, until: float | None) -> None:
-        """Return after an add or a shutdown, when a key falls due, or at `until`."""
+        """Wait for an add, a shutdown, a key that falls due, or until `until`."""
         loop = asyncio.get_running_loop()
         changed = loop.create_future()
         times = [until] if until is not None else []
