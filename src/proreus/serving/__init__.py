@@ -1,1 +1,1 @@
-"""What the process serves by HTTP: to whom, with which certificates, and which pages."""
+"""Serve HTTP from this process: to whom, with which certificates, and which pages."""

@@ -1,4 +1,4 @@
-"""The gate of our servers: every request is somebody's, and allowed, or it is answered here.
+"""Gate our servers: identify and authorize the user of each request, or answer it here.
 
 The answers are Kubernetes' own: 401 and 403 with a Status object, 429 when more is asked than the
 API server is to be asked about, 500 when it does not say who may.
@@ -25,25 +25,25 @@ from proreus.serving.authorization import Decision
 log = klog.logger(__name__)
 
 VERBOSE: Final = 2
-"""The verbosity that shows who was refused."""
+"""The log verbosity at which refused users are shown."""
 
 
 class Authenticates(Protocol):
-    """Tells who asks, as `authentication.Authenticator`."""
+    """Identify the user of a request, as `authentication.Authenticator`."""
 
     async def authenticate(self, shown: Credentials) -> User:
-        """Who shows this; raises Unauthenticated, Busy."""
+        """Return the user of these credentials; raises Unauthenticated, Busy."""
 
 
 class Authorizes(Protocol):
-    """Tells who may, as `authorization.Authorizer`."""
+    """Decide what a user may do, as `authorization.Authorizer`."""
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
-        """Whether the user may do that; raises KubeError, Busy."""
+        """Decide whether the user may do that; raises KubeError, Busy."""
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """Kubernetes' answer to a request that failed."""
+    """Kubernetes' Status object for a request that failed."""
 
     message: str
     reason: str
@@ -55,7 +55,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def access(authenticator: Authenticates, authorizer: Authorizes) -> Middleware:
-    """A middleware that lets only those requests through that are allowed.
+    """Make a middleware that lets only allowed requests through.
 
     It asks before the request is looked at in any other way, so that nobody learns which paths
     there are.
@@ -118,7 +118,7 @@ def _credentials(request: web.Request) -> Credentials:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it is UTF-8, and not bytes that could only be kept as surrogates."""
+    """Tell whether the header is UTF-8, and not bytes that could only be kept as surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -127,7 +127,7 @@ def _is_text(value: str) -> bool:
 
 
 def _chain(request: web.Request) -> tuple[x509.Certificate, ...]:
-    """The client's certificate, which the handshake has verified, and those shown with it.
+    """Return the client's certificate, verified by the handshake, and those shown with it.
 
     Before Python 3.13 only the first is to be had; it must then be issued by an authority of the
     bundle itself.

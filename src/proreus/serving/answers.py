@@ -1,4 +1,4 @@
-"""Answers of the API server that hold for a while, each asked for once at a time.
+"""Cache answers of the API server for a while, and ask for each only once at a time.
 
 How many there may be to ask for is bounded, since anybody who reaches our servers can make us ask.
 """
@@ -17,36 +17,36 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 LIMIT: Final = 4096
-"""How many answers are kept; the oldest goes first."""
+"""How many answers the cache keeps; the oldest goes first."""
 
 TRIES: Final = 3
-"""How often a review is asked for. It changes nothing, so it may be asked for again."""
+"""How often a review is sent. It changes nothing, so it may be sent again."""
 
 RETRY: Final = Backoff(first=0.1, cap=1.0)
-"""Between two tries; somebody waits for the answer."""
+"""The pause between two tries; somebody waits for the answer."""
 
 
 AT_ONCE: Final = 20
-"""How many new questions of a budget are under way at a time."""
+"""How many new questions of a budget may be under way at a time."""
 
 PER_SECOND: Final = 20.0
-"""How many there are a second in the long run."""
+"""How many new questions a second a budget grants in the long run."""
 
 BURST: Final = 100.0
-"""How many there are at once after a pause."""
+"""How many new questions a budget grants at once after a pause."""
 
 
 class Busy(Exception):
-    """There are more new questions than their budget allows; `after` are seconds to wait."""
+    """The budget for new questions is used up; try again after `after` seconds."""
 
     def __init__(self, after: float) -> None:
-        """Keep it."""
+        """Keep the seconds to wait."""
         super().__init__(f"more is asked than the API server is to be asked; again in {after:g} s")
         self.after = after
 
 
 class Budget:
-    """How many new questions there may be, under way and a second."""
+    """Limit the new questions to the API server, at a time and a second."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Budget:
         self._under_way = 0
 
     def take(self) -> None:
-        """Begin a question, which ends with `give_back`.
+        """Begin a question, which `give_back` ends.
 
         Raises:
             Busy: There are too many.
@@ -81,24 +81,24 @@ class Budget:
         self._under_way += 1
 
     def give_back(self) -> None:
-        """End a question."""
+        """End a question begun with `take`."""
         self._under_way -= 1
 
 
 class Answer(msgspec.Struct, Generic[V], frozen=True):
-    """A value, and the monotonic time until which it holds."""
+    """Hold a value, and the monotonic time until which it is valid."""
 
     value: V
     until: float
 
 
 def holds(answer: Answer[V], now: float) -> bool:
-    """Whether an answer may still be given at `now`."""
+    """Tell whether an answer is still valid at `now`."""
     return now < answer.until
 
 
 class Answers(Generic[K, V]):
-    """A bounded cache. Whoever asks while the same question is under way shares its answer.
+    """Cache a limited number of answers; callers with the same question share one request.
 
     Failures are not kept: they go to all who wait, and the next one asks again.
     """
@@ -128,11 +128,11 @@ class Answers(Generic[K, V]):
         self._asked: dict[K, asyncio.Task[V]] = {}
 
     def __len__(self) -> int:
-        """How many answers are kept, those that hold no more included."""
+        """Return how many answers are kept, expired ones included."""
         return len(self._kept)
 
     async def get(self, key: K, ask: Callable[[], Awaitable[V]], budget: Budget | None = None) -> V:
-        """The answer that holds, else a new one of `ask`; raises what that raises.
+        """Return a valid answer, or a new one from `ask`; raises what `ask` raises.
 
         Raises:
             Busy: The `budget` of new questions is used up.
@@ -154,7 +154,7 @@ class Answers(Generic[K, V]):
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End the questions that are under way."""
+        """Cancel the questions that are under way."""
         tasks = tuple(self._asked.values())
         for task in tasks:
             task.cancel()
@@ -177,7 +177,7 @@ class Answers(Generic[K, V]):
 
 
 async def tried(ask: Callable[[], Awaitable[V]]) -> V:
-    """The answer of `ask`, asked again when the API server cannot be reached or fails.
+    """Return the answer of `ask`; try again when the API server fails or cannot be reached.
 
     Raises:
         KubeError: There is no answer.
@@ -191,6 +191,6 @@ async def tried(ask: Callable[[], Awaitable[V]]) -> V:
 
 
 def _retrieve(task: "asyncio.Task[V]") -> None:
-    """Let no failure be called forgotten when all who waited for it have gone."""
+    """Mark the task's exception as seen, if all who waited for it have gone."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Who asks our servers: by a front proxy's word, a client certificate or a token; else anonymous.
+"""Identify users of our servers by front proxy, client certificate or token; else anonymous.
 
 The order and the outcomes are those of the Go framework's delegated authentication. The first
 credential that is good counts. Where there is one and none is good, the request is refused (401),
@@ -26,18 +26,18 @@ from proreus.serving.certificates import common_name, is_trusted, user_of
 log = klog.logger(__name__)
 
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
-"""Who shows nothing."""
+"""The user of a request without credentials."""
 
 AUTHENTICATED: Final = "system:authenticated"
-"""A group of all others."""
+"""The group of all users who are not anonymous."""
 
 
 class Unauthenticated(Exception):
-    """None of the credentials is good; the message is for our log and tells nothing secret."""
+    """No credential is valid; the message is for our log and holds no secret."""
 
 
 class FrontProxy(msgspec.Struct, frozen=True):
-    """Whose word about a user is taken, and where it stands: `--requestheader-*`.
+    """Name the front proxies whose headers about users are trusted: `--requestheader-*`.
 
     `cas` empty means nobody's; `names` empty means any common name.
     """
@@ -51,21 +51,21 @@ class FrontProxy(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """The authorities of clients' certificates, and the front proxies."""
+    """Hold the authorities of clients' certificates, and the front proxies."""
 
     clients: tuple[x509.Certificate, ...] = ()
     front_proxy: FrontProxy = FrontProxy()
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a request shows. `headers` are all of its headers; `chain` begins with its own."""
+    """Hold a request's credentials: its headers, and its certificate chain, its own first."""
 
     headers: tuple[tuple[str, str], ...] = ()
     chain: tuple[x509.Certificate, ...] = ()
 
     @property
     def token(self) -> str:
-        """The bearer token, "" if there is none."""
+        """Return the bearer token, "" if there is none."""
         for value in _values(self.headers, "authorization"):
             scheme, _, token = value.strip().partition(" ")
             if scheme.lower() == "bearer":
@@ -77,15 +77,15 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class TrustSource(Protocol):
-    """Where the authorities come from; they may change at any time."""
+    """Give the trusted authorities, which may change at any time."""
 
     @property
     def trust(self) -> Trust:
-        """Those of now."""
+        """Return the authorities that are trusted now."""
 
 
 def proxied_user(shown: Credentials, proxy: FrontProxy, now: datetime) -> User | None:
-    """The user that a front proxy speaks for; None if this is no front proxy."""
+    """Return the user whom a front proxy names; None if the client is no front proxy."""
     if not proxy.cas or not is_trusted(shown.chain, proxy.cas, now):
         return None
     if proxy.names and common_name(shown.chain[0]) not in proxy.names:
@@ -105,7 +105,7 @@ def proxied_user(shown: Credentials, proxy: FrontProxy, now: datetime) -> User |
 
 
 def certified_user(shown: Credentials, trust: Trust, now: datetime) -> User | None:
-    """The user of a client certificate; None if there is none that is good and names one."""
+    """Return the user of a valid client certificate; None if there is no such user."""
     if not is_trusted(shown.chain, trust.clients, now):
         return None
     user = user_of(shown.chain[0])
@@ -113,17 +113,17 @@ def certified_user(shown: Credentials, trust: Trust, now: datetime) -> User | No
 
 
 def with_authenticated(user: User) -> User:
-    """The user as a member of the group of all who are somebody."""
+    """Add the group `system:authenticated` to a user who is not anonymous."""
     if AUTHENTICATED in user.groups or user.name == ANONYMOUS.name:
         return user
     return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 class Authenticator:
-    """Tells who asks. Tokens are reviewed by the API server and never kept, only their digests."""
+    """Identify users. The API server reviews tokens; only their digests are kept."""
 
     def __init__(self, source: TrustSource, client: Client, *, token_ttl: float) -> None:
-        """`token_ttl` are the seconds that the review of a token holds."""
+        """Trust the given source; a token's review is valid for `token_ttl` seconds."""
         self._source = source
         self._client = client
         self._reviews: Answers[bytes, TokenReviewStatus] = Answers(
@@ -133,7 +133,7 @@ class Authenticator:
         self._key = secrets.token_bytes(32)
 
     async def authenticate(self, shown: Credentials) -> User:
-        """Who shows this.
+        """Return the user of these credentials.
 
         Raises:
             Unauthenticated: There are credentials, and none is good.
@@ -150,7 +150,7 @@ class Authenticator:
         return ANONYMOUS
 
     async def close(self) -> None:
-        """End the reviews that are under way."""
+        """Cancel the reviews that are under way."""
         await self._reviews.close()
 
     async def _owner(self, token: str) -> User:
@@ -175,14 +175,14 @@ def _values(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
 
 
 def _first(headers: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
-    """The first value that is not empty, of the first header that has one."""
+    """Return the first value that is not empty of the first header that has one."""
     return next((value for name in names for value in _values(headers, name) if value), "")
 
 
 def _extra(
     headers: Sequence[tuple[str, str]], prefixes: Sequence[str]
 ) -> Mapping[str, tuple[str, ...]]:
-    """What else is said of the user: the rest of a header's name is the key, percent-decoded."""
+    """Return the user's extra fields: the header's name after the prefix is the key, decoded."""
     found: dict[str, tuple[str, ...]] = {}
     for prefix in prefixes:
         for name, value in headers:

@@ -1,4 +1,4 @@
-"""The authorities of clients' certificates, kept up to date: from files, else from the cluster.
+"""Keep the authorities of clients' certificates current: from files, else from the cluster.
 
 The API server publishes its own in the ConfigMap kube-system/extension-apiserver-authentication.
 What a flag names counts instead. One bundle that cannot be read leaves that one as it was.
@@ -28,7 +28,7 @@ log = klog.logger(__name__)
 NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
 PAUSE_SECONDS: Final = 2.0
-"""Between two looks at files. Kubernetes itself takes up to a minute to update mounted ones."""
+"""Seconds between two reads of files. Kubernetes takes up to a minute to update mounted ones."""
 
 CLIENT_CA: Final = "client-ca-file"
 PROXY_CA: Final = "requestheader-client-ca-file"
@@ -40,11 +40,11 @@ _READ: Final = msgspec.structs.replace(
 
 
 class AuthoritiesError(Exception):
-    """The authorities cannot be had, and the flags do not say to go on without them."""
+    """The authorities cannot be read, and the flags do not allow to go on without them."""
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Where the authorities are read: the flags `--client-ca-file` and `--requestheader-*`.
+    """Say where the authorities are read: `--client-ca-file` and `--requestheader-*`.
 
     `lookup` also reads the ConfigMap for what has no file; `tolerate` goes on where the API server
     refuses to show it. `front_proxy` are the names and headers that go with `proxy_file`.
@@ -58,12 +58,12 @@ class Sources(msgspec.Struct, frozen=True):
 
     @property
     def needs_lookup(self) -> bool:
-        """Whether the ConfigMap has a say."""
+        """Tell whether the ConfigMap must be read."""
         return self.lookup and not (self.client_file and self.proxy_file)
 
 
 class Bundles(msgspec.Struct, frozen=True):
-    """What is trusted, as text: the two bundles in PEM, and whom to believe as front proxy."""
+    """Hold the trusted authorities as text: two bundles in PEM, and the front proxies' names."""
 
     clients: str = ""
     proxies: str = ""
@@ -71,7 +71,7 @@ class Bundles(msgspec.Struct, frozen=True):
 
 
 def published(data: Mapping[str, str]) -> Bundles:
-    """What the ConfigMap says.
+    """Decode the authorities that the ConfigMap holds.
 
     Raises:
         ValueError: A list in it is none; the message names the key.
@@ -96,7 +96,7 @@ def published(data: Mapping[str, str]) -> Bundles:
 
 
 def combined(sources: Sources, files: Mapping[str, str], published_: Bundles) -> Bundles:
-    """What counts: the files that are named, for the rest what is published."""
+    """Combine the authorities: files where they are named, else the ConfigMap."""
     by_file = bool(sources.proxy_file)
     return Bundles(
         files.get(sources.client_file, "") if sources.client_file else published_.clients,
@@ -106,10 +106,10 @@ def combined(sources: Sources, files: Mapping[str, str], published_: Bundles) ->
 
 
 class ClientAuthorities:
-    """What is trusted now. For a TLS server: `pem`, and `on_change` to be told of another."""
+    """Hold the trusted authorities. A TLS server uses `pem` and `on_change`."""
 
     def __init__(self, sources: Sources, client: Client) -> None:
-        """Nothing is read yet, and nobody is trusted."""
+        """Start without any trusted authority, and read nothing yet."""
         self._sources = sources
         self._client = client
         self._files: dict[str, str] = {}
@@ -121,12 +121,12 @@ class ClientAuthorities:
 
     @property
     def trust(self) -> Trust:
-        """The authorities, and whom to believe as front proxy."""
+        """Return the authorities, and the trusted front proxies."""
         return self._trust
 
     @property
     def pem(self) -> str:
-        """All authorities, of users and of front proxies, as one bundle; "" if there is none."""
+        """Return all authorities, of users and front proxies, as one bundle; "" for none."""
         bundles = (self._bundles.clients, self._bundles.proxies)
         return "\n".join(bundle.strip() for bundle in bundles if bundle.strip())
 
@@ -135,7 +135,7 @@ class ClientAuthorities:
         self._listeners.append(listener)
 
     async def load(self) -> None:
-        """Read everything once.
+        """Read files and ConfigMap once.
 
         An API server that cannot be reached now, or has no such ConfigMap, is no error: until it
         is there nobody is known by certificate.
@@ -164,7 +164,7 @@ class ClientAuthorities:
                 group.create_task(informer.run())
 
     async def _look_up(self) -> list[str]:
-        """Read the ConfigMap; the problems that are fatal."""
+        """Read the ConfigMap; return the problems that are fatal."""
         place = f"{NAMESPACE}/{NAME}"
         try:
             found = await self._client.send(_READ, ConfigMap)
@@ -202,7 +202,7 @@ class ClientAuthorities:
         return []
 
     def _take_files(self) -> list[str]:
-        """Read the files again; one that cannot be read stays what it was."""
+        """Read the files again; keep the last content of one that cannot be read."""
         problems: list[str] = []
         for flag, path in (
             (CLIENT_CA, self._sources.client_file),
@@ -220,7 +220,7 @@ class ClientAuthorities:
         return problems
 
     def _apply(self) -> list[str]:
-        """Trust what counts now; a bundle that cannot be used leaves all as it was."""
+        """Apply the combined authorities; an invalid bundle leaves all as it was."""
         bundles = combined(self._sources, self._files, self._published)
         if bundles == self._bundles:
             return []
@@ -241,7 +241,7 @@ class ClientAuthorities:
         return []
 
     def _tell(self, problems: list[str]) -> None:
-        """Log what is wrong, once."""
+        """Log each new problem once."""
         if problems and tuple(problems) != self._problems:
             klog.error(log, "Clients' CAs stay as they were", err=None, problems=problems)
         self._problems = tuple(problems)

@@ -1,4 +1,4 @@
-"""Who may ask our servers for what: the API server decides, by its SubjectAccessReview.
+"""Decide what users may do on our servers: the API server's SubjectAccessReview says.
 
 Without asking it, the members of `system:masters` may do everything, and everybody may ask for the
 paths of `--authorization-always-allow-paths`. Without its answer nobody else may do anything.
@@ -19,18 +19,18 @@ from proreus.serving.answers import Answers, Budget, tried
 from proreus.serving.authentication import ANONYMOUS
 
 MASTERS: Final = "system:masters"
-"""The group that may do everything."""
+"""The group whose members may do everything."""
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Whether it is allowed, and what the API server says about that."""
+    """Say whether the request is allowed, and the API server's reason."""
 
     allowed: bool
     reason: str = ""
 
 
 def is_always_allowed(path: str, patterns: Sequence[str]) -> bool:
-    """Whether a path is for everybody: it is listed, or begins as one that ends in `*`."""
+    """Tell whether everybody may use a path: it is listed, or matches a `*` at the end."""
     return any(
         path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
         for pattern in ("/" + each.lstrip("/") for each in patterns)
@@ -38,14 +38,14 @@ def is_always_allowed(path: str, patterns: Sequence[str]) -> bool:
 
 
 def decided(user: User, path: str, patterns: Sequence[str]) -> Decision | None:
-    """What is decided without the API server; None if it must be asked."""
+    """Decide without the API server where possible; None if it must be asked."""
     if MASTERS in user.groups or is_always_allowed(path, patterns):
         return Decision(allowed=True)
     return None
 
 
 class Authorizer:
-    """Tells who may do what."""
+    """Decide what users may do."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Authorizer:
         authorized_ttl: float,
         unauthorized_ttl: float,
     ) -> None:
-        """The times are the seconds that a yes and a no hold."""
+        """Ask with `client`; the times are the seconds for which a yes and a no are valid."""
         self._client = client
         self._paths = tuple(always_allow_paths)
         self._reviews: Answers[bytes, Decision] = Answers(
@@ -65,7 +65,7 @@ class Authorizer:
         self._anonymous, self._others = Budget(), Budget()
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
-        """Whether the user may do `verb`, the method in lower case, at the path.
+        """Decide whether the user may do `verb`, the lower-case method, at the path.
 
         Raises:
             KubeError: The API server did not answer.
@@ -86,7 +86,7 @@ class Authorizer:
         return await self._reviews.get(key, review, budget)
 
     async def close(self) -> None:
-        """End the reviews that are under way."""
+        """Cancel the reviews that are under way."""
         await self._reviews.close()
 
 

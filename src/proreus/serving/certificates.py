@@ -1,4 +1,4 @@
-"""Certificates of clients: by whom they are issued, and which user they stand for. Pure."""
+"""Check client certificates: who issued them, and which user they name. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,13 +11,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from proreus.kube.reviews import User
 
 LONGEST_CHAIN: Final = 5
-"""Certificates from the client's to the authority's, both included."""
+"""The most certificates of a chain, from the client's to the authority's."""
 
 _FOR_CLIENTS: Final = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
 
 def authorities(pem: str) -> tuple[x509.Certificate, ...]:
-    """The certificates of a bundle; none if the bundle is blank.
+    """Decode the certificates of a bundle; none if the bundle is blank.
 
     Raises:
         ValueError: It holds none, or one that cannot be read.
@@ -31,12 +31,12 @@ def authorities(pem: str) -> tuple[x509.Certificate, ...]:
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """The subject's common name; "" if there is none."""
+    """Return the subject's common name; "" if there is none."""
     return next(iter(_subject(certificate, NameOID.COMMON_NAME)), "")
 
 
 def user_of(certificate: x509.Certificate) -> User:
-    """The user that a client's certificate names: the common name; each organization a group."""
+    """Return the user that a client's certificate names; each organization is a group."""
     groups = _subject(certificate, NameOID.ORGANIZATION_NAME)
     return User(common_name(certificate), groups=tuple(groups))
 
@@ -44,7 +44,7 @@ def user_of(certificate: x509.Certificate) -> User:
 def is_trusted(
     chain: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate], now: datetime
 ) -> bool:
-    """Whether a client's certificate, the first of the chain, leads to a trusted authority.
+    """Tell whether a chain, the client's certificate first, leads to a trusted authority.
 
     The others of the chain are what the client showed with it. That the client has the key was
     proven to the TLS server, which also checked the chain against all authorities together; this
@@ -95,7 +95,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _is_for_clients(certificate: x509.Certificate) -> bool:
-    """Whether the usages, if there are any, say so."""
+    """Tell whether the certificate's usages, if it lists any, allow client authentication."""
     try:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:

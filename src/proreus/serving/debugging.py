@@ -1,4 +1,4 @@
-"""What the process is doing, for somebody who looks in: where time goes, tasks, memory."""
+"""Show what the process is doing: CPU time, tasks, memory."""
 
 import asyncio
 import gc
@@ -15,14 +15,14 @@ from typing import Any, Final
 from proreus.runtime import threads
 
 INTERVAL: Final = 0.01
-"""Seconds of CPU time between two looks of the profiler, as Go's."""
+"""Seconds of CPU time between two samples of the profiler, as Go's."""
 
 TOP: Final = 50
-"""How many lines an account of memory has."""
+"""How many lines a memory report has."""
 
 
 async def profile(seconds: float) -> str:
-    """Where the main thread, which runs the event loop, spends its CPU time.
+    """Profile where the main thread, which runs the event loop, spends its CPU time.
 
     A signal looks, and no thread: that would see the loop only where it lets other threads run.
     One profile at a time: there is one timer in a process.
@@ -57,7 +57,7 @@ def _collapsed(frame: FrameType | None) -> str:
 
 
 def tasks_and_threads() -> str:
-    """Each task with what it awaits, outermost first, then each thread with its stack."""
+    """List each task with what it awaits, outermost first, then each thread's stack."""
     lines = [f"{len(asyncio.all_tasks())} tasks"]
     for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
         lines.append(f"\n{task.get_name()}:")
@@ -72,7 +72,7 @@ def tasks_and_threads() -> str:
 
 
 def _awaited(awaitable: object) -> Iterator[str]:
-    """The chain of coroutines from a task's own down to what it waits for."""
+    """Return the chain of coroutines from a task's own down to what it waits for."""
     while isinstance(awaitable, CoroutineType):
         code = awaitable.cr_code
         line = awaitable.cr_frame.f_lineno if awaitable.cr_frame else code.co_firstlineno
@@ -83,7 +83,7 @@ def _awaited(awaitable: object) -> Iterator[str]:
 
 
 async def memory() -> str:
-    """How many objects of which types there are; with tracemalloc on, who made the most.
+    """Count the objects of each type; with tracemalloc on, list what allocated most.
 
     It is counted in a thread, but holds up the loop now and then: Python runs one at a time.
     """

@@ -1,4 +1,4 @@
-"""What the process serves: health, metrics, its configuration, and ways to look into it.
+"""Define the pages that the process serves: health, metrics, configuration, profiles.
 
 `/healthz` and `/livez` run the checks of liveness (charts use the first as liveness probe),
 `/readyz` runs all. Each takes `?verbose` and `?exclude=NAME`, and answers for one check at
@@ -21,24 +21,24 @@ from proreus.serving.health import Health
 log = klog.logger(__name__)
 
 SLIS: Final = ("kubernetes_healthcheck", "kubernetes_healthchecks_total")
-"""What /metrics/slis shows."""
+"""The registry that /metrics/slis shows."""
 
 PROFILE_SECONDS: Final = 30.0
-"""How long /debug/pprof/profile looks without `?seconds=`; as Go's."""
+"""Seconds that /debug/pprof/profile takes without `?seconds=`; as Go's."""
 
 PROFILE_LIMIT: Final = 300.0
 
 WITHHELD: Final = "reason withheld"
-"""What Kubernetes components say to everybody."""
+"""The paths that Kubernetes components serve to everybody."""
 
 Configz = Callable[[], Mapping[str, Any]]
-"""The configuration in use, by component."""
+"""Return the configuration in use, by component."""
 
 
 def open_application(
     health: Health, registry: CollectorRegistry = metrics.REGISTRY
 ) -> web.Application:
-    """Health and metrics: what may be served to all."""
+    """Serve only health and metrics, which need no authorization."""
     result = web.Application()
     _add_health(result, health, reasons=False)
     _add_metrics(result, registry)
@@ -53,7 +53,7 @@ def application(
     middlewares: tuple[Any, ...] = (),
     registry: CollectorRegistry = metrics.REGISTRY,
 ) -> web.Application:
-    """All endpoints; who may use which is the middlewares' business."""
+    """Serve all pages; the middlewares decide who may use which."""
     result = web.Application(middlewares=middlewares)
     _add_health(result, health, reasons=True)
     _add_metrics(result, registry)
@@ -97,7 +97,7 @@ class _HealthHandler:
         self._live = live
 
     async def all(self, request: web.Request) -> web.Response:
-        """Run the checks; 500 and the list of them if one fails."""
+        """Run all checks; answer 500 and the list of them if one fails."""
         exclude = set(request.query.getall("exclude", []))
         results = dict(self._run(exclude))
         failed = any(problem is not None for problem in results.values())
@@ -113,7 +113,7 @@ class _HealthHandler:
         return web.Response(text="\n".join(lines) + "\n", status=500 if failed else 200)
 
     async def one(self, request: web.Request) -> web.Response:
-        """Run one check; 404 if there is none of that name."""
+        """Run one check; answer 404 if there is none of that name."""
         name = request.match_info["name"]
         names = self._health.names(live=self._live)
         if name not in names:
@@ -164,7 +164,7 @@ _PROFILES: Final = {
 
 
 class _Profiler:
-    """One profile at a time."""
+    """Run one profile at a time."""
 
     def __init__(self) -> None:
         self._is_busy = False

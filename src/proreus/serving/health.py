@@ -1,4 +1,4 @@
-"""Health checks: what /healthz, /livez and /readyz ask."""
+"""Run the health checks behind /healthz, /livez and /readyz."""
 
 from collections.abc import Callable, Collection
 
@@ -7,18 +7,18 @@ from proreus.runtime import klog
 log = klog.logger(__name__)
 
 Check = Callable[[], str | None]
-"""Returns None when all is well, else what is wrong."""
+"""A check, which returns None when all is well, else the problem."""
 
 
 class Health:
-    """Named checks.
+    """Hold named health checks.
 
     Most speak of *readiness*: they turn red when a part is out of order and will be tried again.
     A check added with `live=True` speaks of *liveness*: when it is red, only a restart helps.
     """
 
     def __init__(self) -> None:
-        """Start with `ping` alone, which is always well."""
+        """Start with `ping` alone, which never fails."""
         self._checks: dict[str, tuple[Check, bool]] = {"ping": (lambda: None, True)}
         self._told: dict[str, str] = {}
 
@@ -33,7 +33,7 @@ class Health:
         self._checks[name] = (check, live)
 
     def flag(self, name: str) -> Callable[[Exception | None], None]:
-        """Add a readiness check that is set by hand: call it with what is wrong, or with None."""
+        """Add a readiness check that is set by hand: call it with the problem, or with None."""
         problem: Exception | None = None
 
         def set_problem(value: Exception | None) -> None:
@@ -44,13 +44,13 @@ class Health:
         return set_problem
 
     def names(self, *, live: bool = False) -> tuple[str, ...]:
-        """The names of all checks, or of those of liveness."""
+        """Return the names of all checks, or of the liveness checks."""
         return tuple(name for name, (_, is_live) in self._checks.items() if is_live or not live)
 
     def run(
         self, exclude: Collection[str] = (), *, live: bool = False
     ) -> list[tuple[str, str | None]]:
-        """Every check, or those of liveness, but those excluded; with its error or None."""
+        """Run all checks, or the liveness checks, but those excluded; return each error or None."""
         return [(name, self._run(name)) for name in self.names(live=live) if name not in exclude]
 
     def _run(self, name: str) -> str | None:
@@ -59,7 +59,7 @@ class Health:
         return problem
 
     def _tell(self, name: str, problem: str) -> None:
-        """Log what changed: those who ask get the names of what is red, and not always why."""
+        """Log each change: clients see the names of failed checks, and not always the reason."""
         before = self._told.get(name, "")
         self._told[name] = problem
         if problem and not before:

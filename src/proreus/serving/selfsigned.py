@@ -1,4 +1,4 @@
-"""Certificates that a server makes for itself, where none is given."""
+"""Make certificates for a server that is given none."""
 
 import datetime as dt
 import ipaddress
@@ -14,17 +14,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME: Final = dt.timedelta(days=365)
-"""As long as Go's."""
+"""How long a self-signed certificate is valid, as Go's."""
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A certificate with its chain, and its key; both PEM."""
+    """Hold a certificate with its chain, and its key; both PEM."""
 
     certificate: bytes
     key: bytes
 
     def is_ageing(self) -> bool:
-        """Whether more than half of the certificate's time is over."""
+        """Tell whether more than half of the certificate's lifetime is over."""
         found = x509.load_pem_x509_certificate(self.certificate)
         start, end = found.not_valid_before_utc, found.not_valid_after_utc
         return dt.datetime.now(dt.UTC) > start + (end - start) / 2
@@ -65,7 +65,7 @@ def self_signed(names: Sequence[str]) -> Pair:
 
 
 def ensured(folder: Path, name: str, names: Sequence[str]) -> Pair:
-    """The pair `name`.crt and `name`.key of a folder, made there if neither file is.
+    """Return the pair `name`.crt and `name`.key of a folder; make both if neither file exists.
 
     Raises:
         OSError: They cannot be read or written.

@@ -1,4 +1,4 @@
-"""Servers of the process: by HTTPS for those who may, by plain HTTP where it is asked for.
+"""Run the process's servers: HTTPS with access checks, plain HTTP where flags ask for it.
 
 HTTP/1.1 only. An address that is taken is one clear error, which names the flag to change.
 """
@@ -21,12 +21,12 @@ from proreus.serving.tls import ServerTLS
 log = klog.logger(__name__)
 
 SHUTDOWN_SECONDS: Final = 2.0
-"""What requests under way get at the end."""
+"""Seconds that requests under way get at the end."""
 
 BACKLOG: Final = 128
 
 RESTART: Final = Backoff(first=1.0, cap=60.0)
-"""Before certificates are followed again after a crash."""
+"""The pause before a crashed reload of certificates starts again."""
 
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - to recognise it
 
@@ -37,7 +37,7 @@ _REMEDIES: Final = {
 
 
 class CannotListen(Exception):
-    """An address cannot be had; the message names the flag and the address."""
+    """An address cannot be bound; the message names the flag and the address."""
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def serve(
     any_port: bool = False,
     share_port: bool = False,
 ) -> AsyncIterator[int]:
-    """Serve while the body runs; the value is the port.
+    """Serve while the body runs; yields the port.
 
     Args:
         application: What is served.
@@ -93,7 +93,7 @@ async def serve(
 
 
 def _listener(host: str, port: int, flag: str, *, share_port: bool) -> socket.socket:
-    """Bind; SO_REUSEADDR is always set, as by Go: a restart need not wait."""
+    """Bind an address; SO_REUSEADDR is always set, as in Go: a restart need not wait."""
     try:
         if host in _EVERYWHERE:
             return _everywhere(port, share_port=share_port)

@@ -1,4 +1,4 @@
-"""TLS for our servers: certificates that change on disk, names (SNI), authorities of clients.
+"""Set up TLS for our servers: certificates that change on disk, names (SNI), client CAs.
 
 A server is given one `ssl.SSLContext` for its whole life, and that one passes each new connection
 to the context in use, which is replaced when a certificate or the authorities of clients change.
@@ -36,20 +36,20 @@ from proreus.serving.tls_settings import (
 log = klog.logger(__name__)
 
 PAUSE_SECONDS: Final = 2.0
-"""Between two looks at the files. Kubernetes itself takes up to a minute to update mounted ones."""
+"""Seconds between two reads of files. Kubernetes takes up to a minute to update mounted ones."""
 
 VERBOSE: Final = 2
-"""The verbosity that tells why handshakes fail."""
+"""The log verbosity at which failed handshakes are explained."""
 
 _UNREADABLE: Final = (
     x509.ExtensionNotFound,
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
 )
-"""What a certificate may be that OpenSSL serves all the same; it is then for no name."""
+"""Errors of certificates that OpenSSL serves all the same; they then match no name."""
 
 OWN_NAMES: Final = ("localhost",)
-"""In certificates that we make, beside loopback's addresses; as Go's."""
+"""Names in certificates that we make, beside loopback's addresses; as Go's."""
 
 
 class TLSError(Exception):
@@ -62,7 +62,7 @@ class TLSError(Exception):
 
 
 class ServerTLS:
-    """The TLS of one server.
+    """Hold the TLS settings of one server.
 
     Attributes:
         context: What the server is given; each connection gets the certificates and authorities
@@ -93,7 +93,7 @@ class ServerTLS:
         tell_without_effect(settings)
 
     def set_client_cas(self, pem: str) -> None:
-        """Ask new connections for a certificate of these authorities; none: ask for none.
+        """Ask new connections for a certificate of these authorities; "" asks for none.
 
         A connection that is there keeps what was verified when it began.
 
@@ -106,13 +106,13 @@ class ServerTLS:
         self.context.inner = self._build()
 
     async def follow(self) -> None:
-        """Take up certificates that change on disk, for ever; wrong ones are told once each."""
+        """Reload certificates that change on disk, for ever; log each wrong one once."""
         while True:
             await asyncio.sleep(self._pause)
             self.reload()
 
     def reload(self) -> bool:
-        """Read the files again; whether something new is in use.
+        """Read the files again; tell whether something new is in use.
 
         What is read once and is wrong is not tried again until it changes, and the old
         certificates stay.
@@ -133,7 +133,7 @@ class ServerTLS:
         return True
 
     def _read(self) -> "_Files":
-        """The content of each file; an error in its place if it cannot be read."""
+        """Read each file; put an error in its place if it cannot be read."""
         found: dict[str, bytes | str] = {}
         for path in _paths(self._settings):
             try:
@@ -143,7 +143,7 @@ class ServerTLS:
         return found
 
     def _load(self, files: "_Files") -> None:
-        """Take the pairs out of the files, or make one.
+        """Load the pairs from the files, or make one.
 
         Raises:
             TLSError: At least one is wrong; nothing is taken.
@@ -164,7 +164,7 @@ class ServerTLS:
         self._named = tuple(named)
 
     def _own(self, files: "_Files") -> "_Named":
-        """The pair in the folder, made there if there is none; one in memory without a folder."""
+        """Return the folder's pair, made there if missing; one in memory without a folder."""
         settings = self._settings
         if not settings.cert_dir:
             self._made = self._made or self_signed(OWN_NAMES)
@@ -212,7 +212,7 @@ class ServerTLS:
 
 
 class _Passing(ssl.SSLContext):
-    """Passes every connection on to the context in use when it begins."""
+    """Pass every connection on to the context in use when it begins."""
 
     inner: ssl.SSLContext
 
@@ -220,15 +220,15 @@ class _Passing(ssl.SSLContext):
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """What asyncio calls for each connection."""
+        """Wrap a connection; asyncio calls this for each one."""
         return self.inner.wrap_bio(*args, **kwargs)
 
 
 class _Connection(ssl.SSLObject):
-    """Tells why a handshake failed: asyncio does not, and closes without a word to the client."""
+    """Log why a handshake failed: asyncio closes the connection without a reason."""
 
     def do_handshake(self) -> None:
-        """Go on with the handshake."""
+        """Continue the handshake; log why it fails."""
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -240,7 +240,7 @@ class _Connection(ssl.SSLObject):
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """A pair and the names that it is for: those given, else those in the certificate."""
+    """A pair and its names: those given, else those in the certificate."""
 
     pair: Pair
     given: tuple[str, ...]
@@ -258,13 +258,13 @@ _Files = dict[str, bytes | str]
 
 
 def chosen(name: str, table: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext | None:
-    """The context for a name: its own, else that of the wildcard of its domain, else None."""
+    """Return the context for a name: its own, else its domain's wildcard's, else None."""
     name = name.lower().rstrip(".")
     return table.get(name) or table.get("*." + name.partition(".")[2])
 
 
 def names_of(certificate: bytes) -> tuple[str, ...]:
-    """The DNS names in a certificate (PEM, the first one of a chain), else its common name.
+    """Return the DNS names in a certificate (PEM, the first of a chain), else its common name.
 
     Names that cannot be read are none.
 
@@ -284,7 +284,7 @@ def names_of(certificate: bytes) -> tuple[str, ...]:
 def _by_name(
     named: Sequence[_Named], contexts: Sequence[ssl.SSLContext]
 ) -> dict[str, ssl.SSLContext]:
-    """Given names win over those of certificates, and the first over later ones."""
+    """Map names to contexts: given names win over certificates' own, the first over later ones."""
     table: dict[str, ssl.SSLContext] = {}
     pairs = list(zip(named, contexts, strict=True))[::-1]
     for one, context in pairs:
@@ -318,7 +318,7 @@ def _from_files(
 
 
 def _check(pair: Pair) -> None:
-    """Raises ValueError if OpenSSL would not serve with it."""
+    """Check that OpenSSL can serve with the pair; raises ValueError."""
     try:
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair.certificate, pair.key)
     except ssl.SSLError as exc:

@@ -1,4 +1,4 @@
-"""What the flags say about the TLS of a server: Go's names, and OpenSSL's for them."""
+"""Read the flags about a server's TLS: Go's names, and OpenSSL's for them."""
 
 import ssl
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ CIPHER_SUITES: Final[Mapping[str, str]] = {
 SUITES_OF_TLS_1_3: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-"""Accepted and always on, as in Go."""
+"""TLS 1.3's suites: the flag accepts them, and they are always on, as in Go."""
 
 CURVES: Final[Mapping[int, str]] = {
     23: "prime256v1",
@@ -54,29 +54,29 @@ VERSIONS: Final = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flags say about the TLS of one server."""
+    """Hold the flags about the TLS of one server."""
 
     prefix: str = "tls"
-    """What its flags begin with; "webhook-tls" for the webhooks'."""
+    """The prefix of its flags; "webhook-tls" for the webhooks'."""
     pair_name: str = "cloud-controller-manager"
     """Name of the files in `cert_dir`, without .crt and .key."""
     cert_dir: str = ""
     cert_file: str = ""
     private_key_file: str = ""
     sni: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
-    """Certificate, key and the names they are for; none: those in the certificate."""
+    """Certificate, key and the names they serve; without names, those in the certificate."""
     min_version: str = ""
     cipher_suites: tuple[str, ...] = ()
     curve_preferences: tuple[int, ...] = ()
 
 
 def openssl_suites(names: Iterable[str]) -> list[str]:
-    """OpenSSL's names of those suites that can be chosen, TLS 1.2's."""
+    """Return OpenSSL's names of the suites of TLS 1.2 that can be chosen."""
     return list(dict.fromkeys(CIPHER_SUITES[name] for name in names if name in CIPHER_SUITES))
 
 
 def problems(settings: Settings) -> list[str]:
-    """What is wrong with the flags, whatever is in the files; each problem names its flag."""
+    """Return the mistakes in the flags, whatever is in the files; each names its flag."""
     flag, found = f"--{settings.prefix}-cipher-suites", list[str]()
     unknown = [
         name
@@ -102,7 +102,7 @@ def problems(settings: Settings) -> list[str]:
 
 
 def tell_without_effect(settings: Settings) -> None:
-    """Warn of flags that ask for what Python's ssl does not do."""
+    """Warn of flags that ask for something that Python's ssl cannot do."""
     if settings.min_version in {"VersionTLS10", "VersionTLS11"}:
         flag = f"--{settings.prefix}-min-version"
         klog.warning(log, "TLS 1.2 is the lowest version that is served", flag=flag)

@@ -1,4 +1,4 @@
-"""The host of admission webhooks: HTTP around handlers that know only the request and the answer.
+"""Host admission webhooks: HTTP around handlers that know only the request and the answer.
 
 What is wrong with a request is answered in one sentence: 400 names the field, 404 is a path of no
 webhook, 413 and 415 a body that is too long or not JSON. What is wrong with a handler is 500, and
@@ -24,17 +24,17 @@ from proreus.runtime import klog, metrics
 log = klog.logger(__name__)
 
 BODY_LIMIT: Final = 8 * 2**20
-"""Bytes: the API server takes objects of 3 MiB, and an update has two of them."""
+"""Most bytes of a request: objects have up to 3 MiB, and an update holds two of them."""
 
 DEADLINE: Final = 10.0
-"""Seconds for a request that does not say how many: the API server's default."""
+"""Seconds for a request without a timeout: the API server's default."""
 
 LONGEST: Final = 30.0
-"""Seconds, whatever the request says: the longest that a configuration may ask for."""
+"""Most seconds that a request may ask for: the longest that a configuration allows."""
 
 
 def deadline(timeout: str) -> float:
-    """Seconds that the API server waits: `timeout` is what its URL says, such as "10s"."""
+    """Return the seconds that the API server waits: `timeout` is its URL's value, such as "10s"."""
     try:
         seconds = float(timeout.removesuffix("s"))
     except ValueError:
@@ -43,7 +43,7 @@ def deadline(timeout: str) -> float:
 
 
 def app(webhooks: Mapping[str, Webhook]) -> web.Application:
-    """The web application that answers for these webhooks."""
+    """Make the web application that serves these webhooks."""
     result = web.Application(client_max_size=BODY_LIMIT)
     for name, webhook in webhooks.items():
         result.router.add_post(webhook.path, _Endpoint(name, webhook).answer)
@@ -51,7 +51,7 @@ def app(webhooks: Mapping[str, Webhook]) -> web.Application:
 
 
 class _Failure(Exception):
-    """The request is answered with an error."""
+    """Answer the request with an error."""
 
     def __init__(self, code: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class _Failure(Exception):
 
 
 class _Endpoint:
-    """One webhook."""
+    """Serve one webhook."""
 
     def __init__(self, name: str, webhook: Webhook) -> None:
         self._name = name
@@ -99,7 +99,7 @@ class _Endpoint:
         return await self._ask(asked, seconds - (time.monotonic() - began))
 
     async def _ask(self, asked: AdmissionRequest, seconds: float) -> bytes:
-        """The handler's answer.
+        """Return the handler's response, within the deadline.
 
         It runs in a task of its own, so that it may even call `sys.exit`, or not heed that its
         time is over.
@@ -125,7 +125,7 @@ class _Endpoint:
 
 
 _left: Final[set["asyncio.Task[bytes]"]] = set()
-"""Handlers whose time is over; the event loop by itself would forget them."""
+"""Handlers that outlived their deadline; kept so that the loop does not drop the tasks."""
 
 
 def _end(task: "asyncio.Task[bytes]") -> None:
@@ -135,7 +135,7 @@ def _end(task: "asyncio.Task[bytes]") -> None:
 
 
 def _why(task: "asyncio.Task[bytes]") -> str:
-    """What a handler raised, and where: not the message, which may hold something of the body."""
+    """Name the exception a handler raised, and where: the message may hold secrets of the body."""
     failure = None if task.cancelled() else task.exception()
     if failure is None:
         return "cancelled itself"
