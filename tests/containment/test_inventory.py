@@ -841,7 +841,7 @@ def test_a_look_is_one_call_with_its_witnesses() -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud())
         lost, here = group(LOST, 3), group(HERE, 3)
-        seen = await bench.inventory.look(lost, here, {"c0", "c1", "c2"})
+        seen = await bench.inventory.ask_with_witnesses(lost, here, {"c0", "c1", "c2"})
         assert [set(call) for call in bench.cloud.calls] == [{"c0", "c1", "c2", "w0", "w1", "w2"}]
         assert {one.call for said in seen.values() for one in said} == {1}
         assert word(seen["c0"]) == [GONE]
@@ -855,11 +855,11 @@ def test_a_look_joins_no_flight_and_takes_nothing_from_memory() -> None:
         lost, here = group(LOST, 1), group(HERE, 2)
         flying = asyncio.create_task(bench.get(lost))
         await asyncio.sleep(0.5)
-        seen = await bench.inventory.look(lost, here, {"c0"})
+        seen = await bench.inventory.ask_with_witnesses(lost, here, {"c0"})
         await flying
         assert len(bench.cloud.calls) == 2
         assert {one.call for said in seen.values() for one in said} == {2}
-        await bench.inventory.look(lost, here, {"c0"})
+        await bench.inventory.ask_with_witnesses(lost, here, {"c0"})
         assert len(bench.cloud.calls) == 3
 
     clock.run(scenario())
@@ -870,7 +870,7 @@ def test_where_not_all_fit_in_a_call_witnesses_are_asked_before_and_after(batch_
     async def scenario() -> None:
         bench = Bench(the_cloud(batch_size=batch_size))
         lost, alive, here = group(LOST, 2), group("a", 1), group(HERE, 3)
-        seen = await bench.inventory.look([*lost, *alive], here, {"c0", "c1"})
+        seen = await bench.inventory.ask_with_witnesses([*lost, *alive], here, {"c0", "c1"})
         for one in here:
             before, after = seen[one.metadata.name]
             for name in ("c0", "c1"):
@@ -889,9 +889,9 @@ def test_witnesses_cost_nothing_where_no_answer_hangs_on_them() -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud(batch_size=1))
         alive, lost, here = group("a", 2), group(LOST, 1), group(HERE, 3)
-        await bench.inventory.look(alive, here, {"a0", "a1"})
+        await bench.inventory.ask_with_witnesses(alive, here, {"a0", "a1"})
         assert sorted(bench.cloud.calls) == [("a0",), ("a1",)]
-        await bench.inventory.look(lost, here, ())
+        await bench.inventory.ask_with_witnesses(lost, here, ())
         assert len(bench.cloud.calls) == 3
 
     clock.run(scenario())
@@ -903,15 +903,15 @@ def test_a_candidate_that_spoils_batches_is_asked_alone_between_witnesses() -> N
         lost, here = group(LOST, 6), group(HERE, 3)
         bench.cloud.bad = {"c3"}
         due = {one.metadata.name for one in lost}
-        seen = await bench.inventory.look(lost, here, due)
+        seen = await bench.inventory.ask_with_witnesses(lost, here, due)
         assert isinstance(seen["c3"][-1].answer, CloudError)
         bench.cloud.calls.clear()
-        seen = await bench.inventory.look(lost, here, due)
+        seen = await bench.inventory.ask_with_witnesses(lost, here, due)
         assert sorted(len(call) for call in bench.cloud.calls) == [1, 8]
         assert len({seen[name][-1].call for name in ("c0", "c5", "w0")}) == 1
         bench.cloud.bad = set()
         bench.cloud.calls.clear()
-        await bench.inventory.look(lost, here, due)
+        await bench.inventory.ask_with_witnesses(lost, here, due)
         asked = [set(call) for call in bench.cloud.calls]
         witnesses = {"w0", "w1", "w2"}
         assert asked == [{*due, *witnesses} - {"c3"}, {"c3"}, witnesses, {"c3"}, witnesses]
@@ -923,22 +923,22 @@ def test_what_any_call_has_shown_is_kept_until_the_node_is_forgotten() -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud())
         (one,), (lost,) = group(HERE, 1), group(LOST, 1)
-        assert bench.inventory.seen(one) == Sighting()
+        assert bench.inventory.sighting(one) == Sighting()
         await bench.get([one, lost])
-        assert bench.inventory.seen(one) == Sighting(shown=0.0)
-        assert bench.inventory.seen(lost) == Sighting(missing=0.0)
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0)
+        assert bench.inventory.sighting(lost) == Sighting(missing=0.0)
         bench.cloud.answer = lambda _: GONE
         await asyncio.sleep(4.0)
-        await bench.inventory.look([lost], [one], {LOST})
+        await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
         await asyncio.sleep(4.0)
-        await bench.inventory.look([lost], [one], {LOST})
-        assert bench.inventory.seen(one) == Sighting(shown=0.0, missing=5.0)
+        await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0, missing=5.0)
         bench.cloud.answer = lambda _: NotFound(tombstone=True)
-        await bench.inventory.look([lost], [one], {LOST})
-        assert bench.inventory.seen(one) == Sighting(shown=0.0)
-        assert bench.inventory.seen(node(HERE + "0", "cloud://new")) == Sighting()
+        await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0)
+        assert bench.inventory.sighting(node(HERE + "0", "cloud://new")) == Sighting()
         bench.inventory.forget(one.metadata.uid)
-        assert bench.inventory.seen(one) == Sighting()
+        assert bench.inventory.sighting(one) == Sighting()
 
     clock.run(scenario())
 
@@ -947,14 +947,14 @@ def test_a_node_that_is_forgotten_while_somebody_looks_stays_forgotten() -> None
     async def scenario() -> None:
         bench = Bench(the_cloud())
         (one,), (lost,) = group(HERE, 1), group(LOST, 1)
-        looking = asyncio.create_task(bench.inventory.look([lost], [one], {LOST}))
+        looking = asyncio.create_task(bench.inventory.ask_with_witnesses([lost], [one], {LOST}))
         await asyncio.sleep(0.5)
         bench.inventory.forget(one.metadata.uid)
         await looking
-        assert bench.inventory.seen(one) == Sighting()
-        assert bench.inventory.seen(lost) != Sighting()
+        assert bench.inventory.sighting(one) == Sighting()
+        assert bench.inventory.sighting(lost) != Sighting()
         await bench.get([one])
-        assert bench.inventory.seen(one) != Sighting()
+        assert bench.inventory.sighting(one) != Sighting()
 
     clock.run(scenario())
 
@@ -967,9 +967,9 @@ def test_a_late_answer_does_not_undo_a_newer_one() -> None:
         slow = asyncio.create_task(bench.get([one]))
         await asyncio.sleep(1.0)
         bench.cloud.latency, bench.cloud.answer = 1.0, lambda _: GONE
-        await bench.inventory.look([one], [], ())
+        await bench.inventory.ask_with_witnesses([one], [], ())
         bench.cloud.answer = lambda _: Instance(provider_id="cloud://w0")
         await slow
-        assert bench.inventory.seen(one) == Sighting(missing=1.0)
+        assert bench.inventory.sighting(one) == Sighting(missing=1.0)
 
     clock.run(scenario())

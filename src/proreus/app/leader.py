@@ -363,7 +363,7 @@ def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
         if kind is None:
             klog.warning(log, "A call for machines failed", err=error)
         else:
-            faults.tell("describe", kind, str(error), cause=error.__cause__)
+            faults.report("describe", kind, str(error), cause=error.__cause__)
 
     return Inventory(provider.instances, on_error=told) if provider.instances else None
 

@@ -1,1 +1,1 @@
-"""What stands between the controllers and a provider, so that no fault of it harms more."""
+"""Stand between the controllers and a provider, so that its faults do no harm."""

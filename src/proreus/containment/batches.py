@@ -1,4 +1,4 @@
-"""Asking a cloud about nodes in batches, so that one bad id costs only itself.
+"""Ask a cloud about nodes in batches, so that one bad id costs only itself.
 
 If a batch fails for a reason that one bad id could be, three of its nodes, other ones each time,
 are asked by themselves: if none has an answer the cloud is down, and that is all (four calls).
@@ -38,17 +38,17 @@ PROBES: Final = 3
 """How many nodes of a failed batch are asked by themselves before it is halved."""
 
 Key = tuple[str, str]
-"""A node's uid and provider id: an answer is about this pair."""
+"""A node's uid and provider id, which key an answer."""
 
-Told = Callable[[CloudError, Kind | None], None]
-"""Takes an error of `describe`, and its kind if it is a fault of the provider."""
+OnError = Callable[[CloudError, Kind | None], None]
+"""A handler of an error of `describe`, with its kind if it is a fault of the provider."""
 
 # What no single id can be the reason for: asking for fewer would only add calls.
 _NOT_ONE_NODES_FAULT = (Throttled, RetryAfter, Unauthenticated, CallTimeout, ConfigError)
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """An answer, and when the call that gave it began and ended.
+    """Hold an answer about a machine, and when its call began and ended.
 
     Times are seconds of the inventory's clock. The call may have waited for the cloud's quota, so
     it was sent at some time between the two; `ended` None stands for `began`. Answers of equal
@@ -62,7 +62,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class _Outcome(Enum):
-    """Of one call: there is an answer, one id could be at fault, or asking on is no use.
+    """Say how a call ended: answered, one id may be at fault, or more calls are of no use.
 
     After one that hung there is no time to ask on, but next time each is asked by itself.
     """
@@ -77,18 +77,18 @@ _NO_USE = (_Outcome.HOPELESS, _Outcome.HUNG)
 
 
 class _Search(msgspec.Struct):
-    """The calls made for one batch: what they said so far, and when the time is up.
+    """Track the calls made for one batch: their observations, and the deadline.
 
     `hung`: it was up before the last call had its answer.
     """
 
-    found: dict[Key, Observation]
+    observations: dict[Key, Observation]
     end: float
     hung: bool = False
 
 
 class Batches:
-    """Calls `describe`, checks what comes back and remembers which ids make batches fail."""
+    """Call `describe`, check its answers and remember which ids make batches fail."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Batches:
         *,
         clock: Callable[[], float],
         deadline: float,
-        on_error: Told,
+        on_error: OnError,
     ) -> None:
         """Ask `instances`; a batch with all its calls may take `deadline` seconds."""
         self._instances = instances
@@ -107,15 +107,15 @@ class Batches:
         self._turn = 0
         self._calls = 0
         self.unasked = 0
-        """Answers for names that nobody had asked for."""
+        """The number of answers for nodes that were not asked about."""
 
     @property
     def size(self) -> int:
-        """How many nodes go in one call; at least one, whatever the provider says."""
+        """Return how many nodes go in one call; at least one, whatever the provider says."""
         return max(1, self._instances.batch_size)
 
     def split(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:
-        """Full batches, and the suspects apart: some, longest unasked first, by themselves."""
+        """Split nodes into full batches, and some suspects, longest unasked first, one by one."""
         by_key = {key(node): node for node in nodes}
         suspects = [by_key.pop(known) for known in self._suspects if known in by_key]
         size = self.size
@@ -124,12 +124,12 @@ class Batches:
         yield from ([node] for node in suspects[:SUSPECTS_ALONE])
 
     def is_suspect(self, node: Node) -> bool:
-        """Whether the node has made a batch fail."""
+        """Tell whether the node has made a batch fail."""
         return key(node) in self._suspects
 
-    async def describe(self, nodes: Sequence[Node], found: dict[Key, Observation]) -> None:
-        """Ask about one batch; `found` fills up and in the end holds every node of it."""
-        search = _Search(found, asyncio.get_running_loop().time() + self._deadline)
+    async def describe(self, nodes: Sequence[Node], observations: dict[Key, Observation]) -> None:
+        """Ask about one batch; `observations` then has one for each of its nodes."""
+        search = _Search(observations, asyncio.get_running_loop().time() + self._deadline)
         outcome = await self._ask(search, nodes)
         if outcome is _Outcome.ANSWERED:
             self._suspect(nodes, ())
@@ -141,12 +141,12 @@ class Batches:
             await self._isolate(search, nodes)
 
     def forget(self, uid: str) -> None:
-        """Drop what is known of the Node of that uid."""
+        """Drop all records of the Node with that uid."""
         for known in [known for known in self._suspects if known[0] == uid]:
             del self._suspects[known]
 
     async def _isolate(self, search: _Search, nodes: Sequence[Node]) -> None:
-        """Find the ids that make the batch fail, if it is ids."""
+        """Find the ids that make the batch fail, if single ids do."""
         bad: list[Node] = []
         for probe in self._probes(nodes):
             outcome = await self._ask(search, [probe])
@@ -164,7 +164,7 @@ class Batches:
         self._suspect(nodes, bad)
 
     async def _halve(self, search: _Search, parts: list[Sequence[Node]]) -> Sequence[Node]:
-        """Ask for the parts, and for halves of those that fail; what fails alone is bad."""
+        """Ask about the parts, halve those that fail; return the nodes that fail alone."""
         bad: list[Node] = []
         for _ in range(SEARCH_CALLS):
             if not parts:
@@ -181,26 +181,29 @@ class Batches:
         return bad + [node for part in parts for node in part]
 
     def _probes(self, nodes: Sequence[Node]) -> Sequence[Node]:
-        """Some nodes, far from one another, and other ones each time: all could be bad ones."""
+        """Pick some nodes, far apart, and others each time, to ask about one by one."""
         count = min(PROBES, len(nodes))
         self._turn += 1
         step = len(nodes) // count
         return [nodes[(self._turn + index * step) % len(nodes)] for index in range(count)]
 
     async def _ask(self, search: _Search, nodes: Sequence[Node]) -> _Outcome:
-        """Make one call and note what it says about each node."""
+        """Make one call and note its observation of each node."""
         began = self._clock()
         self._calls += 1
         call = self._calls
         answers = await self._call(nodes, search)
         ended = self._clock()
-        said = (
+        answer_of = (
             dict.fromkeys((node.metadata.name for node in nodes), answers)
             if isinstance(answers, CloudError)
             else self._read(nodes, answers)
         )
-        search.found.update(
-            {key(node): Observation(said[node.metadata.name], began, ended, call) for node in nodes}
+        search.observations.update(
+            {
+                key(node): Observation(answer_of[node.metadata.name], began, ended, call)
+                for node in nodes
+            }
         )
         if not isinstance(answers, CloudError):
             return _Outcome.ANSWERED
@@ -221,14 +224,14 @@ class Batches:
         except TimeoutError as error:
             search.hung = limit.expired()
             text = f"{self._provider} had no answer for {len(nodes)} nodes in {self._deadline:g} s"
-            return self._told(CallTimeout(text), Kind.HUNG, error)
+            return self._fault(CallTimeout(text), Kind.HUNG, error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a cloud's SDK may raise anything
             raised = (error.__cause__ if isinstance(error, Raised) else None) or error
-            return self._told(CloudError(raising(self._provider, raised)), Kind.RAISED, raised)
+            return self._fault(CloudError(raising(self._provider, raised)), Kind.RAISED, raised)
         if isinstance(answers, Mapping):
             return answers
         text = f"{self._provider} answered with a {type(answers).__name__}; it must be a mapping"
-        return self._told(CloudError(text), Kind.WRONG_ANSWER)
+        return self._fault(CloudError(text), Kind.WRONG_ANSWER)
 
     def _read(
         self, nodes: Sequence[Node], answers: Mapping[str, object]
@@ -238,29 +241,29 @@ class Batches:
         if unasked:
             self.unasked += len(unasked)
             text = f"{self._provider} answered for {len(unasked)} nodes not asked"
-            self._told(CloudError(text), Kind.UNASKED)
+            self._fault(CloudError(text), Kind.UNASKED)
         return {name: self._typed(name, answers) for name in names}
 
     def _typed(self, name: str, answers: Mapping[str, object]) -> InstanceAnswer:
         if name not in answers:
             text = f"{self._provider} did not answer for node {name}: unknown, not gone"
-            return self._told(CloudError(text), Kind.LEFT_OUT)
+            return self._fault(CloudError(text), Kind.LEFT_OUT)
         try:
             return contract.answer(answers[name], Instance, NotFound)
         except contract.Broken as broken:
             text = f"{self._provider} gave a wrong answer for node {name}: {broken}"
-            return self._told(CloudError(text), Kind.WRONG_ANSWER)
+            return self._fault(CloudError(text), Kind.WRONG_ANSWER)
 
     def _refused(self, error: CloudError) -> CloudError:
         try:
             sound = contract.error(error)
         except contract.Broken as broken:
             text = f"{self._provider} raised a wrong error: {broken}"
-            return self._told(CloudError(text), Kind.WRONG_ANSWER, error)
+            return self._fault(CloudError(text), Kind.WRONG_ANSWER, error)
         self._on_error(sound, None)
         return sound
 
-    def _told(
+    def _fault(
         self, error: CloudError, kind: Kind, cause: BaseException | None = None
     ) -> CloudError:
         error.__cause__ = cause
@@ -272,27 +275,31 @@ class Batches:
         type_ = type(getattr(self._instances, "__wrapped__", self._instances))
         return f"{type_.__module__}.{type_.__qualname__}.describe"
 
-    def _suspect(self, asked: Sequence[Node], bad: Sequence[Node]) -> None:
-        """Of those asked for, suspect the bad ones and no others."""
-        for node in asked:
+    def _suspect(self, nodes: Sequence[Node], bad: Sequence[Node]) -> None:
+        """Make the bad nodes of a batch suspects, and the others not."""
+        for node in nodes:
             self._suspects.pop(key(node), None)
         self._suspects.update(dict.fromkeys(key(node) for node in bad))
 
     def _still_suspect(self, bad: Sequence[Node]) -> None:
-        """Put suspects at the end of the line; failing without others proves nothing."""
+        """Move suspects to the end of the line; failing alone proves nothing new."""
         for known in (key(node) for node in bad):
             if known in self._suspects:
                 self._suspects[known] = self._suspects.pop(known)
 
 
 def key(node: Node) -> Key:
-    """What an answer about the node is kept under."""
+    """Return the key of the node's observations."""
     return node.metadata.uid, node.spec.provider_id
 
 
 def outage(observations: Mapping[str, Observation]) -> CloudError | None:
-    """The error that all answers are, if no single node can be the reason for it; else None."""
-    errors = [seen.answer for seen in observations.values() if isinstance(seen.answer, CloudError)]
+    """Return the error that all answers share, unless one node can be its cause; else None."""
+    errors = [
+        observed.answer
+        for observed in observations.values()
+        if isinstance(observed.answer, CloudError)
+    ]
     if not errors or len(errors) < len(observations):
         return None
     is_general = len(errors) > 1 and not any(isinstance(e, IdentityConflict) for e in errors)

@@ -1,4 +1,4 @@
-"""Whether a provider's values are what the interface says, all the way down. Pure."""
+"""Check values of a provider against the interface, all the way down. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class Broken(Exception):
 
 
 def answer(value: object, success: type[T], other: type[U]) -> T | U | CloudError:
-    """An answer of one of two types, or a CloudError; lists in it have become tuples.
+    """Check an answer of one of two types, or a CloudError; lists in it become tuples.
 
     Raises:
         Broken: It is something else, or holds a wrong value.
@@ -34,7 +34,7 @@ def answer(value: object, success: type[T], other: type[U]) -> T | U | CloudErro
 
 
 def struct(value: object, type_: type[T]) -> T:
-    """A value of the type.
+    """Check a value of the type, and the types of all its fields.
 
     Raises:
         Broken: It is something else, or holds a wrong value.
@@ -53,7 +53,7 @@ def struct(value: object, type_: type[T]) -> T:
 
 
 def error(value: CloudError) -> CloudError:
-    """An error whose `after`, if it has one, is a number of seconds.
+    """Check an error: `after`, if it has one, is a number of seconds.
 
     Raises:
         Broken: It is not; a queue could not be ordered by it.

@@ -1,4 +1,4 @@
-"""What a provider does against its interface: counted, named in the log, told on the object."""
+"""Report what a provider does against its interface: by metric, log line and event."""
 
 import asyncio
 from enum import StrEnum
@@ -12,48 +12,48 @@ from proreus.runtime.correlation import REPEAT, Recent
 log = klog.logger(__name__)
 
 EVENT: Final = "ProviderFault"
-"""The reason of the events about objects that a fault concerns."""
+"""The reason of events about objects that a fault concerns."""
 
 _SENTENCE: Final = "The provider is at fault"
 
 
 class Kind(StrEnum):
-    """Every kind of fault; a `CloudError` that a provider raises or answers is none."""
+    """Name every kind of fault; raising or answering a `CloudError` is none."""
 
     RAISED = "raised"
-    """It raised something that is no CloudError, be it SystemExit."""
+    """The provider raised something that is no CloudError, such as SystemExit."""
     WRONG_ANSWER = "wrong_answer"
-    """Its answer is of another type than the interface says, or holds an impossible value."""
+    """The answer has another type than the interface says, or an impossible value."""
     LEFT_OUT = "left_out"
-    """Its answer says nothing about something that was asked."""
+    """The answer leaves out an object of the call."""
     UNASKED = "unasked"
-    """Its answer speaks of something that nobody had asked about."""
+    """The answer names an object that was not in the call."""
     DUPLICATE = "duplicate"
-    """It takes two nodes for the same machine."""
+    """The answer gives two nodes the same machine."""
     HUNG = "hung"
-    """It had no answer in the time that the verb has."""
+    """The call gave no answer within the verb's deadline."""
     CANCELLED = "cancelled"
-    """It cancelled its own call."""
+    """The provider cancelled its own call."""
     UNCANCELLABLE = "uncancellable"
-    """It went on after its call was cancelled."""
+    """The provider went on after its call was cancelled."""
     THREADS = "threads"
-    """It leaves threads behind."""
+    """The provider leaves threads behind."""
 
 
 class Faults:
-    """Takes note of the faults of one provider.
+    """Report the faults of one provider.
 
     Each is counted. The log names the first of a verb, kind and object, and then one every ten
     minutes: hooks are called for every object all the time.
     """
 
     def __init__(self, provider: str, events: EventSink) -> None:
-        """Note the faults of `provider`; `events` takes those about objects."""
+        """Report faults of `provider`; `events` takes the events about objects."""
         self._provider = provider
         self._events = events
         self._logged: Recent[tuple[str, Kind, str], float] = Recent()
 
-    def tell(
+    def report(
         self,
         verb: str,
         kind: Kind,

@@ -1,4 +1,4 @@
-"""Stands between the controllers and a provider, so that no fault of it harms another key.
+"""Call a provider's functions so that no fault of one harms another key.
 
 A verb runs in a task of its own. Whatever it raises, SystemExit included, comes back as a
 CloudError, a wrong answer becomes the error of the objects that it is about, and a task that
@@ -22,13 +22,13 @@ from proreus.runtime.threads import foreign
 T = TypeVar("T")
 
 VERB_SECONDS: Final = 600.0
-"""For one verb with all its calls to the cloud, each of which has a deadline of its own."""
+"""Seconds for one verb with all its calls to the cloud, each of which has its own deadline."""
 
 GRACE_SECONDS: Final = 1.0
-"""For what a cancelled call has to tidy up; then it is left behind."""
+"""Seconds that a cancelled call gets to tidy up; then it is left behind."""
 
 THREADS: Final = 64
-"""More threads than this, and then each doubling, are told."""
+"""The number of threads that is reported, and then each doubling."""
 
 
 class Raised(Exception):
@@ -36,15 +36,15 @@ class Raised(Exception):
 
 
 class Guard:
-    """Calls a provider's functions."""
+    """Call a provider's functions, and report their faults."""
 
     def __init__(
         self, faults: Faults, outlasts: Callable[["asyncio.Task[Any]"], None] = lambda _: None
     ) -> None:
-        """Note faults; `outlasts` is given the calls that may go on (`Context.outlasts`)."""
+        """Report to `faults`; `outlasts` gets the calls that may go on (`Context.outlasts`)."""
         self.faults = faults
         self._outlasts = outlasts
-        self._threads_told = THREADS
+        self._threads_reported = THREADS
 
     async def run(
         self, verb: str, function: Callable[[], Awaitable[T]], *, seconds: float | None
@@ -62,15 +62,15 @@ class Guard:
         except asyncio.CancelledError:
             await self._end(verb, task)
             raise
-        self._look_for_threads(verb)
+        self._check_threads(verb)
         if not task.done():
             problem = f"{verb} had no answer in {seconds:g} s, the outcome is unknown"
-            self.faults.tell(verb, Kind.HUNG, problem)
+            self.faults.report(verb, Kind.HUNG, problem)
             await self._end(verb, task)
             raise CallTimeout(problem)
         if task.cancelled():
             problem = f"{verb} cancelled its own call"
-            self.faults.tell(verb, Kind.CANCELLED, problem)
+            self.faults.report(verb, Kind.CANCELLED, problem)
             raise CloudError(problem)
         value, raised = task.result()
         if raised is None:
@@ -82,32 +82,32 @@ class Guard:
     async def call(
         self, verb: str, function: Callable[[], Awaitable[T]], *, seconds: float = VERB_SECONDS
     ) -> T:
-        """The same, but all that is raised is a CloudError."""
+        """Await `function()` like `run`, but raise only CloudError."""
         try:
             return await self.run(verb, function, seconds=seconds)
         except CloudError as exc:
             try:
                 raise contract.error(exc)
             except contract.Broken as broken:
-                self.faults.tell(verb, Kind.WRONG_ANSWER, str(broken), cause=exc)
+                self.faults.report(verb, Kind.WRONG_ANSWER, str(broken), cause=exc)
                 raise CloudError(f"{verb}: {exc}") from exc
         except Exception as exc:
             raised = exc.__cause__ if isinstance(exc, Raised) else exc
             problem = raising(verb, raised or exc)
-            self.faults.tell(verb, Kind.RAISED, problem, cause=raised)
+            self.faults.report(verb, Kind.RAISED, problem, cause=raised)
             raise CloudError(problem) from exc
 
     def hook(
         self, verb: str, function: Callable[[], T], about: KubeObject | None
     ) -> T | CloudError:
-        """Call a function without I/O; an error says what went wrong, and `about` has an event."""
+        """Call a function without I/O; return its fault as an error, with an event on `about`."""
         try:
             return function()
         except contract.Broken as exc:
             kind, cause, problem = Kind.WRONG_ANSWER, None, f"{verb}: {exc}"
         except BaseException as exc:  # noqa: BLE001 - nothing is awaited: none of it is for us
             kind, cause, problem = Kind.RAISED, exc, raising(verb, exc)
-        self.faults.tell(verb, kind, problem, about=about, cause=cause)
+        self.faults.report(verb, kind, problem, about=about, cause=cause)
         return CloudError(problem)
 
     async def _end(self, verb: str, task: "asyncio.Task[Any]") -> None:
@@ -117,27 +117,27 @@ class Guard:
         await asyncio.wait({task}, timeout=GRACE_SECONDS)
         if not task.done():
             problem = f"{verb} goes on although its call was cancelled"
-            self.faults.tell(verb, Kind.UNCANCELLABLE, problem)
+            self.faults.report(verb, Kind.UNCANCELLABLE, problem)
 
-    def _look_for_threads(self, verb: str) -> None:
-        if threading.active_count() <= self._threads_told:
+    def _check_threads(self, verb: str) -> None:
+        if threading.active_count() <= self._threads_reported:
             return
         others = foreign()
-        if len(others) > self._threads_told:
-            self._threads_told = 2 * len(others)
+        if len(others) > self._threads_reported:
+            self._threads_reported = 2 * len(others)
             problem = f"{len(others)} threads run that are not ours; one is {others[-1].name!r}"
-            self.faults.tell(verb, Kind.THREADS, problem)
+            self.faults.report(verb, Kind.THREADS, problem)
 
 
 def raising(function: str, raised: BaseException) -> str:
-    """What objects say of it: the text of a foreign exception may hold a secret."""
+    """Describe an exception for events: its own text may hold a secret."""
     return f"{function} raised {type(raised).__name__}; the log of the manager has more"
 
 
 async def _outcome(
     function: Callable[[], Awaitable[T]],
 ) -> tuple[T | None, BaseException | None]:
-    """The answer, or what was raised: SystemExit must not leave a task, it would end the loop."""
+    """Return the answer or the exception: SystemExit in a task would end the loop."""
     try:
         return await function(), None
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""A provider as the controllers see it: every hook and verb behind the guard, answers checked."""
+"""Wrap a provider for the controllers: every hook and verb behind the guard, answers checked."""
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -41,30 +41,30 @@ Key = TypeVar("Key", bound=Hashable)
 S = TypeVar("S", bound=msgspec.Struct)
 
 LIST_SECONDS: Final = 50.0
-"""For a listing."""
+"""Seconds for a listing."""
 
 
 class Ungrouped(msgspec.Struct, frozen=True):
-    """The group of a load balancer whose group is not known: no verb runs for it."""
+    """Replace the group of a load balancer that the hook failed to name: no verb runs for it."""
 
     uid: str
     problem: str
 
 
 def guarded(provider: CloudProvider, guard: Guard) -> CloudProvider:
-    """The capabilities of a started provider, each behind the guard.
+    """Wrap the capabilities of a started provider, each behind the guard.
 
     Raises:
         CloudError: They cannot be read.
     """
-    found = guard.hook("capabilities", lambda: _Guarded(provider, guard), None)
-    if isinstance(found, CloudError):
-        raise found
-    return found
+    answer = guard.hook("capabilities", lambda: _Guarded(provider, guard), None)
+    if isinstance(answer, CloudError):
+        raise answer
+    return answer
 
 
 class _Guarded(CloudProvider):
-    """A provider that is nothing but its capabilities."""
+    """A provider that consists only of its wrapped capabilities."""
 
     def __init__(self, provider: CloudProvider, guard: Guard) -> None:
         super().__init__(None)
@@ -81,16 +81,16 @@ class _Guarded(CloudProvider):
 
 
 class GuardedInstances:
-    """Machines; what `describe` answers is checked by `containment.batches`."""
+    """Guard `Instances`; `containment.batches` checks the answers of `describe`."""
 
     def __init__(self, instances: Instances, guard: Guard) -> None:
-        """Stand before `instances`."""
+        """Guard `instances`."""
         self._instances = self.__wrapped__ = instances
         self._guard = guard
 
     @property
     def batch_size(self) -> int:
-        """The provider's, or 1."""
+        """Return the provider's batch size, or 1."""
 
         def read() -> int:
             size: object = self._instances.batch_size
@@ -102,36 +102,36 @@ class GuardedInstances:
         return 1 if isinstance(size, CloudError) else size
 
     def owns(self, node: Node) -> Ownership:
-        """The provider's word, or UNKNOWN: such a node is never deleted.
+        """Return the provider's answer, or UNKNOWN: such a node is never deleted.
 
         Nobody can own what a provider id does not name.
         """
 
         def read() -> Ownership:
-            found: object = self._instances.owns(node)
-            if isinstance(found, Ownership):
-                return found
-            raise contract.Broken(f"a {type(found).__name__} is no Ownership")
+            answer: object = self._instances.owns(node)
+            if isinstance(answer, Ownership):
+                return answer
+            raise contract.Broken(f"a {type(answer).__name__} is no Ownership")
 
-        found = self._guard.hook("owns", read, node)
-        if isinstance(found, CloudError) or (found is Ownership.YES and _is_unreadable(node)):
+        answer = self._guard.hook("owns", read, node)
+        if isinstance(answer, CloudError) or (answer is Ownership.YES and _is_unreadable(node)):
             return Ownership.UNKNOWN
-        return found
+        return answer
 
     def scope(self, node: Node) -> str | None:
-        """The provider's word, or None: such a node is never deleted, and is no witness."""
+        """Return the provider's answer, or None: such a node is never deleted, nor a witness."""
 
         def read() -> str:
-            found: object = scope_of(self._instances, node)
-            if isinstance(found, str):
-                return found
-            raise contract.Broken(f"a {type(found).__name__} is no scope: it must be a str")
+            answer: object = scope_of(self._instances, node)
+            if isinstance(answer, str):
+                return answer
+            raise contract.Broken(f"a {type(answer).__name__} is no scope: it must be a str")
 
-        found = self._guard.hook("scope", read, node)
-        return None if isinstance(found, CloudError) else found
+        answer = self._guard.hook("scope", read, node)
+        return None if isinstance(answer, CloudError) else answer
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """Ask the provider; the caller has a deadline.
+        """Call the provider's `describe`; the caller has a deadline.
 
         It does not see nodes whose provider id names no machine: it could look up their names.
         """
@@ -145,11 +145,11 @@ class GuardedInstances:
         asked = [node for node in nodes if node.metadata.name not in unreadable]
         if not asked:
             return unreadable
-        found = await self._guard.run(
+        answer = await self._guard.run(
             "describe", lambda: self._instances.describe(asked), seconds=None
         )
         # What is no mapping is told where answers are checked.
-        return {**found, **unreadable} if unreadable and isinstance(found, Mapping) else found
+        return {**answer, **unreadable} if unreadable and isinstance(answer, Mapping) else answer
 
 
 def _is_unreadable(node: Node) -> bool:
@@ -157,26 +157,26 @@ def _is_unreadable(node: Node) -> bool:
 
 
 class GuardedLoadBalancers:
-    """Load balancers: every answer is one of those that the interface has."""
+    """Guard `LoadBalancers`: every answer has a type that the interface allows."""
 
     def __init__(self, load_balancers: LoadBalancers, guard: Guard) -> None:
-        """Stand before `load_balancers`."""
+        """Guard `load_balancers`."""
         self._cloud = load_balancers
         self._guard = guard
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
-        """The provider's group; `Ungrouped` without one, and then verbs answer with an error."""
+        """Return the provider's group, or `Ungrouped`: then verbs answer with an error."""
 
         def read() -> Hashable:
-            found = self._cloud.group(lb)
-            hash(found)
-            return found
+            answer = self._cloud.group(lb)
+            hash(answer)
+            return answer
 
-        found = self._guard.hook("group", read, lb.service)
-        return Ungrouped(lb.uid, str(found)) if isinstance(found, CloudError) else found
+        answer = self._guard.hook("group", read, lb.service)
+        return Ungrouped(lb.uid, str(answer)) if isinstance(answer, CloudError) else answer
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """The provider's policy.
+        """Return the provider's policy.
 
         Raises:
             CloudError: It has none for this Service.
@@ -188,29 +188,29 @@ class GuardedLoadBalancers:
             except CloudError as exc:
                 return exc
 
-        found = self._guard.hook("host_policy", read, service)
-        if isinstance(found, CloudError):
-            raise found
-        return found
+        answer = self._guard.hook("host_policy", read, service)
+        if isinstance(answer, CloudError):
+            raise answer
+        return answer
 
     def fingerprint(self, wanted: LoadBalancer) -> str:
-        """The provider's fingerprint, or "": then the load balancer is ensured."""
+        """Return the provider's fingerprint, or "": then the load balancer is ensured."""
 
         def read() -> str:
-            found: object = self._cloud.fingerprint(wanted)
-            if isinstance(found, str):
-                return found
-            raise contract.Broken(f"a {type(found).__name__} is no fingerprint")
+            answer: object = self._cloud.fingerprint(wanted)
+            if isinstance(answer, str):
+                return answer
+            raise contract.Broken(f"a {type(answer).__name__} is no fingerprint")
 
-        found = self._guard.hook("fingerprint", read, wanted.service)
-        return "" if isinstance(found, CloudError) else found
+        answer = self._guard.hook("fingerprint", read, wanted.service)
+        return "" if isinstance(answer, CloudError) else answer
 
     async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """Ask the provider; each answer is sound."""
+        """Call the provider's `ensure`, and check each answer."""
         return await self._ensure("ensure", self._cloud.ensure, wanted)
 
     async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """The same, when only the hosts differ."""
+        """Call the provider's `update_hosts`, and check each answer."""
         return await self._ensure("update_hosts", self._cloud.update_hosts, wanted)
 
     async def _ensure(
@@ -220,14 +220,14 @@ class GuardedLoadBalancers:
         wanted: Sequence[LoadBalancer],
     ) -> Mapping[str, EnsureAnswer]:
         _refuse_ungrouped()
-        given = await self._guard.call(verb, lambda: function(wanted))
-        uids = [one.ref.uid for one in wanted]
-        return answers(self._guard.faults, verb, given, uids, Ensured)
+        answer = await self._guard.call(verb, lambda: function(wanted))
+        uids = [lb.ref.uid for lb in wanted]
+        return answers(self._guard.faults, verb, answer, uids, Ensured)
 
     async def preview(
         self, wanted: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        """Ask the provider what `ensure` would change.
+        """Call the provider's `preview`: what would `ensure` change?
 
         Raises:
             NotSupported: It does not offer that.
@@ -236,52 +236,52 @@ class GuardedLoadBalancers:
         function = getattr(self._cloud, "preview", None)
         if function is None:
             raise NotSupported("the provider cannot say what it would change")
-        given: object = await self._guard.call("preview", lambda: function(wanted))
-        found = given if isinstance(given, Mapping) else {}
+        answer: object = await self._guard.call("preview", lambda: function(wanted))
+        changes = answer if isinstance(answer, Mapping) else {}
         return {
-            one.ref.uid: said
-            if isinstance(said := found.get(one.ref.uid), CloudError)
-            else _listed(self._guard.faults, "preview", said, PartChange)
-            for one in wanted
+            lb.ref.uid: change
+            if isinstance(change := changes.get(lb.ref.uid), CloudError)
+            else _listed(self._guard.faults, "preview", change, PartChange)
+            for lb in wanted
         }
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
-        """Ask the provider; each answer is sound."""
+        """Call the provider's `delete`, and check each answer."""
         _refuse_ungrouped()
-        given = await self._guard.call("delete", lambda: self._cloud.delete(gone))
-        uids = [one.uid for one in gone]
-        return answers(self._guard.faults, "delete", given, uids, Done)
+        answer = await self._guard.call("delete", lambda: self._cloud.delete(gone))
+        uids = [lb.uid for lb in gone]
+        return answers(self._guard.faults, "delete", answer, uids, Done)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Ask the provider.
+        """Call the provider's `list_owned`, and check each object.
 
         Raises:
             CloudError: It failed, or one of the objects is none.
         """
-        found = await self._guard.call(
+        answer = await self._guard.call(
             "list_owned", lambda: self._cloud.list_owned(cluster), seconds=LIST_SECONDS
         )
-        return _listed(self._guard.faults, "list_owned", found, OwnedObject)
+        return _listed(self._guard.faults, "list_owned", answer, OwnedObject)
 
 
 class GuardedRoutes:
-    """Routes: a listing is whole, and every answer is one of those that the interface has."""
+    """Guard `Routes`: a listing is whole, and every answer has an allowed type."""
 
     def __init__(self, routes: Routes, guard: Guard) -> None:
-        """Stand before `routes`."""
+        """Guard `routes`."""
         self._routes = routes
         self._guard = guard
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """Ask the provider.
+        """Call the provider's `list`, and check each route.
 
         Raises:
             CloudError: It failed, or one of the routes is none.
         """
-        found = await self._guard.call(
+        answer = await self._guard.call(
             "list_routes", lambda: self._routes.list(cluster, nodes), seconds=LIST_SECONDS
         )
-        return _listed(self._guard.faults, "list_routes", found, Route)
+        return _listed(self._guard.faults, "list_routes", answer, Route)
 
     async def apply(
         self,
@@ -290,104 +290,106 @@ class GuardedRoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Done | Pending | CloudError]:
-        """Ask the provider; each answer is sound."""
-        given = await self._guard.call(
+        """Call the provider's `apply`, and check each answer."""
+        answer = await self._guard.call(
             "apply_routes", lambda: self._routes.apply(cluster, nodes, create, delete)
         )
         routes = [*create, *delete]
-        return answers(self._guard.faults, "apply_routes", given, routes, Done)
+        return answers(self._guard.faults, "apply_routes", answer, routes, Done)
 
 
 class GuardedPodCIDRs:
-    """Address blocks that the cloud gives: what is no block is left out, so it is unknown."""
+    """Guard `PodCIDRs`: an invalid block is left out, so that it counts as unknown."""
 
     def __init__(self, pod_cidrs: PodCIDRs, guard: Guard) -> None:
-        """Stand before `pod_cidrs`."""
+        """Guard `pod_cidrs`."""
         self._cloud = pod_cidrs
         self._guard = guard
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
-        """Ask the provider."""
+        """Call the provider's `describe`, and check each block."""
         verb = "describe_pod_cidrs"
-        given: object = await self._guard.call(
+        answer: object = await self._guard.call(
             verb, lambda: self._cloud.describe(nodes), seconds=LIST_SECONDS
         )
         faults = self._guard.faults
-        found: dict[str, tuple[str, ...]] = {}
+        by_name: dict[str, tuple[str, ...]] = {}
         for name, blocks in looked_up(
-            faults, verb, given, [node.metadata.name for node in nodes]
+            faults, verb, answer, [node.metadata.name for node in nodes]
         ).items():
-            if isinstance(blocks, tuple | list) and all(isinstance(one, str) for one in blocks):
-                found[name] = tuple(blocks)
+            if isinstance(blocks, tuple | list) and all(isinstance(cidr, str) for cidr in blocks):
+                by_name[name] = tuple(blocks)
             else:
                 problem = f"{verb} answered with a {type(blocks).__name__}; it must be blocks"
-                faults.tell(verb, Kind.WRONG_ANSWER, problem)
-        return found
+                faults.report(verb, Kind.WRONG_ANSWER, problem)
+        return by_name
 
     async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """Ask the provider."""
+        """Call the provider's `assign`."""
         await self._guard.call("assign_pod_cidrs", lambda: self._cloud.assign(node, cidrs))
 
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """Ask the provider."""
+        """Call the provider's `release`."""
         await self._guard.call("release_pod_cidrs", lambda: self._cloud.release(node, cidrs))
 
 
 def answers(
     faults: Faults,
     verb: str,
-    given: object,
+    answer: object,
     asked: Collection[Key],
     success: type[S],
 ) -> dict[Key, S | Pending | CloudError]:
-    """The answers for what was asked; a wrong one is an error, one left out stays left out.
+    """Check the answers for `asked`: a wrong one becomes an error, a missing one stays missing.
 
     Raises:
         CloudError: There is nothing to look an answer up in.
     """
-    found: dict[Key, S | Pending | CloudError] = {}
-    for one, value in looked_up(faults, verb, given, asked).items():
+    checked: dict[Key, S | Pending | CloudError] = {}
+    for key, value in looked_up(faults, verb, answer, asked).items():
         try:
-            found[one] = contract.answer(value, success, Pending)
+            checked[key] = contract.answer(value, success, Pending)
         except contract.Broken as exc:
-            found[one] = CloudError(f"{verb}: {exc}")
-            faults.tell(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
-    return found
+            checked[key] = CloudError(f"{verb}: {exc}")
+            faults.report(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
+    return checked
 
 
 def looked_up(
-    faults: Faults, verb: str, given: object, asked: Collection[Key]
+    faults: Faults, verb: str, answer: object, asked: Collection[Key]
 ) -> Mapping[Key, object]:
-    """What is said of those that were asked about, and nothing else.
+    """Return the values for the keys in `asked`; report missing and unknown keys.
 
     Raises:
         CloudError: There is nothing to look an answer up in.
     """
-    if not isinstance(given, Mapping):
-        problem = f"{verb} answered with a {type(given).__name__}; it must be a mapping"
-        faults.tell(verb, Kind.WRONG_ANSWER, problem)
+    if not isinstance(answer, Mapping):
+        problem = f"{verb} answered with a {type(answer).__name__}; it must be a mapping"
+        faults.report(verb, Kind.WRONG_ANSWER, problem)
         raise CloudError(problem)
-    unasked = given.keys() - set(asked)
+    unasked = answer.keys() - set(asked)
     if unasked:
-        faults.tell(verb, Kind.UNASKED, f"{verb} answered for {len(unasked)} that nobody asked for")
-    found = {one: given[one] for one in asked if one in given}
-    for _ in range(len(asked) - len(found)):
-        faults.tell(verb, Kind.LEFT_OUT, f"{verb} left something out of its answer")
-    return found
+        faults.report(
+            verb, Kind.UNASKED, f"{verb} answered for {len(unasked)} that nobody asked for"
+        )
+    checked = {key: answer[key] for key in asked if key in answer}
+    for _ in range(len(asked) - len(checked)):
+        faults.report(verb, Kind.LEFT_OUT, f"{verb} left something out of its answer")
+    return checked
 
 
-def _listed(faults: Faults, verb: str, found: object, type_: type[S]) -> Sequence[S]:
+def _listed(faults: Faults, verb: str, answer: object, type_: type[S]) -> Sequence[S]:
     try:
-        if not isinstance(found, Sequence):
-            raise contract.Broken(f"a {type(found).__name__} is no sequence")
-        return [contract.struct(one, type_) for one in found]
+        if not isinstance(answer, Sequence):
+            raise contract.Broken(f"a {type(answer).__name__} is no sequence")
+        return [contract.struct(one, type_) for one in answer]
     except contract.Broken as exc:
-        faults.tell(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
+        faults.report(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
         raise CloudError(f"{verb}: {exc}") from exc
 
 
 def _refuse_ungrouped() -> None:
-    """Answer with the error of the running scope, if that is no real group."""
+    """Raise the error of the running scope, if it is `Ungrouped`."""
     group = scope.get()
     if isinstance(group, Ungrouped):
         raise CloudError(group.problem)

@@ -1,4 +1,4 @@
-"""What the cloud says about the machines: one snapshot shared by all controllers.
+"""Observe the cloud's machines: one snapshot shared by all controllers.
 
     get(nodes, not_before) ─► an answer that began late enough        no call
                            ├► a flight that began late enough         no call, its answer is shared
@@ -9,7 +9,7 @@ answer proves nothing about what happened after its call *began*.
 
 A flight is one batch, with all the calls that it takes (`containment.batches`).
 
-    look(candidates, witnesses, due) ─► one call for all of them, that nobody else is in
+    ask_with_witnesses(candidates, witnesses, due) ─► one call for all, shared with nobody
 
 Where a deletion hangs on the answer, nothing is shared and nothing is taken from memory.
 """
@@ -22,21 +22,21 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.cloudprovider.instances import Instance, Instances, NotFound
-from proreus.containment.batches import SUSPECTS_ALONE, Batches, Key, Observation, Told, key
+from proreus.containment.batches import SUSPECTS_ALONE, Batches, Key, Observation, OnError, key
 from proreus.containment.faults import Kind
 from proreus.kube.objects import Node
 
 __all__ = ["Inventory", "Observation", "Sighting"]
 
 DEADLINE: Final = 40.0
-"""Seconds for one batch: more than a provider's own calls have, so that theirs end first."""
+"""Seconds for one batch: longer than a provider's own calls, so that theirs end first."""
 
 FLIGHTS_AT_ONCE: Final = 8
-"""How many flights one `get` has in the air at a time."""
+"""How many flights one `get` runs at a time."""
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """What all calls until now have shown of a node's machine; times as in `Observation`.
+    """Sum up what all calls have shown of a node's machine; times as in `Observation`.
 
     Attributes:
         shown: When the call began that last showed it; None if none ever did.
@@ -52,7 +52,7 @@ _NEVER: Final = Sighting()
 
 
 class _Flight:
-    """A batch under way: who waits for it, when it began (None: not yet) and what came of it."""
+    """A batch under way: its readers, when it began (None: not yet) and its observations."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -63,7 +63,7 @@ class _Flight:
 
 
 class Inventory:
-    """The snapshot. Use one per provider, from one event loop."""
+    """Hold the snapshot. Use one per provider, from one event loop."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Inventory:
         *,
         clock: Callable[[], float] | None = None,
         deadline: float = DEADLINE,
-        on_error: Told,
+        on_error: OnError,
     ) -> None:
         """Serve from `instances`.
 
@@ -87,21 +87,21 @@ class Inventory:
         self._known: dict[str, tuple[str, Observation]] = {}
         self._sightings: dict[str, tuple[str, Sighting]] = {}
         self._slots = asyncio.Semaphore(FLIGHTS_AT_ONCE)
-        # Those forgotten while somebody looks; what is said of them then is not kept.
-        self._looking = 0
-        self._gone: set[str] = set()
+        # The uids forgotten while questions are under way, whose answers are not kept.
+        self._asking = 0
+        self._forgotten: set[str] = set()
         self._claims: dict[str, dict[str, str]] = {}
         self._flights: dict[Key, _Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def batch_size(self) -> int:
-        """How many nodes the provider describes in one call."""
+        """Return how many nodes the provider describes in one call."""
         return self._batches.size
 
     @property
     def unasked(self) -> int:
-        """How many answers came for names that nobody had asked for."""
+        """Return how many answers came for nodes that were not asked about."""
         return self._batches.unasked
 
     async def get(self, nodes: Sequence[Node], *, not_before: float) -> Mapping[str, Observation]:
@@ -116,13 +116,13 @@ class Inventory:
             An observation for every node, by name. An error is the answer of this reader and of
             those that waited with it; who comes later asks anew.
         """
-        found: dict[str, Observation] = {}
+        observed: dict[str, Observation] = {}
         flights: dict[str, _Flight] = {}
         rest: list[Node] = []
         for node in nodes:
             name = node.metadata.name
             if known := self._fresh(node, not_before):
-                found[name] = known
+                observed[name] = known
             elif flight := self._joinable(node, not_before):
                 flights[name] = flight
             else:
@@ -133,13 +133,13 @@ class Inventory:
         for node in nodes:
             name = node.metadata.name
             if name in flights:
-                found[name] = self._landed(flights[name], node)
-        return {node.metadata.name: self._checked(node, found) for node in nodes}
+                observed[name] = self._landed(flights[name], node)
+        return {node.metadata.name: self._checked(node, observed) for node in nodes}
 
-    async def look(
+    async def ask_with_witnesses(
         self, candidates: Sequence[Node], witnesses: Sequence[Node], due: Collection[str]
     ) -> Mapping[str, Sequence[Observation]]:
-        """Ask about nodes that may have lost their machine, and with them about witnesses.
+        """Ask about nodes that may have lost their machine, together with witnesses.
 
         All go in one call. Where they are more than a batch, and for candidates that make batches
         fail, the candidates are asked first; those of them that are `due` and not found are asked
@@ -151,84 +151,85 @@ class Inventory:
             due: The names of the candidates for which the witnesses matter.
 
         Returns:
-            By name, what was said last of each candidate, and all that was said of each witness.
+            By name, the last observation of each candidate, and every one of each witness.
         """
         sound = [node for node in candidates if not self._batches.is_suspect(node)]
         alone = [node for node in candidates if self._batches.is_suspect(node)][:SUSPECTS_ALONE]
         jury = [node for node in witnesses if not self._batches.is_suspect(node)]
-        heard: dict[str, list[Observation]] = {}
+        observed: dict[str, list[Observation]] = {}
         if len(sound) + len(jury) <= self.batch_size:
             if sound:
-                await self._hear(heard, [[*sound, *jury]])
+                await self._ask(observed, [[*sound, *jury]])
             sound = []
         apart = [*self._split(sound), *self._split(alone, 1)]
-        await self._hear(heard, apart)
+        await self._ask(observed, apart)
         again = [
             named
             for batch in apart
-            if (named := [n for n in batch if n.metadata.name in due and _is_lost(n, heard)])
+            if (named := [n for n in batch if n.metadata.name in due and _is_lost(n, observed)])
         ]
         if again and jury:
-            await self._hear(heard, self._split(jury))
-            await self._hear(heard, again)
-            await self._hear(heard, self._split(jury))
-        asked = {node.metadata.name for node in candidates}
-        return {name: said[-1:] if name in asked else said for name, said in heard.items()}
+            await self._ask(observed, self._split(jury))
+            await self._ask(observed, again)
+            await self._ask(observed, self._split(jury))
+        names = {node.metadata.name for node in candidates}
+        return {name: seen[-1:] if name in names else seen for name, seen in observed.items()}
 
-    def seen(self, node: Node) -> Sighting:
-        """What all calls have shown of the node's machine."""
+    def sighting(self, node: Node) -> Sighting:
+        """Return what all calls have shown of the node's machine."""
         provider_id, sighting = self._sightings.get(node.metadata.uid, ("", _NEVER))
         return sighting if provider_id == node.spec.provider_id else _NEVER
 
     def forget(self, uid: str) -> None:
-        """Drop what is known of the Node of that uid, which is gone from the API."""
+        """Drop all records of the Node with that uid, which is gone from the API."""
         self._unclaim(uid)
         self._known.pop(uid, None)
         self._sightings.pop(uid, None)
-        if self._looking:
-            self._gone.add(uid)
+        if self._asking:
+            self._forgotten.add(uid)
         self._batches.forget(uid)
-        for asked in [asked for asked in self._flights if asked[0] == uid]:
-            del self._flights[asked]
+        for waited in [waited for waited in self._flights if waited[0] == uid]:
+            del self._flights[waited]
 
     def _now(self) -> float:
         return self._clock() if self._clock else asyncio.get_running_loop().time()
 
-    # Looks
+    # Questions with witnesses
 
     def _split(self, nodes: Sequence[Node], most: int | None = None) -> list[Sequence[Node]]:
         size = most or self.batch_size
         return [nodes[start : start + size] for start in range(0, len(nodes), size)]
 
-    async def _hear(
-        self, heard: dict[str, list[Observation]], batches: Sequence[Sequence[Node]]
+    async def _ask(
+        self, observed: dict[str, list[Observation]], batches: Sequence[Sequence[Node]]
     ) -> None:
-        """Ask about batches side by side, and add what is said to what was `heard`."""
+        """Ask about batches side by side, and add the answers to `observed`."""
 
         async def ask(batch: Sequence[Node]) -> None:
-            found: dict[Key, Observation] = {}
+            observations: dict[Key, Observation] = {}
             async with self._slots:
-                await self._batches.describe(batch, found)
+                await self._batches.describe(batch, observations)
             for node in batch:
-                seen = found[key(node)]
-                heard.setdefault(node.metadata.name, []).append(self._unmistaken(node, seen))
-                if node.metadata.uid in self._gone:
+                observation = observations[key(node)]
+                answers = observed.setdefault(node.metadata.name, [])
+                answers.append(self._unmistaken(node, observation))
+                if node.metadata.uid in self._forgotten:
                     self._batches.forget(node.metadata.uid)
                 else:
-                    self._keep(node, seen)
+                    self._keep(node, observation)
 
-        self._looking += 1
+        self._asking += 1
         try:
             await asyncio.gather(*(ask(batch) for batch in batches))
         finally:
-            self._looking -= 1
-            if not self._looking:
-                self._gone.clear()
+            self._asking -= 1
+            if not self._asking:
+                self._forgotten.clear()
 
     # Flights
 
     def _joinable(self, node: Node, not_before: float) -> _Flight | None:
-        """The flight that will have a fresh answer: one that has not begun will begin later."""
+        """Return the flight whose answer will be fresh: not begun, or begun late enough."""
         flight = self._flights.get(key(node))
         is_fresh = flight and (flight.began is None or flight.began >= not_before)
         return flight if is_fresh else None
@@ -244,7 +245,7 @@ class Inventory:
         return flights
 
     async def _wait(self, flights: Sequence[_Flight]) -> None:
-        """Wait until all have landed; a flight that nobody waits for any more is cancelled."""
+        """Wait until all flights have landed; cancel a flight that lost its last reader."""
         for flight in flights:
             flight.readers += 1
         try:
@@ -268,7 +269,7 @@ class Inventory:
             self._take_off(flight)
 
     def _take_off(self, flight: _Flight) -> None:
-        """Let nobody join any more, and keep the answers of nodes that were not forgotten."""
+        """Let nobody join the flight any more; keep answers of nodes not forgotten."""
         for node in flight.nodes:
             if self._flights.get(key(node)) is flight:
                 del self._flights[key(node)]
@@ -297,7 +298,7 @@ class Inventory:
         return observation if observation.began >= not_before else None
 
     def _keep(self, node: Node, observation: Observation) -> None:
-        """Keep an answer for later readers; errors are not kept, and nothing that is outdated."""
+        """Keep an answer for later readers, unless it is an error or outdated."""
         uid, provider_id = key(node)
         answer = observation.answer
         old_id, old = self._known.get(uid, ("", None))
@@ -306,7 +307,7 @@ class Inventory:
             return
         self._unclaim(uid)
         self._known[uid] = (provider_id, observation)
-        self._sightings[uid] = (provider_id, _sighting(self.seen(node), observation))
+        self._sightings[uid] = (provider_id, _sighting(self.sighting(node), observation))
         if isinstance(answer, Instance) and answer.provider_id:
             self._claims.setdefault(answer.provider_id, {})[uid] = node.metadata.name
 
@@ -319,12 +320,12 @@ class Inventory:
         if not claims:
             self._claims.pop(observation.answer.provider_id, None)
 
-    def _checked(self, node: Node, found: Mapping[str, Observation]) -> Observation:
-        """The observation, or a conflict where another node is said to be the same machine.
+    def _checked(self, node: Node, observed: Mapping[str, Observation]) -> Observation:
+        """Return the observation, or a conflict if another node has the same machine.
 
         The node that has the provider id already is that machine.
         """
-        return self._unmistaken(node, found[node.metadata.name])
+        return self._unmistaken(node, observed[node.metadata.name])
 
     def _unmistaken(self, node: Node, observation: Observation) -> Observation:
         answer = observation.answer
@@ -342,17 +343,17 @@ class Inventory:
         return msgspec.structs.replace(observation, answer=conflict)
 
 
-def _sighting(before: Sighting, seen: Observation) -> Sighting:
-    """What is known after one more answer that is no error."""
-    if isinstance(seen.answer, Instance):
-        return Sighting(shown=seen.began)
-    if isinstance(seen.answer, NotFound) and seen.answer.tombstone:
+def _sighting(before: Sighting, observation: Observation) -> Sighting:
+    """Add one more answer that is no error to a sighting."""
+    if isinstance(observation.answer, Instance):
+        return Sighting(shown=observation.began)
+    if isinstance(observation.answer, NotFound) and observation.answer.tombstone:
         return Sighting(shown=before.shown)
-    return Sighting(before.shown, seen.began if before.missing is None else before.missing)
+    return Sighting(before.shown, observation.began if before.missing is None else before.missing)
 
 
-def _is_lost(node: Node, heard: Mapping[str, Sequence[Observation]]) -> bool:
-    """Whether the last word is that the cloud does not know the machine."""
-    said = heard.get(node.metadata.name)
-    answer = said[-1].answer if said else None
+def _is_lost(node: Node, observed: Mapping[str, Sequence[Observation]]) -> bool:
+    """Tell whether the cloud did not know the machine in its last answer."""
+    observations = observed.get(node.metadata.name)
+    answer = observations[-1].answer if observations else None
     return isinstance(answer, NotFound) and not answer.tombstone

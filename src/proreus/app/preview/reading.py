@@ -172,12 +172,12 @@ async def _deletions(
     )
     looks = []
     for one in asked:
-        heard = await inventory.look(one.candidates, one.witnesses, one.due)
+        heard = await inventory.ask_with_witnesses(one.candidates, one.witnesses, one.due)
         looks.append(Look(one, {name: _at_once(said) for name, said in heard.items()}))
     told = Known(
         owns=instances.owns,
         scope=lambda node: scope_of(instances, node),
-        seen=lambda node: _sighted(inventory.seen(node)),
+        seen=lambda node: _sighted(inventory.sighting(node)),
     )
     drafts.remove(looks, policy, told)
 

@@ -122,7 +122,9 @@ class CloudNodeLifecycleController:
         """Ask about the candidates and their witnesses in one go."""
         return Look(
             question,
-            await self._inventory.look(question.candidates, question.witnesses, question.due),
+            await self._inventory.ask_with_witnesses(
+                question.candidates, question.witnesses, question.due
+            ),
         )
 
     def _report(self, decided: plan.Pass, at: float) -> None:
@@ -187,7 +189,7 @@ def known(instances: Instances, inventory: Inventory, known_for: KnownFor = alwa
     return Known(
         owns=instances.owns,
         scope=lambda node: scope_of(instances, node),
-        seen=inventory.seen,
+        seen=inventory.sighting,
         known_for=known_for,
     )
 
