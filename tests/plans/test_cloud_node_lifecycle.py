@@ -29,8 +29,8 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
     Evidence,
     Span,
     doubted,
-    heard,
     proved,
+    updated,
 )
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Scope, ScopeMemory, Wait
 from proreus.controllers.cloud_node_lifecycle.plan import (
@@ -44,11 +44,11 @@ from proreus.controllers.cloud_node_lifecycle.plan import (
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
-    Look,
     Question,
-    able,
+    Reply,
     candidates,
-    key,
+    eligible_witnesses,
+    key_of,
     questions,
     witnesses,
 )
@@ -202,7 +202,7 @@ def test_a_node_of_unknown_age_is_young() -> None:
 @pytest.mark.parametrize("ownership", [Ownership.NO, Ownership.UNKNOWN])
 def test_only_surely_owned_nodes_are_asked_about(ownership: Ownership) -> None:
     assert candidates([node("a")], NOW, lambda _: ownership, POLICY) == ()
-    assert able([up("a")], Known(lambda _: ownership)) == {}
+    assert eligible_witnesses([up("a")], Known(lambda _: ownership)) == {}
 
 
 def test_by_name_only_when_asked_for_and_past_the_grace() -> None:
@@ -236,13 +236,13 @@ def test_witnesses_are_ready_and_initialised_and_stay() -> None:
         up("f", AUTOSCALER),
         node("g"),
     ]
-    assert names(witnesses(able(fleet, KNOWN)[""], 3, 0)) == ["d", "e"]
+    assert names(witnesses(eligible_witnesses(fleet, KNOWN)[""], 3, 0)) == ["d", "e"]
 
 
 def test_witnesses_of_another_scope_are_none() -> None:
     fleet = [up("a"), up("b"), up("c")]
     scopes: dict[str, Scope] = {"a": "x", "b": "y", "c": None}
-    found = able(fleet, Known(owns, scope=lambda n: scopes[n.metadata.name]))
+    found = eligible_witnesses(fleet, Known(owns, scope=lambda n: scopes[n.metadata.name]))
     assert {scope: names(those) for scope, those in found.items()} == {"x": ["a"], "y": ["b"]}
 
 
@@ -339,7 +339,7 @@ def test_the_answer_that_may_decide_has_many_witnesses(
 ) -> None:
     gone = node("gone")
     fleet = [gone, *(up(f"u{i:03}") for i in range(300))]
-    known = {} if evidence is None else {key(gone): evidence}
+    known = {} if evidence is None else {key_of(gone): evidence}
     memory = remembered(evidence=known, breaker=Breaker({}, since))
     (question,) = ask(fleet, memory, batch_size=500, at=at)
     assert len(question.witnesses) == asked
@@ -353,13 +353,13 @@ def test_the_answer_that_may_decide_has_many_witnesses(
 
 def test_the_nodes_that_the_cloud_did_not_know_are_asked_about_again() -> None:
     fleet = [node("gone"), *(up(f"u{i}") for i in range(9))]
-    missing = {key(n): Missing(0, 0) for n in fleet[2:4]}
+    missing = {key_of(n): Missing(0, 0) for n in fleet[2:4]}
     (question,) = ask(fleet, remembered(missing=missing))
     assert {"u1", "u2"} <= set(names(question.witnesses))
     assert len(question.witnesses) == 5
     (question,) = ask(fleet, remembered(missing=missing), batch_size=6)
     assert len(question.witnesses) == 5
-    many = {key(n): Missing(0, 0) for n in fleet[2:]}
+    many = {key_of(n): Missing(0, 0) for n in fleet[2:]}
     asked = [ask(fleet, remembered(missing=many), batch_size=6, turn=turn) for turn in range(8)]
     assert all(len(q.candidates) + len(q.witnesses) <= 6 for (q,) in asked)
     assert {n for (q,) in asked for n in names(q.witnesses)} == {f"u{i}" for i in range(9)}
@@ -375,7 +375,7 @@ def row(*steps: tuple[float, InstanceAnswer], interval: float = 30.0) -> Evidenc
     policy = Policy(confirmation_interval=interval)
     evidence: Evidence | None = None
     for began, answer in steps:
-        evidence = heard(evidence, answer)
+        evidence = updated(evidence, answer)
         if evidence is not None and isinstance(answer, NotFound):
             evidence = proved(evidence, began, began, policy, decides=True)
     return evidence
@@ -438,8 +438,8 @@ def test_an_error_neither_counts_nor_clears() -> None:
 
 
 def test_an_answer_is_heard_before_it_proves_anything() -> None:
-    assert heard(None, GONE) == Evidence()
-    assert heard(None, TOMBSTONE) == Evidence(tombstone=True)
+    assert updated(None, GONE) == Evidence()
+    assert updated(None, TOMBSTONE) == Evidence(tombstone=True)
 
 
 def test_a_tombstone_stays_one_whatever_becomes_of_the_answers() -> None:
@@ -658,14 +658,14 @@ class Fleet:
             lambda n: self.sightings.get(n.metadata.name, Sighting()),
         )
 
-    def look(
+    def ask(
         self,
         default: InstanceAnswer | None = GONE,
         witness: InstanceAnswer | None = None,
         **answers: InstanceAnswer | None,
-    ) -> list[Look]:
+    ) -> list[Reply]:
         """Candidates get `default`, witnesses are there, `answers` go before both."""
-        looks = []
+        replies = []
         for question in ask(
             self.nodes,
             self.memory,
@@ -679,11 +679,11 @@ class Fleet:
             told |= {n: witness or machine() for n in names(question.witnesses)}
             told |= {n: a for n, a in answers.items() if n in told}
             observed = {n: [Observation(a, self.at)] for n, a in told.items() if a is not None}
-            looks.append(Look(question, observed))
-        return looks
+            replies.append(Reply(question, observed))
+        return replies
 
-    def decide(self, looks: Sequence[Look]) -> Pass:
-        found = plan(self.nodes, looks, self.memory, self.policy, self.known, now=NOW, at=self.at)
+    def decide(self, replies: Sequence[Reply]) -> Pass:
+        found = plan(self.nodes, replies, self.memory, self.policy, self.known, now=NOW, at=self.at)
         self.memory = found.memory
         return found
 
@@ -696,7 +696,7 @@ class Fleet:
     ) -> Pass:
         """A pass that many seconds later."""
         self.at += seconds
-        return self.decide(self.look(default, witness, **answers))
+        return self.decide(self.ask(default, witness, **answers))
 
     def until(
         self,
@@ -778,10 +778,10 @@ def test_a_quiet_fleet_costs_nothing_and_leaves_no_memory() -> None:
 def test_a_ready_node_is_never_deleted_and_what_was_known_is_forgotten() -> None:
     one = fleet(1, 4)
     one.after(0)
-    looks = one.look()
+    replies = one.ask()
     one.replace(up("gone0"))
     one.at += 40
-    found = one.decide(looks)
+    found = one.decide(replies)
     assert found.delete == ()
     assert found.waiting == {}
     assert evidence_of(found) == {}
@@ -794,9 +794,9 @@ def test_an_answer_about_the_old_object_says_nothing_of_a_new_one_of_the_same_na
         one = fleet(1, 4)
         one.after(0)
         one.at += 40
-        looks = one.look()
+        replies = one.ask()
         one.replace(new)
-        found = one.decide(looks)
+        found = one.decide(replies)
         assert found.delete == ()
         assert evidence_of(found) == {}
         assert deleted(one.after(1)) == []
@@ -971,7 +971,7 @@ def test_after_ten_minutes_it_is_no_witness_any_more() -> None:
         assert one.at - begun >= 630
         assert deleted(found) == ["gone0"]
         assert found.unknown == {"up0": True}
-        assert one.memory.told.keys() == {("uid-up0", Alert.ASIDE)}
+        assert one.memory.reported.keys() == {("uid-up0", Alert.ASIDE)}
 
 
 def test_of_two_witnesses_none_is_set_aside() -> None:
@@ -1144,12 +1144,12 @@ def test_witnesses_in_another_call_say_nothing() -> None:
     one = fleet(1, 3)
     for _ in range(300):
         one.at += 5
-        (look,) = one.look()
+        (reply,) = one.ask()
         apart = {
             name: [msgspec.structs.replace(o, call=i + 1) for o in said]
-            for i, (name, said) in enumerate(look.observations.items())
+            for i, (name, said) in enumerate(reply.observations.items())
         }
-        assert one.decide([Look(look.question, apart)]).delete == ()
+        assert one.decide([Reply(reply.question, apart)]).delete == ()
 
 
 def test_witnesses_before_and_after_count() -> None:
@@ -1166,7 +1166,7 @@ def test_witnesses_before_and_after_count() -> None:
                     Observation(word, one.at - 3, one.at - 2, 3),
                 ],
             }
-            found = found or one.decide([Look(question, seen)]).delete
+            found = found or one.decide([Reply(question, seen)]).delete
         assert bool(found) is goes
 
 
@@ -1461,7 +1461,7 @@ def test_answers_about_nodes_that_are_gone_count_for_nothing() -> None:
     asked = Question((node("other"), node("gone0")), (up("up0"),))
     seen = {name: [Observation(TOMBSTONE, 1.0)] for name in ("other", "gone0")}
     seen["up0"] = [Observation(machine(), 1.0)]
-    assert deleted(one.decide([Look(asked, seen)])) == ["gone0"]
+    assert deleted(one.decide([Reply(asked, seen)])) == ["gone0"]
 
 
 def test_an_answer_that_came_late_puts_the_deletion_off() -> None:
@@ -1471,5 +1471,5 @@ def test_an_answer_that_came_late_puts_the_deletion_off() -> None:
     seen = {"gone0": [late]} | {
         node.metadata.name: [Observation(machine(), 0.0, 20.0)] for node in question.witnesses
     }
-    found = plan(one.nodes, [Look(question, seen)], Memory(), POLICY, KNOWN, now=NOW, at=20.0)
+    found = plan(one.nodes, [Reply(question, seen)], Memory(), POLICY, KNOWN, now=NOW, at=20.0)
     assert found.countdown(20.0) == {"gone0": 30.0}

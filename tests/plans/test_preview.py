@@ -32,7 +32,7 @@ from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node import plan as node_plan
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
 from proreus.controllers.node_ipam.cidrset import Blocks, Range
 from proreus.controllers.node_ipam.plan import Mode
 from proreus.controllers.service.intake import AS_GO
@@ -81,11 +81,11 @@ def machine(name: str) -> Instance:
 POLICY = Policy()
 
 
-def looks(
+def replies(
     nodes: tuple[Node, ...], answers: Mapping[str, InstanceAnswer], policy: Policy = POLICY
-) -> list[Look]:
+) -> list[Reply]:
     return [
-        Look(one, {name: [Observation(answers[name], 0.0)] for name in answers})
+        Reply(one, {name: [Observation(answers[name], 0.0)] for name in answers})
         for one in questions(
             nodes, NOW, Known(owns), policy, Memory(), batch_size=500, turn=0, at=0.0
         )
@@ -165,7 +165,7 @@ def test_nodes_go_when_the_rules_let_them(
     answers: dict[str, InstanceAnswer] = {one.metadata.name: NotFound() for one in lost}
     drafts = Drafts(nodes, NOW)
 
-    drafts.remove(looks(nodes, {"here": machine("here"), **answers}, policy), policy, Known(owns))
+    drafts.remove(replies(nodes, {"here": machine("here"), **answers}, policy), policy, Known(owns))
 
     assert len(drafts.held) == len(held)
     assert all(text.startswith(start) for text, start in zip(drafts.held, held, strict=True))
@@ -184,7 +184,7 @@ def test_a_machine_that_nobody_can_bear_witness_for_stays() -> None:
     nodes = (a_node("lost", "sim://lost", SILENT),)
     drafts = Drafts(nodes, NOW)
 
-    drafts.remove(looks(nodes, {"lost": NotFound()}), Policy(), Known(owns))
+    drafts.remove(replies(nodes, {"lost": NotFound()}), Policy(), Known(owns))
 
     assert drafts.changes == ()
     assert drafts.held == ["not deleted: no Ready node vouches for what the cloud says: lost"]
@@ -194,7 +194,7 @@ def test_a_ready_node_that_the_cloud_does_not_know_is_named_and_keeps_the_others
     nodes = (a_node("lost", "sim://lost", SILENT), a_node("here", "sim://here", READY))
     drafts, policy = Drafts(nodes, NOW), Policy(dying=0.0)
 
-    drafts.remove(looks(nodes, {"lost": NotFound(), "here": NotFound()}), policy, Known(owns))
+    drafts.remove(replies(nodes, {"lost": NotFound(), "here": NotFound()}), policy, Known(owns))
 
     assert drafts.changes == ()
     assert drafts.held == [
@@ -208,7 +208,7 @@ def test_a_stopped_machine_is_tainted() -> None:
     stopped = msgspec.structs.replace(machine("one"), state=msgspec.convert("stopped", STATE))
     drafts = Drafts(nodes, NOW)
 
-    drafts.remove(looks(nodes, {"one": stopped}), Policy(), Known(owns))
+    drafts.remove(replies(nodes, {"one": stopped}), Policy(), Known(owns))
 
     assert [text.rpartition(": ")[2] for text in drafts.held] == ["one"]
     assert drafts.changes == (

@@ -20,7 +20,7 @@ from proreus.controllers.cloud_node_lifecycle.breaker import limit, pace
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.plan import Pass, plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
 from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -104,14 +104,14 @@ class History:
             if f"n{i}" in self.nodes:
                 self.nodes[f"n{i}"] = a_node(i, ready=ready)
         fleet = list(self.nodes.values())
-        looks = []
+        replies = []
         asked: dict[str, Sequence[InstanceAnswer | None]] = {}
         for question in questions(
             fleet, NOW, KNOWN, self.policy, self.memory, batch_size=6, turn=self.turn, at=self.at
         ):
             names = [n.metadata.name for n in (*question.candidates, *question.witnesses)]
-            looks.append(
-                Look(
+            replies.append(
+                Reply(
                     question,
                     {n: [Observation(a, self.at)] for n in names if (a := said[n]) is not None},
                 )
@@ -122,7 +122,7 @@ class History:
             name = f"n{i}"
             answer = said[name] if name in asked else None
             self.records[name].append(Record(self.at, ready, answer, asked.get(name, ())))
-        found = plan(fleet, looks, self.memory, self.policy, KNOWN, now=NOW, at=self.at)
+        found = plan(fleet, replies, self.memory, self.policy, KNOWN, now=NOW, at=self.at)
         self.memory = found.memory
         for deletion in found.delete:
             name = deletion.node.metadata.name

@@ -12,7 +12,7 @@ from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Wait
 from proreus.controllers.cloud_node_lifecycle.plan import Pass
 from proreus.controllers.cloud_node_lifecycle.plan import plan as lifecycle_plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, Owns
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Owns, Reply
 from proreus.controllers.networks import pod_cidrs
 from proreus.controllers.node_ipam import plan as ipam
 from proreus.controllers.node_ipam.cidrset import Blocks
@@ -82,14 +82,14 @@ class Drafts:
             if change is not None:
                 self.patch(name, change.status, change.main)
 
-    def remove(self, looks: Sequence[Look], policy: Policy, known: Known) -> None:
+    def remove(self, replies: Sequence[Reply], policy: Policy, known: Known) -> None:
         """What the lifecycle controller does, if the cloud goes on saying what it says now."""
         decided = lifecycle_plan(
-            tuple(self.nodes.values()), looks, Memory(), policy, known, now=self._now, at=_NOW
+            tuple(self.nodes.values()), replies, Memory(), policy, known, now=self._now, at=_NOW
         )
         suspected = decided.waiting.keys() | decided.held.keys()
         suspected |= {deletion.node.metadata.name for deletion in decided.delete}
-        asked = {node.metadata.name for one in looks for node in one.question.candidates}
+        asked = {node.metadata.name for one in replies for node in one.question.candidates}
         if alive := sorted(asked - suspected):
             self.held.append(
                 "not Ready, so the cloud is asked about them again and again, but their machines "

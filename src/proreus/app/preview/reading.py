@@ -30,7 +30,7 @@ from proreus.containment.guarded import GuardedLoadBalancers
 from proreus.containment.inventory import Inventory, Sighting
 from proreus.controllers.cloud_node_lifecycle.controller import known, policy_of
 from proreus.controllers.cloud_node_lifecycle.memory import Memory
-from proreus.controllers.cloud_node_lifecycle.questions import Known, Look, questions
+from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
 from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
@@ -170,16 +170,16 @@ async def _deletions(
         turn=0,
         at=0.0,
     )
-    looks = []
+    replies = []
     for one in asked:
         heard = await inventory.ask_with_witnesses(one.candidates, one.witnesses, one.due)
-        looks.append(Look(one, {name: _at_once(said) for name, said in heard.items()}))
+        replies.append(Reply(one, {name: _at_once(said) for name, said in heard.items()}))
     told = Known(
         owns=instances.owns,
         scope=lambda node: scope_of(instances, node),
-        seen=lambda node: _sighted(inventory.sighting(node)),
+        sighting=lambda node: _sighted(inventory.sighting(node)),
     )
-    drafts.remove(looks, policy, told)
+    drafts.remove(replies, policy, told)
 
 
 def _at_once(said: Sequence[Observation]) -> Sequence[Observation]:

@@ -1,1 +1,1 @@
-"""The controller that removes nodes whose machine is gone, taints those that are shut down."""
+"""Delete nodes whose machine is gone, and taint those whose machine is shut down."""

@@ -1,4 +1,4 @@
-"""What an operator is to know: Ready nodes that the cloud does not know, and what is held. Pure."""
+"""Warn operators of Ready nodes that the cloud does not know, and of held deletions. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -13,18 +13,18 @@ from proreus.controllers.events import PlannedEvent
 from proreus.kube.objects import Node
 
 HELD: Final = "NodeDeletionHeld"
-"""The reason of events about nodes that look gone and stay."""
+"""The reason of events about nodes that look gone but are not deleted."""
 UNKNOWN: Final = "InstanceUnknown"
 """The reason of events about Ready nodes whose machine the cloud does not know."""
 REPEAT: Final = 1800.0
-"""Seconds after which what is still so is told again: events are kept for an hour."""
+"""Seconds after which a lasting alarm is repeated: events are kept for an hour."""
 
 _NAMED: Final = 5
-"""So many nodes are named in one sentence."""
+"""How many nodes one sentence names."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """An event about nodes; those of equal `alert` are not told again for a while."""
+    """An event about nodes; an equal `alert` about a node is not repeated for a while."""
 
     alert: Alert
     event: PlannedEvent
@@ -32,52 +32,52 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 def alarms_of(
-    fleet: Fleet, found: Findings, waits: Mapping[str, Wait], policy: Policy
+    fleet: Fleet, findings: Findings, waits: Mapping[str, Wait], policy: Policy
 ) -> Iterator[Alarm]:
-    """What is so in one scope."""
+    """Return the alarms of one scope."""
     held: dict[tuple[Alert, str], list[Node]] = {}
     for node in fleet.open.values():
         wait = waits.get(node.metadata.name)
         if wait is not None and wait.hold is not None:
             reason = "" if wait.hold is Alert.BREAKER else wait.reason
             held.setdefault((wait.hold, reason), []).append(node)
-    if found.memory.breaker.since is not None:
-        # Also those that wait for answers still, so that they are not told again when they do not.
-        suspects = [node for of, node in fleet.open.items() if of[0] in found.suspects]
+    if findings.memory.breaker.since is not None:
+        # Also those that still wait for answers, so that the alarm is not repeated for them later.
+        suspects = [node for key, node in fleet.open.items() if key[0] in findings.suspects]
         held[Alert.BREAKER, ""] = suspects
     for (alert, reason), nodes in held.items():
         text = _too_many(len(nodes), policy) if alert is Alert.BREAKER else _held(reason)
         yield Alarm(alert, PlannedEvent("Warning", HELD, text), tuple(nodes))
-    for of in found.standing.missing:
-        is_aside = of in found.standing.aside
-        text = _unknown(fleet.able[of], policy, is_aside=is_aside)
+    for key in findings.standing.missing:
+        is_aside = key in findings.standing.aside
+        text = _unknown(fleet.eligible[key], policy, is_aside=is_aside)
         alert = Alert.ASIDE if is_aside else Alert.UNKNOWN
-        yield Alarm(alert, PlannedEvent("Warning", UNKNOWN, text), (fleet.able[of],))
+        yield Alarm(alert, PlannedEvent("Warning", UNKNOWN, text), (fleet.eligible[key],))
 
 
 def due(
     alarms: Iterable[Alarm], before: Mapping[tuple[str, Alert], float], at: float
 ) -> tuple[tuple[Alarm, ...], Mapping[tuple[str, Alert], float]]:
-    """Those to be told now, what is new or was told long ago, and when what was told of whom."""
+    """Select the alarms that are new or due again, and note when each was last reported."""
     fresh: list[Alarm] = []
-    told: dict[tuple[str, Alert], float] = {}
+    reported: dict[tuple[str, Alert], float] = {}
     for alarm in alarms:
         nodes = []
         for node in alarm.nodes:
-            of = (node.metadata.uid, alarm.alert)
-            last = before.get(of)
+            key = (node.metadata.uid, alarm.alert)
+            last = before.get(key)
             if last is None or at - last >= REPEAT:
                 nodes.append(node)
                 last = at
-            told[of] = last
+            reported[key] = last
         if nodes:
             fresh.append(msgspec.structs.replace(alarm, nodes=tuple(nodes)))
-    return tuple(fresh), told
+    return tuple(fresh), reported
 
 
 def named(fleet: Fleet, keys: Iterable[Key]) -> str:
-    """Some of the Ready nodes of a scope in words."""
-    names = sorted(fleet.able[of].metadata.name for of in keys)
+    """Name some of a scope's Ready nodes in words."""
+    names = sorted(fleet.eligible[key].metadata.name for key in keys)
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

@@ -1,4 +1,4 @@
-"""The breaker: when many nodes look gone at once, it is rather the cloud's answers that are wrong.
+"""Hold deletions when many nodes look gone at once: then the cloud's answers are rather wrong.
 
 It counts all nodes that look gone, not only those ripe for deletion: else those that ripen first
 would go one after another before the count is high enough. Once tripped it holds until the
@@ -15,7 +15,7 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """Its state.
+    """Hold the breaker's state between passes.
 
     `deletions` are those that count, by uid, with their times, `released` those of nodes that it
     had held; `since` is when it tripped or was last disturbed, None while it holds nothing;
@@ -29,7 +29,7 @@ class Breaker(msgspec.Struct, frozen=True):
 
 
 def limit(total: int, policy: Policy) -> float:
-    """How many of `total` nodes may look gone within the window."""
+    """Return how many of `total` nodes may look gone within the window."""
     return max(policy.breaker_minimum, policy.breaker_fraction * total)
 
 
@@ -42,7 +42,7 @@ def judge(
     *,
     disturbed: bool,
 ) -> Breaker:
-    """Count, then trip, hold on or resume.
+    """Count the nodes that look gone, then trip the breaker, hold on or resume.
 
     Args:
         breaker: The state before.
@@ -56,7 +56,7 @@ def judge(
     """
     recent = {uid: t for uid, t in breaker.deletions.items() if at - t < policy.breaker_window}
     paced = {uid: t for uid, t in breaker.released.items() if at - t < policy.release_interval}
-    unproven = {uid for uid, known in suspects.items() if not proven(breaker, known, policy)}
+    unproven = {uid for uid, evidence in suspects.items() if not proven(breaker, evidence, policy)}
     total = others + len(suspects.keys() | recent.keys())
     is_over = len(unproven | recent.keys()) > limit(total, policy)
     since = breaker.since
@@ -73,18 +73,18 @@ def judge(
 
 
 def pace(total: int, policy: Policy) -> float:
-    """How many of `total` nodes that were held may go within `Policy.release_interval`."""
+    """Return how many of `total` held nodes may be deleted within `Policy.release_interval`."""
     return max(policy.breaker_minimum, policy.release_fraction * total)
 
 
 def proven(breaker: Breaker, evidence: Evidence, policy: Policy) -> bool:
-    """Whether the answers about a node have stayed unchanged for so long that it may go."""
+    """Tell whether the answers about a node have stayed unchanged long enough to delete it."""
     end = release(breaker, evidence, policy)
     return end is not None and evidence.proved is not None and evidence.proved.last >= end
 
 
 def release(breaker: Breaker, evidence: Evidence, policy: Policy) -> float | None:
-    """When a node that is held will be proven at the earliest; None while no witness is there."""
+    """Return when a held node can be proven gone at the earliest; None without a witness."""
     if evidence.proved is None:
         return None
     first, last = evidence.proved.first, breaker.disturbed

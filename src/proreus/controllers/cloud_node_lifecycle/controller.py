@@ -1,4 +1,4 @@
-"""Removes nodes whose machine is gone and taints those that are shut down: look, decide, do.
+"""Delete nodes whose machine is gone and taint those shut down: ask, plan, apply.
 
 Every `--node-monitor-period` the whole fleet is looked at in one pass. Only nodes that are not
 Ready cost a question, and all of them go in as few calls as the cloud allows. A new provider, and
@@ -17,8 +17,8 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
     KnownFor,
-    Look,
     Question,
+    Reply,
     always,
     questions,
 )
@@ -40,10 +40,10 @@ COUNTDOWN_VERBOSITY = 2
 
 
 class CloudNodeLifecycleController:
-    """The controller `cloud-node-lifecycle-controller`."""
+    """Run the controller `cloud-node-lifecycle-controller`."""
 
     def __init__(self, env: Environment) -> None:
-        """Take the settings; `env.inventory` must be there."""
+        """Take the settings; the environment must have an inventory."""
         if env.inventory is None or env.provider.instances is None:
             raise ValueError(f"the provider {env.provider.name} has no instances")
         self._env = env
@@ -62,7 +62,7 @@ class CloudNodeLifecycleController:
         env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
-        """Make a pass every period until stopped; the period starts again when a pass ends."""
+        """Make a pass every period until stopped; the period starts when a pass ends."""
         await self._env.nodes.wait_synced()
         priority.current.set(Priority.CHECK)
         while not self._stopped.is_set():
@@ -79,7 +79,7 @@ class CloudNodeLifecycleController:
 
     @property
     def is_busy(self) -> bool:
-        """Never: its writes are few."""
+        """Return false: the writes of this controller are few."""
         return False
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -89,7 +89,7 @@ class CloudNodeLifecycleController:
     async def _pass(self) -> None:
         loop = asyncio.get_running_loop()
         self._turn += 1
-        asked = questions(
+        questions_ = questions(
             tuple(self._env.nodes.all()),
             self._env.now(),
             self._known,
@@ -99,10 +99,10 @@ class CloudNodeLifecycleController:
             turn=self._turn,
             at=loop.time(),
         )
-        looks = await asyncio.gather(*(self._look(question) for question in asked))
+        replies = await asyncio.gather(*(self._ask(question) for question in questions_))
         decided = plan.plan(
             tuple(self._env.nodes.all()),
-            looks,
+            replies,
             self._memory,
             self._policy,
             self._known,
@@ -118,9 +118,9 @@ class CloudNodeLifecycleController:
         for deletion in decided.delete:
             await self._delete(deletion)
 
-    async def _look(self, question: Question) -> Look:
-        """Ask about the candidates and their witnesses in one go."""
-        return Look(
+    async def _ask(self, question: Question) -> Reply:
+        """Ask about a question's candidates and witnesses in one go."""
+        return Reply(
             question,
             await self._inventory.ask_with_witnesses(
                 question.candidates, question.witnesses, question.due
@@ -163,7 +163,7 @@ class CloudNodeLifecycleController:
         await self._env.nodes.wait_seen(name, answer)
 
     async def _delete(self, deletion: plan.Deletion) -> None:
-        """Delete exactly the object that was judged; anything newer is judged anew."""
+        """Delete exactly the object that was judged; a newer one is judged anew."""
         meta = deletion.node.metadata
         answer = await contained(
             self._env.client.delete(
@@ -185,17 +185,17 @@ class CloudNodeLifecycleController:
 
 
 def known(instances: Instances, inventory: Inventory, known_for: KnownFor = always) -> Known:
-    """What provider and inventory can say of a node without a call."""
+    """Return what provider and inventory know of nodes without a call."""
     return Known(
         owns=instances.owns,
         scope=lambda node: scope_of(instances, node),
-        seen=inventory.sighting,
+        sighting=inventory.sighting,
         known_for=known_for,
     )
 
 
 def policy_of(settings: Settings) -> Policy:
-    """The numbers that the flags give."""
+    """Make the policy from the flags' values."""
     return Policy(
         confirmations=settings.node_deletion_confirmations,
         confirmation_interval=settings.node_deletion_interval,

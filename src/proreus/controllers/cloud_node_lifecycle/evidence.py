@@ -1,4 +1,4 @@
-"""What is known of a machine's absence, and how each answer of the cloud changes it.
+"""Collect evidence of a machine's absence, and update it with each answer of the cloud.
 
 Only `NotFound` speaks for absence, and only an answer that is known to be whole proves anything
 (`witnesses`). All times are seconds of one clock that only grows, and those at which a call
@@ -12,23 +12,23 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 
 
 class Span(msgspec.Struct, frozen=True):
-    """From the first to the last answer of a row."""
+    """The time from the first to the last answer of a row."""
 
     first: float
     last: float
 
     @property
     def length(self) -> float:
-        """Seconds between the two."""
+        """Return the seconds between the first and the last."""
         return self.last - self.first
 
     def extended(self, began: float) -> "Span":
-        """The span with one more answer; one that began earlier than the last changes nothing."""
+        """Add one more answer; one that began before the last changes nothing."""
         return Span(self.first, max(self.last, began))
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What speaks for a machine's absence: at least that the cloud has said so last.
+    """Hold the evidence of a machine's absence: at least one answer that it is gone.
 
     Attributes:
         proved: The answers `NotFound` since the machine was seen that were known to be whole.
@@ -43,8 +43,8 @@ class Evidence(msgspec.Struct, frozen=True):
     tombstone: bool = False
 
 
-def heard(evidence: Evidence | None, answer: InstanceAnswer) -> Evidence | None:
-    """Take note of an answer: a machine clears everything, an error changes nothing."""
+def updated(evidence: Evidence | None, answer: InstanceAnswer) -> Evidence | None:
+    """Update evidence with an answer: a machine clears it, an error changes nothing."""
     if isinstance(answer, Instance):
         return None
     if not isinstance(answer, NotFound):
@@ -56,7 +56,7 @@ def heard(evidence: Evidence | None, answer: InstanceAnswer) -> Evidence | None:
 def proved(
     evidence: Evidence, began: float, ended: float, policy: Policy, *, decides: bool
 ) -> Evidence:
-    """Add an answer `NotFound` that is known to be whole.
+    """Add an answer `NotFound` that is known to be complete.
 
     Args:
         evidence: What was known.
@@ -76,7 +76,7 @@ def proved(
 
 
 def may_count(evidence: Evidence | None, began: float, policy: Policy) -> bool:
-    """Whether a call that begins then is far enough from the last one that counted."""
+    """Tell whether a call is late enough after the last confirmation to count as another."""
     if evidence is None or not evidence.confirmations:
         return True
     since = began - evidence.counted
@@ -84,10 +84,10 @@ def may_count(evidence: Evidence | None, began: float, policy: Policy) -> bool:
 
 
 def is_last(evidence: Evidence | None, policy: Policy) -> bool:
-    """Whether one more confirmation is all that is missing."""
+    """Tell whether only one more confirmation is missing."""
     return (evidence.confirmations if evidence else 0) == policy.confirmations - 1
 
 
 def doubted(evidence: Evidence) -> Evidence:
-    """What is left when the cloud's answers turn out to be no proofs: that it said so."""
+    """Drop the confirmations, since the cloud's answers turned out to prove nothing."""
     return Evidence(tombstone=evidence.tombstone)

@@ -1,4 +1,4 @@
-"""What one pass hands to the next: of each scope by itself, and what was told."""
+"""Hand over from one pass to the next what is known of each scope, and which alarms were raised."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,32 +10,32 @@ from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key, Missing, View
 
 Scope = str | None
-"""As `Instances.scope` says; None is a node whose scope the provider cannot say."""
+"""The scope that `Instances.scope` returns; None if the provider cannot tell."""
 
 
 class Alert(StrEnum):
-    """What is told of a node."""
+    """Name the kinds of alarms about a node."""
 
     UNKNOWN = "unknown"
-    """It is Ready, and the cloud does not know its machine."""
+    """The node is Ready, and the cloud does not know its machine."""
     ASIDE = "aside"
-    """So for long that it is a witness no more."""
+    """The cloud has not known the Ready node for so long that it is a witness no more."""
     BREAKER = "breaker"
-    """It is not deleted: too many look gone."""
+    """The node is not deleted: too many look gone."""
     NO_WITNESS = "no-witness"
-    """It is not deleted: no node of its scope is Ready."""
+    """The node is not deleted: no node of its scope is Ready."""
     WITNESS_MISSING = "witness-missing"
-    """It is not deleted: the cloud does not know Ready nodes of its scope."""
+    """The node is not deleted: the cloud does not know Ready nodes of its scope."""
     NOT_SHOWN = "not-shown"
-    """It is not deleted: witnesses were set aside, and its own machine was never seen."""
+    """The node is not deleted: witnesses were set aside, and its machine was never seen."""
     STRANGE = "strange"
-    """It is not deleted: the cloud did not know its machine even while it was Ready."""
+    """The node is not deleted: the cloud did not know its machine even while it was Ready."""
     NO_SCOPE = "no-scope"
-    """It is not deleted: the provider does not say which scope it is of."""
+    """The node is not deleted: the provider does not say which scope it is of."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The node looks gone, but stays for now: until `until` at the earliest, if that is known.
+    """Keep a node that looks gone: until `until` at the earliest, if that is known.
 
     `hold` is what more answers of the same kind will not change by themselves; None if they will.
     """
@@ -46,7 +46,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class ScopeMemory(msgspec.Struct, frozen=True):
-    """What is known of one scope.
+    """Hold what is known of one scope.
 
     Attributes:
         evidence: What speaks for the absence of machines.
@@ -65,7 +65,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What is known of all scopes, and when what was told of which node, by its uid."""
+    """Hold what is known of all scopes, and when each alarm was last reported, by node uid."""
 
     scopes: Mapping[Scope, ScopeMemory] = {}
-    told: Mapping[tuple[str, Alert], float] = {}
+    reported: Mapping[tuple[str, Alert], float] = {}

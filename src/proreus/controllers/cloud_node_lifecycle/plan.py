@@ -1,6 +1,6 @@
-"""Which nodes to delete, and which to taint as shut down.
+"""Decide which nodes to delete, and which to taint as shut down.
 
-    questions ─► (the controller asks) ─► looks ─► plan ─► Pass ─► (deletes and patches)
+    questions ─► (the controller asks) ─► replies ─► plan ─► Pass ─► (deletes and patches)
 
 A Node goes only if it is not Ready, is this cloud's, has a provider id, was initialised (or is
 older than the start-up grace), and the cloud has said often enough that there is no such machine
@@ -34,22 +34,22 @@ from proreus.controllers.cloud_node_lifecycle.memory import (
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
-    Look,
+    Reply,
     Rules,
-    able,
     candidates,
+    eligible_witnesses,
     is_ready,
-    key,
+    key_of,
 )
 from proreus.controllers.cloud_node_lifecycle.scopes import (
     ANNOTATION_UNKNOWN,
     Answer,
     Findings,
     Fleet,
-    find,
+    is_declared_gone,
     is_exempt,
     is_marked,
-    is_sworn,
+    weigh,
 )
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key, was_shown
 from proreus.controllers.events import PlannedEvent
@@ -61,11 +61,11 @@ _SHUTDOWN = Taint(key=TAINT_SHUTDOWN, effect="NoSchedule")
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """Nothing speaks for the node's absence."""
+    """Keep the node: there is no evidence of its absence."""
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """The node's machine is surely gone; `reason` says why, for the event."""
+    """Delete the node, whose machine is surely gone; `reason` says why, for the event."""
 
     reason: str
 
@@ -74,20 +74,20 @@ Verdict = Keep | Wait | Delete
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A Node to delete, with its uid and resourceVersion as preconditions, and why."""
+    """Delete a Node with its uid and resourceVersion as preconditions; `reason` says why."""
 
     node: Node
     reason: str
 
     @property
     def event(self) -> PlannedEvent:
-        """The event to record when it is deleted; the Go framework's but for the reason."""
+        """Return the event of the deletion; the Go framework's but for the reason."""
         text = f"Deleting node {self.node.metadata.name} because {self.reason}"
         return PlannedEvent("Normal", "DeletingNode", text)
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """What to do now.
+    """The result of one pass: what to do now, and what to remember.
 
     Attributes:
         delete: Nodes to delete.
@@ -97,7 +97,7 @@ class Pass(msgspec.Struct, frozen=True):
         held: Nodes that look gone and stay until something else changes, by name.
         unknown: The Ready nodes whose machine the cloud does not know, by name; True if it is a
             witness no more.
-        alarms: What is to be told of nodes now.
+        alarms: The alarms about nodes to raise now.
         memory: For the next pass.
         next_look: When the first verdict can change by time alone; None if none can.
         suspects: The nodes that look gone and that the breaker counts.
@@ -115,7 +115,7 @@ class Pass(msgspec.Struct, frozen=True):
     suspects: tuple[Node, ...] = ()
 
     def countdown(self, at: float) -> Mapping[str, float | None]:
-        """Seconds until each pending node may go at the earliest; None where nobody can say."""
+        """Return the seconds until each pending node may go; None where nobody knows."""
         pending = {**self.waiting, **self.held}
         return {
             name: None if wait.until is None else max(0.0, wait.until - at)
@@ -124,7 +124,7 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class _Decided(msgspec.Struct):
-    """What is decided scope by scope."""
+    """Collect the decisions, scope by scope."""
 
     delete: list[Deletion] = msgspec.field(default_factory=list)
     marks: list[tuple[Node, Patch]] = msgspec.field(default_factory=list)
@@ -138,7 +138,7 @@ class _Decided(msgspec.Struct):
 
 def plan(
     nodes: Sequence[Node],
-    looks: Sequence[Look],
+    replies: Sequence[Reply],
     memory: Memory,
     policy: Policy,
     known: Known,
@@ -146,12 +146,12 @@ def plan(
     now: datetime,
     at: float,
 ) -> Pass:
-    """Decide for the whole cluster.
+    """Decide for all nodes of the cluster.
 
     Args:
-        nodes: All of them, as they are after the cloud was asked; what was asked about others
-            than these counts for nothing.
-        looks: The answers of this pass. Only a node about which one of them says `NotFound`
+        nodes: All of them, as they are after the cloud was asked; answers about other nodes
+            count for nothing.
+        replies: The answers of this pass. Only a node about which one of them says `NotFound`
             is deleted, whatever was known before.
         memory: What the pass before handed over.
         policy: The numbers.
@@ -162,11 +162,11 @@ def plan(
     decided, rules = _Decided(), Rules(policy, known, at)
     for fleet in _fleets(nodes, memory, policy, known, now):
         before = memory.scopes.get(fleet.scope, ScopeMemory())
-        mine = [look for look in looks if look.question.scope == fleet.scope]
-        found = find(fleet, mine, before, rules)
-        _decide(decided, fleet, found, rules)
-        decided.alarms += alarms_of(fleet, found, decided.waits, policy)
-    alarms, told = due(decided.alarms, memory.told, at)
+        mine = [reply for reply in replies if reply.question.scope == fleet.scope]
+        findings = weigh(fleet, mine, before, rules)
+        _decide(decided, fleet, findings, rules)
+        decided.alarms += alarms_of(fleet, findings, decided.waits, policy)
+    alarms, reported = due(decided.alarms, memory.reported, at)
     waits = decided.waits
     return Pass(
         delete=tuple(decided.delete),
@@ -176,7 +176,7 @@ def plan(
         held={name: wait for name, wait in waits.items() if wait.hold is not None},
         unknown=decided.unknown,
         alarms=alarms,
-        memory=Memory(decided.scopes, told),
+        memory=Memory(decided.scopes, reported),
         next_look=min(
             (w.until for w in waits.values() if w.until is not None and w.until > at), default=None
         ),
@@ -185,7 +185,7 @@ def plan(
 
 
 def verdict(evidence: Evidence | None, policy: Policy) -> Verdict:
-    """What the evidence against one node is good for, by itself."""
+    """Judge the evidence against one node by itself."""
     if evidence is None:
         return Keep()
     if evidence.tombstone:
@@ -202,7 +202,7 @@ def verdict(evidence: Evidence | None, policy: Policy) -> Verdict:
 
 
 def shutdown(node: Node, answer: InstanceAnswer | None) -> Patch | None:
-    """The patch that sets the shutdown taint on a stopped node, or removes it from a running one.
+    """Make the patch that taints a stopped node, or removes the taint of a running one.
 
     A Ready node has none, whatever the cloud says. None if there is nothing to do.
     """
@@ -221,45 +221,45 @@ def shutdown(node: Node, answer: InstanceAnswer | None) -> Patch | None:
 def _fleets(
     nodes: Sequence[Node], memory: Memory, policy: Policy, known: Known, now: datetime
 ) -> Iterable[Fleet]:
-    """The nodes by scope; none while no node is in question and the cloud knows all others."""
+    """Group the nodes by scope; no groups while no node is in question or unknown to the cloud."""
     in_question = candidates(nodes, now, known.owns, policy, known.known_for)
     is_quiet = not in_question and not memory.scopes
     if is_quiet and not any(
-        is_marked(node) or known.seen(node).missing is not None for node in nodes
+        is_marked(node) or known.sighting(node).missing is not None for node in nodes
     ):
         return
     open_: dict[Scope, dict[Key, Node]] = {}
     for node in in_question:
-        open_.setdefault(known.scope(node), {})[key(node)] = node
-    those = able(nodes, known)
+        open_.setdefault(known.scope(node), {})[key_of(node)] = node
+    eligible = eligible_witnesses(nodes, known)
     totals: dict[Scope, int] = {}
     for node in nodes:
         if known.owns(node) is Ownership.YES:
             scope = known.scope(node)
             totals[scope] = totals.get(scope, 0) + 1
-    for scope in dict.fromkeys((*open_, *those)):
+    for scope in dict.fromkeys((*open_, *eligible)):
         yield Fleet(
             scope,
             open_.get(scope, {}),
-            {key(node): node for node in those.get(scope, ())},
+            {key_of(node): node for node in eligible.get(scope, ())},
             totals.get(scope, 0),
         )
 
 
-def _decide(decided: _Decided, fleet: Fleet, found: Findings, rules: Rules) -> None:
+def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -> None:
     """Decide for the nodes of one scope."""
     policy, at = rules.policy, rules.at
-    breaker = found.memory.breaker
+    breaker = findings.memory.breaker
     counted, released = dict(breaker.deletions), dict(breaker.released)
     most = pace(fleet.total, policy)
-    for of, node in fleet.open.items():
-        evidence = found.memory.evidence.get(of)
-        ruling = _ruling(fleet, of, found, rules)
-        if isinstance(ruling, Delete) and evidence is not None and of[0] in found.suspects:
+    for key, node in fleet.open.items():
+        evidence = findings.memory.evidence.get(key)
+        ruling = _ruling(fleet, key, findings, rules)
+        if isinstance(ruling, Delete) and evidence is not None and key[0] in findings.suspects:
             if not proven(breaker, evidence, policy):
-                counted.setdefault(of[0], at)
-            elif of[0] in released or policy.resume or len(released) < most:
-                released.setdefault(of[0], at)
+                counted.setdefault(key[0], at)
+            elif key[0] in released or policy.resume or len(released) < most:
+                released.setdefault(key[0], at)
             else:
                 until = min(released.values()) + policy.release_interval
                 text = "many nodes that look gone were held, and go one after another"
@@ -269,30 +269,30 @@ def _decide(decided: _Decided, fleet: Fleet, found: Findings, rules: Rules) -> N
         elif isinstance(ruling, Delete):
             decided.delete.append(Deletion(node, ruling.reason))
     after = msgspec.structs.replace(breaker, deletions=counted, released=released)
-    memory = msgspec.structs.replace(found.memory, breaker=after)
+    memory = msgspec.structs.replace(findings.memory, breaker=after)
     if memory != ScopeMemory():
         decided.scopes[fleet.scope] = memory
-    decided.answers.update(found.answers)
-    decided.suspects += [node for of, node in fleet.open.items() if of[0] in found.suspects]
+    decided.answers.update(findings.answers)
+    decided.suspects += [node for key, node in fleet.open.items() if key[0] in findings.suspects]
     if policy.witnesses:
-        decided.marks += _marks(fleet, found)
-    for of in found.standing.missing:
-        decided.unknown[fleet.able[of].metadata.name] = of in found.standing.aside
+        decided.marks += _marks(fleet, findings)
+    for key in findings.standing.missing:
+        decided.unknown[fleet.eligible[key].metadata.name] = key in findings.standing.aside
 
 
-def _ruling(fleet: Fleet, of: Key, found: Findings, rules: Rules) -> Verdict:
-    """The verdict, put off while this pass's answer does not bear it out or something holds it."""
-    node, evidence, policy = fleet.open[of], found.memory.evidence.get(of), rules.policy
+def _ruling(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Verdict:
+    """Return the verdict, or a wait if this pass's answer does not confirm it or a hold applies."""
+    node, evidence, policy = fleet.open[key], findings.memory.evidence.get(key), rules.policy
     ruling = verdict(evidence, policy)
     if evidence is None:
         return ruling
-    hold = _hold(fleet, node, evidence, found, rules)
+    hold = _hold(fleet, node, evidence, findings, rules)
     if hold is not None or not isinstance(ruling, Delete):
         return hold or ruling
-    answer = found.answers.get(of)
-    if answer is None or not isinstance(answer.says, NotFound):
+    answer = findings.answers.get(key)
+    if answer is None or not isinstance(answer.value, NotFound):
         return Wait(None, "the cloud has to say once more that its instance is gone")
-    breaker = found.memory.breaker
+    breaker = findings.memory.breaker
     is_held = breaker.since is not None and not is_exempt(node, evidence)
     if is_held and not proven(breaker, evidence, policy):
         until = release(breaker, evidence, policy)
@@ -305,40 +305,40 @@ _NO_WITNESS = "no Ready node vouches for what the cloud says"
 
 
 def _hold(
-    fleet: Fleet, node: Node, evidence: Evidence, found: Findings, rules: Rules
+    fleet: Fleet, node: Node, evidence: Evidence, findings: Findings, rules: Rules
 ) -> Wait | None:
-    """What keeps a node from going however often the cloud says that its machine is gone."""
+    """Return the wait that more answers alone will not end, if there is one."""
     if fleet.scope is None:
         return Wait(None, _NO_SCOPE, Alert.NO_SCOPE)
-    if not rules.policy.witnesses or evidence.tombstone or is_sworn(node):
+    if not rules.policy.witnesses or evidence.tombstone or is_declared_gone(node):
         return None
-    found_out = _doubt(fleet, node, found, rules)
-    return None if found_out is None else Wait(None, found_out[1], found_out[0])
+    doubt = _doubt(fleet, node, findings, rules)
+    return None if doubt is None else Wait(None, doubt[1], doubt[0])
 
 
-def _doubt(fleet: Fleet, node: Node, found: Findings, rules: Rules) -> tuple[Alert, str] | None:
-    """Why answers about a node prove nothing, and what that is called."""
-    standing = found.standing
-    if key(node) in found.memory.strange:
+def _doubt(fleet: Fleet, node: Node, findings: Findings, rules: Rules) -> tuple[Alert, str] | None:
+    """Return why answers about a node prove nothing, as alert and text."""
+    standing = findings.standing
+    if key_of(node) in findings.memory.strange:
         return Alert.STRANGE, "the cloud did not know its instance even while the node was Ready"
     if standing.against:
         these = "these Ready nodes" if len(standing.against) > 1 else "a Ready node"
         more = ", more than may be set aside" if standing.is_over else ""
         lacked = named(fleet, standing.against)
         return Alert.WITNESS_MISSING, f"the cloud does not know {these} either{more}: {lacked}"
-    if not fleet.able.keys() - standing.aside:
+    if not fleet.eligible.keys() - standing.aside:
         return Alert.NO_WITNESS, _NO_WITNESS
-    if not was_shown(rules.known.seen(node).shown, standing):
+    if not was_shown(rules.known.sighting(node).shown, standing):
         aside = named(fleet, standing.aside)
         text = "the cloud has not shown its instance to this manager while it did not know"
         return Alert.NOT_SHOWN, f"{text} {aside}"
     return None
 
 
-def _marks(fleet: Fleet, found: Findings) -> Iterable[tuple[Node, Patch]]:
-    """What is to be written on Ready nodes that the cloud does not know, or knows again."""
-    for of, node in (*fleet.able.items(), *fleet.open.items()):
-        is_wanted = of in (found.memory.strange if is_marked(node) else found.lasting)
+def _marks(fleet: Fleet, findings: Findings) -> Iterable[tuple[Node, Patch]]:
+    """Make the patches that mark Ready nodes unknown to the cloud, or remove the mark."""
+    for key, node in (*fleet.eligible.items(), *fleet.open.items()):
+        is_wanted = key in (findings.memory.strange if is_marked(node) else findings.lasting)
         if is_wanted is not is_marked(node):
             wanted = {ANNOTATION_UNKNOWN: "true" if is_wanted else None}
             given = patch.annotations(node.metadata.annotations, wanted)
@@ -352,7 +352,7 @@ def _taints(
 ) -> tuple[tuple[Node, Patch], ...]:
     patches: list[tuple[Node, Patch]] = []
     for node in nodes:
-        answer = answers.get(key(node))
+        answer = answers.get(key_of(node))
         is_back = (
             is_ready(node)
             and has_taint(node, TAINT_SHUTDOWN)
@@ -361,7 +361,7 @@ def _taints(
         )
         if not is_back and answer is None:
             continue
-        wanted = shutdown(node, None if answer is None else answer.says)
+        wanted = shutdown(node, None if answer is None else answer.value)
         if wanted is not None:
             patches.append((node, wanted))
     return tuple(patches)

@@ -1,10 +1,10 @@
-"""When a Node may be deleted: the numbers of the deletion rules."""
+"""Define when a Node may be deleted: the numbers of the deletion rules."""
 
 import msgspec
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers, with the safe defaults; durations in seconds.
+    """The numbers of the deletion rules, with safe defaults; durations in seconds.
 
     With one confirmation, no witnesses, no grace, a breaker fraction of 1 and `delete_by_name`,
     a single answer deletes a node, as in the Go framework.

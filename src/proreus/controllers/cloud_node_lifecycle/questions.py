@@ -1,4 +1,4 @@
-"""Whom to ask about: the nodes that may have lost their machine, and witnesses for them."""
+"""Choose whom to ask about: the nodes that may have lost their machine, and witnesses for them."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ Owns = Callable[[Node], Ownership]
 
 
 KnownFor = Callable[[Node], float]
-"""For how many seconds a node has surely been there, whatever the wall clocks say."""
+"""A function that gives the seconds for which a node has surely been known."""
 
 
 def always(_: Node) -> float:
-    """Any node has been there for ever."""
+    """Return infinity: treat any node as known for ever."""
     return math.inf
 
 
@@ -37,12 +37,12 @@ def _one_scope(_: Node) -> Scope:
     return ""
 
 
-def _never_seen(_: Node) -> Sighting:
+def _no_sighting(_: Node) -> Sighting:
     return Sighting()
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is known of a node without asking the cloud.
+    """Give access to what is known of a node without asking the cloud.
 
     Attributes:
         owns: Whether the node's machine is of this cloud.
@@ -53,12 +53,12 @@ class Known(msgspec.Struct, frozen=True):
 
     owns: Owns
     scope: Callable[[Node], Scope] = _one_scope
-    seen: Callable[[Node], Sighting] = _never_seen
+    sighting: Callable[[Node], Sighting] = _no_sighting
     known_for: KnownFor = always
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What a pass goes by: the numbers, what is known, and the time on the observations' clock."""
+    """Bundle what a pass needs: the policy, what is known, and the observations' time."""
 
     policy: Policy
     known: Known
@@ -83,8 +83,8 @@ class Question(msgspec.Struct, frozen=True):
     decides: bool = False
 
 
-class Look(msgspec.Struct, frozen=True):
-    """A question and what the cloud said, by node name; a name left out means unknown.
+class Reply(msgspec.Struct, frozen=True):
+    """A question and its observations by node name; a name left out means unknown.
 
     All answers are to be of calls that began after the question was made: a witness from an
     older call proves nothing about this one. Witnesses that were asked before and after the
@@ -102,7 +102,7 @@ def candidates(
     policy: Policy,
     known_for: KnownFor = always,
 ) -> tuple[Node, ...]:
-    """The nodes that could have lost their machine and may be deleted for it."""
+    """Return the nodes that may have lost their machine and may be deleted for it."""
     return tuple(
         node
         for node in nodes
@@ -113,8 +113,8 @@ def candidates(
     )
 
 
-def is_able(node: Node, owns: Owns) -> bool:
-    """Whether the node's machine is surely there: it can be a witness."""
+def can_witness(node: Node, owns: Owns) -> bool:
+    """Tell whether the node can be a witness: its machine surely exists."""
     return (
         is_ready(node)
         and bool(node.spec.provider_id)
@@ -125,25 +125,27 @@ def is_able(node: Node, owns: Owns) -> bool:
     )
 
 
-def able(nodes: Iterable[Node], known: Known) -> Mapping[Scope, list[Node]]:
-    """Who can be a witness, by scope and in the order of names."""
-    found: dict[Scope, list[Node]] = {}
+def eligible_witnesses(nodes: Iterable[Node], known: Known) -> Mapping[Scope, list[Node]]:
+    """Return the nodes that can be witnesses, by scope and in the order of names."""
+    by_scope: dict[Scope, list[Node]] = {}
     for node in nodes:
-        if is_able(node, known.owns):
-            found.setdefault(known.scope(node), []).append(node)
-    found.pop(None, None)
-    for those in found.values():
-        those.sort(key=lambda node: node.metadata.name)
-    return found
+        if can_witness(node, known.owns):
+            by_scope.setdefault(known.scope(node), []).append(node)
+    by_scope.pop(None, None)
+    for group in by_scope.values():
+        group.sort(key=lambda node: node.metadata.name)
+    return by_scope
 
 
-def witnesses(able: Sequence[Node], count: int, turn: int) -> tuple[Node, ...]:
-    """Up to `count` of those who can be, each `turn` other ones.
+def witnesses(eligible: Sequence[Node], count: int, turn: int) -> tuple[Node, ...]:
+    """Pick up to `count` eligible nodes, others each `turn`.
 
     They lie far from one another: half a page is a half in the order of names, too.
     """
-    picked = min(count, len(able))
-    return tuple(able[(turn + i * len(able) // picked) % len(able)] for i in range(picked))
+    picked = min(count, len(eligible))
+    return tuple(
+        eligible[(turn + i * len(eligible) // picked) % len(eligible)] for i in range(picked)
+    )
 
 
 def questions(
@@ -157,27 +159,27 @@ def questions(
     turn: int,
     at: float,
 ) -> tuple[Question, ...]:
-    """What to ask the cloud: every candidate once, with witnesses of its scope in each batch.
+    """Make the questions: every candidate once, with witnesses of its scope in each batch.
 
     There are few witnesses, with those among them that the cloud did not know last. An answer
     that may decide has as many as `Policy.jury`. They take at most half of a batch that is full.
     Where half a batch has no room for them there is one question for each scope that takes
     several calls.
     """
-    asked = candidates(nodes, now, known.owns, policy, known.known_for)
-    if not asked:
+    in_question = candidates(nodes, now, known.owns, policy, known.known_for)
+    if not in_question:
         return ()
     by_scope: dict[Scope, list[Node]] = {}
-    for node in asked:
+    for node in in_question:
         by_scope.setdefault(known.scope(node), []).append(node)
-    those = able(nodes, known) if policy.witnesses else {}
+    eligible = eligible_witnesses(nodes, known) if policy.witnesses else {}
     return tuple(
         question
         for scope, of_scope in by_scope.items()
         for question in _of_scope(
             scope,
             of_scope,
-            those.get(scope, ()),
+            eligible.get(scope, ()),
             memory.scopes.get(scope, ScopeMemory()),
             policy,
             batch_size=batch_size,
@@ -189,8 +191,8 @@ def questions(
 
 def _of_scope(
     scope: Scope,
-    asked: Sequence[Node],
-    those: Sequence[Node],
+    in_question: Sequence[Node],
+    eligible: Sequence[Node],
     memory: ScopeMemory,
     policy: Policy,
     *,
@@ -198,38 +200,44 @@ def _of_scope(
     turn: int,
     at: float,
 ) -> Iterator[Question]:
-    missing = [node for node in those if key(node) in memory.missing]
-    others = [node for node in those if key(node) not in memory.missing]
-    due = frozenset(node.metadata.name for node in asked if _is_due(memory, key(node), policy, at))
+    missing = [node for node in eligible if key_of(node) in memory.missing]
+    others = [node for node in eligible if key_of(node) not in memory.missing]
+    due = frozenset(
+        node.metadata.name for node in in_question if _is_due(memory, key_of(node), policy, at)
+    )
     decides = any(
-        _may_decide(memory, key(node), policy, at) for node in asked if node.metadata.name in due
+        _may_decide(memory, key_of(node), policy, at)
+        for node in in_question
+        if node.metadata.name in due
     )
     is_small = batch_size < 2 * max(policy.witnesses, 1)
-    most = len(those) if is_small else max(batch_size // 2, batch_size - len(asked))
+    most = len(eligible) if is_small else max(batch_size // 2, batch_size - len(in_question))
     few = len(missing) if is_small else min(len(missing), (most - 1) // 2)
     wanted = max(policy.witnesses, few + 1)
     if decides and not is_small:
         wanted = max(wanted, policy.jury - few)
     count = min(wanted, most - few, len(others))
-    size = len(asked) if is_small else batch_size - few - count
-    chunks = [tuple(asked[start : start + size]) for start in range(0, len(asked), size)]
+    size = len(in_question) if is_small else batch_size - few - count
+    chunks = [
+        tuple(in_question[start : start + size]) for start in range(0, len(in_question), size)
+    ]
     for index, chunk in enumerate(chunks):
         step = turn * len(chunks) + index
         picked = witnesses(missing, few, step) + witnesses(others, count, step)
         yield Question(chunk, picked, scope, due, decides=decides or is_small)
 
 
-def _is_due(memory: ScopeMemory, of: Key, policy: Policy, at: float) -> bool:
-    """Whether the next answer `NotFound` would count."""
-    evidence = memory.evidence.get(of)
+def _is_due(memory: ScopeMemory, key: Key, policy: Policy, at: float) -> bool:
+    """Tell whether the next answer `NotFound` would count."""
+    evidence = memory.evidence.get(key)
     if evidence is not None and evidence.confirmations >= policy.confirmations:
         return _is_released(memory, evidence, policy, at)
     return may_count(evidence, at, policy)
 
 
-def _may_decide(memory: ScopeMemory, of: Key, policy: Policy, at: float) -> bool:
-    """Whether the next answer `NotFound` could delete the node."""
-    evidence = memory.evidence.get(of)
+def _may_decide(memory: ScopeMemory, key: Key, policy: Policy, at: float) -> bool:
+    """Tell whether the next answer `NotFound` could delete the node."""
+    evidence = memory.evidence.get(key)
     if evidence is not None and evidence.confirmations >= policy.confirmations:
         return _is_released(memory, evidence, policy, at)
     return is_last(evidence, policy)
@@ -241,29 +249,29 @@ def _is_released(memory: ScopeMemory, evidence: Evidence, policy: Policy, at: fl
 
 
 def is_ready(node: Node) -> bool:
-    """Whether the kubelet reports; a missing condition counts as not Ready."""
+    """Tell whether the kubelet reports; a missing condition counts as not Ready."""
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
 
 
-def key(node: Node) -> Key:
-    """What evidence is kept under."""
+def key_of(node: Node) -> Key:
+    """Return the key of a node's evidence."""
     return node.metadata.uid, node.spec.provider_id
 
 
 def _may_be_ours(node: Node, ownership: Ownership, policy: Policy) -> bool:
-    """Whether the node is this cloud's; without provider id no cloud can say so."""
+    """Tell whether the node can be this cloud's; without a provider id no cloud can say so."""
     is_by_name = policy.delete_by_name and not node.spec.provider_id
     return ownership is Ownership.YES or (is_by_name and ownership is Ownership.UNKNOWN)
 
 
 def needs_age(node: Node) -> bool:
-    """Whether only its age can tell that the node's machine must be known to the cloud by now."""
+    """Tell whether only the node's age shows that the cloud must know its machine by now."""
     return not node.spec.provider_id or has_taint(node, TAINT_UNINITIALIZED)
 
 
 def _is_old_enough(node: Node, now: datetime, policy: Policy, known_for: KnownFor) -> bool:
-    """Whether the node's machine must be known to the cloud by now, and can be asked for."""
+    """Tell whether the cloud must know the node's machine by now, and can be asked."""
     if not needs_age(node):
         return True
     created = node.metadata.creation_timestamp

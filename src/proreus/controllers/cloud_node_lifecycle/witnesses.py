@@ -1,4 +1,4 @@
-"""What an answer "no such machine" is worth: the Ready nodes that it shows, and those it lacks.
+"""Judge what an answer "no such machine" is worth: by the Ready nodes it shows and lacks.
 
 A Ready node's machine runs. An answer that lacks it comes from wrong credentials, another account
 or half a page; or the machine has just gone, and its Node will not be Ready in less than a minute.
@@ -20,14 +20,14 @@ from proreus.controllers.cloud_node_lifecycle.evidence import Span
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 
 Key = tuple[str, str]
-"""A Node's uid and provider id: what is known of one machine says nothing of another."""
+"""A Node's uid and provider id: knowledge of one machine says nothing of another."""
 
 _FEWEST: int = 2
-"""Others that an answer must show for it to speak for setting a node aside."""
+"""How many other nodes an answer must show to speak for setting one aside."""
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """What one answer said of its witnesses.
+    """Sum up what one answer said of its witnesses.
 
     Attributes:
         shown: Their machines are there.
@@ -40,18 +40,18 @@ class Panel(msgspec.Struct, frozen=True):
     asked: int = 0
 
     def without(self, aside: Collection[Key]) -> "Panel":
-        """Without those that have been set aside."""
+        """Return the panel without witnesses that have been set aside."""
         absent = self.absent.difference(aside)
         return Panel(self.shown, absent, self.asked - len(self.absent) + len(absent))
 
     @property
     def is_majority(self) -> bool:
-        """Whether it shows more than half of those asked."""
+        """Tell whether the answer shows more than half of its witnesses."""
         return 2 * len(self.shown) > self.asked
 
 
-class Word(msgspec.Struct, frozen=True):
-    """What one call said of one Ready node.
+class WitnessAnswer(msgspec.Struct, frozen=True):
+    """One call's answer about one Ready node.
 
     Attributes:
         key: The node.
@@ -67,7 +67,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A Ready node whose machine the cloud does not know.
+    """Track a Ready node whose machine the cloud does not know.
 
     Attributes:
         first: When the first call of the row began that did not find it.
@@ -83,7 +83,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """An answer that lacks machines, and waits for what becomes of the witnesses that it lacks.
+    """Keep an answer that lacks machines until its missing witnesses are explained.
 
     Attributes:
         began: When the call began.
@@ -101,7 +101,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The Ready nodes that the cloud does not know, and what that means.
+    """Sum up the Ready nodes that the cloud does not know, and what that means.
 
     Attributes:
         missing: All of them.
@@ -117,55 +117,55 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def is_sound(panel: Panel) -> bool:
-    """Whether an answer speaks for setting aside whom it lacks: it shows two, and most."""
+    """Tell whether an answer may set aside nodes it lacks: it shows two or more, and most."""
     return len(panel.shown) >= _FEWEST and panel.is_majority
 
 
 def follow(
     before: Mapping[Key, Missing],
-    able: Collection[Key],
-    words: Iterable[Word],
+    eligible: Collection[Key],
+    answers: Iterable[WitnessAnswer],
     shown: Mapping[Key, float],
 ) -> tuple[Mapping[Key, Missing], frozenset[Key]]:
-    """The Ready nodes that the cloud does not know now, and those that it does know again.
+    """Return the Ready nodes that the cloud does not know now, and those that returned.
 
     Args:
-        before: Those of the pass before.
-        able: Who can be a witness; who cannot any more was dying.
-        words: What was said of those who are able, in any order.
-        shown: When a call last showed them.
+        before: The missing nodes of the pass before.
+        eligible: The nodes that can be witnesses; those that cannot any more were dying.
+        answers: The answers about eligible nodes, in any order.
+        shown: When a call last showed each node.
     """
-    missing = {key: row for key, row in before.items() if key in able}
+    missing = {key: row for key, row in before.items() if key in eligible}
     returned: set[Key] = set()
-    for word in sorted(words, key=lambda word: word.began):
-        row = missing.get(word.key)
-        if word.shown:
-            if row is not None and word.began > row.last:
-                returned.add(word.key)
-                del missing[word.key]
+    for answer in sorted(answers, key=lambda answer: answer.began):
+        row = missing.get(answer.key)
+        if answer.shown:
+            if row is not None and answer.began > row.last:
+                returned.add(answer.key)
+                del missing[answer.key]
         else:
             if row is None:
-                past = shown.get(word.key)
-                is_past = past is not None and past < word.began
-                row = Missing(word.began, word.began, shown=past if is_past else None)
+                past = shown.get(answer.key)
+                is_past = past is not None and past < answer.began
+                row = Missing(answer.began, answer.began, shown=past if is_past else None)
             sound = row.sound
-            if word.is_sound:
-                sound = sound.extended(word.began) if sound else Span(word.began, word.began)
-            missing[word.key] = msgspec.structs.replace(
-                row, last=max(row.last, word.began), sound=sound
+            if answer.is_sound:
+                sound = sound.extended(answer.began) if sound else Span(answer.began, answer.began)
+            missing[answer.key] = msgspec.structs.replace(
+                row, last=max(row.last, answer.began), sound=sound
             )
     return missing, frozenset(returned)
 
 
-def most_aside(able: int, policy: Policy) -> int:
-    """How many of so many Ready nodes may be set aside."""
-    return max(1, int(policy.aside_fraction * able))
+def most_aside(eligible: int, policy: Policy) -> int:
+    """Return how many of `eligible` Ready nodes may be set aside."""
+    return max(1, int(policy.aside_fraction * eligible))
 
 
 def strangers(
-    missing: Mapping[Key, Missing], able: int, at: float, policy: Policy
+    missing: Mapping[Key, Missing], eligible: int, at: float, policy: Policy
 ) -> Mapping[Key, float]:
-    """Ready nodes that the cloud has not known for too long to be dying, and since when.
+    """Return the Ready nodes unknown to the cloud for too long to be dying, and since when.
 
     So its answers about them will prove nothing when they are silent. That shows after
     `Policy.aside_after`; at once if few nodes are missing that it has never shown, since then it
@@ -177,29 +177,29 @@ def strangers(
         if row.shown is None and at - row.first >= policy.dying
     }
     found = {key: row.first for key, row in missing.items() if at - row.first >= policy.aside_after}
-    return found | never if len(never) <= most_aside(able, policy) else found
+    return found | never if len(never) <= most_aside(eligible, policy) else found
 
 
 def lasting(
-    missing: Mapping[Key, Missing], strange: Mapping[Key, float], able: int, policy: Policy
+    missing: Mapping[Key, Missing], strange: Mapping[Key, float], eligible: int, policy: Policy
 ) -> frozenset[Key]:
-    """Those of the strange nodes that a manager has to know after a restart, too.
+    """Select the strange nodes to mark, so that a restarted manager knows of them.
 
     Answers that show most others lack them, or they are few; while a cloud knows next to nobody,
     not every Node is written to.
     """
     found = strange.keys() & missing.keys()
-    if len(found) <= most_aside(able, policy):
+    if len(found) <= most_aside(eligible, policy):
         return frozenset(found)
     return frozenset(key for key in found if _is_due(missing[key], policy))
 
 
-def stand(missing: Mapping[Key, Missing], able: int, at: float, policy: Policy) -> Standing:
-    """What the missing ones mean, among `able` Ready nodes."""
+def stand(missing: Mapping[Key, Missing], eligible: int, at: float, policy: Policy) -> Standing:
+    """Decide what the missing nodes mean, among `eligible` Ready nodes."""
     if not policy.witnesses:
         return Standing(missing)
     due = frozenset(key for key, row in missing.items() if _is_due(row, policy))
-    is_over = len(due) > most_aside(able, policy)
+    is_over = len(due) > most_aside(eligible, policy)
     aside = frozenset() if is_over else due
     against = frozenset(
         key for key, row in missing.items() if key not in aside and at - row.first >= policy.dying
@@ -212,7 +212,7 @@ def _is_due(row: Missing, policy: Policy) -> bool:
 
 
 def settle(views: Iterable[View], standing: Standing) -> tuple[tuple[View, ...], tuple[View, ...]]:
-    """The views that are proofs now, in their order in time, and those that wait on."""
+    """Split views into those that are proofs now, in order of time, and those that still wait."""
     waiting = standing.missing.keys() - standing.aside
     settled = [
         msgspec.structs.replace(view, open=view.open & waiting)
@@ -225,7 +225,7 @@ def settle(views: Iterable[View], standing: Standing) -> tuple[tuple[View, ...],
 
 
 def was_shown(shown: float | None, standing: Standing) -> bool:
-    """Whether a node in question may go although witnesses were set aside.
+    """Tell whether a node in question may be deleted although witnesses were set aside.
 
     It must have been shown under these credentials; and if a witness was shown before it was
     missed, also since then: else both may have left the answers together, with their machines
