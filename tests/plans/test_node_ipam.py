@@ -20,6 +20,7 @@ from proreus.controllers.node_ipam.plan import (
     Trouble,
     Write,
     claim_events,
+    condition_patch,
     decide,
     event,
     exhausted,
@@ -30,7 +31,6 @@ from proreus.controllers.node_ipam.plan import (
     not_assigned,
     ranges,
     relevant,
-    say,
     write,
 )
 from proreus.controllers.settings import Settings
@@ -337,7 +337,7 @@ def test_the_condition_is_written_only_when_it_changes(
     after: tuple[str, str, datetime] | None,
 ) -> None:
     one = node(V4, conditions=(before,) if before else ())
-    patch = say(one, trouble, NOW)
+    patch = condition_patch(one, trouble, NOW)
     assert (patch is None) is (after is None)
     if patch is not None and after is not None:
         found = condition(apply_patch(one, patch).status.conditions, "PodCIDRsAllocated")
@@ -346,7 +346,7 @@ def test_the_condition_is_written_only_when_it_changes(
 
 
 def test_a_node_does_not_say_that_it_has_what_it_lacks() -> None:
-    assert say(node(conditions=(said("False", "CIDRNotAvailable"),)), None, NOW) is None
+    assert condition_patch(node(conditions=(said("False", "CIDRNotAvailable"),)), None, NOW) is None
 
 
 def test_troubles_are_warnings_that_name_what_they_are_about() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from proreus.controllers.cloud_node.addresses import (
     ProvidedNodeIPInvalid,
     ProvidedNodeIPMismatch,
+    desired,
     preferred,
     provided,
-    wanted,
 )
 from proreus.kube.objects import (
     ANNOTATION_PROVIDED_NODE_IP,
@@ -126,20 +126,20 @@ def test_an_address_that_the_cloud_does_not_give_is_named_with_those_it_does() -
 def test_a_nodes_host_name_stays_where_the_cloud_gives_none() -> None:
     named = node(None, (NodeAddress("Hostname", "old"), *internal("10.0.0.9")))
     cloud = internal("10.0.0.1")
-    assert wanted(named, cloud) == (*cloud, NodeAddress("Hostname", "old"))
+    assert desired(named, cloud) == (*cloud, NodeAddress("Hostname", "old"))
     own = (*cloud, NodeAddress("Hostname", "new"))
-    assert wanted(named, own) == own
+    assert desired(named, own) == own
 
 
 def test_a_host_name_that_looks_like_an_address_is_no_match() -> None:
     named = node("10.0.0.1", (NodeAddress("Hostname", "10.0.0.1"),))
     with pytest.raises(ProvidedNodeIPMismatch):
-        wanted(named, internal("10.0.0.2"))
+        desired(named, internal("10.0.0.2"))
 
 
 def test_a_cloud_without_addresses_clears_none() -> None:
     before = (*internal("10.0.0.1"), NodeAddress("Hostname", "n1"))
-    assert wanted(node(None, before), ()) == before
+    assert desired(node(None, before), ()) == before
 
 
 @given(cloud=CLOUDS, annotation=NODE_IPS, before=CLOUDS)
@@ -148,11 +148,11 @@ def test_a_second_pass_changes_nothing(
 ) -> None:
     old = node(annotation, before)
     try:
-        once = wanted(old, cloud)
+        once = desired(old, cloud)
     except (ProvidedNodeIPInvalid, ProvidedNodeIPMismatch):
         return
     new = msgspec.structs.replace(old, status=NodeStatus(addresses=once))
-    assert wanted(new, cloud) == once
+    assert desired(new, cloud) == once
 
 
 @given(cloud=CLOUDS.filter(bool), annotation=NODE_IPS, before=CLOUDS)
@@ -160,7 +160,7 @@ def test_every_address_comes_from_the_cloud_or_is_the_nodes_host_name_and_stands
     cloud: tuple[NodeAddress, ...], annotation: str | None, before: tuple[NodeAddress, ...]
 ) -> None:
     try:
-        result = wanted(node(annotation, before), cloud)
+        result = desired(node(annotation, before), cloud)
     except (ProvidedNodeIPInvalid, ProvidedNodeIPMismatch):
         return
     assert len(set(result)) == len(result)

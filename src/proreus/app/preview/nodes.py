@@ -156,16 +156,16 @@ class Drafts:
                 if isinstance(reserved, tuple):
                     self.patch(name, ipam.write(node, tuple(map(str, reserved))))
                     return True
-                self.patch(name, ipam.say(node, ipam.exhausted(reserved), self._now))
+                self.patch(name, ipam.condition_patch(node, ipam.exhausted(reserved), self._now))
             case ipam.Write(cidrs):
                 self.patch(name, ipam.write(node, cidrs))
             case ipam.Assign(cidrs):
                 parts = tuple(f"+ {cidr}" for cidr in cidrs)
                 self._cloud.append(Change(f"pod-cidrs/{name}", "create", parts))
             case ipam.Trouble() as trouble:
-                self.patch(name, ipam.say(node, trouble, self._now))
+                self.patch(name, ipam.condition_patch(node, trouble, self._now))
             case ipam.Settled():
-                self.patch(name, ipam.say(node, None, self._now))
+                self.patch(name, ipam.condition_patch(node, None, self._now))
         return False
 
 

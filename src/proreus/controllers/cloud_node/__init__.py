@@ -1,1 +1,1 @@
-"""The controller that initialises nodes and keeps their addresses and labels right."""
+"""Initialise nodes and keep their addresses and labels current."""

@@ -1,4 +1,4 @@
-"""The addresses a Node should have: the cloud's, with the kubelet's `--node-ip` first.
+"""Choose a Node's addresses: the cloud's, with the kubelet's `--node-ip` first.
 
 The kubelet leaves its `--node-ip` in the annotation `alpha.kubernetes.io/provided-node-ip`
 (KEP-3705 for two of them). Such an address must be among the cloud's; it then comes first and is
@@ -42,7 +42,7 @@ def provided(annotation: str) -> tuple[IPv4Address | IPv6Address, ...]:
 
 
 def preferred(annotation: str, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddress, ...]:
-    """Put the addresses the annotation names first and drop the others of their types.
+    """Put the addresses that the annotation names first and drop others of their types.
 
     An address that the cloud lists under several types keeps them all.
 
@@ -63,8 +63,8 @@ def preferred(annotation: str, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddr
     return (*first, *(address for address in cloud if address.type not in claimed))
 
 
-def wanted(node: Node, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddress, ...]:
-    """The addresses `node` should have when the cloud gives `cloud`.
+def desired(node: Node, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddress, ...]:
+    """Return the addresses that `node` should have when the cloud gives `cloud`.
 
     A cloud that gives no address at all clears none; one that gives no host name leaves the
     node's. No entry appears twice, because the API server refuses that.
@@ -83,7 +83,7 @@ def wanted(node: Node, cloud: tuple[NodeAddress, ...]) -> tuple[NodeAddress, ...
 
 
 def _parsed(text: str) -> IPv4Address | IPv6Address | None:
-    """The address, an IPv4-mapped one as IPv4; None if `text` is none."""
+    """Parse an address, an IPv4-mapped one as IPv4; None if `text` is no address."""
     try:
         ip = ip_address(text)
     except ValueError:

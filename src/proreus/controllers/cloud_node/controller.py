@@ -1,4 +1,4 @@
-"""Initialises nodes and keeps their addresses and labels right: watch, observe, apply.
+"""Initialise nodes and keep their addresses and labels current: watch, observe, apply.
 
 A node event that matters queues the node; only a tainted node, or a node in the refresh pass,
 costs a question to the cloud, and all nodes that are ready at once are asked about together.
@@ -31,19 +31,19 @@ BACKOFF = Backoff(first=1.0, cap=300.0, factor=2.0, jitter=0.2)
 CONTROLLER = "cloud-node-controller"
 
 
-class NotAsWished(Exception):
-    """The node is not as it should be, and says so by its condition; it is tried again."""
+class NotAsDesired(Exception):
+    """The node differs from the desired state, as its condition says; it is tried again."""
 
 
-class Look(msgspec.Struct, frozen=True):
-    """What was asked about one node: the answer, if the cloud was asked, and whether to compare."""
+class Observed(msgspec.Struct, frozen=True):
+    """What was observed about one node: the cloud's answer, if asked, and whether to compare."""
 
     answer: InstanceAnswer | None
     refresh: bool
 
 
 class CloudNodeController:
-    """The controller `cloud-node-controller`."""
+    """Run the controller `cloud-node-controller`."""
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to the nodes; the provider must have instances."""
@@ -82,12 +82,12 @@ class CloudNodeController:
             metrics.OLDEST_UNINITIALIZED.set_function(lambda: 0)
 
     def stop(self) -> None:
-        """Take no more nodes."""
+        """Take no more nodes from the queue."""
         self._queue.shut_down()
 
     @property
     def is_busy(self) -> bool:
-        """Whether nodes wait to be written."""
+        """Tell whether nodes wait to be written."""
         return self._loop.is_busy
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -104,7 +104,7 @@ class CloudNodeController:
             self._queue.add(new.metadata.name, Priority.USER if urgent else Priority.RESYNC)
 
     def _note(self, node: Node) -> None:
-        """Keep in mind whether the node waits for its initialisation."""
+        """Remember whether the node waits for its initialisation."""
         if plans.needs_instance(node) and self._instances.owns(node) is not Ownership.NO:
             self._waiting[node.metadata.name] = node
         else:
@@ -121,12 +121,12 @@ class CloudNodeController:
             await asyncio.sleep(self._env.settings.node_status_update_frequency)
 
     def group(self, key: str, obj: Node | None) -> Hashable:
-        """Every node is a group of its own, but for `--concurrent-node-status-updates`."""
+        """Return a group for each node, or a shared one by `--concurrent-node-status-updates`."""
         return plans.update_group(key, obj, self._env.settings.concurrent_node_status_updates)
 
-    async def observe(self, keys: Sequence[str]) -> Mapping[str, Look]:
-        """Ask about the nodes that need it, in one go."""
-        asked = [
+    async def observe(self, keys: Sequence[str]) -> Mapping[str, Observed]:
+        """Ask the cloud in one go about the nodes that need it."""
+        nodes = [
             node
             for key in keys
             if (node := self._env.nodes.get(key)) is not None
@@ -134,24 +134,24 @@ class CloudNodeController:
             and self._instances.owns(node) is not Ownership.NO
         ]
         now = asyncio.get_running_loop().time()
-        answers = await self._inventory.get(asked, not_before=now)
+        answers = await self._inventory.get(nodes, not_before=now)
         if error := outage(answers):
             raise error
         return {
-            key: Look(
+            key: Observed(
                 answer=answers[key].answer if key in answers else None,
                 refresh=key in self._refresh,
             )
             for key in keys
         }
 
-    def plan(self, key: str, obj: Node | None, observed: Look | Exception) -> Change | None:
-        """Decide for one node."""
+    def plan(self, key: str, obj: Node | None, observed: Observed | Exception) -> Change | None:
+        """Decide what to write on one node."""
         if obj is None:
             return None
         if isinstance(observed, Exception):
             error = observed if isinstance(observed, CloudError) else CloudError(str(observed))
-            observed = Look(answer=error, refresh=False)
+            observed = Observed(answer=error, refresh=False)
         elif not isinstance(observed.answer, CloudError):
             self._refresh.discard(key)
         return plans.plan(
@@ -167,7 +167,7 @@ class CloudNodeController:
         group: Hashable,  # noqa: ARG002 - the changes say all
         changes: Mapping[str, Change],
     ) -> Mapping[str, Outcome]:
-        """Write the status, then the rest; each at most one PATCH."""
+        """Write the node's status, then the rest; each at most one PATCH."""
         return {name: await self._apply(name, change) for name, change in changes.items()}
 
     async def _apply(self, name: str, change: Change) -> Outcome:
@@ -190,10 +190,10 @@ class CloudNodeController:
         failure = change.failure
         if failure is None or not failure.retry:
             return Outcome(written=written)
-        return Outcome(written=written, after=failure.after, error=NotAsWished(failure.message))
+        return Outcome(written=written, after=failure.after, error=NotAsDesired(failure.message))
 
     def _waiting_since(self) -> list[float]:
-        """The age in seconds of each node of this cloud that is not initialised yet."""
+        """Return the age in seconds of each of our nodes that is not initialised."""
         now = self._env.now()
         return [
             (now - (node.metadata.creation_timestamp or now)).total_seconds()
@@ -209,4 +209,4 @@ class CloudNodeController:
         klog.info(log, "Initialised the node", node=node.metadata.name)
 
     async def settled(self, group: Hashable) -> None:
-        """Nodes' calls are made for the batch; nothing is left running for one node."""
+        """Return at once: calls are made for batches, none for one node."""

@@ -1,4 +1,4 @@
-"""The labels a Node gets from the cloud: instance type, zone, region and additional ones.
+"""Compute the labels a Node gets from the cloud: instance type, zone, region, additional ones.
 
 Zone and region are set when the node is initialised and never changed afterwards, because
 volumes depend on them; the instance type is repaired. The deprecated beta keys follow the stable
@@ -41,7 +41,7 @@ _VALUE = re.compile(rf"(?:{_NAME})?")
 
 
 class LabelChange(msgspec.Struct, frozen=True):
-    """What to write: labels and annotations by key, None removes.
+    """Describe the labels and annotations to write, by key; None removes.
 
     `rejected` names the cloud's labels that the API server would refuse; one of them in a patch
     would keep the whole node from being initialised.
@@ -53,18 +53,18 @@ class LabelChange(msgspec.Struct, frozen=True):
 
 
 def reserved(key: str) -> bool:
-    """Whether the key is in the domains kubernetes.io or k8s.io, which no cloud may set."""
+    """Tell whether the key is in kubernetes.io or k8s.io, where no cloud may set labels."""
     domain, slash, _ = key.partition("/")
     return bool(slash) and f".{domain}".endswith((".kubernetes.io", ".k8s.io"))
 
 
 def valid(key: str, value: str) -> bool:
-    """Whether the API server takes the label."""
+    """Tell whether the API server accepts the label."""
     return bool(_KEY.fullmatch(key) and _VALUE.fullmatch(value))
 
 
 def initial(node: Node, instance: Instance) -> LabelChange:
-    """The labels at initialisation: what the cloud knows replaces what stands there."""
+    """Return the labels at initialisation: the cloud's values replace those on the node."""
     labels: dict[str, str | None] = {}
     rejected: list[str] = []
     for key, value in _facts(instance).items():
@@ -76,7 +76,7 @@ def initial(node: Node, instance: Instance) -> LabelChange:
 
 
 def refreshed(node: Node, instance: Instance) -> LabelChange:
-    """The labels afterwards: instance type and additional labels; zone and region stay."""
+    """Return the labels at a refresh: type and additional labels; zone and region stay."""
     labels: dict[str, str | None] = {}
     type_ = instance.instance_type
     if type_ and valid(LABEL_INSTANCE_TYPE, type_):
@@ -85,7 +85,7 @@ def refreshed(node: Node, instance: Instance) -> LabelChange:
 
 
 def mirrored(labels: Mapping[str, str]) -> Mapping[str, str | None]:
-    """What makes the beta keys that are there equal to the stable ones.
+    """Return the changes that make the beta labels equal to the stable ones.
 
     Where only the beta key is left, the stable one is restored from it.
     """
@@ -101,7 +101,7 @@ def mirrored(labels: Mapping[str, str]) -> Mapping[str, str | None]:
 
 
 def topology_difference(node: Node, instance: Instance) -> str:
-    """How zone and region differ from the cloud's, in words; empty if they do not."""
+    """Describe how zone and region differ from the cloud's; "" if they do not."""
     labels = {**node.metadata.labels, **mirrored(node.metadata.labels)}
     cloud = {LABEL_ZONE: instance.zone, LABEL_REGION: instance.region}
     return "; ".join(
@@ -123,16 +123,16 @@ def _facts(instance: Instance) -> Mapping[str, str]:
 def _with_additional(
     node: Node, instance: Instance, labels: dict[str, str | None], rejected: tuple[str, ...]
 ) -> LabelChange:
-    """Add the additional labels and the list of those that are ours to `labels`."""
+    """Add the additional labels, and the list of those that are ours, to `labels`."""
     present = node.metadata.labels
     listed = node.metadata.annotations.get(ANNOTATION_OURS, "")
     # A node may edit its own annotations: a reserved key in it is not ours, whatever it says.
     ours = {key for key in listed.split(",") if key and not reserved(key)}
     offered = {k: v for k, v in instance.additional_labels.items() if not reserved(k)}
-    wanted = {k: v for k, v in offered.items() if valid(k, v) and (k in ours or k not in present)}
-    labels |= dict.fromkeys(sorted(ours - wanted.keys()))
-    labels |= wanted
+    desired = {k: v for k, v in offered.items() if valid(k, v) and (k in ours or k not in present)}
+    labels |= dict.fromkeys(sorted(ours - desired.keys()))
+    labels |= desired
     known = {k: v for k, v in {**present, **labels}.items() if v is not None}
     labels |= mirrored(known)
     bad = tuple(f"{k}={v}" for k, v in offered.items() if not valid(k, v))
-    return LabelChange(labels, {ANNOTATION_OURS: ",".join(sorted(wanted)) or None}, rejected + bad)
+    return LabelChange(labels, {ANNOTATION_OURS: ",".join(sorted(desired)) or None}, rejected + bad)

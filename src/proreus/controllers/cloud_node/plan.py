@@ -1,4 +1,4 @@
-"""What to write on a Node, decided from the Node and the cloud's answer about its machine.
+"""Decide what to write on a Node, from the Node and the cloud's answer about its machine.
 
 A node is *uninitialised* while it carries the taint
 `node.cloudprovider.kubernetes.io/uninitialized`. Its initialisation takes two patches: first the
@@ -35,7 +35,7 @@ _FINE = Failure(Reason.INITIALIZED, "the node has what the cloud says about its 
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What to do about a node, in this order: `status`, `main`, `events`.
+    """Describe what to do about a node, in this order: `status`, `main`, `events`.
 
     Both patches may be falsy. `initialised` says that `main` removes the taint, and `failure`
     why the node is not as it should be, even when there is nothing (new) to write.
@@ -49,23 +49,23 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def relevant(old: Node | None, new: Node | None) -> bool:
-    """Whether a node event needs a look; heartbeats and nodes that are gone do not."""
+    """Tell whether a node event needs a look; heartbeats and deleted nodes do not."""
     if new is None:
         return False
     if old is None or _read_by_plan(old) != _read_by_plan(new):
         return True
-    before, after = _told(old), _told(new)
+    before, after = _shown_condition(old), _shown_condition(new)
     # While the node waits, its condition is our word of a failed try: no reason for another one.
     return before != after and (after is None or not has_taint(new, TAINT_UNINITIALIZED))
 
 
 def needs_instance(node: Node) -> bool:
-    """Whether a look at the node needs the cloud; other nodes are looked up by the refresh."""
+    """Tell whether the cloud must be asked about the node; the refresh asks about others."""
     return node.metadata.deletion_timestamp is None and has_taint(node, TAINT_UNINITIALIZED)
 
 
 def update_group(key: str, node: Node | None, updates: int) -> Hashable:
-    """The group of a node's writes: itself, or one of `updates` that initialised nodes share.
+    """Return the group of a node's writes: itself, or one of `updates` for initialised nodes.
 
     So many of these are written at once (0: as many as of others). Groups do that, since a node
     that waits for its group takes no slot from nodes that are new.
@@ -83,7 +83,7 @@ def plan(
     refresh: bool,
     ownership: Ownership = Ownership.YES,
 ) -> Change | None:
-    """Decide what to write on `node`; None means that all is as it should be.
+    """Decide what to write on `node`; None means that nothing differs.
 
     Args:
         node: The newest object.
@@ -118,9 +118,9 @@ def _initialise(
     wrong = _conflict(node, answer) or _no_provider_id(node, answer)
     if wrong is not None:
         return _failed(node, wrong, now)
-    wanted = _addresses(node, answer)
-    if isinstance(wanted, Failure):
-        return _failed(node, wanted, now)
+    desired = _addresses(node, answer)
+    if isinstance(desired, Failure):
+        return _failed(node, desired, now)
     change = labels.initial(node, answer)
     ops = patch.labels(node.metadata.labels, change.labels)
     ops += patch.annotations(node.metadata.annotations, change.annotations)
@@ -129,7 +129,7 @@ def _initialise(
     kept = tuple(taint for taint in node.spec.taints if taint.key != TAINT_UNINITIALIZED)
     ops += patch.taints(node.spec.taints, kept)
     return Change(
-        _status(node, wanted, _condition(node, "True", _FINE, now)),
+        _status(node, desired, _condition(node, "True", _FINE, now)),
         patch.json_patch(node.metadata.uid, ops),
         events=(*_rejected(change), PlannedEvent("Normal", "Synced", "Node synced successfully")),
         initialised=True,
@@ -137,7 +137,7 @@ def _initialise(
 
 
 def _failed(node: Node, failure: Failure, now: datetime) -> Change:
-    """Say why an uninitialised node stays so."""
+    """Report by condition and event why a node is not initialised."""
     state = _condition(node, "False", failure, now)
     if failure.reason is Reason.NOT_OWNED and condition(node.status.conditions, CONDITION):
         # What stands there may be the word of the node's own controller.
@@ -163,36 +163,36 @@ def _refresh(node: Node, answer: InstanceAnswer | None, now: datetime) -> Change
     if not isinstance(answer, Instance):
         failure = reasons.failure(node, answer)
         if failure.reason is Reason.IDENTITY_CONFLICT:
-            return _found(node, failure, None, main, now)
+            return _refreshed(node, failure, None, main, now)
         return Change(_status(node), main, failure=failure)
     conflict = _conflict(node, answer)
     if conflict is not None:
-        return _found(node, conflict, None, main, now)
+        return _refreshed(node, conflict, None, main, now)
     change = labels.refreshed(node, answer)
     main = _main(node, change.labels, change.annotations)
-    wanted = _addresses(node, answer) if answer.addresses else None
-    if isinstance(wanted, Failure):
-        return _found(node, wanted, None, main, now)
+    desired = _addresses(node, answer) if answer.addresses else None
+    if isinstance(desired, Failure):
+        return _refreshed(node, desired, None, main, now)
     difference = labels.topology_difference(node, answer)
     finding = Failure(Reason.TOPOLOGY_DIFFERS, difference) if difference else _FINE
-    return _found(node, finding, wanted, main, now)
+    return _refreshed(node, finding, desired, main, now)
 
 
-def _found(
+def _refreshed(
     node: Node,
     finding: Failure,
-    wanted: tuple[NodeAddress, ...] | None,
+    desired: tuple[NodeAddress, ...] | None,
     main: Patch,
     now: datetime,
 ) -> Change:
-    """The change of an initialised node; what is wrong with it goes into the condition."""
+    """Make the change of an initialised node; its condition says what is wrong."""
     state = _condition(node, "True", finding, now)
     events = () if finding is _FINE else _on_transition(node, state, "Warning")
-    return Change(_status(node, wanted, state), main, events)
+    return Change(_status(node, desired, state), main, events)
 
 
 def _conflict(node: Node, instance: Instance) -> Failure | None:
-    """Whether node and instance name two machines."""
+    """Return a failure if node and instance have two provider ids."""
     ours, clouds = node.spec.provider_id, instance.provider_id
     if not (ours and clouds) or ours == clouds:
         return None
@@ -214,7 +214,7 @@ def _no_provider_id(node: Node, instance: Instance) -> Failure | None:
 
 def _addresses(node: Node, instance: Instance) -> tuple[NodeAddress, ...] | Failure:
     try:
-        return addresses.wanted(node, instance.addresses)
+        return addresses.desired(node, instance.addresses)
     except addresses.ProvidedNodeIPInvalid as exc:
         return Failure(Reason.PROVIDED_NODE_IP_INVALID, str(exc))
     except addresses.ProvidedNodeIPMismatch as exc:
@@ -222,7 +222,7 @@ def _addresses(node: Node, instance: Instance) -> tuple[NodeAddress, ...] | Fail
 
 
 def _condition(node: Node, status: str, failure: Failure, now: datetime) -> Condition | None:
-    """The condition to write, or None if it says so already."""
+    """Return the condition to write, or None if the node has it already."""
     old = condition(node.status.conditions, CONDITION)
     new = Condition(CONDITION, status, failure.reason.value, failure.message, now)
     if old is None or old.status != status:
@@ -233,7 +233,7 @@ def _condition(node: Node, status: str, failure: Failure, now: datetime) -> Cond
 
 
 def _on_transition(node: Node, new: Condition | None, type_: EventType) -> tuple[PlannedEvent, ...]:
-    """An event if the condition's status or reason changes; a new message alone is none."""
+    """Return an event if the condition's status or reason changes, not for a new message."""
     old = condition(node.status.conditions, CONDITION)
     if new is None or (old and (old.status, old.reason) == (new.status, new.reason)):
         return ()
@@ -242,13 +242,13 @@ def _on_transition(node: Node, new: Condition | None, type_: EventType) -> tuple
 
 def _status(
     node: Node,
-    wanted: tuple[NodeAddress, ...] | None = None,
+    desired: tuple[NodeAddress, ...] | None = None,
     state: Condition | None = None,
 ) -> Patch:
-    """The patch of the status; addresses compare in order, so that equal ones cost nothing."""
+    """Make the status patch; addresses are compared in order, so that equal ones cost nothing."""
     return patch.status(
         node.metadata.uid,
-        addresses=None if wanted == node.status.addresses else wanted,
+        addresses=None if desired == node.status.addresses else desired,
         conditions=() if state is None else (state,),
         load_balancer=None,
     )
@@ -256,10 +256,10 @@ def _status(
 
 def _main(
     node: Node,
-    wanted: Mapping[str, str | None],
+    desired: Mapping[str, str | None],
     annotations: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Patch:
-    ops = patch.labels(node.metadata.labels, wanted)
+    ops = patch.labels(node.metadata.labels, desired)
     ops += patch.annotations(node.metadata.annotations, annotations)
     return patch.json_patch(node.metadata.uid, ops)
 
@@ -273,7 +273,7 @@ def _rejected(change: labels.LabelChange) -> tuple[PlannedEvent, ...]:
 
 
 def _read_by_plan(node: Node) -> tuple[object, ...]:
-    """All that `plan` reads, but for the condition."""
+    """Return all that `plan` reads of a node, except the condition."""
     return (
         node.metadata.uid,
         node.metadata.deletion_timestamp,
@@ -285,6 +285,6 @@ def _read_by_plan(node: Node) -> tuple[object, ...]:
     )
 
 
-def _told(node: Node) -> tuple[str, str, str] | None:
+def _shown_condition(node: Node) -> tuple[str, str, str] | None:
     state = condition(node.status.conditions, CONDITION)
     return None if state is None else (state.status, state.reason, state.message)

@@ -1,4 +1,4 @@
-"""Why a Node is not as it should be: a closed list of reasons and the words for each."""
+"""List the reasons why a Node is not as it should be, with their messages."""
 
 from enum import StrEnum
 
@@ -25,7 +25,7 @@ class Reason(StrEnum):
     """Every reason that the condition `CloudInitialized` can have."""
 
     INITIALIZED = "Initialized"
-    """All is well: the node has what the cloud says about its machine."""
+    """The node has what the cloud says about its machine."""
     TOPOLOGY_DIFFERS = "TopologyDiffers"
     """Zone or region of the machine are not those on the node's labels.
 
@@ -74,7 +74,7 @@ class Reason(StrEnum):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why nothing more could be done for a node now.
+    """Describe why a node cannot be initialised or refreshed now.
 
     `after` is when to try again, in seconds, where the cloud said; without `retry` only a change
     of the node can help.
@@ -102,7 +102,7 @@ _REASONS: tuple[tuple[type[CloudError], Reason], ...] = (
 
 
 def not_owned() -> Failure:
-    """The node's machine is not of this cloud, region and account."""
+    """Return the failure of a node whose machine is not of this cloud, region and account."""
     return Failure(
         Reason.NOT_OWNED,
         "the machine is not of this cloud, region and account; "
@@ -112,7 +112,7 @@ def not_owned() -> Failure:
 
 
 def failure(node: Node, answer: NotFound | CloudError | None) -> Failure:
-    """Why the cloud's answer about `node` does not help; None means it said nothing of it."""
+    """Return why the cloud's answer about `node` does not help; None means it was left out."""
     if answer is None:
         return Failure(Reason.NO_ANSWER, "the cloud's answer says nothing about this node")
     if isinstance(answer, NotFound):

@@ -1,1 +1,1 @@
-"""The controller `node-ipam-controller`: blocks of pod addresses for nodes."""
+"""Allocate blocks of pod addresses to nodes: the controller `node-ipam-controller`."""

@@ -1,4 +1,4 @@
-"""Which blocks of a cluster CIDR are taken, and who holds what of all of them. Pure.
+"""Track which blocks of the cluster CIDRs are taken, and by whom. Pure.
 
 A block that is released is taken again only after all others (next fit, as Go), so that what
 still remembers a lost node does not meet a new one in its place.
@@ -13,44 +13,44 @@ import msgspec
 from proreus.controllers.networks import Network, is_within, network
 
 _MOST_HOLDERS: Final = 255
-"""A block with so many holders stays taken for good."""
+"""The number of holders from which on a block stays taken for good."""
 
 
 class Range(msgspec.Struct, frozen=True):
-    """A cluster CIDR, and the prefix length of the block that each node gets of it."""
+    """A cluster CIDR, and the prefix length of the block that each node gets from it."""
 
     cluster: Network
     mask: int
 
     @property
     def size(self) -> int:
-        """The number of blocks."""
+        """Return the number of blocks."""
         return 1 << (self.mask - self.cluster.prefixlen)
 
 
 class Meter(Protocol):
-    """Is told what happens to the blocks of a cluster CIDR."""
+    """Observe what happens to the blocks of a cluster CIDR."""
 
     def changed(self, delta: int) -> None:
-        """So many blocks were taken, or, below zero, became free."""
+        """Note that `delta` blocks were taken, or, below zero, became free."""
 
     def tried(self, count: int) -> None:
-        """A block was found after looking at so many."""
+        """Note that a block was found after checking `count` blocks."""
 
 
 class _NoMeter:
     def changed(self, delta: int) -> None:
-        """Nobody counts."""
+        """Ignore the change."""
 
     def tried(self, count: int) -> None:
-        """Nobody counts."""
+        """Ignore the search."""
 
 
 class CidrSet:
-    """The blocks of one cluster CIDR. Each counts its holders, and is free without any."""
+    """Track the blocks of one cluster CIDR. Each counts its holders, and is free without any."""
 
     def __init__(self, of: Range, meter: Meter | None = None) -> None:
-        """All blocks are free; one byte each."""
+        """Start with all blocks free; each takes one byte."""
         self.cluster = of.cluster
         self.mask = of.mask
         self.size = of.size
@@ -61,7 +61,7 @@ class CidrSet:
         self._next = 0
 
     def take(self) -> Network | None:
-        """The next free block, or None if all are taken."""
+        """Take the next free block, or return None if all are taken."""
         index = self._holders.find(0, self._next)
         if index < 0:
             index = self._holders.find(0, 0, self._next)
@@ -77,7 +77,7 @@ class CidrSet:
         return IPv6Network((address, self.mask))
 
     def hold(self, net: Network) -> bool:
-        """One holder more for every block that `net` touches; whether all of them were free."""
+        """Add a holder to every block that `net` touches; tell whether all were free."""
         new, blocks = 0, self._blocks(net)
         for index in blocks:
             new += self._holders[index] == 0
@@ -87,7 +87,7 @@ class CidrSet:
         return new == len(blocks)
 
     def release(self, net: Network) -> bool:
-        """One holder less for every block that `net` touches; whether one is free now."""
+        """Remove a holder from every block that `net` touches; tell whether one is free now."""
         freed = 0
         for index in self._blocks(net):
             if 0 < self._holders[index] < _MOST_HOLDERS:
@@ -98,7 +98,7 @@ class CidrSet:
         return freed > 0
 
     def _blocks(self, net: Network) -> range:
-        """The blocks that `net` touches, be it a part of one, several, or more than all."""
+        """Return the blocks that `net` touches: a part of one, several, or more than all."""
         if is_within(self.cluster, net):
             return range(self.size)
         if not is_within(net, self.cluster):
@@ -109,7 +109,7 @@ class CidrSet:
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What was wrong with CIDRs when a node came to hold them.
+    """Report the CIDRs that a node should not hold.
 
     Attributes:
         outside: Those that are in no cluster CIDR, or that are none.
@@ -121,7 +121,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """Blocks for a node whose CIDRs the cache does not show yet.
+    """Reserve blocks for a node whose CIDRs the cache does not show yet.
 
     `is_unsure`: they may have been written, so that only the cache can tell.
     """
@@ -131,7 +131,7 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class Blocks:
-    """The blocks of all cluster CIDRs: held by nodes, by Services, or reserved for a write."""
+    """Track the blocks of all cluster CIDRs: held by nodes or Services, or reserved for a write."""
 
     def __init__(
         self,
@@ -139,20 +139,20 @@ class Blocks:
         services: Iterable[Network] = (),
         meters: Mapping[Network, Meter] = {},
     ) -> None:
-        """Only what the Services' CIDRs overlap is taken."""
-        self._sets = [CidrSet(one, meters.get(one.cluster)) for one in ranges]
+        """Start with only the blocks taken that the Services' CIDRs overlap."""
+        self._sets = [CidrSet(cidr_set, meters.get(cidr_set.cluster)) for cidr_set in ranges]
         self._reserved: dict[str, Reservation] = {}
         for net in services:
-            for one in self._sets:
-                one.hold(net)
+            for cidr_set in self._sets:
+                cidr_set.hold(net)
 
     def hold(self, uid: str, cidrs: Sequence[str]) -> Claim:
-        """The node with this uid has these CIDRs; what was reserved for it is that no more."""
+        """Note that the node with this uid has these CIDRs, and end its reservation."""
         outside, shared = [], []
         mine = self._reserved.get(uid, Reservation(()))
         for cidr in cidrs:
             net = network(cidr)
-            if net is None or not any(is_within(net, one.cluster) for one in self._sets):
+            if net is None or not any(is_within(net, cidr_set.cluster) for cidr_set in self._sets):
                 outside.append(cidr)
             if net is not None and not self._hold(net) and net not in mine.blocks:
                 shared.append(cidr)
@@ -160,11 +160,11 @@ class Blocks:
         return Claim(tuple(outside), tuple(shared))
 
     def release(self, cidrs: Iterable[str]) -> bool:
-        """A node holds these CIDRs no more; whether a block has become free."""
+        """Note that a node no longer holds these CIDRs; tell whether a block became free."""
         return self._release(net for cidr in cidrs if (net := network(cidr)) is not None)
 
     def reserve(self, uid: str) -> tuple[Network, ...] | Network:
-        """A block of each cluster CIDR for the node, or the cluster CIDR that has none left.
+        """Reserve a block of each cluster CIDR, or return the cluster CIDR that has none left.
 
         The same ones until `hold`, `forget` or `refused`. If one family has none left, none of
         the other is kept.
@@ -172,22 +172,22 @@ class Blocks:
         if uid in self._reserved:
             return self._reserved[uid].blocks
         taken: list[Network] = []
-        for one in self._sets:
-            block = one.take()
+        for cidr_set in self._sets:
+            block = cidr_set.take()
             if block is None:
                 self._release(taken)
-                return one.cluster
+                return cidr_set.cluster
             taken.append(block)
         self._reserved[uid] = Reservation(tuple(taken))
         return tuple(taken)
 
     def unsure(self, uid: str) -> None:
-        """The write of what is reserved may have taken effect."""
+        """Note that the write of the reserved blocks may have taken effect."""
         if uid in self._reserved:
             self._reserved[uid] = Reservation(self._reserved[uid].blocks, is_unsure=True)
 
     def refused(self, uid: str) -> bool:
-        """The last write took no effect: let go what no other write can have given the node.
+        """Note that the last write failed: free what no other write can have given the node.
 
         Returns whether a block has become free.
         """
@@ -196,14 +196,14 @@ class Blocks:
         return self.forget(uid)
 
     def forget(self, uid: str) -> bool:
-        """Nothing is to be reserved for the node any more; whether a block has become free."""
+        """Drop the node's reservation; tell whether a block became free."""
         gone = self._reserved.pop(uid, None)
         return gone is not None and self._release(gone.blocks)
 
     def _hold(self, net: Network) -> bool:
-        were_free = [one.hold(net) for one in self._sets]
+        were_free = [cidr_set.hold(net) for cidr_set in self._sets]
         return all(were_free)
 
     def _release(self, nets: Iterable[Network]) -> bool:
-        became_free = [one.release(net) for net in nets for one in self._sets]
+        became_free = [cidr_set.release(net) for net in nets for cidr_set in self._sets]
         return any(became_free)

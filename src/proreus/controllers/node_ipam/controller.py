@@ -1,4 +1,4 @@
-"""Gives nodes their pod CIDRs: watch, ask the cloud where it has a say, reserve, write.
+"""Give nodes their pod CIDRs: watch, ask the cloud where the mode needs it, reserve, write.
 
 Which blocks are taken is read off the cached nodes, event by event. Only what is being written is
 remembered besides: a block stays reserved until the cache shows it, or until its write has surely
@@ -36,12 +36,12 @@ BACKOFF: Final = Backoff(first=1.0, cap=300.0, factor=2.0, jitter=0.2)
 BATCH: Final = 500
 
 
-class NotAsWished(Exception):
-    """The node does not have what it needs, and says so; it is tried again."""
+class NotAsDesired(Exception):
+    """The node lacks pod CIDRs, as its condition says; it is tried again."""
 
 
-class Say(msgspec.Struct, frozen=True):
-    """Write the condition."""
+class WriteCondition(msgspec.Struct, frozen=True):
+    """Write the node's condition."""
 
     patch: Patch
 
@@ -52,11 +52,11 @@ class Release(msgspec.Struct, frozen=True):
     nodes: tuple[Node, ...]
 
 
-Change = Allocate | Write | Assign | Trouble | Say | Release
+Change = Allocate | Write | Assign | Trouble | WriteCondition | Release
 
 
 class NodeIpamController:
-    """The controller `node-ipam-controller`."""
+    """Run the controller `node-ipam-controller`."""
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to the nodes.
@@ -80,9 +80,11 @@ class NodeIpamController:
         )
         if problems:
             raise ValueError("; ".join(problems))
-        self._clusters = tuple(one.cluster for one in ranges)
+        self._clusters = tuple(block_range.cluster for block_range in ranges)
         services, _ = cluster_cidrs(settings.service_cluster_ip_range)
-        self._blocks = Blocks(ranges, services, {one.cluster: _Meter(one) for one in ranges})
+        self._blocks = Blocks(
+            ranges, services, {block_range.cluster: _Meter(block_range) for block_range in ranges}
+        )
         self._leaving: dict[str, tuple[Node, ...]] = {}
         self._waiting: set[str] = set()
         self._events: EventSource = env.events.source(SOURCE)
@@ -99,21 +101,21 @@ class NodeIpamController:
         env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
-        """Allocate once all nodes are known, so that no block is given twice; until stopped."""
+        """Allocate until stopped, once all nodes are known, so that no block is given twice."""
         await self._env.nodes.wait_synced()
         await self._loop.run()
 
     def stop(self) -> None:
-        """Take no more nodes."""
+        """Take no more nodes from the queue."""
         self._queue.shut_down()
 
     @property
     def is_busy(self) -> bool:
-        """Whether nodes wait to be written."""
+        """Tell whether nodes wait to be written."""
         return self._loop.is_busy
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        """Keep the blocks in step with the cache, and queue what may need something."""
+        """Keep the blocks in step with the cache, and queue nodes that may need some."""
         if plans.has_other_cidrs(old, new):
             if new is not None:
                 self._hold(new)
@@ -132,7 +134,7 @@ class NodeIpamController:
             klog.warning(log, event.message, node=node.metadata.name)
 
     def _let_go(self, node: Node) -> None:
-        """Free what a node had that is gone; if the cloud has a part in it, once that is over."""
+        """Free the blocks of a deleted node, after the cloud released them if it must."""
         name = node.metadata.name
         self._waiting.discard(name)
         self._queue.forget(name)
@@ -152,25 +154,25 @@ class NodeIpamController:
             self._wake()
 
     def _wake(self) -> None:
-        """A block is free: let those look that wait for one."""
+        """Queue the nodes that wait for a free block."""
         for name in sorted(self._waiting):
             self._queue.add(name, Priority.USER)
         self._waiting.clear()
 
     def group(self, key: str, obj: Node | None) -> Hashable:  # noqa: ARG002
-        """Every node is a group of its own."""
+        """Return a group for each node."""
         return key
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, plans.InCloud]:
-        """Ask the cloud about the batch, where it has a say."""
+        """Ask the cloud for the blocks of the batch's nodes, if the mode does so."""
         answers: dict[str, plans.InCloud] = dict.fromkeys(keys)
         if self._mode.asks_cloud and self._cloud is not None:
-            found = [node for key in keys if (node := self._env.nodes.get(key)) is not None]
-            asked = [
-                node for node in found if plans.is_askable(node) and not self._is_foreign(node)
+            known = [node for key in keys if (node := self._env.nodes.get(key)) is not None]
+            askable = [
+                node for node in known if plans.is_askable(node) and not self._is_foreign(node)
             ]
-            if asked:
-                answers.update(await self._cloud.describe(asked))
+            if askable:
+                answers.update(await self._cloud.describe(askable))
         return answers
 
     def _is_foreign(self, node: Node) -> bool:
@@ -180,7 +182,7 @@ class NodeIpamController:
     def plan(
         self, key: str, obj: Node | None, observed: plans.InCloud | Exception
     ) -> Change | None:
-        """Decide for one node; one that is gone goes before its successor of the same name."""
+        """Decide for one node; a deleted one comes before its successor of the same name."""
         if key in self._leaving:
             return Release(self._leaving[key])
         if obj is None or (self._mode.asks_cloud and self._is_foreign(obj)):
@@ -188,15 +190,15 @@ class NodeIpamController:
         decided = plans.decide(self._mode, obj, observed)
         if not isinstance(decided, Settled):
             return decided
-        patch = plans.say(obj, None, self._env.now())
-        return Say(patch) if patch is not None else None
+        patch = plans.condition_patch(obj, None, self._env.now())
+        return WriteCondition(patch) if patch is not None else None
 
     async def apply(
         self,
         group: Hashable,
         changes: Mapping[str, Change],
     ) -> Mapping[str, Outcome]:
-        """Carry out the change of one node."""
+        """Apply the change of one node."""
         scope.set((CONTROLLER, group))
         return {name: await self._apply(name, change) for name, change in changes.items()}
 
@@ -207,27 +209,27 @@ class NodeIpamController:
         return Outcome() if node is None else await self._apply_to(node, change)
 
     async def _apply_to(
-        self, node: Node, change: Say | Assign | Write | Trouble | Allocate
+        self, node: Node, change: WriteCondition | Assign | Write | Trouble | Allocate
     ) -> Outcome:
         match change:
-            case Say(patch):
-                return await self._say(node, patch)
+            case WriteCondition(patch):
+                return await self._write_condition(node, patch)
             case Assign(cidrs):
                 return await self._assign(node, cidrs)
             case Write(cidrs):
                 return await self._write(node, cidrs)
             case Trouble():
-                return await self._tell(node, change, is_final=False)
+                return await self._report(node, change, is_final=False)
             case Allocate():
                 return await self._allocate(node)
 
     async def _allocate(self, node: Node) -> Outcome:
-        """Reserve blocks and write them; without any, the node waits for another to go."""
+        """Reserve blocks and write them; with none left, wait until a node goes."""
         uid, name = node.metadata.uid, node.metadata.name
         reserved = self._blocks.reserve(uid)
         if not isinstance(reserved, tuple):
             self._waiting.add(name)
-            return await self._tell(node, plans.exhausted(reserved), is_final=True)
+            return await self._report(node, plans.exhausted(reserved), is_final=True)
         answer = await contained(
             self._env.client.patch(NODES, name, plans.write(node, tuple(map(str, reserved))))
         )
@@ -250,43 +252,47 @@ class NodeIpamController:
         return Outcome(written=answer)
 
     def _not_written(self, node: Node, error: Exception) -> Outcome:
-        """A Conflict means to look again; what else it is, is said once."""
+        """Return the outcome of a failed write; its event is recorded once."""
         if not isinstance(error, Conflict) and not self._queue.failures(node.metadata.name):
             self._event(node, plans.not_assigned(error))
         return Outcome(error=error)
 
     async def _assign(self, node: Node, cidrs: tuple[str, ...]) -> Outcome:
-        """Give the node's blocks to its instance, and say that it has them if it said otherwise."""
+        """Give the node's blocks to its instance, and clear an earlier failure."""
         answer = await contained(self._pod_cidrs().assign(node, cidrs))
         if isinstance(answer, Exception):
-            return await self._tell(node, plans.not_assigned(answer), is_final=False)
-        patch = plans.say(node, None, self._env.now())
-        return await self._say(node, patch) if patch is not None else Outcome()
+            return await self._report(node, plans.not_assigned(answer), is_final=False)
+        patch = plans.condition_patch(node, None, self._env.now())
+        return await self._write_condition(node, patch) if patch is not None else Outcome()
 
     async def _release(self, name: str, nodes: Sequence[Node]) -> Outcome:
-        """Only what the cloud has taken back is free; then a successor can be looked at."""
+        """Release blocks in the cloud, then free them and queue the successor."""
         for node in nodes:
             answer = await contained(self._pod_cidrs().release(node, pod_cidrs(node)))
             if isinstance(answer, Exception):
                 return Outcome(error=answer)
-            self._leaving[name] = tuple(one for one in self._leaving[name] if one is not node)
+            self._leaving[name] = tuple(
+                leaving for leaving in self._leaving[name] if leaving is not node
+            )
             self._free(node)
         if not self._leaving[name]:
             del self._leaving[name]
         self._queue.add(name)
         return Outcome()
 
-    async def _tell(self, node: Node, trouble: Trouble, *, is_final: bool) -> Outcome:
-        """Say it by condition and event, if it is news; try again unless that is `is_final`."""
-        error = None if is_final else NotAsWished(trouble.message)
-        patch = plans.say(node, trouble, self._env.now())
+    async def _report(self, node: Node, trouble: Trouble, *, is_final: bool) -> Outcome:
+        """Report trouble by condition and event, if new; retry unless `is_final`."""
+        error = None if is_final else NotAsDesired(trouble.message)
+        patch = plans.condition_patch(node, trouble, self._env.now())
         if patch is None:
             return Outcome(error=error)
         self._event(node, trouble)
-        said = await self._say(node, patch)
-        return said if said.error is not None else Outcome(written=said.written, error=error)
+        outcome = await self._write_condition(node, patch)
+        return (
+            outcome if outcome.error is not None else Outcome(written=outcome.written, error=error)
+        )
 
-    async def _say(self, node: Node, patch: Patch) -> Outcome:
+    async def _write_condition(self, node: Node, patch: Patch) -> Outcome:
         answer = await contained(
             self._env.client.patch(NODES, node.metadata.name, patch, subresource="status")
         )
@@ -304,15 +310,15 @@ class NodeIpamController:
         return self._cloud
 
     async def settled(self, group: Hashable) -> None:
-        """Wait for what a call for the node has left running."""
+        """Wait until no call for the node still runs in a thread."""
         await self._env.context.settled((CONTROLLER, group))
 
 
 class _Meter:
-    """Counts the blocks of one cluster CIDR, under Go's names."""
+    """Count the blocks of one cluster CIDR in Go's metrics."""
 
-    def __init__(self, one: Range) -> None:
-        cluster, size = str(one.cluster), one.size
+    def __init__(self, block_range: Range) -> None:
+        cluster, size = str(block_range.cluster), block_range.size
         metrics.IPAM_MAX_CIDRS.labels(cluster).set(size)
         self._size = size
         self._used = 0
@@ -323,7 +329,7 @@ class _Meter:
         self._tries = metrics.IPAM_TRIES.labels(cluster)
 
     def changed(self, delta: int) -> None:
-        """Blocks were taken or became free."""
+        """Count blocks that were taken or became free."""
         self._used += delta
         self._usage.set(self._used / self._size)
         if delta > 0:
@@ -332,5 +338,5 @@ class _Meter:
             self._releases.inc(-delta)
 
     def tried(self, count: int) -> None:
-        """A block was found."""
+        """Observe how many blocks were checked to find a free one."""
         self._tries.observe(count)

@@ -1,4 +1,4 @@
-"""What is done about a node's pod CIDRs. Pure.
+"""Decide what to do about a node's pod CIDRs. Pure.
 
 | node | cloud | `RangeAllocator` | `IPAMFromCloud` | `IPAMFromCluster` |
 |---|---|---|---|---|
@@ -45,7 +45,7 @@ class Mode(StrEnum):
 
     @property
     def asks_cloud(self) -> bool:
-        """Whether the provider's `pod_cidrs` are needed."""
+        """Tell whether the provider's `pod_cidrs` are needed."""
         return self is not Mode.RANGE
 
 
@@ -85,25 +85,25 @@ class Assign(msgspec.Struct, frozen=True):
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """Why the node cannot have what it needs."""
+    """Say why the node cannot get its pod CIDRs."""
 
     reason: Reason
     message: str
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """There is nothing to do."""
+    """Do nothing."""
 
 
 Decision = Allocate | Write | Assign | Trouble | Settled
 InCloud = tuple[str, ...] | None
-"""The blocks that the cloud says the node has; None: it did not say."""
+"""The blocks that the cloud says the node has; None: it gave no answer."""
 
 
 def ranges(
     mode: Mode, clusters: Sequence[str], *, size: int = 0, size_v4: int = 0, size_v6: int = 0
 ) -> tuple[tuple[Range, ...], tuple[str, ...]]:
-    """The cluster CIDRs with the prefix lengths of their blocks, and all problems with the flags.
+    """Return the cluster CIDRs with their blocks' prefix lengths, and problems with the flags.
 
     The sizes are those of `--node-cidr-mask-size`, `-ipv4` and `-ipv6`; 0 is the default. The
     rules are Go's. Where the cloud allocates, there are none of either.
@@ -115,19 +115,19 @@ def ranges(
         return (), (f"--cluster-cidr: {problem or 'must be given to allocate node CIDRs from'}",)
     sizes = {4: size_v4, 6: size_v6}
     problems = _misused(networks, size, sizes)
-    found = []
+    block_ranges = []
     for net in networks:
         family = net.version
         given = sizes[family] or (size if len(networks) == 1 else 0)
         flag = f"-ipv{family}" if sizes[family] or not given else ""
-        one = Range(net, given or DEFAULT_MASKS[family])
-        problems += [f"--node-cidr-mask-size{flag}: {text}" for text in _unfit(one)]
-        found.append(one)
-    return tuple(found), tuple(problems)
+        block_range = Range(net, given or DEFAULT_MASKS[family])
+        problems += [f"--node-cidr-mask-size{flag}: {text}" for text in _unfit(block_range)]
+        block_ranges.append(block_range)
+    return tuple(block_ranges), tuple(problems)
 
 
 def _misused(networks: Sequence[Network], size: int, sizes: dict[int, int]) -> list[str]:
-    """The flags that do not go with these networks or with one another."""
+    """Return the problems with flags that do not fit the networks or one another."""
     problems = []
     if size and len(networks) > 1:
         problems.append(
@@ -144,41 +144,41 @@ def _misused(networks: Sequence[Network], size: int, sizes: dict[int, int]) -> l
     ]
 
 
-def _unfit(one: Range) -> list[str]:
-    net, family = one.cluster, one.cluster.version
-    if not net.prefixlen <= one.mask <= net.max_prefixlen:
-        return [f"{one.mask} must be from {net.prefixlen} ({net}) to {net.max_prefixlen}"]
-    if one.mask - net.prefixlen > MOST_BITS[family]:
+def _unfit(block_range: Range) -> list[str]:
+    net, family = block_range.cluster, block_range.cluster.version
+    if not net.prefixlen <= block_range.mask <= net.max_prefixlen:
+        return [f"{block_range.mask} must be from {net.prefixlen} ({net}) to {net.max_prefixlen}"]
+    if block_range.mask - net.prefixlen > MOST_BITS[family]:
         most = net.prefixlen + MOST_BITS[family]
-        return [f"{one.mask} makes too many blocks of {net}; give at most {most}"]
+        return [f"{block_range.mask} makes too many blocks of {net}; give at most {most}"]
     return []
 
 
 def relevant(old: Node | None, new: Node) -> bool:
-    """Whether a change of a node can change what is to be done."""
+    """Tell whether a change of a node can change the decision about it."""
     return old is None or _read(old) != _read(new)
 
 
 def has_other_cidrs(old: Node | None, new: Node | None) -> bool:
-    """Whether the blocks that are held differ."""
+    """Tell whether two states of a node hold different blocks."""
     before, after = (
-        None if one is None else (one.metadata.uid, pod_cidrs(one)) for one in (old, new)
+        None if node is None else (node.metadata.uid, pod_cidrs(node)) for node in (old, new)
     )
     return before != after
 
 
 def is_askable(node: Node) -> bool:
-    """Whether the cloud can be asked: the machine is known, and the node is to stay."""
+    """Tell whether the cloud can be asked: the machine is known, the node not being deleted."""
     return bool(node.spec.provider_id) and node.metadata.deletion_timestamp is None
 
 
 def has_assigned(node: Node) -> bool:
-    """Whether blocks may have been given to the node's instance in the cloud."""
+    """Tell whether blocks may have been given to the node's instance in the cloud."""
     return bool(node.spec.provider_id and pod_cidrs(node))
 
 
 def decide(mode: Mode, node: Node, in_cloud: InCloud | Exception) -> Decision:
-    """What to do; `in_cloud` counts only where the mode asks the cloud."""
+    """Decide for a node; `in_cloud` counts only where the mode asks the cloud."""
     if node.metadata.deletion_timestamp is not None:
         return Settled()
     if not mode.asks_cloud:
@@ -193,7 +193,7 @@ def decide(mode: Mode, node: Node, in_cloud: InCloud | Exception) -> Decision:
 
 
 def _compare(mode: Mode, node: Node, in_cloud: tuple[str, ...]) -> Decision:
-    """The table above."""
+    """Compare the node's CIDRs with the cloud's, as in the table of the module."""
     has, given = pod_cidrs(node), ", ".join(in_cloud)
     networks, problem = cluster_cidrs(in_cloud)
     if problem:
@@ -209,7 +209,7 @@ def _compare(mode: Mode, node: Node, in_cloud: tuple[str, ...]) -> Decision:
 
 
 def _from_cloud(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decision:
-    """One side at most has CIDRs, and the cloud's count."""
+    """Decide when the cloud allocates and at most one side has CIDRs."""
     if has:
         text = f"The node has {', '.join(has)}, which the cloud has not given"
         return Trouble(Reason.INVALID_MODE, text)
@@ -219,7 +219,7 @@ def _from_cloud(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decision
 
 
 def _from_cluster(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decision:
-    """One side at most has CIDRs, and the node's count."""
+    """Decide when the cluster allocates and at most one side has CIDRs."""
     if has:
         return Assign(has)
     if networks:
@@ -230,25 +230,25 @@ def _from_cluster(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decisi
 
 
 def exhausted(cluster: Network) -> Trouble:
-    """No block of this cluster CIDR is left."""
+    """Return the trouble that no block of this cluster CIDR is left."""
     text = f"All node CIDRs of {cluster} are taken; the node gets one when another node goes"
     return Trouble(Reason.NOT_AVAILABLE, text)
 
 
 def not_assigned(error: Exception) -> Trouble:
-    """What was to be written, to the node or to the cloud, was not."""
+    """Return the trouble that the CIDRs could not be written to the node or the cloud."""
     return Trouble(Reason.ASSIGNMENT_FAILED, scrub(f"The pod CIDRs were not assigned: {error}"))
 
 
 def may_have_written(error: Exception) -> bool:
-    """Whether a write with this error may have taken effect."""
+    """Tell whether a write with this error may have taken effect."""
     if isinstance(error, Unreachable):
         return error.sent
     return not isinstance(error, StatusError | RefusedByGate) or isinstance(error, ServerError)
 
 
 def write(node: Node, cidrs: Sequence[str]) -> Patch:
-    """The PATCH that gives a node its pod CIDRs, if it has none and is still the same node."""
+    """Make the PATCH that gives a node its pod CIDRs, if it has none and is still the same node."""
     return patches.json_patch(
         node.metadata.uid,
         [
@@ -258,8 +258,8 @@ def write(node: Node, cidrs: Sequence[str]) -> Patch:
     )
 
 
-def say(node: Node, trouble: Trouble | None, now: datetime) -> Patch | None:
-    """The PATCH of nodes/status that says the trouble, or that it is over; None: it is said.
+def condition_patch(node: Node, trouble: Trouble | None, now: datetime) -> Patch | None:
+    """Make the PATCH of the condition, with or without trouble; None if it is right already.
 
     Without trouble, a node that never had any has no condition.
     """
@@ -278,12 +278,12 @@ def say(node: Node, trouble: Trouble | None, now: datetime) -> Patch | None:
 
 
 def event(trouble: Trouble) -> PlannedEvent:
-    """The trouble as an event."""
+    """Make the event of the trouble."""
     return PlannedEvent("Warning", trouble.reason, trouble.message)
 
 
 def claim_events(claim: Claim, clusters: Sequence[Network]) -> tuple[PlannedEvent, ...]:
-    """What is to be said about CIDRs that a node has and should not have."""
+    """Make the events about CIDRs that a node has and should not have."""
     known = ", ".join(map(str, clusters))
     outside = [
         Trouble(Reason.OUTSIDE, f"The node's pod CIDR {cidr} is not in --cluster-cidr ({known})")
