@@ -17,7 +17,7 @@ from proreus.app import flags
 from proreus.app.options import Options
 from proreus.controllers.cloud_node.reasons import Reason as NodeReason
 from proreus.controllers.node_ipam.plan import Reason as IpamReason
-from proreus.controllers.route.conditions import Says as RouteSays
+from proreus.controllers.route.conditions import NetworkState
 from proreus.controllers.service.conditions import Reason as ServiceReason
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import CONTROLLERS
@@ -136,7 +136,7 @@ def conditions_page() -> str:
         texts = _enum_texts(reasons)
         rows = [(f"`{one.value}`", texts[one.name]) for one in reasons]
         parts += [f"## {title}", table(("reason", "what it means and what to do"), rows)]
-    routes = [(f"`{says.value[1]}`", says.value[0], says.value[2]) for says in RouteSays]
+    routes = [(f"`{says.value[1]}`", says.value[0], says.value[2]) for says in NetworkState]
     parts += ["## Nodes: `NetworkUnavailable`", table(("reason", "status", "message"), routes)]
     return page(parts)
 

@@ -21,11 +21,17 @@ from proreus.controllers.networks import (
     pod_cidrs,
 )
 from proreus.controllers.route.attempts import Attempt, Result, Unit, result
-from proreus.controllers.route.conditions import Says, says_routed, to_say
+from proreus.controllers.route.conditions import NetworkState, condition_patch, shows_routes
+from proreus.controllers.route.desired import (
+    DesiredRoute,
+    DesiredRoutes,
+    Problem,
+    desired_routes,
+    relevant,
+)
 from proreus.controllers.route.plan import Memory, Plan, failed, plan, unlisted, unseen
 from proreus.controllers.route.policy import LABEL_EXCLUDE, Policy
 from proreus.controllers.route.table import Table, applied, listed
-from proreus.controllers.route.wishes import Problem, Wish, Wishes, relevant, wishes
 from proreus.kube.objects import (
     Condition,
     Node,
@@ -91,8 +97,8 @@ def owns(of: Node) -> Ownership:
     return Ownership.NO if of.spec.provider_id.startswith("other://") else Ownership.YES
 
 
-def wished(*nodes: Node) -> Wishes:
-    return wishes(nodes, NETS, owns)
+def desired(*nodes: Node) -> DesiredRoutes:
+    return desired_routes(nodes, NETS, owns)
 
 
 def route(destination: str, target: str | None = "sim://a", *, blackhole: bool = False) -> Route:
@@ -114,7 +120,7 @@ def planned(
     policy: Policy = POLICY,
 ) -> Plan:
     return plan(
-        wished(*nodes),
+        desired(*nodes),
         table(*routes, began=began),
         memory,
         policy,
@@ -127,7 +133,7 @@ def planned(
 def changes(of: Plan) -> list[tuple[str, str | None, list[Route]]]:
     """Destination, target of the new route, routes deleted."""
     return [
-        (str(unit.destination), unit.wish.target if unit.wish else None, list(unit.delete))
+        (str(unit.destination), unit.desired.target if unit.desired else None, list(unit.delete))
         for batch in of.batches
         for unit in batch
     ]
@@ -213,13 +219,13 @@ def test_the_numbers_and_the_label() -> None:
 # Wishes
 
 
-def test_a_node_wishes_for_a_route_to_each_of_its_pod_cidrs() -> None:
-    found = wished(
+def test_a_node_needs_a_route_to_each_of_its_pod_cidrs() -> None:
+    found = desired(
         node("a", "10.0.1.0/24", "fd00:0:0:1::/64", addresses=["192.0.2.1", "FD00:1::1"])
     )
-    assert list(found.wanted) == [net("10.0.1.0/24"), net("fd00:0:0:1::/64")]
-    wish = found.wanted[net("fd00:0:0:1::/64")]
-    assert wish == Wish(
+    assert list(found.routes) == [net("10.0.1.0/24"), net("fd00:0:0:1::/64")]
+    desired_route = found.routes[net("fd00:0:0:1::/64")]
+    assert desired_route == DesiredRoute(
         node="a",
         uid="uid-a",
         destination=net("fd00:0:0:1::/64"),
@@ -227,15 +233,15 @@ def test_a_node_wishes_for_a_route_to_each_of_its_pod_cidrs() -> None:
         addresses=frozenset({"192.0.2.1", "fd00:1::1"}),
         was_routed=False,
     )
-    assert wish.route() == Route("uid-a-ipv6", "fd00:0:0:1::/64", "sim://a")
-    assert found.wanted[net("10.0.1.0/24")].route().name == "uid-a-ipv4"
+    assert desired_route.route() == Route("uid-a-ipv6", "fd00:0:0:1::/64", "sim://a")
+    assert found.routes[net("10.0.1.0/24")].route().name == "uid-a-ipv4"
     assert found.problems == ()
-    assert found.claimed == set(found.wanted)
+    assert found.claimed == set(found.routes)
     assert not found.shielded
     assert not found.shielded_targets
     assert not found.left_alone
     assert found.has_nodes
-    assert not wished().has_nodes
+    assert not desired().has_nodes
 
 
 def test_the_old_field_counts_where_the_list_is_empty() -> None:
@@ -260,9 +266,9 @@ def test_the_old_field_counts_where_the_list_is_empty() -> None:
 def test_a_route_leads_to_a_node_by_provider_id_or_by_address(
     target: str | None, *, leads_here: bool
 ) -> None:
-    found = wished(node("a", "10.0.1.0/24", addresses=["192.0.2.1", "fd00:1::1"]))
-    wish = found.wanted[net("10.0.1.0/24")]
-    assert wish.leads_here(route("10.0.1.0/24", target)) is leads_here
+    found = desired(node("a", "10.0.1.0/24", addresses=["192.0.2.1", "fd00:1::1"]))
+    desired_route = found.routes[net("10.0.1.0/24")]
+    assert desired_route.leads_here(route("10.0.1.0/24", target)) is leads_here
 
 
 @pytest.mark.parametrize(
@@ -274,11 +280,11 @@ def test_a_route_leads_to_a_node_by_provider_id_or_by_address(
         (node("a", "10.0.1.0/24", provider_id="other://a", addresses=["192.0.2.1"]), True),
     ],
 )
-def test_nodes_that_are_unclear_or_not_our_business_wish_for_nothing_and_keep_what_is(
+def test_nodes_that_are_unclear_or_not_our_business_need_nothing_and_keep_what_is(
     unclear: Node, *, left_alone: bool
 ) -> None:
-    found = wished(unclear, node("b", "10.0.2.0/24"))
-    assert list(found.wanted) == [net("10.0.2.0/24")]
+    found = desired(unclear, node("b", "10.0.2.0/24"))
+    assert list(found.routes) == [net("10.0.2.0/24")]
     cidrs = {net(text) for text in pod_cidrs(unclear)}
     assert set(found.shielded) == cidrs
     assert found.claimed == cidrs | {net("10.0.2.0/24")}
@@ -290,34 +296,34 @@ def test_nodes_that_are_unclear_or_not_our_business_wish_for_nothing_and_keep_wh
 
 @pytest.mark.parametrize("cidr", ["10.1.1.0/24", "10.0.0.0/15", "fd01::/64", "nonsense"])
 def test_what_is_not_in_a_cluster_cidr_gets_no_route(cidr: str) -> None:
-    found = wished(node("a", "10.0.1.0/24", cidr))
-    assert list(found.wanted) == [net("10.0.1.0/24")]
+    found = desired(node("a", "10.0.1.0/24", cidr))
+    assert list(found.routes) == [net("10.0.1.0/24")]
     text = "it is not in --cluster-cidr (10.0.0.0/16, fd00::/48)"
     assert found.problems == (Problem("a", "uid-a", cidr, text),)
 
 
 def test_a_cidr_of_two_nodes_is_that_of_the_older_one() -> None:
     young, old = node("a", "10.0.1.0/24", age=1), node("b", "10.0.1.0/24", age=2)
-    found = wished(young, old)
-    assert found.wanted[net("10.0.1.0/24")].node == "b"
+    found = desired(young, old)
+    assert found.routes[net("10.0.1.0/24")].node == "b"
     text = "node b has the same pod CIDR"
     assert found.problems == (Problem("a", "uid-a", "10.0.1.0/24", text),)
-    same_age = wished(node("b", "10.0.1.0/24"), node("a", "10.0.1.0/24"))
-    assert same_age.wanted[net("10.0.1.0/24")].node == "a"
+    same_age = desired(node("b", "10.0.1.0/24"), node("a", "10.0.1.0/24"))
+    assert same_age.routes[net("10.0.1.0/24")].node == "a"
     ageless = msgspec.structs.replace(node("a", "10.0.1.0/24"), metadata=ObjectMeta(name="a"))
-    assert wished(ageless, old).wanted[net("10.0.1.0/24")].node == "b"
+    assert desired(ageless, old).routes[net("10.0.1.0/24")].node == "b"
 
 
 def test_a_cidr_of_a_node_that_is_left_alone_is_nobody_elses() -> None:
     excluded = node("z", "10.0.1.0/24", labels={LABEL_EXCLUDE: "false"}, age=1)
-    found = wished(node("a", "10.0.1.0/24", age=9), excluded)
-    assert not found.wanted
+    found = desired(node("a", "10.0.1.0/24", age=9), excluded)
+    assert not found.routes
     assert [one.text for one in found.problems] == ["node z has the same pod CIDR"]
 
 
-def test_a_cidr_that_one_node_has_twice_is_one_wish() -> None:
-    found = wished(node("a", "10.0.1.0/24", "10.0.1.9/24"))
-    assert list(found.wanted) == [net("10.0.1.0/24")]
+def test_a_cidr_that_one_node_has_twice_is_one_route() -> None:
+    found = desired(node("a", "10.0.1.0/24", "10.0.1.9/24"))
+    assert list(found.routes) == [net("10.0.1.0/24")]
     assert found.problems == ()
 
 
@@ -329,8 +335,8 @@ def test_a_node_that_says_so_had_its_routes(
     conditions: tuple[Condition, ...], *, was_routed: bool
 ) -> None:
     one = node("a", "10.0.1.0/24", conditions=conditions)
-    assert says_routed(one) is was_routed
-    assert wished(one).wanted[net("10.0.1.0/24")].was_routed is was_routed
+    assert shows_routes(one) is was_routed
+    assert desired(one).routes[net("10.0.1.0/24")].was_routed is was_routed
 
 
 @pytest.mark.parametrize(
@@ -362,28 +368,28 @@ def test_a_node_that_comes_goes_or_gets_other_cidrs_matters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("current", "says", "written"),
+    ("current", "state", "written"),
     [
-        (None, Says.ROUTED, ("False", "RouteCreated", NOW)),
-        (None, Says.UNROUTED, ("True", "NoRouteCreated", NOW)),
-        (None, Says.LEFT_ALONE, None),
-        (ROUTED, Says.ROUTED, None),
-        (ROUTED, Says.UNROUTED, ("True", "NoRouteCreated", NOW)),
-        (ROUTED, Says.LEFT_ALONE, None),
-        (UNROUTED, Says.ROUTED, ("False", "RouteCreated", NOW)),
-        (UNROUTED, Says.UNROUTED, None),
-        (UNROUTED, Says.LEFT_ALONE, ("False", "RouteCreated", NOW)),
-        (CILIUM, Says.ROUTED, None),
-        (CILIUM, Says.UNROUTED, None),
-        (CILIUM, Says.LEFT_ALONE, None),
+        (None, NetworkState.ROUTED, ("False", "RouteCreated", NOW)),
+        (None, NetworkState.UNROUTED, ("True", "NoRouteCreated", NOW)),
+        (None, NetworkState.LEFT_ALONE, None),
+        (ROUTED, NetworkState.ROUTED, None),
+        (ROUTED, NetworkState.UNROUTED, ("True", "NoRouteCreated", NOW)),
+        (ROUTED, NetworkState.LEFT_ALONE, None),
+        (UNROUTED, NetworkState.ROUTED, ("False", "RouteCreated", NOW)),
+        (UNROUTED, NetworkState.UNROUTED, None),
+        (UNROUTED, NetworkState.LEFT_ALONE, ("False", "RouteCreated", NOW)),
+        (CILIUM, NetworkState.ROUTED, None),
+        (CILIUM, NetworkState.UNROUTED, None),
+        (CILIUM, NetworkState.LEFT_ALONE, None),
         (
             msgspec.structs.replace(UNROUTED, status="False"),
-            Says.ROUTED,
+            NetworkState.ROUTED,
             ("False", "RouteCreated", EARLIER),
         ),
         (
             msgspec.structs.replace(ROUTED, status="True"),
-            Says.UNROUTED,
+            NetworkState.UNROUTED,
             ("True", "NoRouteCreated", EARLIER),
         ),
     ],
@@ -391,21 +397,21 @@ def test_a_node_that_comes_goes_or_gets_other_cidrs_matters() -> None:
 def test_the_condition_is_written_where_it_is_ours_and_differs(
     apply_patch: ApplyPatch,
     current: Condition | None,
-    says: Says,
+    state: NetworkState,
     written: tuple[str, str, datetime] | None,
 ) -> None:
     one = node("a", "10.0.1.0/24", conditions=(current,) if current else ())
-    patch = to_say(one, says, NOW)
+    patch = condition_patch(one, state, NOW)
     assert bool(patch) is (written is not None)
     if written is not None:
         after = condition(apply_patch(one, patch).status.conditions, "NetworkUnavailable")
         assert after is not None
         assert (after.status, after.reason, after.last_transition_time) == written
-        assert after.message == says.value[2]
+        assert after.message == state.value[2]
 
 
 def test_what_the_condition_says() -> None:
-    assert [says.value[2] for says in Says] == [
+    assert [state.value[2] for state in NetworkState] == [
         "RouteController created a route",
         "RouteController failed to create a route",
         "RouteController leaves the routes of this node alone",
@@ -477,7 +483,7 @@ def test_missing_routes_are_created_without_a_listing_those_of_older_nodes_first
     ]
     assert not found.needs_listing
     assert found.due is None
-    assert found.says == {}
+    assert found.conditions == {}
     assert found.events == ()
     assert found.memory == Memory()
 
@@ -487,7 +493,7 @@ def test_a_route_that_is_there_is_left_and_said() -> None:
     found = planned(nodes, [route("10.0.1.7/24"), route("fd00:0::/64", "192.0.2.1")])
     assert found.batches == ()
     assert not found.needs_listing
-    assert found.says == {"a": Says.ROUTED}
+    assert found.conditions == {"a": NetworkState.ROUTED}
     assert found.memory.there == {(net("10.0.1.0/24"), "sim://a"), (net("fd00::/64"), "sim://a")}
     assert found.due is None
 
@@ -495,7 +501,7 @@ def test_a_route_that_is_there_is_left_and_said() -> None:
 def test_a_node_with_one_of_two_routes_says_nothing_yet() -> None:
     found = planned([node("a", "10.0.1.0/24", "fd00::/64")], [route("10.0.1.0/24")])
     assert changes(found) == [("fd00::/64", "sim://a", [])]
-    assert found.says == {}
+    assert found.conditions == {}
 
 
 def test_nodes_that_are_left_alone_say_so_and_problems_are_said_once() -> None:
@@ -504,7 +510,7 @@ def test_nodes_that_are_left_alone_say_so_and_problems_are_said_once() -> None:
         node("b", "10.0.2.0/24", "fd01::/64"),
     ]
     found = planned(nodes, [route("10.0.2.0/24", "sim://b")])
-    assert found.says == {"a": Says.LEFT_ALONE, "b": Says.UNROUTED}
+    assert found.conditions == {"a": NetworkState.LEFT_ALONE, "b": NetworkState.UNROUTED}
     text = "it is not in --cluster-cidr (10.0.0.0/16, fd00::/48)"
     event = PlannedEvent(
         "Warning",
@@ -515,7 +521,7 @@ def test_nodes_that_are_left_alone_say_so_and_problems_are_said_once() -> None:
     assert failed("b", "fd01::/64", text) == event
     again = planned(nodes, [route("10.0.2.0/24", "sim://b")], found.memory)
     assert again.events == ()
-    assert again.says == found.says
+    assert again.conditions == found.conditions
 
 
 def test_batches_are_bounded_and_smaller_for_what_failed_together() -> None:
@@ -538,7 +544,7 @@ def test_a_route_to_another_target_is_replaced_at_once_after_a_listing() -> None
     found = planned([node("a", "10.0.1.0/24", conditions=(ROUTED,))], [old])
     assert changes(found) == [("10.0.1.0/24", "sim://a", [old])]
     assert found.needs_listing
-    assert found.says == {}
+    assert found.conditions == {}
 
 
 def test_blackholes_are_replaced_whatever_their_target() -> None:
@@ -552,7 +558,7 @@ def test_a_route_whose_target_the_cloud_does_not_say_is_left() -> None:
     unknown, old = route("10.0.1.0/24", None), route("10.0.1.0/24", "sim://old")
     found = planned([node("a", "10.0.1.0/24")], [unknown, old])
     assert found.batches == ()
-    assert found.says == {}
+    assert found.conditions == {}
     assert not found.needs_listing
 
 
@@ -653,7 +659,7 @@ ORPHAN = route("10.0.9.0/24", "sim://gone")
     ],
 )
 def test_what_is_not_ours_or_not_surely_unneeded_stays(nodes: Sequence[Node], kept: Route) -> None:
-    known = [route(str(one), two.target) for one, two in wished(*nodes).wanted.items()]
+    known = [route(str(one), two.target) for one, two in desired(*nodes).routes.items()]
     first, second = seen_twice(nodes, [kept, *known])
     assert first.batches == second.batches == ()
     assert first.due is None
@@ -681,7 +687,7 @@ def test_a_second_route_beside_the_right_one_goes_and_the_right_one_stays() -> N
     good, stray = route("10.0.1.0/24"), route("10.0.1.0/24", "sim://x")
     first, second = seen_twice([node("a", "10.0.1.0/24")], [good, stray])
     assert first.batches == ()
-    assert first.says == second.says == {"a": Says.ROUTED}
+    assert first.conditions == second.conditions == {"a": NetworkState.ROUTED}
     assert changes(second) == [("10.0.1.0/24", None, [stray])]
 
 
@@ -708,7 +714,7 @@ def test_a_listing_that_lacks_what_was_there_must_say_so_twice(witness: str) -> 
     first, second = seen_twice(nodes, [], memory)
     assert first.batches == ()
     assert first.due == T + 10
-    assert first.says == {}
+    assert first.conditions == {}
     assert not first.needs_listing
     unlisted = planned(nodes, [], first.memory, now=T + 10, began=T)
     assert unlisted.needs_listing
@@ -725,7 +731,7 @@ def test_a_route_that_is_gone_and_known_to_fail_is_not_doubted() -> None:
     found = planned(nodes, [], Memory(attempts={key: attempt}))
     assert changes(found) == [("10.0.1.0/24", "sim://a", [])]
     assert found.needs_listing
-    assert found.says == {"a": Says.UNROUTED}
+    assert found.conditions == {"a": NetworkState.UNROUTED}
     assert found.memory.attempts == {key: attempt}
 
 
@@ -746,10 +752,10 @@ def test_a_failed_route_waits_for_its_time_and_holds_up_no_other() -> None:
     assert changes(found) == [("10.0.2.0/24", "sim://b", [])]
     assert found.due == T + 5
     assert not found.needs_listing
-    assert found.says == {"a": Says.UNROUTED}
+    assert found.conditions == {"a": NetworkState.UNROUTED}
     assert found.memory.attempts == memory.attempts
     unclear = Memory(attempts={key: attempt(T + 5, is_lacking=False)})
-    assert planned(nodes[:1], [], unclear).says == {}
+    assert planned(nodes[:1], [], unclear).conditions == {}
 
 
 def test_the_next_plan_is_due_when_the_first_of_all_that_waits_is() -> None:
@@ -767,7 +773,7 @@ def test_a_route_that_came_about_forgets_its_failures() -> None:
     memory = Memory(attempts={(net("10.0.1.0/24"), "sim://a"): attempt(T + 5)})
     found = planned([node("a", "10.0.1.0/24")], [route("10.0.1.0/24")], memory)
     assert found.memory.attempts == {}
-    assert found.says == {"a": Says.ROUTED}
+    assert found.conditions == {"a": NetworkState.ROUTED}
 
 
 def test_failures_of_a_machine_that_was_replaced_do_not_delay_its_successor() -> None:
@@ -790,10 +796,10 @@ def test_what_the_cloud_works_on_is_not_touched_and_not_forgotten() -> None:
     found = planned(nodes, [orphan], memory, busy=["10.0.1.0/24", "10.0.2.0/24", "10.0.9.0/24"])
     assert found.batches == ()
     assert found.memory == memory
-    assert found.says == {"a": Says.UNROUTED}
+    assert found.conditions == {"a": NetworkState.UNROUTED}
     present = [orphan, route("10.0.1.0/24"), route("10.0.2.0/24", "sim://b")]
     busy = planned(nodes, present, busy=["10.0.1.0/24", "10.0.2.0/24"])
-    assert busy.says == {}
+    assert busy.conditions == {}
     assert busy.memory.there == frozenset()
 
 
@@ -805,7 +811,7 @@ def test_a_deletion_that_failed_waits_for_its_time() -> None:
     assert found.batches == ()
     assert found.due == T + 5
     assert found.memory.attempts == memory.attempts
-    assert found.says == {"a": Says.ROUTED}
+    assert found.conditions == {"a": NetworkState.ROUTED}
 
 
 def test_while_nothing_can_be_listed_nodes_without_a_known_route_are_named() -> None:
@@ -817,7 +823,7 @@ def test_while_nothing_can_be_listed_nodes_without_a_known_route_are_named() -> 
         node("e", provider_id=""),
     ]
     memory = planned(nodes, [route("10.0.1.0/24")]).memory
-    assert unseen(wished(*nodes), memory) == {"b", "d"}
+    assert unseen(desired(*nodes), memory) == {"b", "d"}
     event = unlisted("b", CloudError("500, request id: 12345678"))
     assert event == PlannedEvent(
         "Warning",
@@ -828,7 +834,7 @@ def test_while_nothing_can_be_listed_nodes_without_a_known_route_are_named() -> 
 
 # Answers
 
-WISH = Wish("a", "uid-a", net("10.0.1.0/24"), "sim://a", frozenset(), was_routed=False)
+WISH = DesiredRoute("a", "uid-a", net("10.0.1.0/24"), "sim://a", frozenset(), was_routed=False)
 NEW = WISH.route()
 OLD = route("10.0.1.0/24", "sim://old")
 CREATE = Unit(WISH.destination, WISH)

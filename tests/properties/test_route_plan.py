@@ -11,9 +11,10 @@ from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.networks import Network, is_within, network
-from proreus.controllers.route import attempts, plan, table, wishes
+from proreus.controllers.route import attempts, plan, table
 from proreus.controllers.route.attempts import Unit
-from proreus.controllers.route.conditions import Says
+from proreus.controllers.route.conditions import NetworkState
+from proreus.controllers.route.desired import DesiredRoutes, desired_routes
 from proreus.controllers.route.policy import LABEL_EXCLUDE, Policy
 from proreus.kube.objects import Node, NodeSpec, ObjectMeta
 
@@ -82,15 +83,15 @@ class World:
         self.now = 0.0
         self.deleted: list[Route] = []
         self.listings = 0
-        self.says: dict[str, Says] = {}
+        self.conditions: dict[str, NetworkState] = {}
 
-    def wished(self, nodes: Sequence[Node]) -> wishes.Wishes:
-        return wishes.wishes(nodes, CLUSTERS, owns)
+    def desired(self, nodes: Sequence[Node]) -> DesiredRoutes:
+        return desired_routes(nodes, CLUSTERS, owns)
 
     def decide(self, nodes: Sequence[Node]) -> plan.Plan:
         assert self.table is not None
         return plan.plan(
-            self.wished(nodes), self.table, self.memory, POLICY, CLUSTERS, busy=(), now=self.now
+            self.desired(nodes), self.table, self.memory, POLICY, CLUSTERS, busy=(), now=self.now
         )
 
     def look(self) -> None:
@@ -106,7 +107,7 @@ class World:
             self.look()
             decided = self.decide(nodes)
         self.memory = decided.memory
-        self.says.update(decided.says)
+        self.conditions.update(decided.conditions)
         self.check(decided, nodes)
         waiting = list(faults)
         for batch in decided.batches:
@@ -121,8 +122,8 @@ class World:
         for unit in batch:
             for route in unit.delete:
                 self.do(route, answers, faults, creates=False)
-            if unit.wish:
-                self.do(unit.wish.route(), answers, faults, creates=True)
+            if unit.desired:
+                self.do(unit.desired.route(), answers, faults, creates=True)
         for unit in batch:
             result = attempts.result(
                 unit, answers, known.pop(unit.key, None), POLICY, batch=len(batch), now=self.now
@@ -168,36 +169,36 @@ class World:
 
     def check(self, decided: plan.Plan, nodes: Sequence[Node]) -> None:
         """What no plan may ever do."""
-        wished = self.wished(nodes)
+        desired = self.desired(nodes)
         units = [unit for batch in decided.batches for unit in batch]
         assert all(0 < len(batch) <= POLICY.batch for batch in decided.batches)
         assert len({unit.destination for unit in units}) == len(units)
         assert decided.due is None or decided.due > self.now
         for unit in units:
-            if unit.wish:
-                assert wished.wanted[unit.destination] == unit.wish
+            if unit.desired:
+                assert desired.routes[unit.destination] == unit.desired
             assert any(is_within(unit.destination, cluster) for cluster in CLUSTERS)
             for route in unit.delete:
-                self.check_deletion(route, unit, wished)
+                self.check_deletion(route, unit, desired)
 
-    def check_deletion(self, route: Route, unit: Unit, wished: wishes.Wishes) -> None:
+    def check_deletion(self, route: Route, unit: Unit, desired: DesiredRoutes) -> None:
         net = unit.destination
         assert self.table is not None
         assert self.table.began == self.now, "nothing is deleted without a listing"
         assert route in self.cloud
         assert network(route.destination) == net
         assert route.target is not None or route.blackhole
-        wish = wished.wanted.get(net)
-        if wish is not None and wish.leads_here(route):
+        desired_route = desired.routes.get(net)
+        if desired_route is not None and desired_route.leads_here(route):
             assert route.blackhole
-            assert unit.wish == wish
-        if unit.wish is None:
+            assert unit.desired == desired_route
+        if unit.desired is None:
             assert net not in CLUSTERS
-            assert net in wished.wanted or route.target not in wished.shielded_targets
+            assert net in desired.routes or route.target not in desired.shielded_targets
             assert not any(
-                one.overlaps(net) for one in wished.shielded if one.version == net.version
+                one.overlaps(net) for one in desired.shielded if one.version == net.version
             )
-            assert not any(one != net and is_within(one, net) for one in wished.claimed)
+            assert not any(one != net and is_within(one, net) for one in desired.claimed)
 
     def settle(self, nodes: Sequence[Node]) -> None:
         """Let time pass without faults until nothing is left to do."""
@@ -209,7 +210,7 @@ class World:
         raise AssertionError(f"no rest: {decided}")
 
 
-def bystanders(routes: Sequence[Route], wished: wishes.Wishes) -> set[Route]:
+def bystanders(routes: Sequence[Route], desired: DesiredRoutes) -> set[Route]:
     """The routes that can never be the controller's to delete."""
     return {
         route
@@ -217,8 +218,8 @@ def bystanders(routes: Sequence[Route], wished: wishes.Wishes) -> set[Route]:
         if (net := network(route.destination)) is None
         or not any(is_within(net, cluster) for cluster in CLUSTERS)
         or (route.target is None and not route.blackhole)
-        or (net in CLUSTERS and net not in wished.wanted)
-        or any(one != net and is_within(one, net) for one in wished.claimed)
+        or (net in CLUSTERS and net not in desired.routes)
+        or any(one != net and is_within(one, net) for one in desired.claimed)
     }
 
 
@@ -242,25 +243,25 @@ def test_routes_converge_and_nothing_else_is_touched(
         world.turn(nodes_of(first), now_faults)
         world.now += step
     nodes = nodes_of(second)
-    kept = bystanders(world.cloud, world.wished(nodes))
+    kept = bystanders(world.cloud, world.desired(nodes))
     world.look()
 
     world.settle(nodes)
 
-    wished = world.wished(nodes)
+    desired = world.desired(nodes)
     assert kept <= set(world.cloud)
-    for net, wish in wished.wanted.items():
+    for net, desired_route in desired.routes.items():
         there = [one for one in world.cloud if network(one.destination) == net]
         is_unclear = any(one.target is None and not one.blackhole for one in there)
-        good = [one for one in there if wish.leads_here(one) and not one.blackhole]
+        good = [one for one in there if desired_route.leads_here(one) and not one.blackhole]
         assert good or is_unclear
         if not is_unclear:
-            assert all(wish.leads_here(one) for one in there)
-    for name in {wish.node for wish in wished.wanted.values()}:
-        problems = [one for one in wished.problems if one.node == name]
-        assert not problems or world.says[name] is Says.UNROUTED
+            assert all(desired_route.leads_here(one) for one in there)
+    for name in {desired_route.node for desired_route in desired.routes.values()}:
+        problems = [one for one in desired.problems if one.node == name]
+        assert not problems or world.conditions[name] is NetworkState.UNROUTED
     if nodes:
-        stray = [one for one in world.cloud if is_orphan(one, wished)]
+        stray = [one for one in world.cloud if is_orphan(one, desired)]
         assert not stray
 
     listings, before = world.listings, list(world.cloud)
@@ -271,17 +272,17 @@ def test_routes_converge_and_nothing_else_is_touched(
     assert world.cloud == before
 
 
-def is_orphan(route: Route, wished: wishes.Wishes) -> bool:
+def is_orphan(route: Route, desired: DesiredRoutes) -> bool:
     """Whether the route is surely the controller's, and of no use."""
     net = network(route.destination)
     return (
         net is not None
         and any(is_within(net, cluster) and net != cluster for cluster in CLUSTERS)
-        and net not in wished.wanted
+        and net not in desired.routes
         and (route.target is not None or route.blackhole)
-        and route.target not in wished.shielded_targets
-        and not any(is_within(net, one) or is_within(one, net) for one in wished.shielded)
-        and not any(is_within(one, net) for one in wished.claimed)
+        and route.target not in desired.shielded_targets
+        and not any(is_within(net, one) or is_within(one, net) for one in desired.shielded)
+        and not any(is_within(one, net) for one in desired.claimed)
     )
 
 

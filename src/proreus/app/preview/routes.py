@@ -1,4 +1,4 @@
-"""What would be done to the cloud's routes, and what nodes would say of them. Pure."""
+"""Preview the changes of the cloud's routes and of the nodes' network conditions. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -11,13 +11,13 @@ from proreus.controllers.cloud_node_lifecycle.questions import Owns
 from proreus.controllers.networks import Network
 from proreus.controllers.route import conditions
 from proreus.controllers.route.attempts import Unit
+from proreus.controllers.route.desired import desired_routes
 from proreus.controllers.route.plan import Memory, Plan, plan
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.route.table import Table, applied, listed
-from proreus.controllers.route.wishes import wishes
 
 _AT_ONCE: Final = Policy(confirm=0.0, settle=0.0)
-"""What the controller looks at twice is taken to be so the second time too."""
+"""The policy without second looks: a preview takes what it sees for lasting."""
 _NOW: Final = 0.0
 
 
@@ -30,34 +30,34 @@ def changes(
     units = [unit for batch in decided.batches for unit in batch]
     after = applied(
         table,
-        {unit.destination: unit.wish.route() for unit in units if unit.wish},
+        {unit.destination: unit.desired.route() for unit in units if unit.desired},
         {unit.destination: unit.delete for unit in units if unit.delete},
         at=_NOW,
     )
-    for name, says in _plan(drafts, after, decided.memory, clusters, owns).says.items():
-        drafts.patch(name, conditions.to_say(drafts.nodes[name], says, now))
+    for name, state in _plan(drafts, after, decided.memory, clusters, owns).conditions.items():
+        drafts.patch(name, conditions.condition_patch(drafts.nodes[name], state, now))
     drafts.held += [
-        f"no route for {one.cidr} of node {one.node}: {one.text}"
-        for one in wishes(drafts.nodes.values(), clusters, owns).problems
+        f"no route for {problem.cidr} of node {problem.node}: {problem.text}"
+        for problem in desired_routes(drafts.nodes.values(), clusters, owns).problems
     ]
-    return tuple(change for unit in units for change in _of(unit))
+    return tuple(change for unit in units for change in _changes(unit))
 
 
 def _plan(
     drafts: Drafts, table: Table, memory: Memory, clusters: Sequence[Network], owns: Owns
 ) -> Plan:
-    wanted = wishes(drafts.nodes.values(), clusters, owns)
-    return plan(wanted, table, memory, _AT_ONCE, clusters, busy=(), now=_NOW)
+    desired = desired_routes(drafts.nodes.values(), clusters, owns)
+    return plan(desired, table, memory, _AT_ONCE, clusters, busy=(), now=_NOW)
 
 
-def _of(unit: Unit) -> Iterator[Change]:
+def _changes(unit: Unit) -> Iterator[Change]:
     about = f"route/{unit.destination}"
     gone = tuple(
         f"- to {route.target or 'nowhere'}{' (a black hole now)' if route.blackhole else ''}"
         for route in unit.delete
     )
-    if unit.wish is not None:
-        new = f"+ to {unit.wish.target} (node {unit.wish.node})"
+    if unit.desired is not None:
+        new = f"+ to {unit.desired.target} (node {unit.desired.node})"
         yield Change(about, "change" if gone else "create", (*gone, new))
     else:
         confirm = f"a second listing, {Policy().confirm:g} s later, must say so too"

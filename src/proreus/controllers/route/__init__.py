@@ -1,1 +1,1 @@
-"""The controller `node-route-controller`: routes from the cloud's network to the pods of nodes."""
+"""Keep the cloud's routes to the pods of nodes: the controller `node-route-controller`."""

@@ -1,4 +1,4 @@
-"""What came of one change of the route table, and when it is tried again. Pure."""
+"""Judge the result of a change of the route table, and when to try it again. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.events import scrub
 from proreus.controllers.networks import Network
+from proreus.controllers.route.desired import DesiredRoute
 from proreus.controllers.route.policy import Policy
-from proreus.controllers.route.wishes import Wish
 
 Key = tuple[Network, str]
 """Destination and target; the target is "" where routes are only deleted."""
@@ -19,30 +19,30 @@ Key = tuple[Network, str]
 Answer = Done | Pending | CloudError
 
 MOST_DOUBLINGS = 30
-"""2 to this power is beyond any cap; more failures need no larger number."""
+"""The most doublings of a delay: 2 to this power is beyond any cap."""
 
 SHRINK = 8
-"""How much smaller the next batch is for a destination whose whole batch failed."""
+"""The divisor of the next batch's size for a destination whose whole batch failed."""
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """What is to be done about one destination, in one `apply`.
+    """Describe what to do about one destination in one `apply`.
 
-    With `wish`, its route is created and those in `delete` are replaced; else these are deleted.
+    With `desired`, that route replaces those in `delete`; without, these are deleted.
     """
 
     destination: Network
-    wish: Wish | None = None
+    desired: DesiredRoute | None = None
     delete: tuple[Route, ...] = ()
 
     @property
     def key(self) -> Key:
-        """What failures are counted by."""
-        return self.destination, self.wish.target if self.wish else ""
+        """Return the key by which failures are counted."""
+        return self.destination, self.desired.target if self.desired else ""
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What the tries so far have come to.
+    """Sum up the tries so far.
 
     Attributes:
         failures: How many failed in a row.
@@ -60,7 +60,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of a unit; no `attempt` means that all is done."""
+    """Hold the result of a unit; without `attempt` all is done."""
 
     created: Route | None
     deleted: tuple[Route, ...]
@@ -92,8 +92,8 @@ def result(
         return Result(None, (), _attempt(error, before, policy, batch=smaller, now=now))
     deleted = tuple(route for route in unit.delete if isinstance(answers.get(route), Done))
     limit = before.batch if before else policy.batch
-    if unit.wish is not None:
-        route = unit.wish.route()
+    if unit.desired is not None:
+        route = unit.desired.route()
         attempt = _attempt(answers.get(route), before, policy, batch=limit, now=now)
         # A replaced route that is still there is seen as one that nobody needs.
         return Result(None if attempt else route, deleted, attempt)
@@ -110,7 +110,7 @@ def result(
 def _attempt(
     answer: Answer | None, before: Attempt | None, policy: Policy, *, batch: int, now: float
 ) -> Attempt | None:
-    """The next attempt; None if there is nothing to be tried again.
+    """Return the next attempt; None if there is nothing to try again.
 
     No answer, and a call that had none in time, say nothing about the route. To be asked to
     wait is no failure, and neither it nor throttling is anything a user could do about.
@@ -134,7 +134,7 @@ def _attempt(
 
 
 def _due(failures: int, policy: Policy, now: float) -> float:
-    """When to try again: after the delay, and at a multiple of it.
+    """Return when to try again: after the delay, and at a multiple of it.
 
     So what failed at about one time comes back in one pass, with one listing for all.
     """

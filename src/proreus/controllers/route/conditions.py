@@ -1,4 +1,4 @@
-"""The condition `NetworkUnavailable` of a Node: what is said, and by whom. Pure.
+"""Make the condition `NetworkUnavailable` of a Node: what it says, and who owns it. Pure.
 
 It has one writer: where its reason is not ours, a network plugin owns it, and it is left alone.
 """
@@ -15,33 +15,33 @@ CREATED = "RouteCreated"
 NOT_CREATED = "NoRouteCreated"
 
 
-class Says(Enum):
-    """What the condition can say: status, reason, message."""
+class NetworkState(Enum):
+    """The states that the condition can have: status, reason, message."""
 
     ROUTED = ("False", CREATED, "RouteController created a route")
     UNROUTED = ("True", NOT_CREATED, "RouteController failed to create a route")
     LEFT_ALONE = ("False", CREATED, "RouteController leaves the routes of this node alone")
 
 
-def says_routed(node: Node) -> bool:
-    """Whether the node says, by our word, that it has its routes."""
+def shows_routes(node: Node) -> bool:
+    """Tell whether our condition on the node says that it has its routes."""
     now = condition(node.status.conditions, CONDITION)
     return now is not None and (now.status, now.reason) == ("False", CREATED)
 
 
-def to_say(node: Node, says: Says, now: datetime) -> Patch:
-    """The patch of nodes/status; false if nothing is to be written.
+def condition_patch(node: Node, state: NetworkState, now: datetime) -> Patch:
+    """Make the patch of nodes/status; false if nothing is to be written.
 
     Written only when the status or the reason differ, as the Go framework does since 1.36. Of a
     node that is left alone, only our own "no route" is taken back.
     """
     current = condition(node.status.conditions, CONDITION)
-    status, reason, message = says.value
+    status, reason, message = state.value
     written = Condition(CONDITION, status, reason, message, now)
     uid = node.metadata.uid
     nothing = patches.status(uid)
     if current is None:
-        is_wanted = says is not Says.LEFT_ALONE
+        is_wanted = state is not NetworkState.LEFT_ALONE
         return patches.status(uid, conditions=(written,)) if is_wanted else nothing
     if current.reason not in (CREATED, NOT_CREATED):
         return nothing

@@ -1,4 +1,4 @@
-"""Keeps the cloud's routes to the nodes' pods: watch, list, apply, say it on the nodes.
+"""Keep the cloud's routes to the nodes' pods: watch, list, plan, apply, write conditions.
 
 One key, one whole table: every pass compares all nodes with what is known of the table. A pass
 does not wait for the changes that it starts, and never touches a destination that the cloud is
@@ -21,11 +21,11 @@ from proreus.controllers.route import attempts, conditions
 from proreus.controllers.route import plan as plans
 from proreus.controllers.route import table as tables
 from proreus.controllers.route.attempts import Unit
-from proreus.controllers.route.conditions import Says
+from proreus.controllers.route.conditions import NetworkState
+from proreus.controllers.route.desired import desired_routes, relevant
 from proreus.controllers.route.plan import Memory, Plan
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.route.table import Table
-from proreus.controllers.route.wishes import relevant, wishes
 from proreus.kube.objects import Node
 from proreus.kube.patch import Patch
 from proreus.kube.requests import NODES
@@ -46,12 +46,12 @@ log = klog.logger(__name__)
 
 CONTROLLER: Final = "node-route-controller"
 SOURCE: Final = "route_controller"
-"""Who its events are from; the name that the Go framework gives."""
+"""The component of its events, as in the Go framework."""
 TABLE: Final = "table"
 QUIET: Final = 0.2
-"""Seconds after an event, so that what comes together is one pass."""
+"""Seconds to wait after an event, so that several become one pass."""
 QUIET_FACTOR: Final = 10.0
-"""How many times as long as planning takes at least: with thousands of nodes it does take time."""
+"""The pause after an event as a multiple of the planning time, for thousands of nodes."""
 APPLIES_AT_ONCE: Final = 4
 LIST_DEADLINE: Final = 60.0
 LIST_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
@@ -61,7 +61,7 @@ JITTER: Final = 0.1
 
 
 class RouteController:
-    """The controller `node-route-controller`."""
+    """Run the controller `node-route-controller`."""
 
     def __init__(
         self,
@@ -87,22 +87,22 @@ class RouteController:
         self._events: EventSource = env.events.source(SOURCE)
         self._queue: WorkQueue[str] = WorkQueue("Routes", backoff=LIST_BACKOFF, chance=chance)
         self._slots = Slots(APPLIES_AT_ONCE, slow=APPLIES_AT_ONCE)
-        self._says = ConditionWriter(env)
+        self._conditions = ConditionWriter(env)
         self._table: Table | None = None
         self._memory = Memory()
         self._busy: set[Network] = set()
         self._compare_at = 0.0
         self._list_after = 0.0
         self._quiet = QUIET
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
-        """Make a pass for every event that matters, and one every period; until stopped."""
+        """Make a pass for each relevant event, and one every period, until stopped."""
         await self._env.nodes.wait_synced()
         self._queue.add(TABLE)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._says.run())
+            tasks.create_task(self._conditions.run())
             while await self._next():
                 failure = await contained(self._pass(tasks))
                 if isinstance(failure, Exception):
@@ -110,14 +110,14 @@ class RouteController:
                 self._queue.done(TABLE)
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin no more passes and writes."""
         self._queue.shut_down()
-        self._says.stop()
+        self._conditions.stop()
 
     @property
     def is_busy(self) -> bool:
-        """Whether conditions wait to be written."""
-        return self._says.is_busy
+        """Tell whether conditions wait to be written."""
+        return self._conditions.is_busy
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if relevant(old, new):
@@ -130,7 +130,7 @@ class RouteController:
             return False
 
     async def _pass(self, tasks: asyncio.TaskGroup) -> None:
-        """Plan with what is known, or after a listing where that does not do; then act."""
+        """Plan with the known table, or after a listing where needed; then act."""
         loop = asyncio.get_running_loop()
         metrics.ROUTE_SYNCS.inc()
         is_comparison = loop.time() >= self._compare_at
@@ -147,7 +147,7 @@ class RouteController:
         self._queue.add(TABLE, Priority.CHECK, after=min(times) - loop.time())
 
     def _failed(self, error: Exception) -> None:
-        """Try again later; from the third failure in a row on, nodes say what they lack."""
+        """Try again later; from the third failure in a row, report on the nodes."""
         delay = self._queue.retry(TABLE, priority=Priority.CHECK)
         self._list_after = asyncio.get_running_loop().time() + delay
         metrics.OBSERVE_FAILURES.labels(CONTROLLER).inc()
@@ -156,16 +156,18 @@ class RouteController:
         )
         if self._queue.failures(TABLE) < TELL_AFTER_FAILURES:
             return
-        wanted = wishes(self._env.nodes.all(), self._clusters, self._owns)
-        unseen = sorted(plans.unseen(wanted, self._memory))
-        self._says.say({**self._says.wanted, **dict.fromkeys(unseen, Says.UNROUTED)})
+        desired = desired_routes(self._env.nodes.all(), self._clusters, self._owns)
+        unseen = sorted(plans.unseen(desired, self._memory))
+        self._conditions.show(
+            {**self._conditions.desired, **dict.fromkeys(unseen, NetworkState.UNROUTED)}
+        )
         for name in unseen:
-            if name not in self._told:
-                self._tell(name, plans.unlisted(name, error))
-        self._told |= set(unseen)
+            if name not in self._reported:
+                self._event(name, plans.unlisted(name, error))
+        self._reported |= set(unseen)
 
     async def _list(self, *, is_comparison: bool) -> Table:
-        """The table as the cloud lists it now."""
+        """List the cloud's routes and update the table."""
         loop = asyncio.get_running_loop()
         is_routine = is_comparison and self._table is not None
         priority.current.set(Priority.RESYNC if is_routine else Priority.USER)
@@ -173,7 +175,7 @@ class RouteController:
         async with asyncio.timeout(LIST_DEADLINE):
             routes = await self._cloud.list(self._env.cluster, tuple(self._env.nodes.all()))
         self._queue.forget(TABLE)
-        self._told = frozenset()
+        self._reported = frozenset()
         period = self._env.settings.route_reconciliation_period
         self._compare_at = began + period * (1 - JITTER * self._chance())
         return tables.listed(
@@ -185,7 +187,7 @@ class RouteController:
         loop = asyncio.get_running_loop()
         now = loop.time()
         decided = plans.plan(
-            wishes(self._env.nodes.all(), self._clusters, self._owns),
+            desired_routes(self._env.nodes.all(), self._clusters, self._owns),
             table,
             self._memory,
             self._policy,
@@ -205,12 +207,12 @@ class RouteController:
         for batch in decided.batches:
             self._busy.update(unit.destination for unit in batch)
             tasks.create_task(self._apply(batch))
-        self._says.say(decided.says)
+        self._conditions.show(decided.conditions)
         for name, event in decided.events:
-            self._tell(name, event)
+            self._event(name, event)
 
     async def _apply(self, batch: Sequence[Unit]) -> None:
-        """Let the cloud carry out one batch, and keep what it said."""
+        """Apply one batch in the cloud, and keep the answers."""
         mark = object()
         scope.set(mark)
         priority.current.set(Priority.USER)
@@ -219,7 +221,7 @@ class RouteController:
                 self._cloud.apply(
                     self._env.cluster,
                     tuple(self._env.nodes.all()),
-                    [unit.wish.route() for unit in batch if unit.wish],
+                    [unit.desired.route() for unit in batch if unit.desired],
                     [route for unit in batch for route in unit.delete],
                 )
             )
@@ -233,7 +235,7 @@ class RouteController:
     def _keep(
         self, batch: Sequence[Unit], answers: Mapping[Route, attempts.Answer] | Exception
     ) -> None:
-        """Take what the cloud said into the table and the memory; say what is new."""
+        """Update table and memory with the answers; report what is new."""
         now = asyncio.get_running_loop().time()
         known = dict(self._memory.attempts)
         created: dict[Network, Route] = {}
@@ -265,33 +267,33 @@ class RouteController:
         self, unit: Unit, attempt: attempts.Attempt, before: attempts.Attempt | None
     ) -> None:
         is_new = attempt.text and (before is None or before.text != attempt.text)
-        if is_new and unit.wish is not None:
-            route = unit.wish.route()
-            event = plans.failed(unit.wish.node, route.destination, attempt.text)
-            self._tell(unit.wish.node, event)
+        if is_new and unit.desired is not None:
+            route = unit.desired.route()
+            event = plans.failed(unit.desired.node, route.destination, attempt.text)
+            self._event(unit.desired.node, event)
         klog.warning(
             log, "A route is not as it should be", destination=str(unit.destination),
-            node=unit.wish.node if unit.wish else "", failures=attempt.failures,
+            node=unit.desired.node if unit.desired else "", failures=attempt.failures,
             said=attempt.text,
         )  # fmt: skip
 
-    def _tell(self, name: str, event: PlannedEvent) -> None:
+    def _event(self, name: str, event: PlannedEvent) -> None:
         node = self._env.nodes.get(name)
         if node is not None:
             self._events.event(node, event.type, event.reason, event.message)
 
 
 class ConditionWriter:
-    """Writes the condition of nodes; one PATCH each, and none where nothing differs.
+    """Write the nodes' condition; one PATCH each, and none where nothing differs.
 
     Attributes:
-        wanted: What is to be said, by the name of the node.
+        desired: The desired state of each node's condition, by the name of the node.
     """
 
     def __init__(self, env: Environment) -> None:
-        """Nothing is to be said yet."""
+        """Start without any desired condition."""
         self._env = env
-        self.wanted: Mapping[str, Says] = {}
+        self.desired: Mapping[str, NetworkState] = {}
         self._queue: WorkQueue[str] = WorkQueue("RouteConditions", backoff=WRITE_BACKOFF)
         self._loop = Controller(
             CONTROLLER,
@@ -313,32 +315,32 @@ class ConditionWriter:
 
     @property
     def is_busy(self) -> bool:
-        """Whether conditions wait to be written."""
+        """Tell whether conditions wait to be written."""
         return self._loop.is_busy
 
-    def say(self, wanted: Mapping[str, Says]) -> None:
-        """Let each named node say so, if it does not yet."""
-        self.wanted = wanted
-        for name in wanted:
+    def show(self, desired: Mapping[str, NetworkState]) -> None:
+        """Set the desired conditions, and queue the nodes that differ."""
+        self.desired = desired
+        for name in desired:
             if self._patch(name, self._env.nodes.get(name)):
                 self._queue.add(name)
 
     def _patch(self, name: str, node: Node | None) -> Patch | None:
-        says = self.wanted.get(name)
-        if node is None or says is None:
+        state = self.desired.get(name)
+        if node is None or state is None:
             return None
-        return conditions.to_say(node, says, self._env.now()) or None
+        return conditions.condition_patch(node, state, self._env.now()) or None
 
     def group(self, key: str, obj: Node | None) -> Hashable:  # noqa: ARG002
-        """Every node is a group of its own."""
+        """Return a group for each node."""
         return key
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, None]:
-        """What is to be said is known."""
+        """Return nothing: the desired conditions are known."""
         return dict.fromkeys(keys)
 
     def plan(self, key: str, obj: Node | None, observed: Exception | None) -> Patch | None:  # noqa: ARG002
-        """The patch, from the newest node."""
+        """Make the patch from the newest node."""
         return self._patch(key, obj)
 
     async def apply(
@@ -346,7 +348,7 @@ class ConditionWriter:
         group: Hashable,  # noqa: ARG002 - the node itself
         changes: Mapping[str, Patch],
     ) -> Mapping[str, Outcome]:
-        """Write the status."""
+        """Patch the status of the nodes."""
         outcomes = {}
         for name, patch in changes.items():
             answer = await contained(
@@ -359,4 +361,4 @@ class ConditionWriter:
         return outcomes
 
     async def settled(self, group: Hashable) -> None:
-        """No call of the cloud is made here."""
+        """Return at once: no cloud call is made here."""

@@ -1,4 +1,4 @@
-"""What to change in the cloud's route table, what to say on the nodes, and when to look again.
+"""Plan the changes of the route table, the nodes' conditions, and when to plan again.
 
 Three rules keep routes that are needed, or that are not ours:
 
@@ -19,16 +19,16 @@ from proreus.cloudprovider.routes import Route
 from proreus.controllers.events import PlannedEvent, scrub
 from proreus.controllers.networks import Network, endpoint, is_within
 from proreus.controllers.route.attempts import Attempt, Key, Unit
-from proreus.controllers.route.conditions import Says
+from proreus.controllers.route.conditions import NetworkState
+from proreus.controllers.route.desired import DesiredRoute, DesiredRoutes, Problem
 from proreus.controllers.route.policy import Policy
 from proreus.controllers.route.table import Table
-from proreus.controllers.route.wishes import Problem, Wish, Wishes
 
 REASON = "FailedToCreateRoute"
 
 
 class State(Enum):
-    """How it is with one route of a node."""
+    """The state of one route of a node."""
 
     THERE = auto()
     LACKING = auto()
@@ -36,13 +36,13 @@ class State(Enum):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What one plan leaves to the next.
+    """Remember what one plan leaves to the next.
 
     Attributes:
         attempts: What failed or is pending.
-        doubts: Since when something looks unexpected: a wish's key, or a route nobody needs.
-        there: The wishes that were met.
-        problems: Those that have been said.
+        doubts: Since when a missing desired route, or a route nobody needs, is unexpected.
+        there: The desired routes that the cloud has.
+        problems: Those that have been reported.
     """
 
     attempts: Mapping[Key, Attempt] = {}
@@ -52,11 +52,11 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do now.
+    """The steps and changes to make now.
 
     Attributes:
         batches: Each is one `apply`.
-        says: What the condition of a node is to say, by its name; others stay as they are.
+        conditions: What the condition of a node should say, by its name; others stay as they are.
         events: By the name of the node.
         memory: For the next plan.
         due: When to plan again, if nothing happens before; None if nothing waits.
@@ -64,7 +64,7 @@ class Plan(msgspec.Struct, frozen=True):
     """
 
     batches: tuple[tuple[Unit, ...], ...]
-    says: Mapping[str, Says]
+    conditions: Mapping[str, NetworkState]
     events: tuple[tuple[str, PlannedEvent], ...]
     memory: Memory
     due: float | None
@@ -72,7 +72,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class _Draft:
-    """A plan in the making."""
+    """Collect a plan."""
 
     def __init__(
         self, table: Table, memory: Memory, policy: Policy, busy: Collection[Network], now: float
@@ -84,7 +84,7 @@ class _Draft:
         self.now = now
         self.units: list[Unit] = []
         # Of what the cloud works on, everything is remembered until it has answered.
-        self.attempts = {key: one for key, one in memory.attempts.items() if key[0] in busy}
+        self.attempts = {key: attempt for key, attempt in memory.attempts.items() if key[0] in busy}
         self.doubts: dict[Key | Route, float] = {
             route: memory.doubts[route]
             for net in busy
@@ -96,7 +96,7 @@ class _Draft:
         self.needs_listing = False
 
     def lasts(self, what: Key | Route) -> bool:
-        """Whether a listing says that the unexpected has lasted; else it is looked at again."""
+        """Tell whether a listing confirms the unexpected; if not, plan a second look."""
         since = self.memory.doubts.get(what, self.now)
         self.doubts[what] = since
         proved = since + self.policy.confirm
@@ -107,14 +107,14 @@ class _Draft:
         return False
 
     def keep(self, key: Key) -> Attempt | None:
-        """The attempt so far, which is remembered."""
+        """Return the attempt so far, and remember it."""
         attempt = self.memory.attempts.get(key)
         if attempt is not None:
             self.attempts[key] = attempt
         return attempt
 
     def add(self, unit: Unit, attempt: Attempt | None) -> None:
-        """Do it now, or when it is due."""
+        """Add the unit to the plan, or note when it is due."""
         if attempt is not None and self.now < attempt.due:
             self.times.append(attempt.due)
             return
@@ -123,7 +123,7 @@ class _Draft:
 
 
 def plan(
-    wishes: Wishes,
+    desired: DesiredRoutes,
     table: Table,
     memory: Memory,
     policy: Policy,
@@ -135,7 +135,7 @@ def plan(
     """Compare what the nodes need with the table.
 
     Args:
-        wishes: What the nodes need.
+        desired: What the nodes need.
         table: What is known of the cloud's table.
         memory: What the last plan left.
         policy: The numbers.
@@ -145,27 +145,34 @@ def plan(
     """
     draft = _Draft(table, memory, policy, busy, now)
     states: dict[str, set[State]] = {}
-    for wish in wishes.wanted.values():
-        states.setdefault(wish.node, set()).add(_wished(draft, wish))
+    for desired_route in desired.routes.values():
+        states.setdefault(desired_route.node, set()).add(_plan_route(draft, desired_route))
     creations = draft.units
     draft.units = []
     for net in table.routes:
-        if net not in busy and wishes.has_nodes:
-            _unneeded(draft, net, wishes, clusters)
-    for problem in wishes.problems:
+        if net not in busy and desired.has_nodes:
+            _plan_deletions(draft, net, desired, clusters)
+    for problem in desired.problems:
         states.setdefault(problem.node, set()).add(State.LACKING)
-    new = [problem for problem in wishes.problems if problem not in memory.problems]
+    new = [problem for problem in desired.problems if problem not in memory.problems]
     replaced_first = sorted(creations, key=lambda unit: not unit.delete)
-    says = {name: said for name, of in states.items() if (said := _says(of)) is not None}
+    conditions = {
+        name: state
+        for name, states_of_node in states.items()
+        if (state := _network_state(states_of_node)) is not None
+    }
     return Plan(
         batches=_batches([*draft.units, *replaced_first], draft.attempts, policy.batch),
-        says={**dict.fromkeys(sorted(wishes.left_alone), Says.LEFT_ALONE), **says},
-        events=tuple((one.node, failed(one.node, one.cidr, one.text)) for one in new),
+        conditions={
+            **dict.fromkeys(sorted(desired.left_alone), NetworkState.LEFT_ALONE),
+            **conditions,
+        },
+        events=tuple((each.node, failed(each.node, each.cidr, each.text)) for each in new),
         memory=Memory(
             attempts=draft.attempts,
             doubts=draft.doubts,
             there=frozenset(draft.there),
-            problems=frozenset(wishes.problems),
+            problems=frozenset(desired.problems),
         ),
         due=min(draft.times, default=None),
         needs_listing=draft.needs_listing,
@@ -173,68 +180,75 @@ def plan(
 
 
 def failed(node: str, cidr: str, text: str) -> PlannedEvent:
-    """The event about a route that could not be created; its reason is the Go framework's."""
+    """Make the event about a route that could not be created, with the Go framework's reason."""
     return PlannedEvent("Warning", REASON, f"Could not create route {cidr} for node {node}: {text}")
 
 
-def unseen(wishes: Wishes, memory: Memory) -> frozenset[str]:
-    """The nodes of which nobody knows a route, as long as the table cannot be listed."""
+def unseen(desired: DesiredRoutes, memory: Memory) -> frozenset[str]:
+    """Return the nodes whose routes nobody has seen, for when the table cannot be listed."""
     return frozenset(
-        wish.node
-        for wish in wishes.wanted.values()
-        if not wish.was_routed and (wish.destination, wish.target) not in memory.there
+        desired_route.node
+        for desired_route in desired.routes.values()
+        if not desired_route.was_routed
+        and (desired_route.destination, desired_route.target) not in memory.there
     )
 
 
 def unlisted(node: str, error: Exception) -> PlannedEvent:
-    """The event about a node whose routes are not made because the table cannot be listed."""
+    """Make the event about a node without routes because the table cannot be listed."""
     text = scrub(f"Could not create routes for node {node}: cannot list the routes: {error}")
     return PlannedEvent("Warning", REASON, text)
 
 
-def _wished(draft: _Draft, wish: Wish) -> State:
-    """Plan for one wish; how it is with it now."""
-    key = (wish.destination, wish.target)
-    is_busy = wish.destination in draft.busy
+def _plan_route(draft: _Draft, desired_route: DesiredRoute) -> State:
+    """Plan the steps for one desired route; return its present state."""
+    key = (desired_route.destination, desired_route.target)
+    is_busy = desired_route.destination in draft.busy
     was_there = key in draft.memory.there
-    present = draft.table.routes.get(wish.destination, ())
-    if not is_busy and any(wish.leads_here(route) and not route.blackhole for route in present):
+    present = draft.table.routes.get(desired_route.destination, ())
+    if not is_busy and any(
+        desired_route.leads_here(route) and not route.blackhole for route in present
+    ):
         draft.there.add(key)
         return State.THERE
     attempt = draft.keep(key)
     if not is_busy and not any(_is_unknown(route) for route in present):
-        is_unexpected = not present and attempt is None and (was_there or wish.was_routed)
+        is_unexpected = not present and attempt is None and (was_there or desired_route.was_routed)
         if not is_unexpected or draft.lasts(key):
-            draft.add(Unit(wish.destination, wish, present), attempt)
+            draft.add(Unit(desired_route.destination, desired_route, present), attempt)
         elif was_there:
             draft.there.add(key)
     return State.LACKING if attempt is not None and attempt.is_lacking else State.UNKNOWN
 
 
-def _unneeded(draft: _Draft, net: Network, wishes: Wishes, clusters: Sequence[Network]) -> None:
+def _plan_deletions(
+    draft: _Draft, net: Network, desired: DesiredRoutes, clusters: Sequence[Network]
+) -> None:
     """Plan the deletion of routes to `net` that nobody needs."""
     present = draft.table.routes[net]
-    wish = wishes.wanted.get(net)
-    if wish is not None:
-        if not any(wish.leads_here(route) and not route.blackhole for route in present):
+    desired_route = desired.routes.get(net)
+    if desired_route is not None:
+        if not any(desired_route.leads_here(route) and not route.blackhole for route in present):
             return  # they are replaced, all at once
-        present = tuple(route for route in present if not wish.leads_here(route))
+        present = tuple(route for route in present if not desired_route.leads_here(route))
     gone = tuple(
-        route for route in present if _may_go(net, route, wishes, clusters) and draft.lasts(route)
+        route for route in present if _may_go(net, route, desired, clusters) and draft.lasts(route)
     )
     if gone:
         unit = Unit(net, delete=gone)
         draft.add(unit, draft.keep(unit.key))
 
 
-def _may_go(net: Network, route: Route, wishes: Wishes, clusters: Sequence[Network]) -> bool:
-    """Whether the route is one of ours that nobody may need; the rule of the module."""
+def _may_go(
+    net: Network, route: Route, desired: DesiredRoutes, clusters: Sequence[Network]
+) -> bool:
+    """Tell whether the route is ours and surely needed by nobody, by the module's rules."""
     return not (
         net in clusters
         or _is_unknown(route)
-        or (net not in wishes.wanted and endpoint(route.target or "") in wishes.shielded_targets)
-        or any(net.overlaps(one) for one in wishes.shielded if one.version == net.version)
-        or any(one != net and is_within(one, net) for one in wishes.claimed)
+        or (net not in desired.routes and endpoint(route.target or "") in desired.shielded_targets)
+        or any(net.overlaps(cidr) for cidr in desired.shielded if cidr.version == net.version)
+        or any(cidr != net and is_within(cidr, net) for cidr in desired.claimed)
     )
 
 
@@ -242,16 +256,16 @@ def _is_unknown(route: Route) -> bool:
     return route.target is None and not route.blackhole
 
 
-def _says(states: Collection[State]) -> Says | None:
+def _network_state(states: Collection[State]) -> NetworkState | None:
     if State.LACKING in states:
-        return Says.UNROUTED
-    return None if State.UNKNOWN in states else Says.ROUTED
+        return NetworkState.UNROUTED
+    return None if State.UNKNOWN in states else NetworkState.ROUTED
 
 
 def _batches(
     units: Iterable[Unit], attempts: Mapping[Key, Attempt], most: int
 ) -> tuple[tuple[Unit, ...], ...]:
-    """Batches of at most `most`, or of fewer where a whole batch has failed before."""
+    """Make batches of at most `most`, or of fewer after a whole batch has failed."""
     by_limit: dict[int, list[Unit]] = {}
     for unit in units:
         attempt = attempts.get(unit.key)

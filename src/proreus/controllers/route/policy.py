@@ -1,4 +1,4 @@
-"""The numbers of the route controller, and the label that keeps a node out of it."""
+"""Define the route controller's numbers, and the label that excludes a node."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ LABEL_EXCLUDE: Final = "proreus.io/exclude-from-cloud-routes"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers; durations in seconds.
+    """The numbers of the route controller; durations in seconds.
 
     Attributes:
         confirm: How long something unexpected must last, as a listing that began so much later

@@ -1,4 +1,4 @@
-"""The cloud's route table as it is known: the last listing and what was answered since. Pure."""
+"""Track the cloud's route table: the last listing, and the answers since. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -9,12 +9,12 @@ from proreus.controllers.networks import Network, is_within, network
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The cluster's routes to what lies in a cluster CIDR.
+    """Hold the cluster's routes to destinations in a cluster CIDR.
 
     Attributes:
         routes: By destination; a cloud may have several to one.
         began: When the listing began (in seconds of the loop's clock).
-        answered: When the cloud last did as it was told, by destination.
+        answered: When the cloud last carried out a change, by destination.
     """
 
     routes: Mapping[Network, tuple[Route, ...]]
@@ -31,7 +31,7 @@ def listed(
     busy: Collection[Network],
     settle: float,
 ) -> Table:
-    """The table after a listing that began at `began`.
+    """Return the table after a listing that began at `began`.
 
     What was `busy` then, or answered less than `settle` seconds before, the listing may not
     show yet: of these destinations the older knowledge stays. Routes that do not lie in a
@@ -58,7 +58,7 @@ def applied(
     *,
     at: float,
 ) -> Table:
-    """The table after the cloud has said that these were created and deleted."""
+    """Return the table after the cloud has created and deleted these routes."""
     routes = dict(table.routes)
     for net, gone in deleted.items():
         routes[net] = tuple(route for route in routes.get(net, ()) if route not in gone)

@@ -1,4 +1,4 @@
-"""Which routes the nodes need, and what must stay as it is because too little is known. Pure."""
+"""Compute which routes the nodes need, and which must stay as too little is known. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -8,15 +8,15 @@ import msgspec
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.routes import Route
 from proreus.controllers.networks import Network, endpoint, is_within, network, pod_cidrs
-from proreus.controllers.route.conditions import says_routed
+from proreus.controllers.route.conditions import shows_routes
 from proreus.controllers.route.policy import LABEL_EXCLUDE
 from proreus.kube.objects import Node
 
 _LATE = datetime.max.replace(tzinfo=UTC)
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """A route that a node needs.
+class DesiredRoute(msgspec.Struct, frozen=True):
+    """Describe a route that a node needs.
 
     Attributes:
         node: The node's name.
@@ -35,7 +35,7 @@ class Wish(msgspec.Struct, frozen=True):
     was_routed: bool
 
     def route(self) -> Route:
-        """The route to create; its name has the node's uid, which no other cluster has."""
+        """Return the route to create; the node's uid in its name is in no other cluster."""
         return Route(
             name=f"{self.uid}-ipv{self.destination.version}",
             destination=str(self.destination),
@@ -43,7 +43,7 @@ class Wish(msgspec.Struct, frozen=True):
         )
 
     def leads_here(self, route: Route) -> bool:
-        """Whether the target is this node."""
+        """Tell whether a route's target is this node."""
         return route.target is not None and endpoint(route.target) in {
             self.target,
             *self.addresses,
@@ -51,7 +51,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a route will not be made before something changes."""
+    """Explain why a pod CIDR gets no route until something changes."""
 
     node: str
     uid: str
@@ -59,11 +59,11 @@ class Problem(msgspec.Struct, frozen=True):
     text: str
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What all nodes together need.
+class DesiredRoutes(msgspec.Struct, frozen=True, kw_only=True):
+    """Describe what all nodes together need.
 
     Attributes:
-        wanted: The wish for each destination; those of older nodes first.
+        routes: The desired route for each destination; those of older nodes first.
         problems: The pod CIDRs that get no route.
         left_alone: Names of the nodes whose routes are not the controller's business.
         claimed: The pod CIDRs of all nodes, whoever makes their routes.
@@ -72,7 +72,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
         has_nodes: Whether there is any node.
     """
 
-    wanted: Mapping[Network, Wish]
+    routes: Mapping[Network, DesiredRoute]
     problems: tuple[Problem, ...]
     left_alone: frozenset[str]
     claimed: frozenset[Network]
@@ -82,16 +82,16 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def relevant(old: Node | None, new: Node | None) -> bool:
-    """Whether a change of a node can change its routes."""
+    """Tell whether a change of a node can change its routes."""
     return old is None or new is None or _read(old) != _read(new)
 
 
-def wishes(
+def desired_routes(
     nodes: Iterable[Node],
     clusters: Sequence[Network],
     owns: Callable[[Node], Ownership],
-) -> Wishes:
-    """Collect the wishes of the nodes.
+) -> DesiredRoutes:
+    """Compute the routes that the nodes need.
 
     Routes of these nodes stay as they are: those with the label `LABEL_EXCLUDE`, those of other
     clouds, and those that have no pod CIDR or no provider id *yet*, since nobody knows what
@@ -110,19 +110,19 @@ def wishes(
     ]
     shielded = {net: node.metadata.name for node in waiting for net in _networks(node)}
     names_waiting = {node.metadata.name for node in waiting}
-    wanted: dict[Network, Wish] = {}
+    routes: dict[Network, DesiredRoute] = {}
     problems: list[Problem] = []
     for node in ordered:
         if node.metadata.name in names_waiting:
             continue
         for text in pod_cidrs(node):
-            text_or_wish = _wish(node, text, clusters, shielded, wanted)
-            if isinstance(text_or_wish, Wish):
-                wanted.setdefault(text_or_wish.destination, text_or_wish)
+            result = _desired(node, text, clusters, shielded, routes)
+            if isinstance(result, DesiredRoute):
+                routes.setdefault(result.destination, result)
             else:
-                problems.append(Problem(node.metadata.name, node.metadata.uid, text, text_or_wish))
-    return Wishes(
-        wanted=wanted,
+                problems.append(Problem(node.metadata.name, node.metadata.uid, text, result))
+    return DesiredRoutes(
+        routes=routes,
         problems=tuple(problems),
         left_alone=left_alone,
         claimed=frozenset(net for node in ordered for net in _networks(node)),
@@ -132,27 +132,27 @@ def wishes(
     )
 
 
-def _wish(
+def _desired(
     node: Node,
     text: str,
     clusters: Sequence[Network],
     shielded: Mapping[Network, str],
-    wanted: Mapping[Network, Wish],
-) -> Wish | str:
-    """The wish for one pod CIDR, or why there is none."""
+    routes: Mapping[Network, DesiredRoute],
+) -> DesiredRoute | str:
+    """Return the desired route for one pod CIDR, or why there is none."""
     net = network(text)
     if net is None or not any(is_within(net, cluster) for cluster in clusters):
         return f"it is not in --cluster-cidr ({', '.join(map(str, clusters))})"
-    other = shielded[net] if net in shielded else wanted[net].node if net in wanted else ""
+    other = shielded[net] if net in shielded else routes[net].node if net in routes else ""
     if other and other != node.metadata.name:
         return f"node {other} has the same pod CIDR"
-    return Wish(
+    return DesiredRoute(
         node=node.metadata.name,
         uid=node.metadata.uid,
         destination=net,
         target=node.spec.provider_id,
-        addresses=frozenset(endpoint(one.address) for one in node.status.addresses),
-        was_routed=says_routed(node),
+        addresses=frozenset(endpoint(address.address) for address in node.status.addresses),
+        was_routed=shows_routes(node),
     )
 
 
@@ -161,7 +161,7 @@ def _networks(node: Node) -> list[Network]:
 
 
 def _endpoints(node: Node) -> list[str]:
-    addresses = [endpoint(one.address) for one in node.status.addresses]
+    addresses = [endpoint(address.address) for address in node.status.addresses]
     return [*addresses, node.spec.provider_id] if node.spec.provider_id else addresses
 
 
@@ -170,7 +170,7 @@ def _age(node: Node) -> tuple[datetime, str]:
 
 
 def _read(node: Node) -> tuple[object, ...]:
-    """What the wishes are made from; not the condition, which this controller writes itself."""
+    """Return what the routes depend on; not the condition, which this controller writes."""
     is_excluded = LABEL_EXCLUDE in node.metadata.labels
     spec = node.spec
     addresses = node.status.addresses
