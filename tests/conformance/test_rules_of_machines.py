@@ -1,7 +1,9 @@
 """For each rule about machines and routes: a copy of a good provider that breaks just this one."""
 
+import socket
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -23,7 +25,7 @@ from proreus.kube.objects import Node, NodeAddress
 from proreus.providers.simulated import SimulatedCloud
 from proreus.providers.simulated.instances import SimulatedInstances
 from proreus.providers.simulated.routes import SimulatedRoutes
-from proreus.testing.conformance import machines, routes
+from proreus.testing.conformance import machines, routes, scopes
 from proreus.testing.conformance.site import CLUSTER
 
 from .broken import fails, failures
@@ -137,6 +139,49 @@ class NeverStopped(Changed):
         return msgspec.structs.replace(answer, state=InstanceState.RUNNING)
 
 
+class AScopeForEachMachine(SimulatedInstances):
+    def scope(self, node: Node) -> str:
+        return node.spec.provider_id
+
+
+class ScopeOfTheLastAnswer(SimulatedInstances):
+    """Learns the scope by `describe`, so that it changes."""
+
+    answered = 0
+
+    def scope(self, node: Node) -> str:
+        return str(self.answered)
+
+    async def describe(self, nodes: Sequence[Node]) -> Answers:
+        self.answered += 1
+        return await super().describe(nodes)
+
+
+class ScopeFromAFile(SimulatedInstances):
+    def scope(self, node: Node) -> str:
+        return Path(__file__).with_name("account").read_text()
+
+
+class ScopeFromTheNetwork(SimulatedInstances):
+    def scope(self, node: Node) -> str:
+        return str(socket.getaddrinfo("127.0.0.1", 80)[0][0])
+
+
+class ScopeOfReadableIdsOnly(SimulatedInstances):
+    def scope(self, node: Node) -> str:
+        return node.spec.provider_id.split("/")[2]
+
+
+class UnknownScope(SimulatedInstances):
+    def scope(self, node: Node) -> str:
+        raise CloudError("nobody knows")
+
+
+class ScopeThatIsNoText(SimulatedInstances):
+    def scope(self, node: Node) -> Any:
+        return ["a list"]
+
+
 class AnswersForOthers(SimulatedInstances):
     async def describe(self, nodes: Sequence[Node]) -> Answers:
         return {**await super().describe(nodes), "somebody-else": CloudError("who?")}
@@ -199,6 +244,7 @@ BROKEN: dict[str, type] = {
     "owns": OwnsEverything,
     "unreadable-id": LooksUpNamesOfUnreadableIds,
     "foreign-nodes": ForeignIsAbsent,
+    "scope": AScopeForEachMachine,
     "stopped": NeverStopped,
     "batch-asked-only": AnswersForOthers,
     "batch-full": HalfBatches,
@@ -211,7 +257,7 @@ BROKEN: dict[str, type] = {
 
 def test_each_rule_has_a_broken_copy() -> None:
     # That `lacks` is true is a rule about the fixture: test_suite.
-    rules = {*machines.RULES, *routes.RULES} - {machines.lacks_true}
+    rules = {*machines.RULES, *scopes.RULES, *routes.RULES} - {machines.lacks_true}
     assert set(BROKEN) == {rule.id for rule in rules}
 
 
@@ -230,3 +276,29 @@ async def test_a_copy_that_breaks_one_rule_fails_no_other(rule: str) -> None:
 async def test_an_id_that_names_no_machine_is_not_owned() -> None:
     found = await failures(OwnsUnreadableIds, machines.unreadable_id)
     assert "'simulated://', owns is Ownership.YES" in found["unreadable-id"]
+
+
+@pytest.mark.parametrize(
+    ("part", "seen"),
+    [
+        (AScopeForEachMachine, "two machines that were made together have the scopes"),
+        (ScopeOfTheLastAnswer, "scope answered '1' before describe, and '2' after it"),
+        (ScopeFromAFile, "did I/O: open"),
+        (ScopeFromTheNetwork, "did I/O: socket.getaddrinfo"),
+        (ScopeOfReadableIdsOnly, "for the provider id '', scope raised IndexError"),
+        (UnknownScope, "which runs, scope raised CloudError: nobody knows"),
+        (ScopeThatIsNoText, "scope answered ['a list'], which is no str"),
+    ],
+)
+async def test_what_is_wrong_with_a_scope_is_told(part: type, seen: str) -> None:
+    assert seen in (await failures(part, scopes.scope))["scope"]
+
+
+async def test_a_scope_may_be_unknown_for_what_is_not_of_this_cloud() -> None:
+    class OfItsOwn(SimulatedInstances):
+        def scope(self, node: Node) -> str:
+            if self.owns(node) is not Ownership.YES:
+                raise CloudError("it is another cloud's")
+            return "the one account"
+
+    assert await failures(OfItsOwn, scopes.scope) == {}

@@ -207,7 +207,7 @@ async def unreadable_id(site: Site) -> None:
     """
     started = await site.start()
     (mine,) = await site.nodes(started, 1)
-    for id_ in _cut_off(mine.spec.provider_id):
+    for id_ in cut_off(mine.spec.provider_id):
         for name in (mine.metadata.name, f"never-{uuid.uuid4().hex[:8]}"):
             asked = node(name, id_)
             found = await outcome(describe(started, [asked]))
@@ -218,7 +218,7 @@ async def unreadable_id(site: Site) -> None:
             raise Violated(f"for the provider id {id_!r}, owns is {Ownership.YES}")
 
 
-def _cut_off(id_: str) -> list[str]:
+def cut_off(id_: str) -> list[str]:
     """A provider id without its last part, without the last two and so on, and with blanks."""
     scheme, _, rest = id_.partition("://")
     parts = rest.split("/")

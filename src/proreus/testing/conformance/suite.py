@@ -13,6 +13,7 @@ from proreus.testing.conformance import (
     ownership,
     process,
     routes,
+    scopes,
 )
 from proreus.testing.conformance.answers import Violated, remedy_of, shown
 from proreus.testing.conformance.blame import fixture_remedy
@@ -23,6 +24,7 @@ from proreus.testing.conformance.site import Site
 
 RULES: tuple[Rule, ...] = (
     *machines.RULES,
+    *scopes.RULES,
     *load_balancers.RULES,
     *interruptions.RULES,
     *ownership.RULES,
