@@ -293,7 +293,7 @@ class Leader:
         raise AssertionError("unreachable")
 
     def _exited(self, name: str, error: Exited) -> None:
-        self._faults.tell("task", Kind.RAISED, f"{name}: {error}", cause=error)
+        self._faults.report("task", Kind.RAISED, f"{name}: {error}", cause=error)
 
     def _start_controller(self, descriptor: Descriptor, env: Environment) -> None:
         is_needed = descriptor.needed(env.settings)

@@ -5,13 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from proreus.testing.conformance import Rule, failures, interruptions, machines, process, routes
+from proreus.testing.conformance import Rule, interruptions
 
 from .strict.policy import KEY
 from .strict.process import StrictAWS
-
-OF_EITHER_KIND = (*machines.RULES, *routes.RULES, *failures.RULES, *process.RULES)
-"""Rules of the conformance suite that need not be tried with both kinds of load balancers."""
 
 
 def tests_of(rules: Iterable[Rule]) -> frozenset[str]:
@@ -20,15 +17,11 @@ def tests_of(rules: Iterable[Rule]) -> frozenset[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the rules that break every call, and those that are tried twice, to the long tests."""
-    long = {
-        "TestNetwork": tests_of(interruptions.RULES),
-        "TestClassic": tests_of((*interruptions.RULES, *OF_EITHER_KIND)),
-    }
+    """Leave the rules that break every call to the long tests."""
+    long = tests_of(interruptions.RULES)
+    here = Path(__file__).with_name("test_conformance.py")
     for item in items:
-        of = item.parent.name if item.parent is not None else ""
-        is_here = item.path == Path(__file__).with_name("test_conformance.py")
-        if is_here and item.name in long.get(of, ()):
+        if item.path == here and item.name in long:
             item.add_marker("long")
 
 
