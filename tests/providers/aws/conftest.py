@@ -7,7 +7,7 @@ import pytest
 
 from proreus.testing.conformance import Rule, interruptions
 
-from .strict.policy import KEY
+from .strict.keys import KEY
 from .strict.process import StrictAWS
 
 

@@ -25,7 +25,7 @@ from proreus.providers.aws.identity import TAG_SERVICE
 from proreus.providers.aws.operations import ALL
 
 from .site import Network, config_text, context
-from .strict.policy import FILE, KEY
+from .strict.keys import FILE, KEY
 from .strict.process import REGION, StrictAWS
 
 ROOT = Path(__file__).parents[3]

@@ -7,16 +7,13 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from . import elbv2
+from .keys import FILE
 from .world import AWSError, Params, World
-
-KEY = "AKIAIOSFODNN7EXAMPLE"
-FILE = Path(__file__).parents[4] / "deploy" / "aws" / "iam-policy.json"
 
 _PREFIXES = {"ec2": "ec2", "elb": "elasticloadbalancing", "elbv2": "elasticloadbalancing"}
 _DENIED = {"ec2": "UnauthorizedOperation"}

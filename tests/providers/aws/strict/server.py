@@ -15,7 +15,7 @@ from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
-from . import elb, elbv2, groups, instances, limits, policy, routes
+from . import elb, elbv2, groups, instances, keys, limits, policy, routes
 from .faults import LOST, Failure, Throttle
 from .world import AWSError, World
 
@@ -81,7 +81,7 @@ class Server:
         if failure is not None and not failure.after_effect:
             raise AWSError(failure.code, failure.message, failure.status)
         params = _decoded(service, operation, values)
-        if key == policy.KEY:
+        if key == keys.KEY:
             policy.check(world, service, operation, params)
         if service == "ec2":
             limits.check(operation, params)
