@@ -355,7 +355,7 @@ DROP = f"- finalizer {FINALIZER_LOAD_BALANCER}"
 )  # fmt: skip
 def test_services_are_decided_as_after_a_restart(
     service: Service,
-    said: services.Said | None,
+    said: services.Previewed | None,
     owned: tuple[OwnedObject, ...] | None,
     expected: dict[str, tuple[str, str]],
     unforeseen: int,

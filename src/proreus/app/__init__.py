@@ -1,1 +1,1 @@
-"""The process: flags, wiring and command line."""
+"""Run the process: flags, wiring and command line."""

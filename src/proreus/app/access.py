@@ -1,4 +1,4 @@
-"""Delegated authentication and authorization of our servers, made from the flags."""
+"""Set up delegated authentication and authorization of our servers from the flags."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,13 +22,13 @@ from proreus.serving.authorization import Authorizer
 from proreus.serving.health import Health
 
 RESTART: Final = Backoff(first=1.0, cap=60.0)
-"""Before the authorities are followed again after a crash."""
+"""The pause before a crashed watch of the authorities starts again."""
 
 USER_AGENT: Final = "proreus/delegated-access"
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What a server needs: the gate for its requests, and the CAs to ask certificates of."""
+    """Hold what a server needs: the middleware for its requests, and the client CAs."""
 
     middleware: Middleware
     authorities: ClientAuthorities
@@ -38,7 +38,7 @@ class Access(msgspec.Struct, frozen=True):
 async def delegated_access(
     options: Options, own: ClientConfig, health: Health
 ) -> AsyncIterator[Access]:
-    """Ask the API server about those who ask us, while the body runs.
+    """Authenticate and authorize requests by the API server while the body runs.
 
     `own` is how we reach it where no flag says otherwise. Health has a check `client-authorities`
     afterwards.
@@ -81,7 +81,7 @@ async def delegated_access(
 
 
 def sources(options: Options) -> Sources:
-    """Where the authorities are read, as the flags say."""
+    """Return where the authorities are read, by the flags."""
     return Sources(
         client_file=options.client_ca_file,
         proxy_file=options.requestheader_client_ca_file,

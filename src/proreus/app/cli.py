@@ -1,4 +1,4 @@
-"""The command line: finds the command, and imports what this one needs and nothing else."""
+"""Run the command line: find the command, and import only what it needs."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ COMMANDS: Final[Mapping[str, str]] = {
     "demo": "proreus.testing.demo.command",
     "new-provider": "proreus.app.new_provider",
 }
-"""The commands' modules, each with a function `main`."""
+"""The modules of the commands, each with a function `main`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command `proreus`."""
+    """Run the command `proreus`."""
     args = list(sys.argv[1:] if argv is None else argv)
     command = args[0] if args else "--help"
     if command in COMMANDS:
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def cloud_controller_manager(argv: Sequence[str] | None = None) -> int:
-    """The command `cloud-controller-manager`."""
+    """Run the command `cloud-controller-manager`."""
     args = sys.argv[1:] if argv is None else argv
     return _run("run", args, program="cloud-controller-manager")
 

@@ -1,4 +1,4 @@
-"""The clients of the process: its own and, if wanted, one for each controller's service account."""
+"""Make the API clients: the process's own and, if wanted, one for each controller's account."""
 
 import time
 from collections.abc import Mapping
@@ -27,20 +27,20 @@ log = klog.logger(__name__)
 
 USER_AGENT: Final = f"proreus/{__version__}"
 LIFETIME: Final = 3600
-"""Seconds that a token is asked for; the API server may give it for longer or shorter."""
+"""Seconds that a token should be valid; the API server may choose otherwise."""
 
 RENEW_AT: Final = 0.8
-"""The share of a token's life after which another is asked for."""
+"""The share of a token's lifetime after which it is renewed."""
 
 RETRY: Final = Backoff(first=5.0, cap=60.0)
-"""Before the next try to renew a token that still holds."""
+"""The pause before the next try to renew a token that is still valid."""
 
 
 class AccountToken:
-    """Tokens of a service account, which is made if there is none; kept in memory only."""
+    """Get tokens of a service account, created if missing; kept in memory only."""
 
     def __init__(self, client: Client, account: str) -> None:
-        """Nothing is asked yet; `client` asks, for `account` in kube-system."""
+        """Prepare tokens for `account` in kube-system, to be requested with `client`."""
         self._client = client
         self._account = account
         self._token = ""
@@ -49,7 +49,7 @@ class AccountToken:
         self.command = f"the token of {SYSTEM}/{account}"
 
     async def run(self) -> Credential:
-        """Ask for a token; while that fails, the last one goes on for as long as it holds.
+        """Renew the token for ever; while that fails, the last one serves until it expires.
 
         Raises:
             PluginFailed: There is none, and the last one has run out.
@@ -104,12 +104,12 @@ class _TokenRequest(msgspec.Struct, frozen=True):
 
 
 class Clients:
-    """One client for the process and, with `apart`, one for each account of a controller."""
+    """Hold a client for the process and, with `apart`, one for each controller's account."""
 
     def __init__(
         self, config: ClientConfig, *, apart: bool, limiter: Limiter | None, gate: Gate
     ) -> None:
-        """Nothing is connected yet. All clients have the same limit and gate."""
+        """Prepare the clients without connecting; all share limit and gate."""
         self._config = config
         self._apart = apart
         self._more: Mapping[str, Any] = {
@@ -132,7 +132,7 @@ class Clients:
         await self._open.aclose()
 
     def of(self, controller: Descriptor) -> Client:
-        """The client that the controller writes with; it is closed with the others."""
+        """Return the client that the controller writes with; it is closed with the others."""
         if not self._apart:
             return self.main
         account = controller.account

@@ -1,4 +1,4 @@
-"""The provider in use: started until the cloud agrees, exchanged for a newer one, closed."""
+"""Manage the provider in use: start it until the cloud agrees, replace it, close it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -29,7 +29,7 @@ RESTART: Final = Backoff(first=1.0, cap=30.0)
 
 
 class Cloud:
-    """Holds the provider from its first start until the end of this replica's lead."""
+    """Hold the provider from its first start until this replica stops leading."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Cloud:
         allow_untagged: bool,
         on_crash: Callable[[Exception | None], None],
     ) -> None:
-        """Nothing is started yet.
+        """Start without a provider.
 
         Args:
             provider: The provider to begin with.
@@ -55,7 +55,7 @@ class Cloud:
         self._context: Context | None = None
 
     async def start(self, context: Context) -> CloudProvider:
-        """Start the provider, again and again while the cloud refuses.
+        """Start the provider, and try again while the cloud refuses.
 
         Returns:
             What the controllers may use.
@@ -93,7 +93,7 @@ class Cloud:
         nodes: Iterable[Node],
         change: Callable[[CloudProvider], Awaitable[None]],
     ) -> None:
-        """Start another provider; once it works, `change` over to it and close the old one.
+        """Start another provider; once it works, switch over with `change` and close the old one.
 
         Before the first start has succeeded, the next try is with the new provider. Else it is
         asked about one of the `nodes` first: many clouds look at credentials only in a call.
@@ -123,7 +123,7 @@ class Cloud:
             await self._close(old)
 
     async def close(self) -> None:
-        """Give the provider a little time to release what it has; its faults are no reason."""
+        """Let the provider release its resources for a short time; ignore its faults."""
         await self._close(self.provider)
 
     async def _start(self, provider: CloudProvider, context: Context) -> CloudProvider:
@@ -144,7 +144,7 @@ class Cloud:
 
 
 async def _try(provider: CloudProvider, nodes: Iterable[Node]) -> None:
-    """Ask about one node; other errors than that of credentials are the cloud's weather.
+    """Ask about one node, to test the credentials; other errors are ignored.
 
     Raises:
         Unauthenticated: The cloud does not accept the credentials.

@@ -1,4 +1,4 @@
-"""A command line as manifests have it, those of the official managers among them.
+"""Read a command line as manifests have it, those of the official managers included.
 
 An official image's entrypoint is its program, or `go-runner`, which runs the program that its
 arguments name. So the arguments of a manifest are flags; a program's path, then flags; or
@@ -24,7 +24,7 @@ _GO_RUNNER: Final = re.compile(r"--?(?:log-file|also-stdout|redirect-stderr)(?:=
 
 
 class CommandLine(msgspec.Struct, Generic[AnyOptions], frozen=True):
-    """What a command line says.
+    """Hold what a command line says.
 
     Attributes:
         options: The flags' values.
@@ -60,7 +60,7 @@ def parse(
 
 
 def without_program(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Flags of go-runner, and what stands behind the program's path; all, if there is no path."""
+    """Drop go-runner's flags and the program's path; without a path keep everything."""
     for number, arg in enumerate(args):
         if _PROGRAM.fullmatch(arg):
             return tuple(args[:number]), tuple(args[number + 1 :])
@@ -70,7 +70,7 @@ def without_program(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def flags_of_provider(name: str) -> Mapping[str, Flag] | None:
-    """The flags that the provider declares, by field name; None if it cannot be imported."""
+    """Return the provider's own flags by field name; None if it cannot be imported."""
     try:
         declared = load(name).flags
     except ConfigError:

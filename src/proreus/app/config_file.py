@@ -1,4 +1,4 @@
-"""The file of `--config`: flags by their names, in YAML or JSON.
+"""Read the file of `--config`: flags by their names, in YAML or JSON.
 
     apiVersion: proreus/v1alpha1
     kind: Configuration
@@ -35,7 +35,7 @@ _ONLY_ON_COMMAND_LINE: Final = frozenset({"config", "version"})
 
 
 def read(path: str, table: Mapping[str, Flag]) -> tuple[dict[str, Given], tuple[str, ...]]:
-    """Read the file.
+    """Read and check the file.
 
     Args:
         path: The file.
@@ -86,7 +86,7 @@ def _header(entry: Named, place: str) -> tuple[str, ...]:
 
 
 def _texts(tree: Tree, flag: Flag) -> tuple[str, ...]:
-    """The texts of a value.
+    """Return a value of the file as the texts of a flag.
 
     Raises:
         ValueError: Its form does not fit the flag.

@@ -1,4 +1,4 @@
-"""The configuration in use, as /configz shows it: in Go's shape, then every flag.
+"""Show the configuration in use at /configz: in Go's shape, then every flag.
 
 Flags name files and no secrets; a password in the URL of `--master` is left out.
 """
@@ -12,10 +12,10 @@ from proreus.app.flags import flags_of, named
 from proreus.app.options import Options
 
 NAME: Final = "cloudcontrollermanager.config.k8s.io"
-"""Where Go's manager shows its CloudControllerManagerConfiguration."""
+"""The key under which Go's manager shows its CloudControllerManagerConfiguration."""
 
 FLAGS: Final = "proreus.flags"
-"""Where all flags are shown, with those that Go does not have."""
+"""The key under which all flags are shown, with those that Go lacks."""
 
 _SHAPE: Final[Mapping[str, Any]] = {
     "Generic": {
@@ -70,7 +70,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
 
 
 def configz(options: Options) -> Mapping[str, Any]:
-    """Everything that the options say."""
+    """Return all options in the form of /configz."""
     values = _values(options)
     in_go = {**values, "cluster_cidr": ",".join(options.cluster_cidr)}
     return {
@@ -87,7 +87,7 @@ def _shaped(shape: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _values(options: Options) -> dict[str, Any]:
-    """Each flag's value by field, durations as Go writes them."""
+    """Return each flag's value by field, durations as Go writes them."""
     values: dict[str, Any] = {}
     for field, flag in flags_of(type(options)).items():
         value = getattr(options, field)
@@ -97,7 +97,7 @@ def _values(options: Options) -> dict[str, Any]:
 
 
 def go_duration(seconds: float) -> str:
-    """The duration as Go prints it: 43200 is "12h0m0s", 0.25 is "250ms"."""
+    """Format a duration as Go does: 43200 is "12h0m0s", 0.25 is "250ms"."""
     if 0 < seconds < 1:
         return f"{round(seconds * 1000, 6):g}ms"
     whole, rest = divmod(seconds, 60)

@@ -1,4 +1,4 @@
-"""Which leases this process campaigns for, and what each of them lets it do.
+"""Choose the leases this process competes for, and what each lets it do.
 
 There is one lease for all controllers; or a second one for those that migrate from
 kube-controller-manager; or one for each controller, so that replicas share the work. A process
@@ -24,19 +24,19 @@ from proreus.runtime.leaderelection import LeaderElector
 log = klog.logger(__name__)
 
 SHARED_IDENTITY: Final = "replicas-with-a-lease-per-controller"
-"""The holder of the main lease while each controller has its own: all such replicas together.
+"""The shared holder of the main lease while each controller has its own lease.
 
 It keeps out replicas that want the main lease for themselves, such as those of an upgrade."""
 
 DEFERENCE: Final = 0.25
-"""For how many retry periods a free lease is left to others, by each lease that is held or
+"""How many retry periods a free lease is left to others, by each lease that is held or
 preferred: so that replicas share the controllers, and no controller waits for long."""
 
 WATCH_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """A lease and what it is for.
+    """A lease, and what holding it allows.
 
     Attributes:
         name: The lease's.
@@ -56,7 +56,7 @@ class Lock(msgspec.Struct, frozen=True):
 def locks(
     main: str, chosen: Sequence[Descriptor], migration: Migration | None, *, per_controller: bool
 ) -> tuple[Lock, ...]:
-    """The leases to campaign for.
+    """Return the leases to compete for.
 
     Args:
         main: The name of the main lease.
@@ -80,14 +80,14 @@ def locks(
 
 
 class Elector(Protocol):
-    """Makes the candidate for a lease; `deference` is the `LeaderElector`'s."""
+    """Make the candidate for a lease; `deference` is the `LeaderElector`'s."""
 
     def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
-        """The candidate."""
+        """Return the candidate."""
 
 
 class Election:
-    """This process's candidates for its leases. Without leases it may do everything."""
+    """Hold this process's candidates for its leases. Without leases it may do everything."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Election:
         retry_period: float = 2.0,
         shuffle: Callable[[list[str]], None] = random.shuffle,
     ) -> None:
-        """Campaign for nothing yet.
+        """Prepare the election without competing yet.
 
         Args:
             found: The leases.
@@ -123,7 +123,7 @@ class Election:
         self._news = asyncio.Event()
 
     def check(self) -> None:
-        """The gate of all writes and cloud calls.
+        """Gate all writes and cloud calls: raise unless all held leases are surely ours.
 
         Raises:
             RefusedByGate: No lease is held, or not surely any more.
@@ -134,7 +134,7 @@ class Election:
             self._electors[lock.name].check()
 
     def overdue(self) -> str | None:
-        """What is wrong if a lease that was won may be another's by now."""
+        """Return a problem if a lease that was won may be another's by now."""
         try:
             if self._held:
                 self.check()
@@ -143,25 +143,25 @@ class Election:
         return None
 
     def health(self) -> str | None:
-        """What is wrong if a lease ran out long ago and this process has not noticed."""
+        """Return a problem if a lease ran out long ago and this process has not noticed."""
         found = (elector.health() for elector in self._electors.values())
         return next((problem for problem in found if problem), None)
 
     def runs(self, controller: str) -> bool:
-        """Whether the controller may run here now."""
+        """Tell whether the controller may run here now."""
         return not self.locks or any(controller in lock.controllers for lock in self._held)
 
     @property
     def held(self) -> tuple[tuple[Lock, LeaderElector], ...]:
-        """The leases that were won; those of this process alone."""
+        """Return the leases that this process alone has won."""
         return tuple((it, self._electors[it.name]) for it in self._held if not it.shared)
 
     async def entered(self) -> None:
-        """Return when the first lease is held that lets a controller run."""
+        """Wait until the first lease is held that lets a controller run."""
         await self._entered.wait()
 
     async def news(self) -> None:
-        """Return when a lease was won since the last call."""
+        """Wait until a lease is won that was not held at the last call."""
         await self._news.wait()
         self._news.clear()
 
@@ -172,7 +172,7 @@ class Election:
         won: Callable[[Lock, LeaderElector], None],
         lost: Callable[[Exception], None],
     ) -> None:
-        """Win leases until the stop, and hold them until cancelled, which gives them back.
+        """Win leases until the stop, and hold them until cancelled, which releases them.
 
         Args:
             stop: From then on no more leases are taken.
@@ -231,7 +231,7 @@ class Election:
             klog.exception(log, "The lease is not followed any more", err=exc, lease=lock.name)
 
     def _deference(self, name: str) -> float:
-        """Longer the more is held, and the more free leases this replica would rather have."""
+        """Return how long to leave a lease to others: longer, the more are held or preferred."""
         held = sum(lock.modest for lock in self._held)
         free = (it for it in self._order[: self._order.index(name)] if not self._won[it].is_set())
         preferred = sum(not self._electors[it].is_taken for it in free)

@@ -1,4 +1,4 @@
-"""Ends the process when its work is done, whatever a provider has left running.
+"""End the process when its work is done, whatever a provider has left running.
 
 Tasks that swallow their cancellation, calls in the loop's own executor and threads that are no
 daemons would all be waited for, for ever.
@@ -17,7 +17,7 @@ from proreus.runtime import klog, threads
 log = klog.logger(__name__)
 
 SECONDS: Final = 2.0
-"""For what goes on after the work, before the process ends without it."""
+"""Seconds for leftovers of the work, before the process ends without them."""
 
 
 def run(work: Coroutine[Any, Any, int]) -> int:
@@ -35,7 +35,7 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def refused(program: str, problems: Iterable[str], code: int) -> int:
-    """Tell every problem of a command line or configuration; returns `code`, the exit code."""
+    """Print every problem of a command line or configuration; return the exit code `code`."""
     for problem in problems:
         sys.stderr.write(f"{program}: {problem}\n")
     return code

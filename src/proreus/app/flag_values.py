@@ -1,4 +1,4 @@
-"""How the text of a flag's value is read, and what it must be; the forms are Go's."""
+"""Parse and check the texts of flags' values; the forms are Go's."""
 
 import ipaddress
 import re
@@ -12,7 +12,7 @@ LAST_PORT = 65535
 
 
 def duration(text: str) -> float:
-    """Seconds of a Go duration such as "1m30s" or "0".
+    """Parse a Go duration such as "1m30s" or "0" into seconds.
 
     Raises:
         ValueError: It is none.
@@ -26,7 +26,7 @@ def duration(text: str) -> float:
 
 
 def boolean(text: str) -> bool:
-    """A Go bool: true, false, t, f, 1 or 0 in any case.
+    """Parse a Go bool: true, false, t, f, 1 or 0 in any case.
 
     Raises:
         ValueError: It is none.
@@ -38,7 +38,7 @@ def boolean(text: str) -> bool:
 
 
 def integer(text: str) -> int:
-    """A whole number.
+    """Parse a whole number.
 
     Raises:
         ValueError: It is none.
@@ -50,7 +50,7 @@ def integer(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """A number.
+    """Parse a number.
 
     Raises:
         ValueError: It is none.
@@ -62,12 +62,12 @@ def number(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """A comma-separated list."""
+    """Parse a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def levels(text: str) -> tuple[tuple[str, int], ...]:
-    """A list of `pattern=N`, as klog's.
+    """Parse a list of `pattern=N`, as klog's.
 
     Raises:
         ValueError: It is none.
@@ -82,7 +82,7 @@ def levels(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def integers(text: str) -> tuple[int, ...]:
-    """A comma-separated list of whole numbers.
+    """Parse a comma-separated list of whole numbers.
 
     Raises:
         ValueError: It is none.
@@ -94,7 +94,7 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 def gates(text: str) -> tuple[tuple[str, bool], ...]:
-    """A list of `Name=true` and `Name=false`.
+    """Parse a list of `Name=true` and `Name=false`.
 
     Raises:
         ValueError: It is none.
@@ -109,7 +109,7 @@ def gates(text: str) -> tuple[tuple[str, bool], ...]:
 
 
 def version_wanted(text: str) -> str:
-    """What `--version` asks for: "true", "false" or "raw", as in Kubernetes' own programs.
+    """Parse `--version`: "true", "false" or "raw", as in Kubernetes' own programs.
 
     Raises:
         ValueError: It is something else. Go's would take a version there, and report that one.
@@ -122,7 +122,7 @@ def version_wanted(text: str) -> str:
 
 
 def port(text: str) -> int:
-    """A port's number; 0 means none.
+    """Parse a port number; 0 means none.
 
     Raises:
         ValueError: It is none.
@@ -133,7 +133,7 @@ def port(text: str) -> int:
 
 
 def address(text: str) -> str:
-    """An IP address, or "" for all of them.
+    """Parse an IP address, or "" for all of them.
 
     Raises:
         ValueError: It is none.
@@ -145,7 +145,7 @@ def address(text: str) -> str:
 
 
 def certificate(text: str) -> tuple[str, str, tuple[str, ...]]:
-    """One certificate of `--tls-sni-cert-key`: `certificate,key[:domain,...]`.
+    """Parse one value of `--tls-sni-cert-key`: `certificate,key[:domain,...]`.
 
     Raises:
         ValueError: It is none.
@@ -158,7 +158,7 @@ def certificate(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def duration_text(seconds: float) -> str:
-    """The duration in its largest whole unit: 43200 is "12h"."""
+    """Format a duration in its largest whole unit: 43200 is "12h"."""
     for unit in ("h", "m"):
         if seconds and seconds % _UNITS[unit] == 0:
             return f"{seconds / _UNITS[unit]:g}{unit}"
@@ -166,10 +166,10 @@ def duration_text(seconds: float) -> str:
 
 
 def at_least(minimum: float) -> Callable[[float], str]:
-    """A check: the problem with a value below `minimum`, or ""."""
+    """Make a check that refuses values below `minimum`."""
     return lambda value: "" if value >= minimum else f"must be at least {minimum:g}"
 
 
 def above(limit: float) -> Callable[[float], str]:
-    """A check: the problem with a value that is not above `limit`, or ""."""
+    """Make a check that refuses values that are not above `limit`."""
     return lambda value: "" if value > limit else f"must be more than {limit:g}"

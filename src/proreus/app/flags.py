@@ -1,4 +1,4 @@
-"""How flags are written down, parsed and explained, with kube's forms.
+"""Define, parse and explain flags, in kube's forms.
 
 An options Struct is the one table: each field is a flag, its annotation carries the group and
 the help text. `--leader-elect=false`, `--leader-elect`, `-v=4`, `-v4` and `--node_monitor_period`
@@ -63,14 +63,14 @@ class FlagError(Exception):
         self.readable = readable
 
     def with_more(self, found: Iterable[str]) -> "FlagError":
-        """With problems found later, but for those that may only follow from these."""
+        """Add problems found later, except those that may only follow from these."""
         named_already = set(_FLAG.findall(" ".join(self.problems)))
         more = [one for one in found if named_already.isdisjoint(_FLAG.findall(one))]
         return FlagError([*self.problems, *more])
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One flag: its group in `--help`, its help text, how its text is read and what it must be.
+    """Describe a flag: its group in `--help`, help text, parser and check.
 
     `repeated` flags are read each time that they are given; the value is the tuple of all. `bare`
     is what the flag's name alone stands for, where it needs no value.
@@ -86,18 +86,18 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What was given for a flag: where, and the texts (more than one only for lists)."""
+    """Record what was given for a flag: where, and the texts (more than one only for lists)."""
 
     place: str
     texts: tuple[str, ...]
 
 
 FileReader = Callable[[str, Mapping[str, Flag]], tuple[Mapping[str, Given], Sequence[str]]]
-"""Reads the file of that path: what it gives by field, and every problem with it."""
+"""A reader of a flags file: what it gives by field, and every problem with it."""
 
 
 OfProvider = Callable[[str], Mapping[str, Flag] | None]
-"""The flags of the provider of that name, by field name; None if there is no such provider."""
+"""A function from a provider's name to its flags by field; None without such a provider."""
 
 
 def _no_flags(_: str) -> Mapping[str, Flag]:
@@ -105,18 +105,18 @@ def _no_flags(_: str) -> Mapping[str, Flag]:
 
 
 def named(field: str) -> str:
-    """The flag's name on the command line, without dashes."""
+    """Return the flag's name on the command line, without dashes."""
     return field.replace("_", "-")
 
 
 def nearest(name: str, table: Mapping[str, Flag]) -> str:
-    """The name of the flag that `name` may mean, or ""."""
+    """Return the name of the flag that `name` may mean, or ""."""
     close = difflib.get_close_matches(name, [named(field) for field in table], n=1)
     return close[0] if close else ""
 
 
 def flags_of(options: type[msgspec.Struct]) -> Mapping[str, Flag]:
-    """The flags of an options Struct by field name, in its order."""
+    """Return the flags of an options Struct by field name, in its order."""
     hints = typing.get_type_hints(options, include_extras=True)
     return {
         name: extra
@@ -132,7 +132,7 @@ def parser(
     description: str,
     own: Mapping[str, Flag] | None = None,
 ) -> argparse.ArgumentParser:
-    """The parser, with one section of `--help` for each group, as kube's named flag sets.
+    """Make the parser, with one section of `--help` for each group, as kube's named flag sets.
 
     `own` are the provider's flags, by field name.
     """
@@ -169,7 +169,7 @@ def parser(
 
 
 def is_list(flag: Flag) -> bool:
-    """Whether the flag may be given more than once."""
+    """Tell whether the flag may be given more than once."""
     return flag.repeated or flag.parse in {names, levels, integers, gates}
 
 
@@ -191,7 +191,7 @@ def _metavar(flag: Flag) -> str:
 
 
 def shown(value: Any, flag: Flag) -> str:
-    """The value as the command line has it: "30s", "true", "a,b"."""
+    """Return the value as on the command line: "30s", "true", "a,b"."""
     if flag.parse is duration:
         return duration_text(value)
     if is_list(flag):
@@ -210,7 +210,7 @@ def parse(
     file: FileReader | None = None,
     of_provider: OfProvider = _no_flags,
 ) -> tuple[Options, tuple[str, ...]]:
-    """Read a command line.
+    """Parse a command line.
 
     Args:
         options: The table.
@@ -262,7 +262,7 @@ def _read(
     file: FileReader | None,
     of_provider: OfProvider,
 ) -> tuple[Mapping[str, Flag] | None, argparse.Namespace, list[str]]:
-    """The provider's flags (None: not known), what is given by name, and the other arguments."""
+    """Return the provider's flags (None: unknown), the values by name, and other arguments."""
     plain = [arg for arg in args if arg not in _HELP]
     known, rest = made(None).parse_known_args(plain)
     name, path = getattr(known, "cloud_provider", None), getattr(known, "config", None)
@@ -295,7 +295,7 @@ def _values(
 
 
 def _normalised(arg: str) -> str:
-    """The argument with `-` for `_` in the flag's name, as kube does."""
+    """Replace `_` by `-` in the flag's name, as kube does."""
     if not arg.startswith("--"):
         return arg
     name, equals, value = arg.partition("=")
@@ -303,7 +303,7 @@ def _normalised(arg: str) -> str:
 
 
 def _left_over(rest: Sequence[str], table: Mapping[str, Flag], *, has_provider: bool) -> list[str]:
-    """The problems with arguments that no flag has taken."""
+    """Return the problems with arguments that no flag has taken."""
     if not has_provider and (found := [arg for arg in rest if arg.startswith("-")]):
         names_ = " ".join(arg.partition("=")[0] for arg in found)
         return [f"only the provider may know these flags, and it is not installed: {names_}"]

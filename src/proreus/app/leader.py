@@ -1,4 +1,4 @@
-"""The work of the replica that leads: clients, informers, the cloud, the controllers.
+"""Do the work of the replica that leads: clients, informers, the cloud, the controllers.
 
 At the stop no more work is taken, and what is under way gets `DRAIN_SECONDS`.
 """
@@ -56,7 +56,7 @@ NAME = "cloud-controller-manager"
 
 
 class Leader:
-    """The work of a replica: all of it, or that of the controllers whose lease it holds."""
+    """Do a replica's work: all of it, or that of the controllers whose leases it holds."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Leader:
                 self._running.clear()
                 await self._cloud.close()
                 for lock, elector in self._election.held:
-                    self.tell(lock, elector, "stopped leading")
+                    self.record_leadership(lock, elector, "stopped leading")
                 await self._events.flush(FLUSH_SECONDS)
                 await _cancel(self._tasks)
         klog.info(log, "Ended in order")
@@ -144,7 +144,7 @@ class Leader:
         state.running = self._running.values
 
     def _waits(self) -> str | None:
-        """The readiness check: what a leader still waits for. A standby waits for nothing."""
+        """Check readiness: return what a leader still waits for; a standby waits for nothing."""
         if not self._leads:
             return None
         caches: tuple[Informer[Any] | None, ...] = (self._nodes, self._services, self._slices)
@@ -154,11 +154,11 @@ class Leader:
         return f"waits for {', '.join(missing)}" if missing else None
 
     def _is_busy(self) -> bool:
-        """Whether writes are queued that go before events."""
+        """Tell whether writes are queued that come before events."""
         return any(controller.is_busy for controller in self._running.values())
 
     def _start(self, name: str, factory: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Run something for as long as the manager leads; a crash is a restart and no end."""
+        """Run something while the manager leads, restarted after a crash."""
         task = asyncio.create_task(
             supervise(name, factory, backoff=RESTART, on_crash=self._flag(name)), name=name
         )
@@ -166,14 +166,14 @@ class Leader:
         return task
 
     def _flag(self, name: str) -> Callable[[Exception | None], None]:
-        """The readiness check of that name, green again: what is started anew keeps its own."""
+        """Return the readiness check of that name, set to well; a restart keeps its check."""
         if name not in self._flags:
             self._flags[name] = self._health.flag(name)
         self._flags[name](None)
         return self._flags[name]
 
     async def _begin(self) -> None:
-        """Learn which cluster this is, start the cloud, then the controllers."""
+        """Read the cluster's identity, start the cloud, then the controllers."""
         cluster = await self._identify()
         context = Context(
             cluster,
@@ -205,7 +205,7 @@ class Leader:
                 await self._start_controllers(self._environment)
 
     async def _start_controllers(self, env: Environment) -> None:
-        """Start those that may run here and do not yet."""
+        """Start the controllers that may run here and do not yet."""
         interval = self._options.controller_start_interval
         for descriptor in self._chosen:
             name = descriptor.name
@@ -217,7 +217,7 @@ class Leader:
             self._start_controller(descriptor, env)
 
     async def replace_cloud(self, provider: CloudProvider) -> None:
-        """Start another provider beside the one in use, and change the controllers over to it.
+        """Start another provider beside the one in use, and switch the controllers to it.
 
         Raises:
             CloudError: It does not start; all stays as it was.
@@ -225,7 +225,7 @@ class Leader:
         await self._cloud.replace(provider, self._nodes.all(), self._change_over)
 
     async def _change_over(self, cloud: CloudProvider) -> None:
-        """Let the controllers finish what is under way, and start them anew on another cloud."""
+        """Let controllers finish running work, and restart them on another cloud."""
         async with self._changing:
             if self._environment is None:
                 raise RuntimeError("the cloud is changed before it was started")
@@ -244,18 +244,18 @@ class Leader:
             await self._start_controllers(self._environment)
 
     def _reloader(self) -> Reloader | None:
-        """What follows the cloud-config; None if there is nothing to follow."""
+        """Return the reloader of the cloud-config; None if there is nothing to follow."""
         origin, about = origin_of(self._options, self._provider, self._client)
         if origin is None:
             return None
 
-        def tell(type_: str, reason: str, message: str) -> None:
+        def record(type_: str, reason: str, message: str) -> None:
             self._events.source(NAME).event(about, type_, reason, message)
 
-        return Reloader(origin, self._provider, self.replace_cloud, tell)
+        return Reloader(origin, self._provider, self.replace_cloud, record)
 
     def _listers(self) -> Mapping[str, Lister[KubeObject]]:
-        """The caches that the provider declares to need.
+        """Return the caches that the provider declares to need.
 
         Raises:
             ConfigError: It needs something that there is none of.
@@ -277,16 +277,16 @@ class Leader:
         }
 
     async def _identify(self) -> ClusterIdentity:
-        """The cluster's identity: its name and the UID of kube-system."""
+        """Return the cluster's identity: its name and the UID of kube-system."""
         for failures in itertools.count():
             try:
                 system = await self._client.get(NAMESPACES, "kube-system")
             except KubeError as exc:
                 delay = RESTART.delay(failures)
-                said = "The API server does not answer yet"
+                message = "The API server does not answer yet"
                 if isinstance(exc, Forbidden):  # the official managers' roles do not give it
-                    said = "Nothing is done without the right to get the namespace kube-system"
-                klog.warning(log, said, err=exc, retry_seconds=delay)
+                    message = "Nothing is done without the right to get the namespace kube-system"
+                klog.warning(log, message, err=exc, retry_seconds=delay)
                 await asyncio.sleep(delay)
             else:
                 return ClusterIdentity(name=self._options.cluster_name, uid=system.metadata.uid)
@@ -325,7 +325,7 @@ class Leader:
         metrics.MANAGED_CONTROLLERS.labels(descriptor.name, NAME).set(1)
         klog.info(log, "Started", controller=descriptor.name)
 
-    def tell(self, lock: Lock, elector: LeaderElector, what: str) -> None:
+    def record_leadership(self, lock: Lock, elector: LeaderElector, what: str) -> None:
         """Record client-go's event about the lease."""
         lease = ObjectReference(
             LEASES.api_version,
@@ -338,7 +338,7 @@ class Leader:
         self._events.source(NAME).event(lease, "Normal", "LeaderElection", message)
 
     async def _drain(self) -> None:
-        """Take no more work, and give what is under way some time."""
+        """Begin no more work, and give running work some time to end."""
         for controller in self._running.values():
             controller.stop()
         if self._controllers:
@@ -352,31 +352,31 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] | None:
-    """EndpointSlices are many and change often: watched only for a provider that needs them."""
+    """Make the informer of EndpointSlices only for a provider that needs these many objects."""
     if "endpoint_slices" not in provider.needs:
         return None
     return Informer(client, ENDPOINT_SLICES, indexes={SLICES_BY_SERVICE: service_keys})
 
 
 def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
-    def told(error: CloudError, kind: Kind | None) -> None:
+    def on_error(error: CloudError, kind: Kind | None) -> None:
         if kind is None:
             klog.warning(log, "A call for machines failed", err=error)
         else:
             faults.report("describe", kind, str(error), cause=error.__cause__)
 
-    return Inventory(provider.instances, on_error=told) if provider.instances else None
+    return Inventory(provider.instances, on_error=on_error) if provider.instances else None
 
 
 def limiter(options: Options) -> AdaptiveBucket | None:
-    """What `--kube-api-qps` and `--kube-api-burst` ask for; None is no limit."""
+    """Make the limiter of `--kube-api-qps` and `--kube-api-burst`; None is no limit."""
     if options.kube_api_qps <= 0:
         return None
     return AdaptiveBucket.fixed(options.kube_api_qps, max(options.kube_api_burst, 1))
 
 
 def controllers_of(options: Options) -> tuple[Descriptor, ...]:
-    """The controllers that the flags want; the log says why another one is not started."""
+    """Return the controllers that the flags select; log why others are not started."""
     chosen, _ = select(options.controllers)
     found = []
     for descriptor in chosen:
@@ -388,7 +388,7 @@ def controllers_of(options: Options) -> tuple[Descriptor, ...]:
 
 
 def settings_of(options: Options) -> Settings:
-    """The settings of the controllers: each is the flag of its name."""
+    """Make the controllers' settings: each is the flag of its name."""
     return msgspec.convert(
         {name: getattr(options, name) for name in Settings.__struct_fields__}, Settings
     )

@@ -1,4 +1,4 @@
-"""Reads the leases by which replicas of the manager elect."""
+"""Read the leases by which replicas of the manager elect a leader."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease; `seconds` is how long it holds after `renewed`, `holder` "" once released."""
+    """A lease, valid for `seconds` after `renewed`; `holder` is "" once released."""
 
     name: str
     holder: str
@@ -23,7 +23,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def of_manager(items: Iterable[dict[str, Any]], name: str) -> tuple[Lease, ...]:
-    """Of all leases of a namespace, that named `name` and those of its single controllers.
+    """Select the lease named `name` and those of its single controllers.
 
     A controller's lease begins with the manager's name and a dash.
     """

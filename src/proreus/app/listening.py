@@ -1,4 +1,4 @@
-"""The servers themselves, with all that TLS, HTTP and certificates take to import."""
+"""Run the servers, in a module apart because TLS, HTTP and certificates are slow to import."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -25,7 +25,7 @@ from proreus.serving.tls import ServerTLS, TLSError
 async def servers(
     options: Options, health: Health, config: ClientConfig, state: Source
 ) -> AsyncIterator[None]:
-    """Serve while the body runs; nothing is bound that the flags do not ask for.
+    """Serve while the body runs; bind only what the flags ask for.
 
     `config` is the way to the API server, which is asked about those who ask us; `state` is what
     the status page shows.
@@ -41,7 +41,7 @@ async def servers(
 
 @asynccontextmanager
 async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[None]:
-    """Serve the webhooks that `provider` brings and `--webhooks` enables, while the body runs.
+    """Serve the webhooks of `provider` that `--webhooks` enables, while the body runs.
 
     Raises:
         ServersError: An address or a certificate cannot be had, or there is no such webhook.
@@ -105,7 +105,7 @@ async def _start(
 
 @asynccontextmanager
 async def webhook_server(options: Options, provider: CloudProvider) -> AsyncIterator[int]:
-    """Serve the webhooks while the body runs; the value is the port, 0 if there is none to serve.
+    """Serve the webhooks while the body runs; yields the port, 0 without webhooks.
 
     Any client is let in, as by Go's host: what a webhook answers changes nothing by itself.
 
@@ -131,7 +131,7 @@ async def webhook_server(options: Options, provider: CloudProvider) -> AsyncIter
 
 
 def _trust(own: ServerTLS, authorities: ClientAuthorities) -> None:
-    """Ask clients for certificates of these authorities, now and whenever they change."""
+    """Ask clients for certificates of the current authorities, and follow their changes."""
 
     def take() -> None:
         own.set_client_cas(authorities.pem)

@@ -1,4 +1,4 @@
-"""The process: serve health, win the lease, lead, end in order.
+"""Run the manager: serve health, win the lease, lead, end in order.
 
 A standby serves health and waits for the lease; it neither needs the cloud nor holds anything
 of it. Health is served before all else: a cloud-config that is still to come, in a Secret, is no
@@ -80,7 +80,7 @@ async def run(options: Options, given: CloudProvider | None, config: ClientConfi
 
 
 def _obey_signals(stop: asyncio.Event) -> None:
-    """Set `stop` at the first signal that asks for the end; end at once at the second."""
+    """Set `stop` at the first signal to end; exit at once at the second."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
 
@@ -102,7 +102,7 @@ def _obey_signals(stop: asyncio.Event) -> None:
 async def _from_secret(
     options: Options, config: ClientConfig, health: Health, stop: asyncio.Event
 ) -> CloudProvider | None:
-    """The provider, once its config is there and right; None if the stop comes before."""
+    """Return the provider once its config in a Secret is valid; None if stopped before."""
     found: list[CloudProvider] = []
     problem = f"waits for the cloud-config in {options.cloud_config_secret}"
     health.add("cloud-config-secret", lambda: None if found else problem)
@@ -122,7 +122,7 @@ async def _lead(
     shown: tuple[Health, Source],
     stop: asyncio.Event,
 ) -> int:
-    """Work, with replicas once a lease is won, until the stop; returns the exit code."""
+    """Lead until the stop, with replicas once a lease is won; returns the exit code."""
     health, state = shown
     chosen = controllers_of(options)
     if not options.leader_elect:
@@ -142,7 +142,7 @@ async def _elected(leader: Leader, election: Election, state: Source, stop: asyn
 
     def won(lock: Lock, elector: LeaderElector) -> None:
         if not lock.shared:
-            leader.tell(lock, elector, "became leader")
+            leader.record_leadership(lock, elector, "became leader")
 
     def thawed(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's
         if problem := election.overdue():
@@ -196,7 +196,7 @@ def _election(options: Options, client: Client, chosen: Sequence[Descriptor]) ->
         )
 
     async def follow(lock: Lock, look: Callable[[], None]) -> None:
-        """Any change will do: what is in the lease is read by the elector."""
+        """Tell the elector that a lease has changed; it reads the lease itself."""
 
         def failed(error: Exception) -> None:
             klog.warning(log, "The lease cannot be watched", err=error, lease=lock.name)

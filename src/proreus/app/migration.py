@@ -1,4 +1,4 @@
-"""Leader migration: which controllers run under the lease shared with another manager.
+"""Read leader migration: which controllers run under the lease shared with another manager.
 
 The file of `--leader-migration-config` is Kubernetes' LeaderMigrationConfiguration, which
 kube-controller-manager reads too:
@@ -45,7 +45,7 @@ _LEADER_FIELDS: Final = ("name", "component")
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """Who runs what.
+    """Say which component runs which controller.
 
     Attributes:
         lease: The name of the shared lease.
@@ -57,11 +57,11 @@ class Migration(msgspec.Struct, frozen=True):
     components: Mapping[str, str]
 
     def is_ours(self, controller: str) -> bool:
-        """Whether the controller runs here under the shared lease."""
+        """Tell whether the controller runs here under the shared lease."""
         return self.components.get(controller) in {ANY, COMPONENT}
 
     def elsewhere(self, controller: str) -> str:
-        """The component that runs the controller instead of this one, or ""."""
+        """Return the component that runs the controller instead of this one, or ""."""
         component = self.components.get(controller, "")
         return "" if component in {"", ANY, COMPONENT} else component
 
@@ -76,11 +76,11 @@ DEFAULT: Final = Migration(
         }
     ),
 )
-"""What holds without a file. Go's default has two of them by former names, which it then misses."""
+"""The migration without a file. Go's default misses two by using their former names."""
 
 
 def canonical(name: str) -> str:
-    """The canonical name of a controller, by any name that Kubernetes has had for it, or "".
+    """Return a controller's canonical name, by any name Kubernetes has used for it, or "".
 
     Those are the canonical name, the alias, and the alias with `-controller`.
     """
@@ -91,7 +91,7 @@ def canonical(name: str) -> str:
 
 
 def load(path: str) -> Migration:
-    """Read the file; without one ("") it is `DEFAULT`.
+    """Read the file; without one ("") return `DEFAULT`.
 
     Raises:
         ConfigError: With all that is wrong; unknown fields are wrong.
@@ -112,7 +112,7 @@ def load(path: str) -> Migration:
 
 
 class _Reader:
-    """Reads one file and gathers its problems."""
+    """Read one file and collect its problems."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -160,7 +160,7 @@ class _Reader:
             self._wrong(tree.line, place, problem)
 
     def _fields(self, branch: Branch, known: Sequence[str], prefix: str) -> dict[str, Named]:
-        """The entries that are given, by name; others than the known ones are wrong."""
+        """Return the entries by name; report unknown ones."""
         for entry in branch.items:
             if entry.name not in known:
                 there_are = ", ".join(known)

@@ -1,4 +1,4 @@
-"""The command `proreus new-provider NAME`: writes the skeleton of a provider's package.
+"""Write the skeleton of a provider's package: the command `proreus new-provider NAME`.
 
 It installs, runs and says what is not written yet; the conformance suite says what to do next.
 """
@@ -22,7 +22,7 @@ _SUFFIX = ".in"
 
 
 class Refused(Exception):
-    """Nothing was written; the text says why, and what to do."""
+    """Nothing was written; the text says why, and how to mend it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -76,7 +76,7 @@ def write(name: str, directory: Path) -> None:
 
 
 def _distribution(name: str) -> str:
-    """The name of the project, and of its directory."""
+    """Return the name of the project, and of its directory."""
     return f"{name}-provider"
 
 
@@ -91,7 +91,7 @@ def _check(name: str) -> None:
 
 
 def _skeleton() -> Iterator[tuple[str, str]]:
-    """The files by their path, with placeholders."""
+    """Return the files by their path, with placeholders."""
     yield from _files(resources.files("proreus.app") / "skeleton", "")
 
 

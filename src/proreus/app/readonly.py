@@ -1,4 +1,4 @@
-"""The cluster and the cloud, read and never written: for commands that only look.
+"""Read the cluster and the cloud without ever writing, for commands that only look.
 
 Both sides refuse: the client of the API server sends no write, and a provider's call that is
 declared to change something is not sent either.
@@ -39,22 +39,22 @@ CLOSE_SECONDS: Final = 5.0
 
 
 class Listed(Generic[T]):
-    """Objects of one listing, as a provider sees a cache."""
+    """Serve the objects of one listing as a cache."""
 
     def __init__(self, objects: Iterable[T]) -> None:
-        """Hold the objects."""
+        """Hold the objects by key."""
         self._objects = {key(one): one for one in objects}
 
     def get(self, key: str) -> T | None:
-        """The object of that key, or None."""
+        """Return the object of that key, or None."""
         return self._objects.get(key)
 
     def all(self) -> Iterable[T]:
-        """Every object."""
+        """Return every object."""
         return self._objects.values()
 
     def by(self, index: str, value: str) -> Iterable[T]:
-        """EndpointSlices by their Service; there is no other index."""
+        """Return EndpointSlices by their Service; there is no other index."""
         if index != SLICES_BY_SERVICE:
             return ()
         return [
@@ -65,14 +65,14 @@ class Listed(Generic[T]):
 
 
 class NoEvents:
-    """Drops every event."""
+    """Drop every event."""
 
     def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
-        """Record nothing."""
+        """Drop the event."""
 
 
 class _OnlyReads:
-    """Holds back what a provider declares to change something."""
+    """Refuse the calls that a provider declares as writes."""
 
     def before(self, service: str, operation: str, *, read: bool) -> None:
         """Refuse a write.
@@ -84,13 +84,13 @@ class _OnlyReads:
             raise CloudError(f"{service}.{operation} was not sent: this command only reads")
 
     def after(self, record: CallRecord) -> None:
-        """Nothing is noted."""
+        """Ignore the end of a call."""
 
 
 def listers(
     nodes: Iterable[Node], services: Iterable[Service], slices: Iterable[EndpointSlice]
 ) -> Mapping[str, Lister[KubeObject]]:
-    """What a provider may need, by the names of `CloudProvider.needs`."""
+    """Return the caches that a provider may need, by the names of `CloudProvider.needs`."""
     return {
         "nodes": Listed(nodes),
         "services": Listed(services),
@@ -99,7 +99,7 @@ def listers(
 
 
 async def configured(options: Options, client: Client) -> CloudProvider:
-    """The provider with its cloud-config, from the file or the Secret; no I/O with the cloud.
+    """Make the provider from the file or Secret of its cloud-config, without a cloud call.
 
     Raises:
         ConfigError: The provider is not known, or its config is wrong.
@@ -119,7 +119,7 @@ async def configured(options: Options, client: Client) -> CloudProvider:
 
 
 def client(config: ClientConfig, user_agent: str) -> Client:
-    """A client that sends no write."""
+    """Make a client that refuses to send a write."""
     return Client(config, gate=_refuse, user_agent=user_agent)
 
 
@@ -136,7 +136,7 @@ async def started(
     flags: Mapping[str, Any],
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> AsyncIterator[CloudProvider]:
-    """Start a provider that can only read; what it does wrong comes as a CloudError.
+    """Start a provider that can only read; its faults are raised as CloudError.
 
     Args:
         provider: Not started yet.

@@ -1,4 +1,4 @@
-"""Follows the cloud-config and the files that it names; what is new is taken over at run time.
+"""Follow the cloud-config and the files that it names, and take over changes at run time.
 
 The config is read again when its file, its Secret or a file in `CloudProvider.watched_files` has
 changed. One that is wrong is told (log, event, metric) and the provider that works stays. One that
@@ -37,25 +37,25 @@ from proreus.runtime.informer import Informer
 log = klog.logger(__name__)
 
 PAUSE_SECONDS: Final = 2.0
-"""Between two looks at files. Kubernetes itself takes up to a minute to update mounted ones."""
+"""Seconds between two reads of files. Kubernetes takes up to a minute to update mounted ones."""
 
 RETRY: Final = Backoff(first=1.0, cap=60.0, jitter=0.5)
-"""Between two starts of a provider that the cloud refuses."""
+"""The pause between two starts of a provider that the cloud refuses."""
 
 
 CONFIG: Final = ""
 Digests = dict[str, str]
-"""What tells a change: the digest of each watched file by its path, of the config by CONFIG."""
+"""The digest of each watched file by its path, of the config by CONFIG; changes show here."""
 
 
 class Origin(Protocol):
-    """Where the cloud-config is, for `async with`."""
+    """Give access to the cloud-config, within `async with`."""
 
     name: str
-    """For messages; its suffix may tell the format."""
+    """The origin's name for messages; its suffix may tell the format."""
 
     async def __aenter__(self) -> Self:
-        """Begin to follow it."""
+        """Begin to follow the config."""
 
     async def __aexit__(
         self,
@@ -63,24 +63,24 @@ class Origin(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Follow it no more."""
+        """Stop following the config."""
 
     def read(self) -> str:
-        """The text as it is now.
+        """Return the text as it is now.
 
         Raises:
             ConfigError: There is none.
         """
 
     async def changed(self, seconds: float) -> None:
-        """Return when it may have changed, and after so long at the latest."""
+        """Wait until the text may have changed, at most `seconds`."""
 
 
 class FileOrigin:
-    """The file of `--cloud-config`, or nothing ("")."""
+    """Read the file of `--cloud-config`, or nothing ("")."""
 
     def __init__(self, path: str) -> None:
-        """Nothing is read yet."""
+        """Remember the path; read nothing yet."""
         self.name = path
 
     async def __aenter__(self) -> Self:
@@ -92,14 +92,14 @@ class FileOrigin:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
     def read(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return config_text(self.name)
 
     async def changed(self, seconds: float) -> None:
-        """Wait; reading a small file is all that it takes to see whether it changed.
+        """Wait for `seconds`; reading the small file shows whether it changed.
 
         Content is compared and not the time of change: Kubernetes swaps a link to a folder.
         """
@@ -107,10 +107,10 @@ class FileOrigin:
 
 
 class SecretOrigin:
-    """The Secret of `--cloud-config-secret`, by a watch on that one object."""
+    """Read the Secret of `--cloud-config-secret`, by a watch on that one object."""
 
     def __init__(self, client: Client, place: str) -> None:
-        """`place` is namespace/name/key."""
+        """Follow a Secret; `place` is namespace/name/key."""
         self.name = place
         self._key, _, self._entry = place.rpartition("/")
         namespace, _, name = self._key.partition("/")
@@ -137,11 +137,11 @@ class SecretOrigin:
             await asyncio.gather(self._watch, return_exceptions=True)
 
     def read(self) -> str:
-        """The text in the Secret."""
+        """Return the text in the Secret."""
         return secret_text(self._secret.get(self._key), self.name)
 
     async def changed(self, seconds: float) -> None:
-        """Return when the watch has told a change."""
+        """Wait until the watch has seen a change."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -156,7 +156,7 @@ class SecretOrigin:
 def origin_of(
     options: Options, provider: CloudProvider, client: Client
 ) -> tuple[Origin | None, ObjectReference]:
-    """Where the cloud-config is (None: nothing to follow), and what its events are about."""
+    """Return where the cloud-config is (None: nothing to follow), and the object of its events."""
     about = ObjectReference(
         LEASES.api_version,
         LEASES.kind,
@@ -173,7 +173,7 @@ def origin_of(
 
 
 def secret_text(secret: Secret | None, place: str) -> str:
-    """The cloud-config in a Secret; `place` is namespace/name/key.
+    """Return the cloud-config in a Secret; `place` is namespace/name/key.
 
     Raises:
         ConfigError: It is not there, or no text.
@@ -192,7 +192,7 @@ def secret_text(secret: Secret | None, place: str) -> str:
 
 
 async def provider_from_secret(name: str, place: str, cluster: ClientConfig) -> CloudProvider:
-    """The provider with its cloud-config from a Secret; waits until it is there and right.
+    """Wait for a valid cloud-config in a Secret, and make its provider.
 
     Args:
         name: The provider's name.
@@ -229,32 +229,32 @@ async def _get(client: Client, namespace: str, name: str) -> Secret | None:
 
 
 class Reloader:
-    """Makes a new provider whenever what it is made from has changed."""
+    """Make a new provider whenever its config or files have changed."""
 
     def __init__(
         self,
         origin: Origin,
         current: CloudProvider,
         replace: Callable[[CloudProvider], Awaitable[None]],
-        tell: Callable[[str, str, str], None],
+        record_event: Callable[[str, str, str], None],
     ) -> None:
         """Follow `origin` for as long as `run` runs.
 
         Args:
             origin: Where the config is.
             current: The provider in use.
-            replace: Starts another one and changes over to it, or raises CloudError or
+            replace: Starts another one and switches to it, or raises CloudError or
                 ConfigError and leaves all as it was.
-            tell: Records an event: its type, reason and message.
+            record_event: Records an event: its type, reason and message.
         """
         self._origin = origin
         self._current = current
         self._replace = replace
-        self._tell = tell
+        self._record_event = record_event
         self._watched = current.watched_files
         # What the provider in use was made from; None: not known yet.
         self._used: Digests | None = None
-        self._seen: Digests = {}
+        self._digests_seen: Digests = {}
         self._due: float | None = None
         self._failures = 0
 
@@ -263,11 +263,13 @@ class Reloader:
         loop = asyncio.get_running_loop()
         async with self._origin:
             while True:
-                seen = self._digests()
-                if seen != self._seen:
+                digests = self._digests()
+                if digests != self._digests_seen:
                     self._failures = 0
-                if seen != self._seen or (self._due is not None and loop.time() >= self._due):
-                    await self._follow(seen)
+                if digests != self._digests_seen or (
+                    self._due is not None and loop.time() >= self._due
+                ):
+                    await self._follow(digests)
                 await self._origin.changed(PAUSE_SECONDS)
 
     def _digests(self) -> Digests:
@@ -277,10 +279,10 @@ class Reloader:
             config = str(exc)
         return {CONFIG: config} | {path: _file_digest(path) for path in self._watched}
 
-    async def _follow(self, seen: Digests) -> None:
-        """Take over what is new, if it is right and the cloud agrees."""
-        self._seen, self._due = seen, None
-        if self._used is not None and self._used.items() <= seen.items():
+    async def _follow(self, digests: Digests) -> None:
+        """Take over a changed config, if it is valid and the cloud accepts it."""
+        self._digests_seen, self._due = digests, None
+        if self._used is not None and self._used.items() <= digests.items():
             self._in_use(self._current, self._used)  # what was wrong has been taken back
             klog.info(log, "The cloud-config is again the one in use", source=self._origin.name)
             return
@@ -291,7 +293,7 @@ class Reloader:
             return
         self._watched = tuple({*self._current.watched_files, *made.watched_files})
         # Before the start: what changes while it starts counts as a change.
-        digests = self._seen = self._digests()
+        digests = self._digests_seen = self._digests()
         if self._used is None and made.config == self._current.config:
             self._in_use(self._current, digests)
             return
@@ -306,11 +308,11 @@ class Reloader:
         self._in_use(made, digests)
         metrics.CLOUD_CONFIG_RELOADS.labels("success").inc()
         klog.info(log, "The new cloud-config is in use", source=self._origin.name)
-        self._tell("Normal", "CloudConfigReloaded", "The new cloud-config is in use")
+        self._record_event("Normal", "CloudConfigReloaded", "The new cloud-config is in use")
 
     def _in_use(self, provider: CloudProvider, digests: Digests) -> None:
         self._current, self._watched, self._failures = provider, provider.watched_files, 0
-        self._used = self._seen = {key: digests[key] for key in (CONFIG, *self._watched)}
+        self._used = self._digests_seen = {key: digests[key] for key in (CONFIG, *self._watched)}
         metrics.CLOUD_CONFIG_CURRENT.set(1)
 
     def _failed(self, result: str, reason: str, problems: Sequence[str]) -> None:
@@ -318,7 +320,9 @@ class Reloader:
         metrics.CLOUD_CONFIG_CURRENT.set(0)
         for problem in problems:
             klog.error(log, "The new cloud-config is not used, the old one stays", problem=problem)
-        self._tell("Warning", reason, f"The old cloud-config stays in use: {'; '.join(problems)}")
+        self._record_event(
+            "Warning", reason, f"The old cloud-config stays in use: {'; '.join(problems)}"
+        )
 
 
 def _file_digest(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The roles that the manager needs, generated from what controllers and the process declare. Pure.
+"""Generate the manager's roles from what controllers and the process declare. Pure.
 
 Roles are bound to the manager's own account or, with `--use-service-account-credentials`, each
 controller's to that controller's. Caches and events are the process's own in both cases: all
@@ -18,7 +18,7 @@ ACCOUNT: Final = "cloud-controller-manager"
 """The manager's service account, in kube-system."""
 
 ROLE: Final = f"system:{ACCOUNT}"
-"""The name of the manager's roles; those of other accounts have theirs behind it."""
+"""The name of the manager's roles, and the prefix of those of other accounts."""
 
 SYSTEM: Final = "kube-system"
 """The namespace of all accounts."""
@@ -28,7 +28,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 class Role(msgspec.Struct, frozen=True):
-    """Rules for an account of kube-system; `namespace` "" is a ClusterRole."""
+    """Rules for an account of kube-system; an empty `namespace` means a ClusterRole."""
 
     name: str
     account: str
@@ -37,7 +37,7 @@ class Role(msgspec.Struct, frozen=True):
 
 
 def own(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """What a controller does by itself: not what the shared caches and the recorder do for it."""
+    """Return a controller's own rules, without those of the shared caches and the recorder."""
     found = []
     for rule in rules:
         verbs = tuple(verb for verb in rule.verbs if verb not in READS)
@@ -53,7 +53,7 @@ def roles(
     leases: Sequence[str] = (),
     needs: frozenset[str] = frozenset({"endpoint_slices"}),
 ) -> tuple[Role, ...]:
-    """The roles of a manager with these flags.
+    """Return the roles of a manager with these flags.
 
     Args:
         options: The flags.
@@ -115,7 +115,7 @@ def _namespaced(options: Options, leases: Sequence[str]) -> Mapping[str, list[Ru
 
 
 def merged(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The same rights with one rule for each resource and set of names, in a fixed order."""
+    """Merge rules into one for each resource and set of names, in a fixed order."""
     verbs: dict[tuple[str, str, tuple[str, ...]], dict[str, None]] = {}
     for rule in rules:
         place = verbs.setdefault((rule.group, rule.resource, rule.names), {})
@@ -129,7 +129,7 @@ def merged(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 def manifests(
     found: Sequence[Role], subjects: Mapping[str, Mapping[str, str]] | None = None
 ) -> list[dict[str, Any]]:
-    """ServiceAccounts, roles and bindings, as objects of the API.
+    """Return ServiceAccounts, roles and bindings as objects of the API.
 
     Args:
         found: The roles.

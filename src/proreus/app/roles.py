@@ -1,4 +1,4 @@
-"""The command `proreus roles`: prints the roles of a manager with the same flags, as YAML."""
+"""Print the roles of a manager with the same flags, as YAML: the command `proreus roles`."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def objects(options: Options, **more: Any) -> list[dict[str, Any]]:
-    """The manifests for a manager with these flags; `more` is for `rights.manifests`.
+    """Return the manifests for a manager with these flags; `more` is for `rights.manifests`.
 
     Raises:
         FlagError: --controllers or --cloud-config-secret is wrong.

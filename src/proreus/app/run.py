@@ -1,4 +1,4 @@
-"""The command `cloud-controller-manager FLAGS`, and its twin `proreus run FLAGS`."""
+"""Run the command `cloud-controller-manager FLAGS`, and its twin `proreus run FLAGS`."""
 
 from collections.abc import Sequence
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str], *, program: str = "proreus run") -> int:
 
 
 def _parsed(args: Sequence[str], program: str) -> CommandLine[Options]:
-    """The options; what is wrong beyond single flags is told together with these."""
+    """Parse the options, and report problems of single flags and of all together."""
     try:
         return command_line.parse(Options, args, program, DESCRIPTION)
     except flags.FlagError as exc:
@@ -80,7 +80,7 @@ async def _run(options: Options, provider: CloudProvider | None, cluster: Client
 
 
 def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
-    """The provider (None if its config is in a Secret) and the way to the API server.
+    """Return the provider (None if its config is in a Secret) and the API client's config.
 
     Raises:
         FlagError: With every problem of the flags and of both configurations.

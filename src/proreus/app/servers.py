@@ -1,4 +1,4 @@
-"""What the process serves, leader or standby: the secure port, admission webhooks, plain metrics.
+"""Serve, as leader or standby: the secure port, admission webhooks, plain metrics.
 
 The last two only where they are asked for. Webhooks come by themselves, since a provider brings
 them: the rest is served before there is one. `listening` has the servers, and is imported only
@@ -28,7 +28,7 @@ class ServersError(Exception):
 
 
 def load(options: Options) -> None:
-    """Import what these options need for serving: before there is an event loop to block."""
+    """Import what these options need for serving, before an event loop runs that it would block."""
     if options.webhooks or _listens(options):
         import_module("proreus.app.listening")
 
@@ -41,7 +41,7 @@ def _listens(options: Options) -> bool:
 async def servers(
     options: Options, health: Health, config: ClientConfig, state: Source
 ) -> AsyncIterator[None]:
-    """Serve while the body runs; nothing is bound that the flags do not ask for.
+    """Serve while the body runs; bind only what the flags ask for.
 
     `config` is the way to the API server, which is asked about those who ask us; `state` is what
     the status page shows.
@@ -60,7 +60,7 @@ async def servers(
 
 @asynccontextmanager
 async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[None]:
-    """Serve the webhooks that `provider` brings and `--webhooks` enables, while the body runs.
+    """Serve the webhooks of `provider` that `--webhooks` enables, while the body runs.
 
     Raises:
         ServersError: An address or a certificate cannot be had, or there is no such webhook.
@@ -75,7 +75,7 @@ async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[
 
 
 def problems(options: Options) -> list[str]:
-    """What is wrong with the flags of serving; each problem names its flag."""
+    """Return what is wrong with the flags of serving; each problem names its flag."""
     found = tls_settings.problems(settings(options)) if options.secure_port else []
     if options.webhooks and options.webhook_secure_port:
         found += tls_settings.problems(webhook_tls(options))
@@ -83,7 +83,7 @@ def problems(options: Options) -> list[str]:
 
 
 def settings(options: Options) -> tls_settings.Settings:
-    """The TLS of the secure port."""
+    """Return the TLS settings of the secure port."""
     return tls_settings.Settings(
         cert_dir=options.cert_dir,
         cert_file=options.tls_cert_file,

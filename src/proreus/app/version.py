@@ -1,4 +1,4 @@
-"""What the version says."""
+"""Print the version."""
 
 import json
 import platform
@@ -7,7 +7,7 @@ from proreus import __version__
 
 
 def raw() -> str:
-    """What `--version=raw` prints, in the form of Go's `version.Info`; unknown fields are empty."""
+    """Return what `--version=raw` prints, in the form of Go's `version.Info`."""
     major, minor, *_ = __version__.split(".")
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     compiler = f"{platform.python_implementation()} {platform.python_version()}"

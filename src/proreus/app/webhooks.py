@@ -1,4 +1,4 @@
-"""The admission webhooks that `--webhooks` enables: ours and the provider's."""
+"""Choose the admission webhooks that `--webhooks` enables: ours and the provider's."""
 
 import difflib
 from collections import Counter
@@ -12,20 +12,20 @@ from proreus.kube.admission import Webhook
 from proreus.serving.tls_settings import Settings
 
 WEBHOOKS: Final[Mapping[str, Webhook]] = MappingProxyType({})
-"""Ours, for every cloud, by name; a provider's of the same name takes its place."""
+"""Our own webhooks for every cloud, by name; a provider's of the same name replaces one."""
 
 
 def enabled(
     options: Options, provider: CloudProvider
 ) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
-    """The webhooks that are served, by name, and what is wrong with `--webhooks`."""
+    """Return the webhooks to serve, by name, and the problems with `--webhooks`."""
     return select(options.webhooks, {**WEBHOOKS, **provider.webhooks})
 
 
 def select(
     wanted: Sequence[str], known: Mapping[str, Webhook]
 ) -> tuple[Mapping[str, Webhook], tuple[str, ...]]:
-    """The webhooks that `--webhooks` enables, by name, and the problems with it.
+    """Return the webhooks that `--webhooks` enables, by name, and the problems with it.
 
     "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
     """
@@ -47,7 +47,7 @@ def select(
 
 
 def tls_settings(options: Options) -> Settings:
-    """The webhooks' own certificates and limits of TLS."""
+    """Return the webhooks' own certificates and TLS limits."""
     return Settings(
         prefix="webhook-tls",
         pair_name="cloud-controller-manager-webhook",

@@ -1,4 +1,4 @@
-"""What every controller is given: the cluster, the cloud and the settings."""
+"""Hand each controller what it needs: the cluster, the cloud and the settings."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,7 +16,7 @@ from proreus.runtime.informer import Informer
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """The world of a controller. `now` is wall-clock time in UTC."""
+    """Hold what a controller works with. `now` is wall-clock time in UTC."""
 
     client: Client
     provider: CloudProvider
@@ -32,14 +32,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runnable(Protocol):
-    """A controller as the manager sees it."""
+    """A controller as the manager runs it."""
 
     async def run(self) -> None:
-        """Run until cancelled, or, after `stop`, until what is under way has ended."""
+        """Run until cancelled or, after `stop`, until running work has ended."""
 
     def stop(self) -> None:
-        """Take no more work."""
+        """Begin no more work."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether writes are queued or under way that events shall not delay."""
+        """Tell whether writes are queued or under way that events shall not delay."""

@@ -1,4 +1,4 @@
-"""Events as values: what a plan wants to be said.
+"""Describe events as values, which plans return.
 
 A plan is pure, so it returns `PlannedEvent`s; the controller hands them to the recorder.
 """

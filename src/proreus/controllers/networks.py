@@ -1,4 +1,4 @@
-"""CIDRs as values, so that they are compared by what they mean and not by how they are written."""
+"""Parse CIDRs into values, so that equal networks compare equal however they are written."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MOST_CLUSTER_CIDRS: Final = 2
 
 @lru_cache(maxsize=1 << 16)
 def network(text: str) -> Network | None:
-    """The network of a CIDR, or None if it is none. Bits of a host are dropped, as Go does."""
+    """Parse a CIDR, dropping host bits as Go does; None if `text` is no CIDR."""
     if not text.partition("/")[2].isdecimal():
         return None
     try:
@@ -26,7 +26,7 @@ def network(text: str) -> Network | None:
 
 @lru_cache(maxsize=1 << 16)
 def endpoint(text: str) -> str:
-    """A route's target in one form: an address as `ipaddress` writes it, else as it is."""
+    """Normalise a route's target: addresses as `ipaddress` writes them, others unchanged."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -34,19 +34,19 @@ def endpoint(text: str) -> str:
 
 
 def is_within(inner: Network, outer: Network) -> bool:
-    """Whether `inner` is a part of `outer`, or equal to it."""
+    """Tell whether `inner` is a part of `outer`, or equal to it."""
     if isinstance(inner, IPv4Network):
         return isinstance(outer, IPv4Network) and inner.subnet_of(outer)
     return isinstance(outer, IPv6Network) and inner.subnet_of(outer)
 
 
 def pod_cidrs(node: Node) -> tuple[str, ...]:
-    """The node's pod CIDRs; `podCIDR` alone is what old allocators write."""
+    """Return the node's pod CIDRs; old allocators write only `podCIDR`."""
     return node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
 
 
 def cluster_cidrs(texts: Sequence[str]) -> tuple[tuple[Network, ...], str]:
-    """The networks of `--cluster-cidr` (or of a node) and the problem with them, or "".
+    """Return the networks of `--cluster-cidr` (or of a node) and their problem, or "".
 
     One, or two of different families, as the Go framework asks; none is no problem.
     """

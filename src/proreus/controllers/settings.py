@@ -1,4 +1,4 @@
-"""What the flags say to the controllers."""
+"""Hold the settings of the controllers."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the controllers, from the flags of the same names, whose defaults these are.
+    """The controllers' settings, from the flags of the same names, whose defaults these are.
 
     Durations are in seconds.
     """
@@ -39,4 +39,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS: Final = Settings()
-"""What holds without flags."""
+"""The settings that hold without flags."""

@@ -1,4 +1,4 @@
-"""The table of all controllers: names, what they need of the cloud, and their rights.
+"""List all controllers: names, what they need of the cloud, and their rights.
 
 Canonical names and aliases are those of Go's CCM; both select a controller in `--controllers`.
 """
@@ -19,7 +19,7 @@ from proreus.controllers.settings import Settings
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One RBAC rule: what may be done to a resource of an API group; to those `names` if any."""
+    """One RBAC rule: the verbs allowed on a resource of an API group; only on `names` if any."""
 
     group: str
     resource: str
@@ -36,7 +36,7 @@ def _always(settings: Settings) -> str:  # noqa: ARG001 - the settings have no s
 
 
 class Descriptor(msgspec.Struct, frozen=True):
-    """One controller: it runs only if the provider has the `capability`, where it is `needed`.
+    """Describe a controller; it needs the provider's `capability` if `needed` says so.
 
     `account` is its service account under `--use-service-account-credentials`, as in Go's CCM.
     `why_not` says why the settings keep it from running, or "".
@@ -135,7 +135,7 @@ CONTROLLERS: tuple[Descriptor, ...] = (
 
 
 def select(wanted: Sequence[str]) -> tuple[tuple[Descriptor, ...], tuple[str, ...]]:
-    """The controllers that `--controllers` selects, and the problems with it.
+    """Return the controllers that `--controllers` selects, and the problems with it.
 
     "*" is all, "name" that one, "-name" not that one; what is named wins over "*".
     """

@@ -1,4 +1,4 @@
-"""What is wrong with the way to the cloud. Pure."""
+"""Find what is wrong with the connection to the cloud. Pure."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ _OF_ONE_NODE = (IdentityConflict, ImplementedElsewhere, InvalidRequest, NotSuppo
 
 
 def findings(seen: Seen) -> Iterator[Finding]:
-    """Everything that is wrong with the cloud as the cloud-config describes it."""
+    """Find everything wrong with the cloud that the cloud-config describes."""
     cloud = seen.cloud
     if cloud is None:
         return
@@ -34,16 +34,16 @@ def findings(seen: Seen) -> Iterator[Finding]:
             "the provider has none",
             "set the cluster id in the cloud-config, or run with --allow-untagged-cloud",
         )
-    told: set[type[CloudError]] = set()
+    reported: set[type[CloudError]] = set()
     for error in (cloud.error, *cloud.answers.values()):
         if not isinstance(error, CloudError) or isinstance(error, _OF_ONE_NODE):
             continue
-        if type(error) not in told:
-            told.add(type(error))
-            yield _of(about, error)
+        if type(error) not in reported:
+            reported.add(type(error))
+            yield _finding(about, error)
 
 
-def _of(about: str, error: CloudError) -> Finding:
+def _finding(about: str, error: CloudError) -> Finding:
     evidence = scrub(str(error))
     if isinstance(error, ConfigError):
         evidence = scrub("; ".join(error.problems))

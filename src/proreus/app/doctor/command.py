@@ -1,4 +1,4 @@
-"""The command `proreus doctor`."""
+"""Run the command `proreus doctor`."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from proreus.app import command_line, ending, flags
 from proreus.app.doctor import report
 from proreus.app.doctor.diagnosis import diagnose
 from proreus.app.doctor.options import DoctorOptions
-from proreus.app.doctor.reading import look
+from proreus.app.doctor.reading import observe
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
 from proreus.kube.clientconfig import ClientConfig
@@ -26,7 +26,7 @@ COULD_NOT_LOOK: Final = 2
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the command; returns the exit code."""
     try:
         options = command_line.parse(DoctorOptions, argv, PROGRAM, DESCRIPTION).options
         wrong = select(options.controllers)[1]
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
 
 async def _examine(options: DoctorOptions, config: ClientConfig) -> int:
     try:
-        seen = await look(options, config)
+        seen = await observe(options, config)
     except KubeError as exc:
         print(f"{PROGRAM}: the API server cannot be asked: {exc}", file=sys.stderr)
         return COULD_NOT_LOOK

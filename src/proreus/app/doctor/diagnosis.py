@@ -1,4 +1,4 @@
-"""All findings about what was seen, the causes before what follows from them. Pure."""
+"""Collect all findings, causes before their consequences. Pure."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from proreus.app.doctor.seen import Finding, Seen
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What is wrong; `unread` could not be looked at, `notes` say what was left out, and why."""
+    """Hold the findings; `unread` could not be read, `notes` say what was left out, and why."""
 
     findings: tuple[Finding, ...]
     unread: tuple[str, ...]
@@ -17,14 +17,14 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all is well, 1: something is wrong, 2: not everything could be looked at."""
+        """Return 0 if all is well, 1 if something is wrong, 2 if something could not be read."""
         if self.findings:
             return 1
         return 2 if self.unread else 0
 
 
 def diagnose(seen: Seen, *, node: str = "", service: str = "") -> Diagnosis:
-    """Judge.
+    """Collect the findings about everything that was read.
 
     Args:
         seen: What was seen.

@@ -1,4 +1,4 @@
-"""What is wrong with the manager itself: its pods, its lease, its rights. Pure."""
+"""Find what is wrong with the manager itself: its pods, leases and rights. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,23 +29,23 @@ _FIRST_TAINTS: Final = (
     Taint(TAINT_UNINITIALIZED, "NoSchedule", "true"),
     Taint("node.kubernetes.io/not-ready", "NoSchedule"),
 )
-"""What every new node has before a cloud-controller-manager has looked at it."""
+"""The taints of every new node before a cloud-controller-manager has seen it."""
 _TAINTS_BY_CLUSTER: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
     "node.cluster.x-k8s.io/uninitialized",
 )
-"""Taints that count where a node has them."""
+"""Taints that the manager must tolerate if any node has them."""
 
 
 def is_manager(meta: ObjectMeta) -> bool:
-    """Whether it is a cloud-controller-manager's, by its name or the usual labels."""
+    """Tell whether an object is a cloud-controller-manager's, by name or the usual labels."""
     texts = (meta.name, *(meta.labels.get(label, "") for label in _LABELS))
     return any(_KNOWN.search(text) for text in texts)
 
 
 def stated_flags(seen: Seen) -> Mapping[str, str]:
-    """The flags on the command line of the first manager found, by name without dashes."""
+    """Return the flags on the first manager's command line, by name without dashes."""
     specs = [one.spec.template.spec for one in seen.workloads or ()]
     specs += [one.spec for one in seen.pods or ()]
     found: dict[str, str] = {}
@@ -59,7 +59,7 @@ def stated_flags(seen: Seen) -> Mapping[str, str]:
 
 
 def service_account(seen: Seen) -> str:
-    """The user name of the manager's service account, or "" if no manager was found."""
+    """Return the user name of the manager's service account, or "" without a manager."""
     for one in seen.workloads or ():
         return _user(one.metadata.namespace, one.spec.template.spec)
     for pod in seen.pods or ():
@@ -73,7 +73,7 @@ def _user(namespace: str, spec: PodSpec) -> str:
 
 
 def findings(seen: Seen) -> Iterator[Finding]:
-    """Everything that is wrong with the manager."""
+    """Find everything wrong with the manager."""
     taints = _taints_to_bear(seen)
     # A manager that reaches the API over the pod network is no mistake while all nodes are well.
     needs_host = any(has_taint(one, TAINT_UNINITIALIZED) or not is_ready(one) for one in seen.nodes)

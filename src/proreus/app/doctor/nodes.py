@@ -1,4 +1,4 @@
-"""What is wrong with nodes. Pure."""
+"""Find what is wrong with nodes. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -25,7 +25,7 @@ from proreus.kube.objects import (
 )
 
 PENDING: Final = 600.0
-"""Seconds after which a machine that is still being made deserves a look."""
+"""Seconds after which a machine that is still being created is reported."""
 
 
 _CORRECT: Final = (
@@ -111,34 +111,34 @@ _EXPLANATIONS: Final[Mapping[str, _Explanation]] = {
 
 
 def findings(seen: Seen) -> Iterator[Finding]:
-    """Everything that is wrong with nodes, one node after the other."""
+    """Find everything wrong with nodes, one node after the other."""
     yield from _duplicates(seen.nodes)
     for node in seen.nodes:
         if node.metadata.deletion_timestamp is not None:
             continue
-        found = tuple(_of(node, seen))
-        yield from found
-        if all(one.check != "machine-gone" for one in found):
+        of_node = tuple(_node_findings(node, seen))
+        yield from of_node
+        if all(finding.check != "machine-gone" for finding in of_node):
             yield from _network(node)
     yield from _held(seen)
     yield from _unknown(seen)
 
 
-def _of(node: Node, seen: Seen) -> Iterator[Finding]:
+def _node_findings(node: Node, seen: Seen) -> Iterator[Finding]:
     name = node.metadata.name
     if not has_taint(node, TAINT_UNINITIALIZED) and not node.spec.provider_id:
-        if said(node, seen) is None:
+        if condition_now(node, seen) is None:
             yield _not_external(node)
         return
     if seen.cloud is not None and seen.cloud.owns.get(name) is Ownership.NO:
         text = f"spec.providerID is {node.spec.provider_id}"
         yield _explained(node, _EXPLANATIONS[Reason.NOT_OWNED], text)
         return
-    found = _from_condition(node, seen)
-    if found is None and isinstance(_answer(node, seen), NotFound):
-        found = _no_machine(node, "the cloud was asked just now")
-    if found is not None:
-        yield found
+    finding = _from_condition(node, seen)
+    if finding is None and isinstance(_answer(node, seen), NotFound):
+        finding = _no_machine(node, "the cloud was asked just now")
+    if finding is not None:
+        yield finding
     elif _is_unattended(node, seen):
         yield Finding(
             "node-unattended",
@@ -152,8 +152,8 @@ def _of(node: Node, seen: Seen) -> Iterator[Finding]:
         )
 
 
-def said(node: Node, seen: Seen) -> Condition | None:
-    """The condition as the manager would write it now, or as it stands."""
+def condition_now(node: Node, seen: Seen) -> Condition | None:
+    """Return the condition as the manager would write it now, or as it is."""
     answer = _answer(node, seen)
     change = None
     if answer is not None:
@@ -181,7 +181,7 @@ def _from_condition(node: Node, seen: Seen) -> Finding | None:
     answer = _answer(node, seen)
     if isinstance(answer, CloudError) and not has_taint(node, TAINT_UNINITIALIZED):
         return None  # it is told of the cloud
-    state = said(node, seen)
+    state = condition_now(node, seen)
     if state is None:
         return None
     evidence = f"{node_plan.CONDITION}={state.status}, {state.reason}: {state.message}"
@@ -259,7 +259,7 @@ def _duplicates(nodes: Iterable[Node]) -> Iterator[Finding]:
 
 
 def _network(node: Node) -> Iterator[Finding]:
-    """Routes and pod CIDRs, by what the manager has written."""
+    """Find missing routes and pod CIDRs by the conditions that the manager has written."""
     state = condition(node.status.conditions, routes.CONDITION)
     if state is not None and (state.status, state.reason) == ("True", routes.NOT_CREATED):
         yield Finding(
@@ -313,7 +313,7 @@ def _held(seen: Seen) -> Iterator[Finding]:
 
 
 def _unknown(seen: Seen) -> Iterator[Finding]:
-    """Ready nodes that the manager says the cloud does not know, where we have not asked."""
+    """Find Ready nodes that the manager's events call unknown, where we have no answer."""
     nodes = {node.metadata.name: node for node in seen.nodes}
     for name, one in sorted({one.node: one for one in seen.unknown}.items()):
         if name in nodes and is_ready(nodes[name]) and _answer(nodes[name], seen) is None:

@@ -1,4 +1,4 @@
-"""The flags of `proreus doctor`: the manager's own, so that they can be copied, and a few more."""
+"""Define the flags of `proreus doctor`: the manager's own, to be copied, and a few more."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -28,7 +28,7 @@ _READ_OFF_THE_MANAGER: Final = (
 
 
 class DoctorOptions(Options, frozen=True, kw_only=True):
-    """What the doctor looks at."""
+    """Hold the flags of `proreus doctor`."""
 
     namespace: Annotated[str, Flag(DOCTOR, "Namespace of the manager.", short="n")] = "kube-system"
     node: Annotated[str, Flag(DOCTOR, "Of the nodes, speak of this one only.")] = ""
@@ -48,7 +48,7 @@ class DoctorOptions(Options, frozen=True, kw_only=True):
 
 
 def as_stated(options: DoctorOptions, stated: Mapping[str, str]) -> DoctorOptions:
-    """The options with what the manager's own command line says, where nothing else was given."""
+    """Fill in flags from the manager's own command line, where none were given."""
     defaults = DoctorOptions()
     table = flags_of(DoctorOptions)
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Looks at the cluster and the cloud for the doctor; nothing is written.
+"""Read the cluster and the cloud for the doctor, without a write.
 
 What this user may not read is left out and told. Access reviews are answers, not objects: the API
 server keeps none of them.
@@ -61,7 +61,7 @@ T = TypeVar("T")
 USER_AGENT: Final = "proreus-doctor"
 EVENTS_OF_NODES: Final = "default"
 RECENT: Final = 3600.0
-"""Seconds that an event counts."""
+"""Seconds for which an event counts."""
 _OF_SYSTEM: Final = "system:serviceaccount:kube-system:"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -85,14 +85,14 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Reader:
-    """Reads what may be read, and notes what may not."""
+    """Read from the API server, and note what may not be read."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.unread: list[str] = []
 
     async def optional(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
-        """The answer, or None if the API server refuses it.
+        """Return the answer, or None if the API server forbids it.
 
         Raises:
             KubeError: It does not answer, or with another error.
@@ -106,7 +106,7 @@ class _Reader:
     async def items(
         self, resource: Resource[T], namespace: str = "", *, field_selector: str = ""
     ) -> tuple[T, ...] | None:
-        """All objects of a kind, or None."""
+        """Return all objects of a kind, or None if they may not be read."""
         listing = await self.optional(
             resource.plural,
             self.client.list(resource, namespace, field_selector=field_selector),
@@ -114,8 +114,8 @@ class _Reader:
         return None if listing is None else listing.items
 
 
-async def look(options: DoctorOptions, config: ClientConfig) -> Seen:
-    """Look at everything.
+async def observe(options: DoctorOptions, config: ClientConfig) -> Seen:
+    """Read everything that the doctor judges.
 
     Raises:
         KubeError: The API server cannot be asked.
@@ -144,7 +144,7 @@ async def look(options: DoctorOptions, config: ClientConfig) -> Seen:
 
 
 async def _cluster(reader: _Reader, options: DoctorOptions) -> Seen:
-    """What the API server has of nodes, Services and the manager."""
+    """Read nodes, Services and the manager's objects."""
     namespace = options.namespace
     nodes = await reader.items(NODES)
     services = await reader.items(SERVICES)
@@ -157,30 +157,30 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Seen:
             for one in await reader.items(resource, namespace) or ()
             if manager.is_manager(one.metadata)
         ]
-    found = tuple(one for one in pods or () if manager.is_manager(one.metadata))
+    manager_pods = tuple(one for one in pods or () if manager.is_manager(one.metadata))
     notes: tuple[str, ...] = ()
-    if pods is not None and not workloads and not found:
-        told = (
+    if pods is not None and not workloads and not manager_pods:
+        note = (
             f"no pod, Deployment or DaemonSet in {namespace} has the name or labels of a "
             f"{manager.NAME}: its pods were not looked at; is it in another --namespace?"
         )
-        notes = (told,)
+        notes = (note,)
     return Seen(
         now=datetime.now(UTC),
         nodes=nodes or (),
         services=services or (),
         slices=slices,
         workloads=tuple(workloads),
-        pods=found,
-        held=await _told(reader, HELD),
-        unknown=await _told(reader, UNKNOWN),
+        pods=manager_pods,
+        held=await _recent_events(reader, HELD),
+        unknown=await _recent_events(reader, UNKNOWN),
         notes=notes,
         namespace=namespace,
         patience=options.patience,
     )
 
 
-async def _told(reader: _Reader, reason: str) -> tuple[Held, ...]:
+async def _recent_events(reader: _Reader, reason: str) -> tuple[Held, ...]:
     now = datetime.now(UTC)
     items = await reader.items(EVENTS, EVENTS_OF_NODES, field_selector=f"reason={reason}")
     events = msgspec.convert(items or (), tuple[_Event, ...])
@@ -192,7 +192,7 @@ async def _told(reader: _Reader, reason: str) -> tuple[Held, ...]:
 
 
 async def _leases(reader: _Reader, options: DoctorOptions) -> tuple[Lease, ...] | None:
-    """The manager's lease, and those of single controllers, which begin with its name."""
+    """Read the manager's lease and those of single controllers, which begin with its name."""
     items = await reader.items(LEASES, options.leader_elect_resource_namespace)
     return None if items is None else of_manager(items, options.leader_elect_resource_name)
 
@@ -200,7 +200,7 @@ async def _leases(reader: _Reader, options: DoctorOptions) -> tuple[Lease, ...] 
 async def _rights(
     reader: _Reader, seen: Seen, options: DoctorOptions, config: ClientConfig
 ) -> Seen:
-    """Ask whether the manager's service account has its rights."""
+    """Check whether the manager's service account has its rights."""
     user = manager.service_account(seen)
     if not user:
         note = "the manager's rights were not looked at: its service account is not known"
@@ -222,7 +222,7 @@ async def _rights(
 
 
 async def _gathered(work: Sequence[Coroutine[Any, Any, Right]]) -> list[Right]:
-    """The answers; the first error is raised once all have ended."""
+    """Return the answers; raise the first error once all calls have ended."""
     answers = await asyncio.gather(*work, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
@@ -267,7 +267,7 @@ async def _review(client: Client, user: str, need: Need) -> Right:
 
 
 async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
-    """Start the provider, and let it say what it knows of the nodes and Services."""
+    """Start the provider, and ask it about the nodes and Services."""
     name = options.cloud_provider
     try:
         provider = await readonly.configured(options, client)
@@ -278,31 +278,31 @@ async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
         async with readonly.started(
             provider, identity, listers, flags=options.provider_flags
         ) as cloud:
-            return await _asked(cloud, identity, seen, options)
+            return await _ask_cloud(cloud, identity, seen, options)
     except CloudError as exc:
         return Cloud(name, error=exc)
     except KubeError as exc:
         return Cloud(name, error=ConfigError((f"--cloud-config-secret: {exc}",)))
 
 
-async def _asked(
+async def _ask_cloud(
     cloud: CloudProvider, identity: ClusterIdentity, seen: Seen, options: DoctorOptions
 ) -> Cloud:
-    asked = [node for node in seen.nodes if options.node in ("", node.metadata.name)]
+    nodes = [node for node in seen.nodes if options.node in ("", node.metadata.name)]
     balanced = [one for one in seen.services if one.spec.type == TYPE_LOAD_BALANCER]
     instances, balancers = cloud.instances, cloud.load_balancers
     answers: dict[str, InstanceAnswer] = {}
     if instances is not None:
         inventory = Inventory(instances, on_error=lambda _error, _kind: None)
         began = asyncio.get_running_loop().time()
-        found = await inventory.get(asked, not_before=began)
-        answers = {name: one.answer for name, one in found.items()}
+        observed = await inventory.get(nodes, not_before=began)
+        answers = {name: observation.answer for name, observation in observed.items()}
     return Cloud(
         cloud.name,
         error=None if balancers is None else await _refusal(balancers, identity),
         has_cluster_id=cloud.has_cluster_id,
         answers=answers,
-        owns={} if instances is None else {one.metadata.name: instances.owns(one) for one in asked},
+        owns={} if instances is None else {one.metadata.name: instances.owns(one) for one in nodes},
         policies={}
         if balancers is None
         else {key(one): _policy(balancers, one) for one in balanced},
@@ -310,7 +310,7 @@ async def _asked(
 
 
 async def _refusal(balancers: LoadBalancers, identity: ClusterIdentity) -> CloudError | None:
-    """Why the load balancers cannot be read: rights for machines are no rights for these."""
+    """Return why the load balancers cannot be listed: they need rights of their own."""
     try:
         await balancers.list_owned(identity)
     except NotSupported:

@@ -1,4 +1,4 @@
-"""Prints a diagnosis: for people, or as JSON. Pure."""
+"""Print a diagnosis: for people, or as JSON. Pure."""
 
 import msgspec
 
@@ -6,12 +6,12 @@ from proreus.app.doctor.diagnosis import Diagnosis
 
 
 def as_json(diagnosis: Diagnosis) -> str:
-    """One JSON document with all findings."""
+    """Return all findings as one JSON document."""
     return msgspec.json.format(msgspec.json.encode(diagnosis)).decode()
 
 
 def as_text(diagnosis: Diagnosis) -> str:
-    """A paragraph for each finding, then what was left out."""
+    """Return a paragraph for each finding, then what was left out."""
     parts = [
         f"{one.about}: {one.problem} [{one.check}]\n"
         f"    seen:   {one.evidence}\n"

@@ -1,4 +1,4 @@
-"""The rights that the manager's service accounts need, one by one. Pure but for the provider."""
+"""List the rights that the manager's service accounts need. Pure but for the provider."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from proreus.controllers.table import select
 
 
 class Need(msgspec.Struct, frozen=True, order=True):
-    """One verb on a resource (with its subresource), for an account of kube-system.
+    """Describe one verb on a resource (with its subresource), for an account of kube-system.
 
     `namespace` "" is all of them, `name` "" is every object.
     """
@@ -26,7 +26,7 @@ class Need(msgspec.Struct, frozen=True, order=True):
 
 
 def needs(options: DoctorOptions) -> tuple[Need, ...]:
-    """What the manager and, with accounts of their own, its controllers must be allowed."""
+    """Return the rights that the manager and its controllers' accounts need."""
     return tuple(sorted(set(_needs(options))))
 
 
@@ -52,7 +52,7 @@ def _needs(options: DoctorOptions) -> Iterator[Need]:
 
 
 def _caches(options: DoctorOptions) -> frozenset[str]:
-    """What the provider asks for; of an unknown one nothing, so that nothing false is said."""
+    """Return the caches that the provider needs; none if the provider is unknown."""
     if not options.cloud_provider:
         return frozenset()
     try:

@@ -1,4 +1,4 @@
-"""What the doctor sees, and what it finds. Values only."""
+"""Define what the doctor reads, and what it finds. Values only."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -32,7 +32,7 @@ class Container(msgspec.Struct, frozen=True):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a pod's spec that keeps a manager from running."""
+    """The part of a pod's spec that can keep a manager from running."""
 
     service_account_name: str = "default"
     host_network: bool = False
@@ -63,7 +63,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Why a container does not run."""
+    """Say why a container does not run."""
 
     reason: str = ""
     message: str = ""
@@ -76,7 +76,7 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """How a container does."""
+    """The status of a container."""
 
     name: str = ""
     restart_count: int = 0
@@ -84,7 +84,7 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """How a pod does."""
+    """The status of a pod."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -105,7 +105,7 @@ PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 
 
 class Right(msgspec.Struct, frozen=True):
-    """What a user may or may not do.
+    """Say whether a user may use a verb on a resource.
 
     `namespace` "" is all of them, `name` "" every object.
     """
@@ -128,7 +128,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Cloud(msgspec.Struct, frozen=True):
-    """What the provider says; nothing, if it could not be started because of `error`.
+    """Hold the provider's answers; there are none if it could not be started because of `error`.
 
     `answers` and `owns` are by node name; `policies` by Service key, where the provider refuses
     a Service it is the error.
@@ -143,7 +143,7 @@ class Cloud(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was seen.
+    """Hold everything that was read.
 
     What could not be read is None: `unread` then says why. Without a cloud-config `cloud` is
     None. `elects` is whether the manager works only while it holds a lease. `patience` are the
@@ -172,7 +172,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong.
+    """One thing that is wrong, with evidence and remedy.
 
     Attributes:
         check: Its name, the same for the same mistake: `kubelet-not-external`.
@@ -190,12 +190,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def ago(now: datetime, then: datetime | None) -> float:
-    """Seconds since then; 0 if that is not known."""
+    """Return the seconds since `then`; 0 if it is not known."""
     return 0.0 if then is None else (now - then).total_seconds()
 
 
 def span(seconds: float) -> str:
-    """A duration for people: "45 s", "12 min", "3 h", "2 d"."""
+    """Format a duration for people: "45 s", "12 min", "3 h", "2 d"."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

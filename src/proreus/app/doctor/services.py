@@ -1,4 +1,4 @@
-"""What is wrong with Services of type LoadBalancer. Pure."""
+"""Find what is wrong with Services of type LoadBalancer. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ from proreus.kube.objects import (
 )
 
 SLOW: Final = 600.0
-"""Seconds after which a load balancer that is still being made or deleted deserves a look."""
+"""Seconds after which a load balancer still being created or deleted is reported."""
 NAMED: Final = 5
-"""How many nodes a text names."""
+"""How many nodes one text names."""
 
 _LIMIT: Final = re.compile(
     r"limit ?exceeded|quota|exhausted|no (more )?(free )?address|pool", re.IGNORECASE
@@ -86,7 +86,7 @@ _EXPLANATIONS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def findings(seen: Seen) -> Iterator[Finding]:
-    """Everything that is wrong with Services, one after the other."""
+    """Find everything wrong with Services, one after the other."""
     for service in seen.services:
         if service.metadata.deletion_timestamp is not None or not _is_balanced(service):
             if has_finalizer(service):
@@ -94,7 +94,7 @@ def findings(seen: Seen) -> Iterator[Finding]:
         elif not wants(service, seen.classes):
             yield from _unowned(service, seen)
         else:
-            yield from _of(service, seen)
+            yield from _service_findings(service, seen)
 
 
 def _is_balanced(service: Service) -> bool:
@@ -102,7 +102,7 @@ def _is_balanced(service: Service) -> bool:
 
 
 def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
-    """A Service of a class that is not ours, for which nobody else has done anything either."""
+    """Find a Service whose class neither we nor anybody else serves."""
     is_new = ago(seen.now, service.metadata.creation_timestamp) < seen.patience
     if service.status.load_balancer.ingress or is_new:
         return
@@ -129,7 +129,7 @@ def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
 
 
 def _stuck(service: Service, seen: Seen) -> Iterator[Finding]:
-    """The finalizer of a Service that is to have no load balancer any more."""
+    """Find a finalizer that stays on a Service which should have no load balancer."""
     state, now = said(service), seen.now
     since = service.metadata.deletion_timestamp or (state and state.last_transition_time)
     is_failing = state is not None and state.reason.startswith("Delete")
@@ -151,17 +151,17 @@ def _stuck(service: Service, seen: Seen) -> Iterator[Finding]:
     )
 
 
-def _of(service: Service, seen: Seen) -> Iterator[Finding]:
-    wish = _wish(service, seen)
-    if isinstance(wish, CloudError):
+def _service_findings(service: Service, seen: Seen) -> Iterator[Finding]:
+    desired = _desired(service, seen)
+    if isinstance(desired, CloudError):
         problem = "the Service asks for something that cannot be"
         remedy = "change the field or annotation that the message names"
-        yield Finding("unsupported-spec", _about(service), problem, str(wish), remedy)
+        yield Finding("unsupported-spec", _about(service), problem, str(desired), remedy)
         return
-    if not wish.hosts:
+    if not desired.hosts:
         yield _no_hosts(service, seen)
     else:
-        yield from _endpoints(service, wish, seen)
+        yield from _endpoints(service, desired, seen)
     state = said(service)
     if state is not None:
         yield from _from_condition(service, state, seen)
@@ -179,7 +179,7 @@ def _of(service: Service, seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _wish(service: Service, seen: Seen) -> LoadBalancer | CloudError:
+def _desired(service: Service, seen: Seen) -> LoadBalancer | CloudError:
     policy: HostPolicy | CloudError = HostPolicy()
     if seen.cloud is not None:
         policy = seen.cloud.policies.get(key(service), policy)
@@ -217,8 +217,8 @@ def _why_no_host(node: Node) -> str:
     return "the Service's node selector does not match it"
 
 
-def _endpoints(service: Service, wish: LoadBalancer, seen: Seen) -> Iterator[Finding]:
-    """No pod behind the Service, or with local traffic none on a node that is a target."""
+def _endpoints(service: Service, desired: LoadBalancer, seen: Seen) -> Iterator[Finding]:
+    """Find that no pod behind the Service is ready, or with local traffic none on a target."""
     if seen.slices is None:
         return
     ready = [
@@ -238,9 +238,9 @@ def _endpoints(service: Service, wish: LoadBalancer, seen: Seen) -> Iterator[Fin
             "spec.selector",
         )
         return
-    hosts = sorted(host.node for host in wish.hosts)
+    hosts = sorted(host.node for host in desired.hosts)
     nodes = sorted({endpoint.node_name or "" for endpoint in ready})
-    if wish.local_traffic and not set(hosts) & set(nodes):
+    if desired.local_traffic and not set(hosts) & set(nodes):
         yield Finding(
             "local-without-hosts",
             _about(service),

@@ -1,4 +1,4 @@
-"""The one table of flags. Names, meanings and defaults are those of Go's CCM.
+"""Define all flags in one table. Names, meanings and defaults are those of Go's CCM.
 
 The groups are Structs that extend one another: `generic`, `cloud`, `serving`, and `Options` here.
 
@@ -45,7 +45,7 @@ def _secret_key(value: str) -> str:
 
 
 class Options(ServingOptions, frozen=True, kw_only=True):
-    """Everything that the command line can say. Durations are seconds."""
+    """Hold the values of all flags. Durations are in seconds."""
 
     v: Annotated[int, Flag(MISC, "Log verbosity: 0 to 10.", integer, at_least(0), short="v")] = 0
     vmodule: Annotated[
@@ -150,11 +150,11 @@ class Options(ServingOptions, frozen=True, kw_only=True):
         bool, Flag(PROREUS, "Let Nodes without provider id go, looked up by name.", boolean)
     ] = DEFAULTS.delete_nodes_by_name
     provider_flags: Mapping[str, Any] = {}
-    """What was given for flags that the provider declares, by their names."""
+    """The values of the provider's own flags, by their names."""
 
 
 def problems(options: Options) -> tuple[str, ...]:
-    """What is wrong with the options as a whole; each problem names its flag."""
+    """Return what is wrong with the options as a whole; each problem names its flag."""
     found: list[str] = []
     if not options.cloud_provider:
         found.append("--cloud-provider: must not be empty; name a bundled provider or a plugin")
@@ -195,7 +195,7 @@ def problems(options: Options) -> tuple[str, ...]:
 
 
 def _servers(options: Options) -> Iterator[str]:
-    """What is wrong with ports and certificates."""
+    """Return what is wrong with ports and certificates."""
     if options.metrics_bind_address != "0":
         port = options.metrics_bind_address.rpartition(":")[2]
         if not port.isdecimal() or not 0 < int(port) <= LAST_PORT:

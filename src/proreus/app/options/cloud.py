@@ -1,4 +1,4 @@
-"""Flags about the cloud, and of the controllers that work on it."""
+"""Define the flags of the cloud and of the controllers that use it."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ IPAM = "node ipam controller"
 
 
 def _allocator(text: str) -> str:
-    """The mode; `CloudAllocator`, the usual one on GCE, also takes over what the cloud has given.
+    """Return the allocator's mode; `CloudAllocator`, usual on GCE, means `IPAMFromCloud`.
 
     https://github.com/kubernetes/cloud-provider-gcp, pkg/controller/nodeipam/ipam
     """
@@ -25,7 +25,7 @@ def _allocator(text: str) -> str:
 
 
 class CloudOptions(GenericOptions, frozen=True, kw_only=True):
-    """Which cloud, and what its controllers do."""
+    """Hold the flags of the cloud and its controllers."""
 
     cloud_provider: Annotated[str, Flag(CLOUD, "The cloud: a bundled provider or a plugin.")] = ""
     cloud_config: Annotated[

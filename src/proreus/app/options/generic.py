@@ -1,4 +1,4 @@
-"""Flags of the process itself: the API server, election, debugging."""
+"""Define the flags of the process itself: the API server, election, debugging."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ def _content_type(value: str) -> str:
 
 
 class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the process reaches the API server, elects a leader and is looked into."""
+    """Hold the flags of API access, leader election and debugging."""
 
     kubeconfig: Annotated[
         str, Flag(GENERIC, "File that says how to reach the API server; else in-cluster.")

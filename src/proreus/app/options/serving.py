@@ -1,4 +1,4 @@
-"""Flags of the servers: TLS, who may ask, admission webhooks."""
+"""Define the flags of the servers: TLS, access, admission webhooks."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ WEBHOOK = "webhook"
 TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 
 NamedCertificate = tuple[str, str, tuple[str, ...]]
-"""A certificate's file, its key's file and the domains it is for; none: those it names itself."""
+"""A certificate's file, its key's file and its domains; without domains, those it names."""
 
 
 def _tls_version(value: str) -> str:
@@ -32,7 +32,7 @@ def _tls_version(value: str) -> str:
 
 
 class ServingOptions(CloudOptions, frozen=True, kw_only=True):
-    """Where and how it serves, and to whom."""
+    """Hold the flags of the servers."""
 
     bind_address: Annotated[
         str, Flag(SERVING, "IP address of --secure-port; empty is all of them.", address)

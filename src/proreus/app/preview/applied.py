@@ -1,4 +1,4 @@
-"""What an object will be once a patch is applied, and the patch in words. Pure.
+"""Apply patches to an object in memory, and describe them in words. Pure.
 
 Later controllers decide from what earlier ones write: a node that gets its provider id becomes a
 host of load balancers.
@@ -16,7 +16,7 @@ _MAPS = {"labels": "label", "annotations": "annotation"}
 
 
 def applied(node: Node, *patches: Patch | None) -> Node:
-    """The node as the patches of our controllers leave it: JSON patches, and those of status."""
+    """Return the node after our controllers' patches: JSON patches, and those of status."""
     document = _json(node)
     for patch in patches:
         if not patch:
@@ -55,7 +55,7 @@ def _merge(status: dict[str, Any], body: Mapping[str, Any]) -> None:
 
 
 def lines(node: Node, *patches: Patch | None) -> tuple[str, ...]:
-    """What the patches change, a line for each part."""
+    """Describe what the patches change, a line for each part."""
     found: list[str] = []
     for patch in patches:
         if not patch:
@@ -109,7 +109,7 @@ def _status(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _json(value: Any) -> Any:
-    """The value as the API server sees it: lists and dicts."""
+    """Return the value as JSON holds it: lists and dicts."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 

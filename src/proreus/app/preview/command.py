@@ -1,4 +1,4 @@
-"""The command `proreus plan`."""
+"""Run the command `proreus plan`."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from proreus.app.flag_values import boolean
 from proreus.app.flags import Flag
 from proreus.app.options import Options, problems
 from proreus.app.preview import report
-from proreus.app.preview.reading import look
+from proreus.app.preview.reading import observe
 from proreus.cloudprovider import CloudError
 from proreus.controllers.table import select
 from proreus.kube import config as kubeconfig
@@ -28,13 +28,13 @@ FAILED: Final = 1
 
 
 class PlanOptions(Options, frozen=True, kw_only=True):
-    """The manager's flags, and how to print."""
+    """Hold the manager's flags, and how to print."""
 
     json: Annotated[bool, Flag("plan", "Print JSON.", boolean)] = False
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the command; returns the exit code."""
     try:
         options = command_line.parse(PlanOptions, argv, PROGRAM, DESCRIPTION).options
         wrong = (*problems(options), *select(options.controllers)[1])
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
 
 async def _plan(options: PlanOptions, config: ClientConfig) -> int:
     try:
-        preview = await look(options, config)
+        preview = await observe(options, config)
     except CloudError as exc:
         print(f"{PROGRAM}: the cloud cannot be asked: {exc}", file=sys.stderr)
         return FAILED

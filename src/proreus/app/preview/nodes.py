@@ -1,4 +1,4 @@
-"""What would be done to nodes: initialise, refresh, taint, delete, give pod CIDRs. Pure."""
+"""Preview the changes of nodes: initialise, refresh, taint, delete, give pod CIDRs. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,11 +21,11 @@ from proreus.kube.objects import TAINT_UNINITIALIZED, Node, condition, has_taint
 from proreus.kube.patch import Patch
 
 _NOW: Final = 0.0
-"""On the clock of the observations, which all are of one moment."""
+"""The time on the clock of the observations, which all have this time."""
 
 
 class Drafts:
-    """The nodes as they will be, and what that takes.
+    """Hold the nodes as they will be, and the changes that lead there.
 
     Attributes:
         nodes: By name; those that will be deleted are not among them.
@@ -33,7 +33,7 @@ class Drafts:
     """
 
     def __init__(self, nodes: Sequence[Node], now: datetime) -> None:
-        """Nothing is to be done yet."""
+        """Start with the nodes as they are."""
         self.nodes = {node.metadata.name: node for node in nodes}
         self.held: list[str] = []
         self._now = now
@@ -43,7 +43,7 @@ class Drafts:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What would be done, node by node; deletions last."""
+        """Return the changes, node by node; deletions last."""
         written = (
             Change(f"node/{name}", "change", tuple(found))
             for name, found in sorted(self._lines.items())
@@ -52,7 +52,7 @@ class Drafts:
 
     @property
     def stuck(self) -> tuple[str, ...]:
-        """The nodes that keep their taint, and say so already: no change shows them."""
+        """Return the nodes that stay uninitialised for a reason already in their condition."""
         found = []
         for name, node in sorted(self.nodes.items()):
             state = condition(node.status.conditions, node_plan.CONDITION)
@@ -62,7 +62,7 @@ class Drafts:
         return tuple(found)
 
     def patch(self, name: str, *patches: Patch | None) -> None:
-        """Note what the patches of a node change, and apply them."""
+        """Apply patches to a node, and note what they change."""
         node = self.nodes[name]
         found = lines(node, *patches)
         if found:
@@ -70,7 +70,7 @@ class Drafts:
             self.nodes[name] = applied(node, *patches)
 
     def initialise(self, answers: Mapping[str, InstanceAnswer], owns: Owns) -> None:
-        """What the cloud-node controller does after asking about all nodes."""
+        """Apply what the cloud-node controller does after asking about all nodes."""
         for name, node in list(self.nodes.items()):
             change = node_plan.plan(
                 node,
@@ -83,7 +83,7 @@ class Drafts:
                 self.patch(name, change.status, change.main)
 
     def remove(self, replies: Sequence[Reply], policy: Policy, known: Known) -> None:
-        """What the lifecycle controller does, if the cloud goes on saying what it says now."""
+        """Apply what the lifecycle controller does if the cloud's answers stay the same."""
         decided = lifecycle_plan(
             tuple(self.nodes.values()), replies, Memory(), policy, known, now=self._now, at=_NOW
         )
@@ -102,7 +102,7 @@ class Drafts:
         self._wait(decided, policy)
 
     def _wait(self, decided: Pass, policy: Policy) -> None:
-        """Let go what more answers will prove gone, but for what the breaker holds by then."""
+        """Delete the nodes that more answers will prove gone, unless the breaker will hold them."""
         held: dict[str, list[str]] = {}
         for alarm in decided.alarms:
             if alarm.alert is Alert.BREAKER:
@@ -134,7 +134,7 @@ class Drafts:
         in_cloud: Mapping[str, tuple[str, ...]] | None,
         owns: Owns,
     ) -> None:
-        """What the IPAM controller does; `in_cloud` are the cloud's blocks, where it is asked."""
+        """Apply what the IPAM controller does; `in_cloud` are the cloud's blocks, if asked."""
         for node in self.nodes.values():
             if pod_cidrs(node) and mode is not Mode.FROM_CLOUD:
                 blocks.hold(node.metadata.uid, pod_cidrs(node))
@@ -148,7 +148,7 @@ class Drafts:
     def _allocate(
         self, mode: Mode, name: str, blocks: Blocks, in_cloud: tuple[str, ...] | None
     ) -> bool:
-        """Decide once; whether what was given may need a second decision."""
+        """Decide once; tell whether the change may need a second decision."""
         node = self.nodes[name]
         match ipam.decide(mode, node, in_cloud):
             case ipam.Allocate():
@@ -170,7 +170,7 @@ class Drafts:
 
 
 def _until(wait: Wait, policy: Policy) -> str:
-    """What must come before the node goes."""
+    """Return what must happen before the node is deleted."""
     if wait.until is None:
         return wait.reason
     return (

@@ -1,4 +1,4 @@
-"""Looks at the cluster and the cloud, and lets the controllers' plans decide; writes nothing."""
+"""Read the cluster and the cloud, and let the controllers' plans decide, without a write."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from proreus.app.options import Options
 from proreus.app.preview import routes, services
 from proreus.app.preview.changes import Change, Preview
 from proreus.app.preview.nodes import Drafts
-from proreus.app.preview.services import Due, Said
+from proreus.app.preview.services import Due, Previewed
 from proreus.cloudprovider import (
     CloudProvider,
     ClusterIdentity,
@@ -46,7 +46,7 @@ USER_AGENT: Final = "proreus-plan"
 
 
 class _World(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, and the cloud to ask."""
+    """Hold what was read, and the cloud to ask."""
 
     cloud: CloudProvider
     cluster: ClusterIdentity
@@ -58,13 +58,13 @@ class _World(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
     def owns(self, node: Node) -> Ownership:
-        """As the controllers ask."""
+        """Tell whose machine a node has, as the controllers do."""
         instances = self.cloud.instances
         return Ownership.UNKNOWN if instances is None else instances.owns(node)
 
 
-async def look(options: Options, config: ClientConfig) -> Preview:
-    """Look at everything and say what the manager would do.
+async def observe(options: Options, config: ClientConfig) -> Preview:
+    """Read everything, and return what the manager would do.
 
     Raises:
         KubeError: The API server cannot be asked.
@@ -105,7 +105,7 @@ async def look(options: Options, config: ClientConfig) -> Preview:
 def _chosen(
     options: Options, settings: Settings, cloud: CloudProvider
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The aliases of the controllers that would run, and why others would not."""
+    """Return the aliases of the controllers that would run, and why others would not."""
     chosen, notes = set(), []
     for one in select(options.controllers)[0]:
         if reason := _why_not(one, settings, cloud):
@@ -140,7 +140,7 @@ async def _preview(world: _World) -> Preview:
 
 
 async def _machines(world: _World, drafts: Drafts, instances: Instances) -> None:
-    """Ask about every node once; both controllers of nodes decide from that."""
+    """Ask about every node once; both controllers of nodes decide from the answers."""
     began = asyncio.get_running_loop().time()
     inventory = Inventory(instances, on_error=lambda _error, _kind: None)
     asked = [node for node in world.nodes if instances.owns(node) is not Ownership.NO]
@@ -157,7 +157,7 @@ async def _machines(world: _World, drafts: Drafts, instances: Instances) -> None
 async def _deletions(
     world: _World, drafts: Drafts, instances: Instances, inventory: Inventory
 ) -> None:
-    """Ask as the lifecycle controller does: with witnesses in the same call."""
+    """Ask with witnesses in the same call, as the lifecycle controller does."""
     # There is no time to see whether a Ready node that the cloud does not know is dying.
     policy = msgspec.structs.replace(policy_of(world.settings), dying=0.0)
     asked = questions(
@@ -172,23 +172,25 @@ async def _deletions(
     )
     replies = []
     for one in asked:
-        heard = await inventory.ask_with_witnesses(one.candidates, one.witnesses, one.due)
-        replies.append(Reply(one, {name: _at_once(said) for name, said in heard.items()}))
-    told = Known(
+        observed = await inventory.ask_with_witnesses(one.candidates, one.witnesses, one.due)
+        replies.append(
+            Reply(one, {name: _at_zero(observations) for name, observations in observed.items()})
+        )
+    knowledge = Known(
         owns=instances.owns,
         scope=lambda node: scope_of(instances, node),
         sighting=lambda node: _sighted(inventory.sighting(node)),
     )
-    drafts.remove(replies, policy, told)
+    drafts.remove(replies, policy, knowledge)
 
 
-def _at_once(said: Sequence[Observation]) -> Sequence[Observation]:
-    """The observations on a clock whose time is now 0."""
-    return [msgspec.structs.replace(one, began=0.0, ended=0.0) for one in said]
+def _at_zero(observations: Sequence[Observation]) -> Sequence[Observation]:
+    """Move the observations to a clock whose time is now 0."""
+    return [msgspec.structs.replace(one, began=0.0, ended=0.0) for one in observations]
 
 
 def _sighted(seen: Sighting) -> Sighting:
-    """The same on that clock."""
+    """Move a sighting to a clock whose time is now 0."""
     return Sighting(*(None if time is None else 0.0 for time in (seen.shown, seen.missing)))
 
 
@@ -237,17 +239,17 @@ async def _services(
         cluster=world.cluster,
         classes=classes,
     )
-    said = await _asked(balancers, due)
-    changes = list(services.changes(due, said, owned, world.now))
-    return changes, list(services.unforeseen(due, said))
+    previews = await _previews(balancers, due)
+    changes = list(services.changes(due, previews, owned, world.now))
+    return changes, list(services.unforeseen(due, previews))
 
 
-async def _asked(balancers: LoadBalancers, due: Sequence[Due]) -> Mapping[str, Said]:
-    """What the provider would change, if it can say."""
-    wishes = [one.wish for one in due if one.wish is not None]
-    if not wishes or not isinstance(balancers, GuardedLoadBalancers):
+async def _previews(balancers: LoadBalancers, due: Sequence[Due]) -> Mapping[str, Previewed]:
+    """Return what the provider would change, if it can tell."""
+    desired = [one.desired for one in due if one.desired is not None]
+    if not desired or not isinstance(balancers, GuardedLoadBalancers):
         return {}
     try:
-        return await balancers.preview(wishes)
+        return await balancers.preview(desired)
     except NotSupported:
         return {}

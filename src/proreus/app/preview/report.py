@@ -1,4 +1,4 @@
-"""Prints a preview: as a diff for people, or as JSON. Pure."""
+"""Print a preview: as a diff for people, or as JSON. Pure."""
 
 from collections import Counter
 
@@ -10,12 +10,12 @@ _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
 def as_json(preview: Preview) -> str:
-    """One JSON document."""
+    """Return the preview as one JSON document."""
     return msgspec.json.format(msgspec.json.encode(preview)).decode()
 
 
 def as_text(preview: Preview) -> str:
-    """Each object with its parts, and how much it is in all."""
+    """Return each object with its changed parts, then the totals."""
     parts = []
     for change in preview.changes:
         parts.append(f"{_SIGNS[change.action]} {change.about}")

@@ -1,4 +1,4 @@
-"""What would be done to load balancers and their Services. Pure."""
+"""Preview the changes of load balancers and their Services. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -35,21 +35,21 @@ from proreus.kube.objects import (
 )
 from proreus.kube.patch import Patch
 
-Said = Sequence[PartChange] | CloudError
-"""What the provider would change of one load balancer, or why it can not."""
+Previewed = Sequence[PartChange] | CloudError
+"""The changes that the provider previews for one load balancer, or why it cannot."""
 
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
 class Due(msgspec.Struct, frozen=True):
-    """A Service and what it needs."""
+    """A Service and the verb that it needs."""
 
     service: Service
     verb: Verb
 
     @property
-    def wish(self) -> LoadBalancer | None:
-        """What the provider is to be asked about."""
+    def desired(self) -> LoadBalancer | None:
+        """Return the load balancer to preview, if the verb has one."""
         return self.verb.wanted if isinstance(self.verb, Ensure | UpdateHosts) else None
 
 
@@ -63,7 +63,7 @@ def due(
     cluster: ClusterIdentity,
     classes: Classes,
 ) -> tuple[Due, ...]:
-    """Decide as the controller does after a restart.
+    """Decide for each Service as the controller does after a restart.
 
     Args:
         services: All of them.
@@ -78,16 +78,16 @@ def due(
     shown = None if owned is None else drift.shown(owned)
     found = []
     for service in services:
-        wish = _wish(service, nodes, by_slices, cloud=cloud, cluster=cluster, classes=classes)
+        desired = _desired(service, nodes, by_slices, cloud=cloud, cluster=cluster, classes=classes)
         memory = None
-        if isinstance(wish, LoadBalancer) and shown is not None:
-            memory = drift.adopted(wish, cloud.fingerprint(wish), shown)
-        verb = decide(service, memory, wish, cluster=cluster, classes=classes)
+        if isinstance(desired, LoadBalancer) and shown is not None:
+            memory = drift.adopted(desired, cloud.fingerprint(desired), shown)
+        verb = decide(service, memory, desired, cluster=cluster, classes=classes)
         found.append(Due(service, verb))
     return tuple(found)
 
 
-def _wish(
+def _desired(
     service: Service,
     nodes: Sequence[Node],
     slices: Sequence[EndpointSlice],
@@ -106,57 +106,66 @@ def _wish(
 
 def changes(
     all_due: Iterable[Due],
-    said: Mapping[str, Said],
+    previews: Mapping[str, Previewed],
     owned: Sequence[OwnedObject] | None,
     now: datetime,
 ) -> Iterator[Change]:
-    """What the verbs change in the cloud and on the Services.
+    """Return what the verbs change in the cloud and on the Services.
 
     Args:
         all_due: What is to be done.
-        said: The provider's previews by uid; without one it cannot say.
+        previews: The provider's previews by uid; without one it cannot say.
         owned: What the cloud lists as ours; None if it cannot list.
         now: The time for conditions.
     """
-    for one in all_due:
-        match one.verb:
+    for item in all_due:
+        match item.verb:
             case Ensure() | UpdateHosts():
-                yield from _ensured(one.service, one.verb, said.get(one.verb.wanted.ref.uid), now)
+                yield from _ensured(
+                    item.service, item.verb, previews.get(item.verb.wanted.ref.uid), now
+                )
             case Refuse(error):
-                told = answers.refuse(one.service, error, now)
-                yield from _service(one.service, _conditions(told.status))
+                change = answers.refuse(item.service, error, now)
+                yield from _service(item.service, _conditions(change.status))
             case Delete(ref):
-                yield from _deleted(one.service, ref.uid, owned)
+                yield from _deleted(item.service, ref.uid, owned)
 
 
-def unforeseen(all_due: Iterable[Due], said: Mapping[str, Said]) -> Iterator[str]:
-    """The load balancers of which the provider cannot say what it would change."""
-    for one in all_due:
-        if one.wish is not None and isinstance(said.get(one.wish.ref.uid), NotSupported | None):
+def unforeseen(all_due: Iterable[Due], previews: Mapping[str, Previewed]) -> Iterator[str]:
+    """Name the load balancers for which the provider has no preview."""
+    for item in all_due:
+        if item.desired is not None and isinstance(
+            previews.get(item.desired.ref.uid), NotSupported | None
+        ):
             yield (
-                f"load-balancer/{key(one.service)} is ensured; the provider cannot say what that "
+                f"load-balancer/{key(item.service)} is ensured; the provider cannot say what that "
                 "changes"
             )
 
 
 def _ensured(
-    service: Service, verb: Ensure | UpdateHosts, said: Said | None, now: datetime
+    service: Service, verb: Ensure | UpdateHosts, preview: Previewed | None, now: datetime
 ) -> Iterator[Change]:
-    if isinstance(said, CloudError) and not isinstance(said, NotSupported):
-        told = answers.after_ensure(service, said, now, verb=verb)
-        yield from _service(service, (*_finalizer(service), *_conditions(told.status)))
+    if isinstance(preview, CloudError) and not isinstance(preview, NotSupported):
+        change = answers.after_ensure(service, preview, now, verb=verb)
+        yield from _service(service, (*_finalizer(service), *_conditions(change.status)))
         return
-    parts = () if said is None or isinstance(said, NotSupported) else said
+    parts = () if preview is None or isinstance(preview, NotSupported) else preview
     if parts:
-        is_new = all(one.action == "create" for one in parts)
+        is_new = all(part.action == "create" for part in parts)
         yield Change(
             f"load-balancer/{key(service)}",
             "create" if is_new and not service.status.load_balancer.ingress else "change",
-            tuple(_line(one) for one in parts),
+            tuple(_line(part) for part in parts),
         )
     state = conditions.to_say(service, conditions.readiness(verb.wanted.hosts, {}), now)
-    was = conditions.said(service)
-    if said is parts and not parts and was and was.reason == conditions.Reason.HOSTS_REJECTED:
+    before = conditions.said(service)
+    if (
+        preview is parts
+        and not parts
+        and before
+        and before.reason == conditions.Reason.HOSTS_REJECTED
+    ):
         state = None  # A preview tells nothing of rejected hosts: those of before are so still.
     lines = list(_finalizer(service))
     if state is not None:
@@ -167,7 +176,7 @@ def _ensured(
 
 
 def _deleted(service: Service, uid: str, owned: Sequence[OwnedObject] | None) -> Iterator[Change]:
-    parts = tuple(f"- {one.kind} {one.id}" for one in owned or () if one.service_uid == uid)
+    parts = tuple(f"- {obj.kind} {obj.id}" for obj in owned or () if obj.service_uid == uid)
     if parts or owned is None:
         yield Change(f"load-balancer/{key(service)}", "delete", parts)
     if has_finalizer(service):
@@ -186,9 +195,9 @@ def _finalizer(service: Service) -> tuple[str, ...]:
 def _conditions(patch: Patch | None) -> tuple[str, ...]:
     status = patch.body.get("status", {}) if patch else {}
     return tuple(
-        f"~ condition {one['type']}={one['status']} ({one['reason']}): {one['message']}"
-        for one in status.get("conditions", ())
-        if "status" in one
+        f"~ condition {entry['type']}={entry['status']} ({entry['reason']}): {entry['message']}"
+        for entry in status.get("conditions", ())
+        if "status" in entry
     )
 
 

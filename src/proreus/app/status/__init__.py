@@ -1,4 +1,4 @@
-"""The state of nodes, Services, routes and the cloud, for people: in a terminal and as a page.
+"""Show the state of nodes, Services, routes and the cloud: in a terminal and as a page.
 
 source    what the manager knows, and what the API server shows
 summary   what to say about it                                    pure

@@ -1,4 +1,4 @@
-"""The command `proreus status`."""
+"""Run the command `proreus status`."""
 
 import asyncio
 import shutil
@@ -29,13 +29,13 @@ manager that runs with --status-page, which also knows of deletions, cloud calls
 CLEAR: Final = "\x1b[H\x1b[2J"
 USER_AGENT: Final = "proreus-status"
 ENDED: Final = 130
-"""The exit code after Ctrl-C, as shells have it."""
+"""The exit code after Ctrl-C, as in shells."""
 
-Look = Callable[[], Awaitable[Summary]]
+Observe = Callable[[], Awaitable[Summary]]
 
 
 class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The flags of `proreus status`."""
+    """Hold the flags of `proreus status`."""
 
     kubeconfig: Annotated[
         str, Flag("status", "File that says how to reach the API server; else in-cluster.")
@@ -66,7 +66,7 @@ class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run it; returns the exit code: 0, or 1 if nothing could be read, 2 for wrong flags."""
+    """Run the command; returns 0, 1 if nothing could be read, or 2 for wrong flags."""
     try:
         options, _ = flags.parse(StatusOptions, argv, PROGRAM, DESCRIPTION)
         config = kubeconfig.load(options.kubeconfig, options.url or options.master)
@@ -84,9 +84,9 @@ async def _show(options: StatusOptions, config: ClientConfig) -> int:
     once = options.once or options.json or not sys.stdout.isatty()
     async with AsyncExitStack() as stack:
         try:
-            look = await _looking(options, config, stack, once=once)
+            observe = await _observer(options, config, stack, once=once)
             while True:
-                _print(await look(), options, once=once)
+                _print(await observe(), options, once=once)
                 if once:
                     return 0
                 await asyncio.sleep(options.interval)
@@ -95,9 +95,9 @@ async def _show(options: StatusOptions, config: ClientConfig) -> int:
             return 1
 
 
-async def _looking(
+async def _observer(
     options: StatusOptions, config: ClientConfig, stack: AsyncExitStack, *, once: bool
-) -> Look:
+) -> Observe:
     client = await stack.enter_async_context(readonly.client(config, USER_AGENT))
     if options.url:
         return lambda: client.send(Request("GET", "/status.json"), Summary)
@@ -110,12 +110,12 @@ async def _looking(
     await nodes.wait_synced()
     await services.wait_synced()
 
-    async def look() -> Summary:
+    async def observe() -> Summary:
         leases = await source.leases(client, options.lease_namespace, options.lease_name)
         now = datetime.now(UTC)
         return summarise(nodes.all(), services.all(), now, cluster=config.server, leases=leases)
 
-    return look
+    return observe
 
 
 async def _listed(client: Client, options: StatusOptions) -> Summary:

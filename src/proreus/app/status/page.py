@@ -1,4 +1,4 @@
-"""The state as a page: HTML once, which fetches /status.json again and again. Pure.
+"""Render the state as a page, which fetches /status.json again and again. Pure.
 
 It needs nothing from elsewhere, and writes what it was given as text only: names and messages
 come from tenants and clouds. Of long tables it shows the first rows and finds the others by name.
@@ -7,9 +7,9 @@ come from tenants and clouds. Of long tables it shows the first rows and finds t
 from typing import Final
 
 ROWS: Final = 200
-"""So many rows of a table are shown at once."""
+"""How many rows of a table are shown at once."""
 WELL: Final = 20
-"""So many of them are of what is well, unless somebody looks for it."""
+"""How many of these rows show objects that are well, unless somebody searches for them."""
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; connect-src 'self'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'"
@@ -17,7 +17,7 @@ CONTENT_SECURITY_POLICY: Final = (
 
 
 def html(nonce: str) -> str:
-    """The page; `nonce` is that of its Content-Security-Policy."""
+    """Render the page; `nonce` is that of its Content-Security-Policy."""
     return _PAGE.replace("@NONCE@", nonce).replace("@ROWS@", str(ROWS)).replace("@WELL@", str(WELL))
 
 

@@ -1,4 +1,4 @@
-"""Serves the state: /status for people, /status.json for programs."""
+"""Serve the state: /status for people, /status.json for programs."""
 
 import secrets
 
@@ -10,7 +10,7 @@ from proreus.app.status.source import Source
 
 
 def add(app: web.Application, source: Source) -> None:
-    """Add both to an application, whose middlewares say who may see them."""
+    """Add both paths to an application, whose middlewares decide who may see them."""
 
     async def show(_: web.Request) -> web.Response:
         nonce = secrets.token_urlsafe(16)

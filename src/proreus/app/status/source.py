@@ -1,4 +1,4 @@
-"""Where the state comes from: the manager's caches and figures, or the API server."""
+"""Collect the state: from the manager's caches and metrics, or from the API server."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -28,14 +28,14 @@ from proreus.runtime import metrics
 
 
 class _Cache(Protocol):
-    """What is read of an informer."""
+    """The part of an informer that is read here."""
 
     def all(self) -> Iterable[Any]:
-        """Every object."""
+        """Return every object."""
 
 
 class Source:
-    """What this process knows; a standby knows nothing of nodes and Services.
+    """Collect what this process knows; a standby knows nothing of nodes and Services.
 
     Attributes:
         nodes: The cache of nodes; None while the process does not lead.
@@ -45,7 +45,7 @@ class Source:
     """
 
     def __init__(self, cluster: str) -> None:
-        """Know nothing yet of the cluster named so."""
+        """Start without caches, for the cluster of that name."""
         self._cluster = cluster
         self.nodes: _Cache | None = None
         self.services: _Cache | None = None
@@ -53,7 +53,7 @@ class Source:
         self.leaks: Callable[[], Iterable[Leak]] = self._leaks
 
     def summary(self) -> Summary:
-        """The state now."""
+        """Return the state now."""
         now = datetime.now(UTC)
         if self.nodes is None or self.services is None:
             return summarise((), (), now, cluster=self._cluster)
@@ -63,13 +63,13 @@ class Source:
         return summarise(nodes, services, now, cluster=self._cluster, inside=inside)
 
     def _leaks(self) -> Iterable[Leak]:
-        """The cloud objects that are left over."""
+        """Return the cloud objects that are left over."""
         for controller in self.running():
             if isinstance(controller, ServiceController):
                 yield from controller.leaks
 
     def _unknown(self) -> Iterable[str]:
-        """The names of the Ready nodes whose machine the cloud does not know."""
+        """Return the names of the Ready nodes whose machine the cloud does not know."""
         for controller in self.running():
             if isinstance(controller, CloudNodeLifecycleController):
                 yield from controller.unknown
@@ -78,7 +78,7 @@ class Source:
 def figures(
     registry: CollectorRegistry, leaks: Iterable[Leak], unknown: Iterable[str] = ()
 ) -> Inside:
-    """What the process's metrics say of deletions and of the cloud."""
+    """Return what the process's metrics say of deletions and of the cloud."""
     calls: dict[str, int] = {}
     rates: dict[str, float] = {}
     waiting = 0
@@ -104,7 +104,7 @@ def figures(
 
 
 async def leases(client: Client, namespace: str, name: str) -> tuple[LeaseRow, ...]:
-    """The manager's leases; none where they may not be read."""
+    """Return the manager's leases; none where they may not be read."""
     try:
         found = (await client.list(LEASES, namespace)).items
     except KubeError:

@@ -1,4 +1,4 @@
-"""What is to be said about the state of a cluster. Pure."""
+"""Sum up the state of a cluster. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -29,20 +29,20 @@ from proreus.kube.objects import (
 
 
 class State(StrEnum):
-    """How a node or a Service is; the order is that of the tables, the worst first."""
+    """The state of a node or a Service, in the order of the tables, the worst first."""
 
     WAITING = "waiting"
-    """A node that is not initialised, or a Service without a load balancer that is ready."""
+    """The node is not initialised, or the Service has no load balancer that is ready."""
     DELETING = "deleting"
-    """It is being deleted."""
+    """The object is being deleted."""
     SHUT_DOWN = "shut down"
-    """A node whose machine is stopped."""
+    """The node's machine is stopped."""
     NOT_READY = "not ready"
-    """A node whose kubelet does not report."""
+    """The node's kubelet does not report."""
     WARNING = "warning"
-    """It works, but something about it is not right."""
+    """The object works, but something about it is wrong."""
     READY = "ready"
-    """All is well."""
+    """Nothing is wrong."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class LeaseRow(msgspec.Struct, frozen=True):
 
 
 class Cloud(msgspec.Struct, frozen=True):
-    """What the manager's calls to the cloud came to since it started.
+    """Sum up the manager's calls to the cloud since it started.
 
     `calls` is by outcome, `rates` by quota and kind of call: those a second that the learned
     quota admits; a quota whose calls were never refused is not in it.
@@ -79,7 +79,7 @@ class Cloud(msgspec.Struct, frozen=True):
 
 
 class Deletions(msgspec.Struct, frozen=True):
-    """Nodes that look gone, and Ready nodes that the cloud does not know.
+    """Sum up nodes that look gone, and Ready nodes that the cloud does not know.
 
     Attributes:
         waiting: Those that wait for more answers.
@@ -104,7 +104,7 @@ class LeakRow(msgspec.Struct, frozen=True):
 
 
 class Inside(msgspec.Struct, frozen=True):
-    """What only the manager itself knows."""
+    """Hold what only the manager itself knows."""
 
     cloud: Cloud
     deletions: Deletions
@@ -112,7 +112,7 @@ class Inside(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """Everything, the worst first. `inside` is None where the manager was not asked."""
+    """Hold the state, the worst first. `inside` is None where the manager was not asked."""
 
     at: datetime
     cluster: str
@@ -147,20 +147,20 @@ def summarise(
 
 
 def counts(rows: Iterable[Row]) -> Mapping[State, int]:
-    """How many there are in each state."""
+    """Count the rows in each state."""
     found = Counter(row.state for row in rows)
     return {state: found[state] for state in State if found[state]}
 
 
 def leak_rows(leaks: Iterable[Leak]) -> tuple[LeakRow, ...]:
-    """The rows of objects that are left over."""
+    """Return the rows of objects that are left over."""
     return tuple(
         LeakRow(one.object.kind, one.object.id, one.object.service, one.since) for one in leaks
     )
 
 
 def node_row(node: Node, now: datetime) -> Row:
-    """The row of a node."""
+    """Return the row of a node."""
     told = condition(node.status.conditions, NODE_CONDITION)
     ready = condition(node.status.conditions, "Ready")
     routes = _routes(node)
@@ -195,14 +195,14 @@ def _node_state(node: Node, ready: Condition | None, told: Condition | None, rou
 
 
 def _routes(node: Node) -> str:
-    """What our route controller said of the node last; "" if nothing."""
+    """Return the last message of our route controller on the node; "" if none."""
     found = condition(node.status.conditions, ROUTE_CONDITION)
     words = {CREATED: "made", NOT_CREATED: "missing"}
     return words.get(found.reason, "") if found is not None else ""
 
 
 def service_row(service: Service, now: datetime) -> Row:
-    """The row of a Service."""
+    """Return the row of a Service."""
     told = _said(service)
     points = service.status.load_balancer.ingress
     if service.metadata.deletion_timestamp is not None:

@@ -1,4 +1,4 @@
-"""The state as a table for a terminal. Pure."""
+"""Render the state as a table for a terminal. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ NOT_ASKED = "not known here: give --url of a manager that runs with --status-pag
 
 
 def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bool = False) -> str:
-    """The table: figures, then what is not well, at most `rows` of a kind; or everything."""
+    """Render the figures, then at most `rows` of each kind that are not well; or everything."""
     lines = [f"{summary.cluster or 'cluster'}  {summary.at:%Y-%m-%d %H:%M:%S} UTC", ""]
     for lease in summary.leases:
         holder = lease.holder or "nobody"
@@ -42,7 +42,7 @@ def _section(title: str, found: Sequence[Row], rows: int, *, everything: bool) -
 
 
 def figures(found: Mapping[State, int]) -> str:
-    """Counts by state in words."""
+    """Describe counts by state in words."""
     return ", ".join(f"{count} {state}" for state, count in found.items())
 
 
@@ -74,7 +74,7 @@ def _inside(inside: Inside | None, rows: int) -> list[str]:
 
 
 def age(seconds: float) -> str:
-    """A time span as kubectl shows ages: the two largest units at most."""
+    """Format a time span as kubectl does: the two largest units at most."""
     whole = int(seconds)
     if whole < 2 * MINUTE:
         return f"{whole}s"
