@@ -60,7 +60,7 @@ def test_fingerprints_are_shown_by_service_and_only_where_there_are_some() -> No
 def test_a_load_balancer_is_as_wished_if_the_cloud_shows_what_is_expected(
     expected: str, cloud: drift.Shown, *, is_same: bool
 ) -> None:
-    assert drift.is_as_wished(WISH, expected, cloud) is is_same
+    assert drift.is_as_desired(WISH, expected, cloud) is is_same
 
 
 def test_after_a_restart_what_is_as_wished_needs_no_verb() -> None:

@@ -63,8 +63,8 @@ from proreus.controllers.service.plan import (
     UpdateHosts,
     Verb,
     after,
-    begun,
-    believed,
+    before_call,
+    confirmed_delete,
     decide,
     fingerprint,
     has_new_hosts,
@@ -885,13 +885,13 @@ def test_a_deletion_that_finds_nothing_of_an_address_must_do_so_twice() -> None:
     verb = Delete(reference(service(ingress=ADDRESS)))
     nothing = Done(found=False)
 
-    first, answer = believed(begun(None, verb), nothing, 100.0)
+    first, answer = confirmed_delete(before_call(None, verb), nothing, 100.0)
     assert isinstance(answer, Pending)
     assert (answer.after, "192.0.2.9" in answer.reason) == (CONFIRM_SECONDS, True)
-    early, answer = believed(begun(first, verb), nothing, 104.0)
+    early, answer = confirmed_delete(before_call(first, verb), nothing, 104.0)
     assert isinstance(answer, Pending)
     assert answer.after == CONFIRM_SECONDS - 4
-    last, answer = believed(begun(early, verb), nothing, 100.0 + CONFIRM_SECONDS)
+    last, answer = confirmed_delete(before_call(early, verb), nothing, 100.0 + CONFIRM_SECONDS)
     assert answer == nothing
     assert last == early
 
@@ -909,7 +909,7 @@ def test_other_answers_to_a_deletion_are_believed(
     ingress: tuple[LoadBalancerIngress, ...], answer: DeleteAnswer
 ) -> None:
     memory = Memory(reference(service(ingress=ingress)))
-    assert believed(memory, answer, 0.0) == (memory, answer)
+    assert confirmed_delete(memory, answer, 0.0) == (memory, answer)
 
 
 # Which verb
@@ -920,7 +920,7 @@ def settled(*names: str, **changes: Any) -> tuple[Service, Memory]:
     changes = {"ingress": ADDRESS, "said": READY, **changes}
     present = service(**changes)
     verb = Ensure(wish(present, *names))
-    return present, after(begun(None, verb), verb, Ensured(ADDRESS))
+    return present, after(before_call(None, verb), verb, Ensured(ADDRESS))
 
 
 def decided(
@@ -946,7 +946,7 @@ def test_a_load_balancer_in_place_is_right_with_or_without_good_hosts(
 ) -> None:
     answer = Ensured(ADDRESS, rejected=rejected)
     verb = Ensure(wish(service(), *names))
-    memory = after(begun(None, verb), verb, answer)
+    memory = after(before_call(None, verb), verb, answer)
     told = shown(after_ensure(service(), answer, NOW, verb=verb))
     assert decided(service(ingress=ADDRESS, said=told), memory, *names) == Nothing()
 
@@ -967,7 +967,7 @@ def test_a_condition_that_says_anything_else_needs_an_ensure(told: tuple[str, st
 
 def test_a_memory_without_a_saying_proves_nothing() -> None:
     present, memory = settled("n1")
-    bare = msgspec.structs.replace(memory, says=None)
+    bare = msgspec.structs.replace(memory, condition=None)
     assert decided(present, bare, "n1") == Ensure(wish(present, "n1"))
 
 
@@ -978,7 +978,7 @@ def test_a_service_first_seen_is_ensured() -> None:
 
 def test_a_load_balancer_of_unknown_outcome_is_ensured() -> None:
     present, memory = settled("n1")
-    open_ = begun(memory, UpdateHosts(wish(present, "n1", "n2")))
+    open_ = before_call(memory, UpdateHosts(wish(present, "n1", "n2")))
     assert decided(present, open_, "n1") == Ensure(wish(present, "n1"))
 
 
@@ -996,10 +996,10 @@ def test_hosts_that_were_asked_for_are_not_new_whatever_came_of_it(
 ) -> None:
     present, memory = settled("n1")
     verb = kind(wish(present, "n1", "n2"))
-    asked = after(begun(memory, verb), verb, answer)
+    asked = after(before_call(memory, verb), verb, answer)
 
     assert has_new_hosts(memory, wish(present, "n1", "n2"))
-    assert not has_new_hosts(begun(memory, verb), wish(present, "n1", "n2"))
+    assert not has_new_hosts(before_call(memory, verb), wish(present, "n1", "n2"))
     assert not has_new_hosts(asked, wish(present, "n2", "n1"))
     assert has_new_hosts(asked, wish(present, "n1"))
 
@@ -1008,7 +1008,7 @@ def test_all_hosts_are_new_while_nothing_was_asked_and_after_a_deletion() -> Non
     present, memory = settled()
     assert has_new_hosts(None, wish(present))
     assert not has_new_hosts(memory, wish(present))
-    assert has_new_hosts(begun(memory, Delete(memory.ref)), wish(present))
+    assert has_new_hosts(before_call(memory, Delete(memory.ref)), wish(present))
 
 
 def test_other_endpoints_are_other_hosts() -> None:
@@ -1071,7 +1071,7 @@ def test_what_others_took_away_is_put_right_by_an_ensure(changes: dict[str, Any]
 def test_annotations_of_the_cloud_are_no_edit_but_are_put_right() -> None:
     asked = service(said=PROVISIONING, annotations={"mine": "1"})
     verb = Ensure(wish(asked, "n1"))
-    memory = after(begun(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
+    memory = after(before_call(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
 
     def seen(**annotations: str) -> Verb:
         present = service(said=READY, ingress=ADDRESS, annotations={"mine": "1", **annotations})
@@ -1087,20 +1087,22 @@ def test_annotations_of_the_cloud_are_no_edit_but_are_put_right() -> None:
 def test_an_annotation_that_was_there_before_a_restart_is_no_edit_later() -> None:
     present = service(said=READY, ingress=ADDRESS, annotations={"cloud/id": "4"})
     verb = Ensure(wish(present, "n1"))
-    memory = after(begun(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
+    memory = after(before_call(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
     assert decided(present, memory, "n1") == Nothing()
 
 
 def test_update_hosts_adds_to_what_was_written() -> None:
     present, _ = settled("n1")
     verb = Ensure(wish(present, "n1"))
-    memory = after(begun(None, verb), verb, Ensured(ADDRESS, annotations={"a": "1", "b": "1"}))
+    memory = after(
+        before_call(None, verb), verb, Ensured(ADDRESS, annotations={"a": "1", "b": "1"})
+    )
     more = UpdateHosts(wish(present, "n2"))
-    memory = after(begun(memory, more), more, Ensured(annotations={"b": "2"}))
+    memory = after(before_call(memory, more), more, Ensured(annotations={"b": "2"}))
     assert memory.written == {"a": "1", "b": "2"}
     assert memory.ref.last_ingress == ADDRESS
-    assert memory.last == fingerprint(more.wanted, {"a", "b"})
-    again = after(begun(memory, verb), verb, Ensured(annotations={"c": "3"}))
+    assert memory.last == fingerprint(more.desired, {"a", "b"})
+    again = after(before_call(memory, verb), verb, Ensured(annotations={"c": "3"}))
     assert (again.written, again.ref.last_ingress) == ({"c": "3"}, ())
 
 
@@ -1108,7 +1110,7 @@ def test_update_hosts_adds_to_what_was_written() -> None:
 def test_no_success_leaves_the_outcome_open(answer: EnsureAnswer) -> None:
     present, memory = settled("n1")
     verb = UpdateHosts(wish(present, "n2"))
-    open_ = after(begun(memory, verb), verb, answer)
+    open_ = after(before_call(memory, verb), verb, answer)
     assert open_.last is None
     assert isinstance(decided(present, open_, "n2"), Ensure)
 
@@ -1117,7 +1119,7 @@ def test_what_another_controller_provides_is_left_alone_until_the_wish_changes()
     said = ("Unknown", "ImplementedElsewhere", "Another controller provides this load balancer")
     asked = service(said=said)
     verb = Ensure(wish(asked, "n1"))
-    memory = after(begun(None, verb), verb, ImplementedElsewhere("x"))
+    memory = after(before_call(None, verb), verb, ImplementedElsewhere("x"))
     assert memory.written == {}
     assert decided(service(said=said, ingress=ADDRESS), memory, "n1") == Nothing()
     edited = service(said=said, annotations={"a": "b"})
@@ -1182,10 +1184,10 @@ def test_a_service_of_another_class_is_not_touched() -> None:
 
 def test_a_deletion_under_way_makes_the_outcome_unknown() -> None:
     present, memory = settled("n1")
-    half = begun(memory, Delete(memory.ref))
+    half = before_call(memory, Delete(memory.ref))
     assert (half.ref, half.last) == (memory.ref, None)
     assert decided(present, half, "n1") == Ensure(wish(present, "n1"))
-    unknown = begun(None, Delete(memory.ref))
+    unknown = before_call(None, Delete(memory.ref))
     assert unknown == Memory(memory.ref)
 
 

@@ -31,7 +31,7 @@ from proreus.controllers.service.answers import (
     before,
     before_delete,
 )
-from proreus.controllers.service.conditions import said
+from proreus.controllers.service.conditions import current_condition
 from proreus.controllers.service.intake import (
     has_finalizer,
     is_to_have,
@@ -47,7 +47,7 @@ from proreus.controllers.service.plan import (
     UpdateHosts,
     Verb,
     after,
-    begun,
+    before_call,
     decide,
     fingerprint,
     is_gone,
@@ -251,8 +251,8 @@ class World:
         assert self.service is not None
         self.write(before(self.service, self.now))
         assert has_finalizer(self.service)
-        self.memory = begun(self.memory, verb)
-        uid = verb.wanted.ref.uid
+        self.memory = before_call(self.memory, verb)
+        uid = verb.desired.ref.uid
         self.cloud[uid] = ("half",)
         if outcome == "crash":
             self.restart()
@@ -269,9 +269,9 @@ class World:
         }
         answer = answers.get(outcome, CloudError("boom"))
         if outcome in {"ok", "lost", "picky"}:
-            self.cloud[uid] = tuple(host.node for host in verb.wanted.hosts)
+            self.cloud[uid] = tuple(host.node for host in verb.desired.hosts)
             point = LoadBalancerIngress(ip="192.0.2.9")
-            self.is_picky = outcome == "picky" and bool(verb.wanted.hosts)
+            self.is_picky = outcome == "picky" and bool(verb.desired.hosts)
             rejected = {"n1": "full"} if self.is_picky else {}
             answer = Ensured((point,), annotations={"cloud/id": uid}, rejected=rejected)
         self.memory = after(self.memory, verb, answer)
@@ -280,7 +280,7 @@ class World:
         )
 
     def _delete(self, verb: Delete, outcome: str, between: Callable[[], None] | None) -> None:
-        self.memory = begun(self.memory, verb)
+        self.memory = before_call(self.memory, verb)
         self.write(before_delete(self.service, verb.ref))
         if outcome == "crash":
             self.restart()
@@ -341,7 +341,7 @@ class World:
         assert has_finalizer(self.service)
         assert [p.ip for p in self.service.status.load_balancer.ingress] == ["192.0.2.9"]
         assert self.service.metadata.annotations["cloud/id"] == uid
-        condition = said(self.service)
+        condition = current_condition(self.service)
         assert condition is not None
         # A rejected host stays so until something changes.
         rest = {"Ensured", "HostsRejected"} if self.nodes else {"NoHosts"}

@@ -9,7 +9,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
 from proreus.cloudprovider.wanted import wanted
-from proreus.controllers.service.conditions import CONDITION, Reason, said
+from proreus.controllers.service.conditions import CONDITION, Reason, current_condition
 from proreus.controllers.service.intake import (
     TYPE_LOAD_BALANCER,
     has_finalizer,
@@ -130,7 +130,7 @@ def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
 
 def _stuck(service: Service, seen: Seen) -> Iterator[Finding]:
     """Find a finalizer that stays on a Service which should have no load balancer."""
-    state, now = said(service), seen.now
+    state, now = current_condition(service), seen.now
     since = service.metadata.deletion_timestamp or (state and state.last_transition_time)
     is_failing = state is not None and state.reason.startswith("Delete")
     if ago(now, since or service.metadata.creation_timestamp) < seen.patience and not is_failing:
@@ -162,7 +162,7 @@ def _service_findings(service: Service, seen: Seen) -> Iterator[Finding]:
         yield _no_hosts(service, seen)
     else:
         yield from _endpoints(service, desired, seen)
-    state = said(service)
+    state = current_condition(service)
     if state is not None:
         yield from _from_condition(service, state, seen)
     elif not service.status.load_balancer.ingress:

@@ -50,7 +50,7 @@ class Due(msgspec.Struct, frozen=True):
     @property
     def desired(self) -> LoadBalancer | None:
         """Return the load balancer to preview, if the verb has one."""
-        return self.verb.wanted if isinstance(self.verb, Ensure | UpdateHosts) else None
+        return self.verb.desired if isinstance(self.verb, Ensure | UpdateHosts) else None
 
 
 def due(
@@ -63,7 +63,7 @@ def due(
     cluster: ClusterIdentity,
     classes: Classes,
 ) -> tuple[Due, ...]:
-    """Decide for each Service as the controller does after a restart.
+    """Decide as the controller does after a restart.
 
     Args:
         services: All of them.
@@ -122,7 +122,7 @@ def changes(
         match item.verb:
             case Ensure() | UpdateHosts():
                 yield from _ensured(
-                    item.service, item.verb, previews.get(item.verb.wanted.ref.uid), now
+                    item.service, item.verb, previews.get(item.verb.desired.ref.uid), now
                 )
             case Refuse(error):
                 change = answers.refuse(item.service, error, now)
@@ -158,8 +158,10 @@ def _ensured(
             "create" if is_new and not service.status.load_balancer.ingress else "change",
             tuple(_line(part) for part in parts),
         )
-    state = conditions.to_say(service, conditions.readiness(verb.wanted.hosts, {}), now)
-    before = conditions.said(service)
+    state = conditions.condition_to_write(
+        service, conditions.readiness(verb.desired.hosts, {}), now
+    )
+    before = conditions.current_condition(service)
     if (
         preview is parts
         and not parts

@@ -1,1 +1,1 @@
-"""The controller that makes load balancers for Services."""
+"""Make load balancers for Services."""

@@ -1,4 +1,4 @@
-"""What a Service is told before the first cloud call and after each answer. Pure.
+"""Decide what to write on a Service before the first cloud call and after each answer. Pure.
 
 Each `Change` holds at most one patch per subresource. The condition remembers what was said last,
 so a repeated answer is no write, and no event unless it is a failure that is tried again: the
@@ -30,15 +30,15 @@ from proreus.controllers.service.conditions import (
     CONDITION,
     ELSEWHERE,
     IN_PLACE,
+    ConditionState,
     Reason,
-    Says,
+    condition_to_write,
+    current_condition,
+    current_reason,
     delete_failure,
     readiness,
-    said,
-    said_reason,
-    speaks_of_deletion,
+    shows_deletion,
     sync_failure,
-    to_say,
 )
 from proreus.controllers.service.intake import (
     AS_GO,
@@ -68,7 +68,7 @@ _ENSURING = "Ensuring load balancer"
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What to write and say, and when the key is due again.
+    """Describe what to write and which events to record, and when the key is due again.
 
     `status` goes to services/status and is sent first, because it carries the version of the
     object it was made from; `metadata` goes to the Service itself. `after` are seconds, None for
@@ -83,12 +83,12 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def before(service: Service, now: datetime) -> Change | None:
-    """What the Service needs before the first cloud call: finalizer and condition, in one patch.
+    """Return the change before the first cloud call: finalizer and condition, in one patch.
 
     None if it has both, and while it is being deleted: the API server takes no finalizer then.
     While it has an address from earlier, whether that works is "Unknown".
     """
-    starts = said(service) is None or speaks_of_deletion(service)
+    starts = current_condition(service) is None or shows_deletion(service)
     if service.metadata.deletion_timestamp is not None or (has_finalizer(service) and not starts):
         return None
     return Change(
@@ -109,12 +109,12 @@ def after_ensure(
     verb: Ensure | UpdateHosts,
     classes: Classes = AS_GO,
 ) -> Change:
-    """What follows from the answer to `ensure` or `update_hosts`.
+    """Return the change after an answer to `ensure` or `update_hosts`.
 
     Nothing is written to a Service that meanwhile is gone, new, or wants no load balancer: the
     key is planned again for that reason, and deletes.
     """
-    if service is None or service.metadata.uid != verb.wanted.ref.uid:
+    if service is None or service.metadata.uid != verb.desired.ref.uid:
         return Change()
     if not is_to_have(service, classes):
         return Change()
@@ -128,13 +128,13 @@ def after_ensure(
 
 
 def refuse(service: Service, error: CloudError, now: datetime) -> Change:
-    """What follows when no wish can be made of the Service: as from a failed `ensure`."""
+    """Return the change when no load balancer can be computed: as after a failed `ensure`."""
     return _failed(service, error, now, is_update=False)
 
 
 def before_delete(service: Service | None, ref: LoadBalancerRef) -> Change:
-    """The event of a deletion that starts; no patch, and no event when it is tried again."""
-    if service is None or service.metadata.uid != ref.uid or speaks_of_deletion(service):
+    """Return the event of a deletion that starts; no event when it is tried again."""
+    if service is None or service.metadata.uid != ref.uid or shows_deletion(service):
         return Change()
     return Change(
         events=(PlannedEvent("Normal", "DeletingLoadBalancer", "Deleting load balancer"),)
@@ -149,7 +149,7 @@ def after_delete(
     ref: LoadBalancerRef,
     classes: Classes = AS_GO,
 ) -> Change:
-    """What follows from the answer to `delete`; the finalizer goes after `Done` only.
+    """Return the change after an answer to `delete`; only `Done` removes the finalizer.
 
     A Service that is gone, or new under the old name, is neither patched nor told anything;
     `after` and `error` hold all the same, so that the deletion goes on.
@@ -160,19 +160,22 @@ def after_delete(
     if isinstance(answer, Pending | RetryAfter):
         change = Change(after=answer.after)
     else:
-        change = Change(error=answer, after=_asked_delay(answer))
+        change = Change(error=answer, after=_requested_delay(answer))
     return _still_there(present, answer, change, now) if present else change
 
 
 def _still_there(
     service: Service, answer: Pending | CloudError, change: Change, now: datetime
 ) -> Change:
-    """Say on the Service why its load balancer is not deleted yet."""
+    """Add a condition and event that say why the load balancer is not deleted yet."""
     reason, text = _delete_progress(answer)
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
     return msgspec.structs.replace(
         change,
-        status=_status(service, condition=to_say(service, Says("False", reason, text), now)),
+        status=_status(
+            service,
+            condition=condition_to_write(service, ConditionState("False", reason, text), now),
+        ),
         events=(event,) if change.error is not None else (),
     )
 
@@ -189,8 +192,8 @@ def _delete_progress(answer: Pending | CloudError) -> tuple[Reason, str]:
 def _ensured(
     service: Service, answer: Ensured, now: datetime, verb: Ensure | UpdateHosts
 ) -> Change:
-    says = readiness(verb.wanted.hosts, answer.rejected)
-    condition = to_say(service, says, now)
+    state = readiness(verb.desired.hosts, answer.rejected)
+    condition = condition_to_write(service, state, now)
     ingress = stated_ingress(verb, answer)
     if ingress == service.status.load_balancer.ingress:
         ingress = None
@@ -198,35 +201,35 @@ def _ensured(
     return Change(
         status=_status(service, condition=condition, ingress=ingress),
         metadata=patch.json_patch(service.metadata.uid, ops) or None,
-        events=_news(service, verb, says, is_moved=ingress is not None),
+        events=_success_events(service, verb, state, is_moved=ingress is not None),
     )
 
 
-def _news(
-    service: Service, verb: Ensure | UpdateHosts, says: Says, *, is_moved: bool
+def _success_events(
+    service: Service, verb: Ensure | UpdateHosts, state: ConditionState, *, is_moved: bool
 ) -> tuple[PlannedEvent, ...]:
-    """The events of a success: none if all is as it was, and none for each change of hosts."""
-    earlier = said(service)
-    was = earlier.reason if earlier else ""
-    is_news = was not in IN_PLACE or says.reason == Reason.ENSURED != was
+    """Return the events of a success: none if nothing changed, or only the hosts."""
+    earlier = current_condition(service)
+    earlier_reason = earlier.reason if earlier else ""
+    is_news = earlier_reason not in IN_PLACE or state.reason == Reason.ENSURED != earlier_reason
     events: list[PlannedEvent] = []
     if isinstance(verb, Ensure):
         if is_news or is_moved or verb.edited:
             events.append(PlannedEvent("Normal", "EnsuredLoadBalancer", "Ensured load balancer"))
-    elif is_news and says.reason != Reason.NO_HOSTS:
+    elif is_news and state.reason != Reason.NO_HOSTS:
         message = "Updated load balancer with new hosts"
         events.append(PlannedEvent("Normal", "UpdatedLoadBalancer", message))
-    if says.reason == Reason.NO_HOSTS and was != says.reason:
-        events.append(PlannedEvent("Warning", "UnAvailableLoadBalancer", says.message))
-    if says.reason == Reason.HOSTS_REJECTED and (
-        earlier is None or earlier.message != says.message
+    if state.reason == Reason.NO_HOSTS and earlier_reason != state.reason:
+        events.append(PlannedEvent("Warning", "UnAvailableLoadBalancer", state.message))
+    if state.reason == Reason.HOSTS_REJECTED and (
+        earlier is None or earlier.message != state.message
     ):
-        events.append(PlannedEvent("Warning", "HostsRejected", says.message))
+        events.append(PlannedEvent("Warning", "HostsRejected", state.message))
     return tuple(events)
 
 
 def _pending(service: Service, answer: Pending, now: datetime) -> Change:
-    """The cloud works on it; an ingress that is not stated yet leaves the status as it is."""
+    """Return the change while the cloud works; unknown ingress leaves the status as it is."""
     text = scrub(f"{_ENSURING}: {answer.reason}")
     stated = with_ip_mode(answer.ingress)
     is_new = stated not in ((), service.status.load_balancer.ingress)
@@ -237,14 +240,16 @@ def _pending(service: Service, answer: Pending, now: datetime) -> Change:
             condition=_provisioning(service, text, now),
             ingress=stated if is_new else None,
         ),
-        events=(event,) if said_reason(service) != Reason.PROVISIONING else (),
+        events=(event,) if current_reason(service) != Reason.PROVISIONING else (),
         after=answer.after,
     )
 
 
 def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bool) -> Change:
     if isinstance(error, ImplementedElsewhere):
-        return Change(status=_status(service, condition=to_say(service, ELSEWHERE, now)))
+        return Change(
+            status=_status(service, condition=condition_to_write(service, ELSEWHERE, now))
+        )
     reason = sync_failure(error)
     name, doing = (
         ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
@@ -253,17 +258,20 @@ def _failed(service: Service, error: CloudError, now: datetime, *, is_update: bo
     )
     text = scrub(f"{doing}: {error}")
     is_final = isinstance(error, InvalidRequest | NotSupported)
-    is_said = is_final and said_reason(service) == reason
+    is_shown = is_final and current_reason(service) == reason
     return Change(
-        status=_status(service, condition=to_say(service, Says("False", reason, text), now)),
-        events=() if is_said else (PlannedEvent("Warning", name, text),),
-        after=_asked_delay(error),
+        status=_status(
+            service,
+            condition=condition_to_write(service, ConditionState("False", reason, text), now),
+        ),
+        events=() if is_shown else (PlannedEvent("Warning", name, text),),
+        after=_requested_delay(error),
         error=None if is_final else error,
     )
 
 
 def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
-    """The load balancer is gone.
+    """Return the change after the load balancer has been deleted.
 
     A Service that wants one again meanwhile keeps its finalizer. The status of a Service that
     is of another's class now is theirs.
@@ -271,7 +279,9 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
     event = PlannedEvent("Normal", "DeletedLoadBalancer", "Deleted load balancer")
     has_ingress = bool(service.status.load_balancer.ingress)
     if is_to_have(service, classes):
-        condition = to_say(service, Says("False", Reason.PROVISIONING, _ENSURING), now)
+        condition = condition_to_write(
+            service, ConditionState("False", Reason.PROVISIONING, _ENSURING), now
+        )
         ingress = () if has_ingress else None
         status = _status(service, condition=condition, ingress=ingress)
         return Change(status=status, events=(event,))
@@ -281,7 +291,7 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
             service,
             ingress=() if has_ingress and not is_theirs else None,
             removed=(FINALIZER_LOAD_BALANCER,) if has_finalizer(service) else (),
-            unsaid=(CONDITION,) if said(service) else (),
+            removed_conditions=(CONDITION,) if current_condition(service) else (),
         ),
         events=(event,),
     )
@@ -289,10 +299,10 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
 
 def _provisioning(service: Service, text: str, now: datetime) -> Condition | None:
     status = "Unknown" if service.status.load_balancer.ingress else "False"
-    return to_say(service, Says(status, Reason.PROVISIONING, text), now)
+    return condition_to_write(service, ConditionState(status, Reason.PROVISIONING, text), now)
 
 
-def _asked_delay(error: CloudError) -> float | None:
+def _requested_delay(error: CloudError) -> float | None:
     return error.after if isinstance(error, Throttled) else None
 
 
@@ -303,16 +313,16 @@ def _status(
     ingress: tuple[LoadBalancerIngress, ...] | None = None,
     added: tuple[str, ...] = (),
     removed: tuple[str, ...] = (),
-    unsaid: tuple[str, ...] = (),
+    removed_conditions: tuple[str, ...] = (),
 ) -> Patch | None:
-    """The patch of services/status, or None if there is nothing to write."""
+    """Make the patch of services/status, or return None if there is nothing to write."""
     made = patch.service_status(
         service.metadata.uid,
         service.metadata.resource_version,
         added_finalizers=added,
         removed_finalizers=removed,
         conditions=(condition,) if condition else None,
-        removed_conditions=unsaid,
+        removed_conditions=removed_conditions,
         load_balancer=None if ingress is None else LoadBalancerStatus(ingress),
     )
     return made or None

@@ -1,4 +1,4 @@
-"""The condition `LoadBalancerReady` of a Service: its reasons, and how it is made. Pure.
+"""Make the condition `LoadBalancerReady` of a Service, with its closed list of reasons. Pure.
 
 There is no `observedGeneration`: Services have no generation.
 """
@@ -27,20 +27,20 @@ from proreus.kube.objects import Condition, Service, condition
 CONDITION = "LoadBalancerReady"
 
 NAMES_LIMIT: Final = 20
-"""How many nodes a text names; as the Go controller."""
+"""How many nodes one message names; as the Go controller."""
 
 
 class Reason(StrEnum):
-    """Every reason the condition can have; the list is closed."""
+    """Every reason that the condition can have; the list is closed."""
 
     PROVISIONING = "Provisioning"
-    """The load balancer is being made or changed."""
+    """The load balancer is being created or changed."""
     ENSURED = "Ensured"
-    """All is well: the load balancer is as the Service says."""
+    """The load balancer is as the Service says."""
     HOSTS_REJECTED = "HostsRejected"
-    """It works, but the cloud refused some nodes as its targets; the message names them."""
+    """The load balancer works, but the cloud refused some nodes; the message names them."""
     NO_HOSTS = "NoHosts"
-    """It stands, but no node can be its target."""
+    """The load balancer exists, but no node can be its target."""
     IMPLEMENTED_ELSEWHERE = "ImplementedElsewhere"
     """Another controller provides this load balancer."""
     THROTTLED = "Throttled"
@@ -62,36 +62,36 @@ class Reason(StrEnum):
     DELETING = "Deleting"
     """The load balancer is being deleted."""
     DELETE_THROTTLED = "DeleteThrottled"
-    """The same as `Throttled`, while the load balancer is deleted."""
+    """The quota of calls is used up while the load balancer is deleted; see `Throttled`."""
     DELETE_UNAUTHENTICATED = "DeleteUnauthenticated"
-    """The same as `Unauthenticated`, while the load balancer is deleted."""
+    """The cloud refuses the credentials while the load balancer is deleted."""
     DELETE_CALL_TIMEOUT = "DeleteCallTimeout"
-    """The same as `CallTimeout`, while the load balancer is deleted."""
+    """The cloud did not answer in time while the load balancer is deleted."""
     DELETE_IDENTITY_CONFLICT = "DeleteIdentityConflict"
-    """The same as `IdentityConflict`, while the load balancer is deleted."""
+    """Something with the load balancer's name is not ours, so it is not deleted."""
     DELETE_NOT_SUPPORTED = "DeleteNotSupported"
-    """The same as `NotSupported`, while the load balancer is deleted."""
+    """The cloud cannot delete the load balancer; the message says why."""
     DELETE_INVALID_REQUEST = "DeleteInvalidRequest"
-    """The same as `InvalidRequest`, while the load balancer is deleted."""
+    """Something is wrong with the Service while its load balancer is deleted."""
     DELETE_CONFIG_ERROR = "DeleteConfigError"
-    """The same as `ConfigError`, while the load balancer is deleted."""
+    """Something is wrong with the cloud-config while the load balancer is deleted."""
     DELETE_CLOUD_ERROR = "DeleteCloudError"
-    """The same as `CloudError`, while the load balancer is deleted."""
+    """The cloud failed while the load balancer is deleted; the message has its words."""
 
 
 IN_PLACE = frozenset({Reason.ENSURED, Reason.HOSTS_REJECTED, Reason.NO_HOSTS})
-"""The load balancer is as wished."""
+"""The reasons of a load balancer that is as desired."""
 
 
-class Says(msgspec.Struct, frozen=True):
-    """What the condition says; `status` is "True", "False" or "Unknown"."""
+class ConditionState(msgspec.Struct, frozen=True):
+    """Hold the content of the condition; `status` is "True", "False" or "Unknown"."""
 
     status: str
     reason: Reason
     message: str
 
 
-ELSEWHERE = Says(
+ELSEWHERE = ConditionState(
     "Unknown", Reason.IMPLEMENTED_ELSEWHERE, "Another controller provides this load balancer"
 )
 
@@ -111,63 +111,65 @@ _OF_DELETION = frozenset(
 
 
 def sync_failure(error: CloudError) -> Reason:
-    """The reason for a failed `ensure` or `update_hosts`: the class of the error."""
+    """Return the reason for a failed `ensure` or `update_hosts`, by the error's class."""
     return next((sync for type_, sync, _ in _ERROR_CLASSES if isinstance(error, type_)),
                 Reason.CLOUD_ERROR)  # fmt: skip
 
 
 def delete_failure(error: CloudError) -> Reason:
-    """The reason for a failed `delete`."""
-    return next((gone for type_, _, gone in _ERROR_CLASSES if isinstance(error, type_)),
+    """Return the reason for a failed `delete`, by the error's class."""
+    return next((deleting for type_, _, deleting in _ERROR_CLASSES if isinstance(error, type_)),
                 Reason.DELETE_CLOUD_ERROR)  # fmt: skip
 
 
-def said(service: Service) -> Condition | None:
-    """Our condition on the Service."""
+def current_condition(service: Service) -> Condition | None:
+    """Return our condition on the Service, or None."""
     return condition(service.status.conditions, CONDITION)
 
 
-def said_reason(service: Service) -> str:
-    """The reason that the Service shows now, or ""."""
-    current = said(service)
+def current_reason(service: Service) -> str:
+    """Return the reason of our condition on the Service, or ""."""
+    current = current_condition(service)
     return current.reason if current else ""
 
 
-def speaks_of_deletion(service: Service) -> bool:
-    """Whether the condition speaks of a deletion, under way or failed."""
-    return said_reason(service) in _OF_DELETION
+def shows_deletion(service: Service) -> bool:
+    """Tell whether the condition reports a deletion, under way or failed."""
+    return current_reason(service) in _OF_DELETION
 
 
-def readiness(hosts: Sequence[Host], rejected: Mapping[str, str]) -> Says:
-    """What is said of a load balancer that is as wished; `rejected` are reasons by node."""
+def readiness(hosts: Sequence[Host], rejected: Mapping[str, str]) -> ConditionState:
+    """Return the state of a load balancer that is as desired; `rejected` has reasons by node."""
     if not hosts:
-        return Says("False", Reason.NO_HOSTS, "There are no available nodes for LoadBalancer")
+        return ConditionState(
+            "False", Reason.NO_HOSTS, "There are no available nodes for LoadBalancer"
+        )
     if not rejected:
-        return Says("True", Reason.ENSURED, "Ensured load balancer")
+        return ConditionState("True", Reason.ENSURED, "Ensured load balancer")
     named = [f"{node} ({why})" for node, why in sorted(rejected.items())[:NAMES_LIMIT]]
     if len(rejected) > NAMES_LIMIT:
         named.append(f"and {len(rejected) - NAMES_LIMIT} more")
     status = "False" if all(host.node in rejected for host in hosts) else "True"
     text = scrub(f"The cloud did not accept these nodes as hosts: {', '.join(named)}")
-    return Says(status, Reason.HOSTS_REJECTED, text)
+    return ConditionState(status, Reason.HOSTS_REJECTED, text)
 
 
-def is_said(service: Service, says: Says) -> bool:
-    """Whether the Service says so already."""
-    current = said(service)
+def is_shown(service: Service, state: ConditionState) -> bool:
+    """Tell whether the Service's condition has this state already."""
+    current = current_condition(service)
     return current is not None and (
         (current.status, current.reason, current.message)
-        == (says.status, says.reason, says.message)
+        == (state.status, state.reason, state.message)
     )
 
 
-def to_say(service: Service, says: Says, now: datetime) -> Condition | None:
-    """The condition to write, or None if the Service says so already.
+def condition_to_write(service: Service, state: ConditionState, now: datetime) -> Condition | None:
+    """Return the condition to write, or None if the Service has it already.
 
     The time of transition is `now` only if the status changes.
     """
-    if is_said(service, says):
+    if is_shown(service, state):
         return None
-    current = said(service)
-    since = current.last_transition_time if current and current.status == says.status else None
-    return Condition(CONDITION, says.status, says.reason.value, says.message, since or now)
+    current = current_condition(service)
+    since = current.last_transition_time if current and current.status == state.status else None
+    return Condition(CONDITION, state.status, state.reason.value, state.message, since or now)

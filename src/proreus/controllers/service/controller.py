@@ -1,4 +1,4 @@
-"""Makes load balancers for Services: watch, decide, call the provider, write what came of it.
+"""Make load balancers for Services: watch, plan, call the provider, write the result.
 
 Changes of one group (the provider says what shares cloud objects) go in one call. Node changes
 are gathered for a moment and then looked at once for every Service; only those whose hosts
@@ -47,7 +47,7 @@ Verb = Ensure | UpdateHosts | Refuse | Delete
 
 
 class ServiceController:
-    """The controller `service-lb-controller`.
+    """Run the controller `service-lb-controller`.
 
     Attributes:
         leaks: What the cloud listed last that carries our marks and has no Service any more.
@@ -85,7 +85,7 @@ class ServiceController:
             env.endpoint_slices.subscribe(self._on_slice)
 
     async def run(self) -> None:
-        """Run the loop and gather node changes."""
+        """Run the loop, and gather node changes."""
         await self._env.services.wait_synced()
         await self._env.nodes.wait_synced()
         if self._env.endpoint_slices is not None:
@@ -107,7 +107,7 @@ class ServiceController:
 
     @property
     def is_busy(self) -> bool:
-        """Never: what Services wait for is the cloud, and events need not."""
+        """Return false: Services wait for the cloud, so events need not wait."""
         return False
 
     def _on_service(self, old: Service | None, new: Service | None) -> None:
@@ -123,7 +123,7 @@ class ServiceController:
             self._nodes_changed.set()
 
     def _on_slice(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
-        """Look at the Service again in a moment; changes until then are one."""
+        """Queue the Service after a moment, so that several changes become one."""
         for slice_ in (old, new):
             for service in intake.service_keys(slice_) if slice_ is not None else ():
                 self._queue.add(service, Priority.CHECK, after=intake.QUIET_SECONDS)
@@ -140,15 +140,15 @@ class ServiceController:
                 await asyncio.sleep(pause)
             differing = [
                 key
-                for key, wish in self._wishes().items()
-                if plan.has_new_hosts(self._memory.get(key), wish)
+                for key, desired in self._all_desired().items()
+                if plan.has_new_hosts(self._memory.get(key), desired)
             ]
             self._node_syncs.begin(differing, loop.time())
             for key in differing:
                 self._queue.add(key, Priority.CHECK)
 
     def _synced(self, key: str, *, failed: bool = False) -> None:
-        """The Service waits for its hosts no more: tell when it was the last one."""
+        """Note that the Service has its hosts, and measure when it was the last one."""
         if self._node_syncs.done(key, failed=failed):
             now = asyncio.get_running_loop().time()
             metrics.SERVICE_NODE_SYNC_LATENCY.observe(now - self._node_syncs.started)
@@ -162,18 +162,18 @@ class ServiceController:
         )
 
     async def _adopt(self) -> None:
-        """After a restart, do not ensure what the cloud and the Services show to be as wished."""
-        wishes = self._wishes()
+        """After a restart, remember the load balancers that are as desired already."""
+        all_desired = self._all_desired()
         cloud = await self._survey()
         if cloud is None:
             return
-        for key, wish in wishes.items():
-            memory = drift.adopted(wish, self._cloud.fingerprint(wish), cloud)
+        for key, desired in all_desired.items():
+            memory = drift.adopted(desired, self._cloud.fingerprint(desired), cloud)
             if memory is not None:
                 self._memory[key] = memory
 
     async def _repair_periodically(self) -> None:
-        """Ensure what the cloud does not show as wished; spread over the period, with no haste."""
+        """Ensure every period what differs from the desired state, spread over the period."""
         period = self._env.settings.load_balancer_resync_period
         while True:
             await asyncio.sleep(period)
@@ -181,12 +181,12 @@ class ServiceController:
             cloud = await contained(self._survey())
             if isinstance(cloud, Exception):
                 continue
-            wishes = self._wishes()
+            all_desired = self._all_desired()
             differing = [
                 key
-                for key, wish in wishes.items()
+                for key, desired in all_desired.items()
                 if cloud is None
-                or not drift.is_as_wished(wish, self._cloud.fingerprint(wish), cloud)
+                or not drift.is_as_desired(desired, self._cloud.fingerprint(desired), cloud)
             ]
             for key, after in drift.spread(differing, period).items():
                 if key in self._memory:
@@ -194,7 +194,7 @@ class ServiceController:
                 self._queue.add(key, Priority.RESYNC, after=after)
 
     async def _survey(self) -> drift.Shown | None:
-        """What the cloud shows to be ours; None if it cannot list it, or says nothing useful."""
+        """List our cloud objects; None if the cloud cannot list them."""
         present = self._known_uids()
         owned = await contained(self._cloud.list_owned(self._env.cluster))
         if isinstance(owned, NotSupported):
@@ -210,7 +210,7 @@ class ServiceController:
         return services | {memory.ref.uid for memory in self._memory.values()}
 
     def _report_leaks(self, owned: Sequence[OwnedObject], present: Collection[str]) -> None:
-        """Tell what has no Service any more, and delete it if that is wanted."""
+        """Report objects without a Service, and delete them if flags say so."""
         at = asyncio.get_running_loop().time()
         known = {leak.object for leak in self.leaks}
         self.leaks = leaks.leaks(owned, present, self.leaks, self._env.now(), at)
@@ -227,19 +227,25 @@ class ServiceController:
             self._memory[key] = Memory(gone)
             self._queue.add(key, Priority.RESYNC)
 
-    def _wishes(self) -> Mapping[str, LoadBalancer]:
-        """The wishes of all Services that want a load balancer and can have one."""
-        wishes = {key_of(service): self._wish(service) for service in self._env.services.all()}
-        return {key: wish for key, wish in wishes.items() if isinstance(wish, LoadBalancer)}
+    def _all_desired(self) -> Mapping[str, LoadBalancer]:
+        """Return the desired load balancers of all Services that should have one."""
+        all_desired = {
+            key_of(service): self._desired(service) for service in self._env.services.all()
+        }
+        return {
+            key: desired
+            for key, desired in all_desired.items()
+            if isinstance(desired, LoadBalancer)
+        }
 
     def group(self, key: str, obj: Service | None) -> Hashable:
-        """The provider's group of the load balancer."""
+        """Return the provider's group of the load balancer."""
         memory = self._memory.get(key)
         named = ref(obj, self._env.cluster) if obj is not None else memory.ref if memory else None
         return self._cloud.group(named) if named is not None else key
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, None]:
-        """Nothing: what a Service needs is decided from the cache."""
+        """Return nothing: what a Service needs is decided from the cache."""
         return dict.fromkeys(keys)
 
     def plan(self, key: str, obj: Service | None, observed: Exception | None) -> Verb | None:  # noqa: ARG002
@@ -247,7 +253,7 @@ class ServiceController:
         verb = plan.decide(
             obj,
             self._memory.get(key),
-            self._wish(obj),
+            self._desired(obj),
             cluster=self._env.cluster,
             classes=self._classes,
         )
@@ -255,7 +261,7 @@ class ServiceController:
             self._synced(key)
         return None if isinstance(verb, plan.Nothing) else verb
 
-    def _wish(self, service: Service | None) -> LoadBalancer | CloudError | None:
+    def _desired(self, service: Service | None) -> LoadBalancer | CloudError | None:
         if service is None or not intake.is_to_have(service, self._classes):
             return None
         try:
@@ -279,7 +285,7 @@ class ServiceController:
         return slices.by(intake.SLICES_BY_SERVICE, key_of(service)) if slices is not None else ()
 
     async def apply(self, group: Hashable, changes: Mapping[str, Verb]) -> Mapping[str, Outcome]:
-        """Carry out the verbs of one group: deletions first, they may free what others need."""
+        """Call the verbs of one group: deletions first, as they may free what others need."""
         scope.set(group)
         outcomes: dict[str, Outcome] = {}
         deletes = {key: verb for key, verb in changes.items() if isinstance(verb, Delete)}
@@ -304,7 +310,7 @@ class ServiceController:
         return outcomes
 
     async def _refuse(self, key: str, verb: Refuse) -> Outcome:
-        return await self._writer.tell_present(
+        return await self._writer.write_present(
             key, lambda service: answers.refuse(service, verb.error, self._env.now())
         )
 
@@ -318,17 +324,17 @@ class ServiceController:
         if not ready:
             return outcomes
         for key, verb in ready.items():
-            self._memory[key] = plan.begun(self._memory.get(key), verb)
-        given = await contained(call([verb.wanted for verb in ready.values()]))
+            self._memory[key] = plan.before_call(self._memory.get(key), verb)
+        by_uid = await contained(call([verb.desired for verb in ready.values()]))
         for key, verb in ready.items():
-            answer = _answer(given, verb.wanted.ref.uid)
+            answer = _answer(by_uid, verb.desired.ref.uid)
             self._memory[key] = plan.after(self._memory[key], verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
         return outcomes
 
     async def _prepare(self, key: str) -> Outcome:
-        """Finalizer and condition are there before the cloud is asked for anything."""
-        outcome = await self._writer.tell_present(
+        """Write finalizer and condition before the cloud is called."""
+        outcome = await self._writer.write_present(
             key, lambda service: answers.before(service, self._env.now()) or Change()
         )
         if outcome.written is not None:
@@ -338,7 +344,7 @@ class ServiceController:
     async def _conclude(
         self, key: str, verb: Ensure | UpdateHosts, answer: EnsureAnswer
     ) -> Outcome:
-        return await self._writer.tell_present(
+        return await self._writer.write_present(
             key,
             lambda service: answers.after_ensure(
                 service, answer, self._env.now(), verb=verb, classes=self._classes
@@ -350,14 +356,14 @@ class ServiceController:
             return {}
         outcomes: dict[str, Outcome] = {}
         for key, verb in verbs.items():
-            self._memory[key] = plan.begun(self._memory.get(key), verb)
+            self._memory[key] = plan.before_call(self._memory.get(key), verb)
             service = self._env.services.get(key)
             self._writer.record(service, answers.before_delete(service, verb.ref))
-        given = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
+        by_uid = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
-            said = _answer(given, verb.ref.uid)
+            answered = _answer(by_uid, verb.ref.uid)
             now = asyncio.get_running_loop().time()
-            self._memory[key], answer = plan.believed(self._memory[key], said, now)
+            self._memory[key], answer = plan.confirmed_delete(self._memory[key], answered, now)
             if plan.is_gone(answer):
                 del self._memory[key]
             outcomes[key] = await self._conclude_delete(key, verb.ref, answer)
@@ -366,26 +372,26 @@ class ServiceController:
     async def _conclude_delete(
         self, key: str, gone: LoadBalancerRef, answer: DeleteAnswer
     ) -> Outcome:
-        def said(service: Service | None) -> Change:
+        def change_of(service: Service | None) -> Change:
             return answers.after_delete(
                 service, answer, self._env.now(), ref=gone, classes=self._classes
             )
 
-        outcome = await self._writer.tell(key, said)
+        outcome = await self._writer.write(key, change_of)
         if outcome.error is None and outcome.after is None:
             # There may be a new Service under the old name, or one that wants it again.
             return Outcome(written=outcome.written, after=0.0)
         return outcome
 
     async def settled(self, group: Hashable) -> None:
-        """Return when no call for the group still runs in a thread."""
+        """Wait until no call for the group still runs in a thread."""
         await self._env.context.settled(group)
 
 
-def _answer(given: Mapping[str, Answer] | Exception, uid: str) -> Answer | CloudError:
-    """The provider's answer for one load balancer; none at all is a CloudError."""
-    if isinstance(given, CloudError):
-        return given
-    if isinstance(given, Exception):
-        return CloudError(f"{type(given).__name__}: {given}")
-    return given.get(uid) or CloudError("the provider gave no answer for this load balancer")
+def _answer(by_uid: Mapping[str, Answer] | Exception, uid: str) -> Answer | CloudError:
+    """Return the provider's answer for one load balancer; a missing one is a CloudError."""
+    if isinstance(by_uid, CloudError):
+        return by_uid
+    if isinstance(by_uid, Exception):
+        return CloudError(f"{type(by_uid).__name__}: {by_uid}")
+    return by_uid.get(uid) or CloudError("the provider gave no answer for this load balancer")

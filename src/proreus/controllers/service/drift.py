@@ -25,29 +25,29 @@ def shown(owned: Iterable[OwnedObject]) -> Shown:
     return found
 
 
-def is_as_wished(wanted: LoadBalancer, expected: str, cloud: Shown) -> bool:
-    """Whether the cloud shows what the provider expects of the wish, and the Service its address.
+def is_as_desired(desired: LoadBalancer, expected: str, cloud: Shown) -> bool:
+    """Tell whether cloud and Service show the desired fingerprint and address.
 
     Addresses are compared where the cloud lists them.
     """
-    addresses = cloud.get(wanted.ref.uid, {}).get(expected)
+    addresses = cloud.get(desired.ref.uid, {}).get(expected)
     if expected == "" or addresses is None:
         return False
-    stated = {point.ip or point.hostname for point in wanted.ref.last_ingress}
+    stated = {point.ip or point.hostname for point in desired.ref.last_ingress}
     return not addresses or addresses == stated
 
 
-def adopted(wanted: LoadBalancer, expected: str, cloud: Shown) -> Memory | None:
-    """What may be taken as known after a restart; None if the Service is to be ensured.
+def adopted(desired: LoadBalancer, expected: str, cloud: Shown) -> Memory | None:
+    """Return what may be remembered after a restart; None if the Service must be ensured.
 
     A Service without an address is ensured, since only that tells the address.
     """
-    if not wanted.ref.last_ingress or not is_as_wished(wanted, expected, cloud):
+    if not desired.ref.last_ingress or not is_as_desired(desired, expected, cloud):
         return None
-    return Memory(wanted.ref, fingerprint(wanted), says=readiness(wanted.hosts, {}))
+    return Memory(desired.ref, fingerprint(desired), condition=readiness(desired.hosts, {}))
 
 
 def spread(keys: Iterable[str], seconds: float) -> Mapping[str, float]:
-    """When to look at each key: evenly over `seconds`, in a stable order."""
+    """Spread the keys evenly over `seconds`, in a stable order."""
     ordered = sorted(keys)
     return {key: seconds * index / len(ordered) for index, key in enumerate(ordered)}

@@ -1,4 +1,4 @@
-"""The hosts of all Services, computed once per set of nodes and policy. Pure but for its memory.
+"""Compute the hosts of all Services once per set of nodes and policy. Pure but for its memory.
 
 A thousand Services that want the same nodes share one tuple, which also makes comparing it with
 the one of before a matter of identity.
@@ -15,7 +15,7 @@ _Key = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]
 
 
 def candidates(nodes: Iterable[Node], owns: Callable[[Node], Ownership]) -> Iterator[Node]:
-    """The nodes that may be hosts, if nothing else speaks against it.
+    """Return the nodes that may be hosts, as far as their owner decides.
 
     Nodes of another cloud are none: ours would reject them each time. Where it is not known whose
     a node is, only the cloud can tell.
@@ -24,30 +24,30 @@ def candidates(nodes: Iterable[Node], owns: Callable[[Node], Ownership]) -> Iter
 
 
 class HostSets:
-    """Remembers `wanted.hosts` until the nodes change."""
+    """Remember the hosts of each policy until the nodes change."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Start without remembered hosts."""
         self._present: dict[_Key, tuple[Host, ...]] = {}
         self._former: dict[_Key, tuple[Host, ...]] = {}
 
     def changed(self) -> None:
-        """A node has changed so that hosts may differ."""
+        """Note that a node has changed so that hosts may differ."""
         if self._present:
             self._former, self._present = self._present, {}
 
     def select(
         self, nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]
     ) -> tuple[Host, ...]:
-        """`wanted.hosts` of the nodes, which are read only after a change.
+        """Return the hosts for a policy; the nodes are read only after a change.
 
         Equal hosts stay the same object.
         """
         key = (tuple(sorted(policy.selector.items())), families)
-        found = self._present.get(key)
-        if found is None:
-            found = hosts(nodes, policy, families)
-            if found == self._former.get(key):
-                found = self._former[key]
-            self._present[key] = found
-        return found
+        selected = self._present.get(key)
+        if selected is None:
+            selected = hosts(nodes, policy, families)
+            if selected == self._former.get(key):
+                selected = self._former[key]
+            self._present[key] = selected
+        return selected

@@ -1,4 +1,4 @@
-"""Which Services are ours, and which events can change anything for them. Pure.
+"""Decide which Services are ours, and which events can change anything for them. Pure.
 
 The predicates are those of the Go service controller, but for three points: classes may be
 owned by flag, a Service of somebody else's class is never cleaned up, and an object that goes
@@ -11,51 +11,51 @@ import msgspec
 
 from proreus.cloudprovider.load_balancers import Host, HostPolicy
 from proreus.cloudprovider.wanted import LABEL_SERVICE_NAME, hosts
-from proreus.controllers.service.conditions import CONDITION, Reason, said_reason
+from proreus.controllers.service.conditions import CONDITION, Reason, current_reason
 from proreus.kube.objects import FINALIZER_LOAD_BALANCER, EndpointSlice, Node, Service, condition
 
 TYPE_LOAD_BALANCER = "LoadBalancer"
 
 SLICES_BY_SERVICE = "service"
-"""The index of EndpointSlices by the key of their Service."""
+"""The name of the index of EndpointSlices by the key of their Service."""
 
 QUIET_SECONDS: Final = 0.75
-"""Node changes are gathered until there was none for so long."""
+"""Seconds without a node change after which the changes are handled."""
 
 QUIET_LIMIT: Final = 10.0
-"""And for no longer than this since the first of them."""
+"""Seconds after the first node change after which they are handled in any case."""
 
 _ANY_HOST = HostPolicy()
 
 
 class Classes(msgspec.Struct, frozen=True):
-    """The values of `spec.loadBalancerClass` that are ours; `classless`: also without any."""
+    """The values of `spec.loadBalancerClass` that are ours; `classless`: also Services without."""
 
     owned: frozenset[str] = frozenset()
     classless: bool = True
 
 
 AS_GO = Classes()
-"""Services without a class only."""
+"""The default, as in Go: only Services without a class."""
 
 
 def wants(service: Service, classes: Classes = AS_GO) -> bool:
-    """Whether its spec asks us for a load balancer; also true while it is being deleted."""
+    """Tell whether the spec asks us for a load balancer; true also while being deleted."""
     return service.spec.type == TYPE_LOAD_BALANCER and _is_our_class(service, classes)
 
 
 def is_to_have(service: Service, classes: Classes = AS_GO) -> bool:
-    """Whether it should have a load balancer now: it wants one and is not being deleted."""
+    """Tell whether the Service should have a load balancer now and is not being deleted."""
     return service.metadata.deletion_timestamp is None and wants(service, classes)
 
 
 def has_finalizer(service: Service) -> bool:
-    """Whether it is kept in the API until its load balancer is gone."""
+    """Tell whether our finalizer keeps the Service until its load balancer is gone."""
     return FINALIZER_LOAD_BALANCER in service.metadata.finalizers
 
 
 def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:
-    """Whether its finalizer waits for us.
+    """Tell whether the Service's finalizer waits for us.
 
     Other implementations use the same finalizer: one of a Service of their class is theirs.
     """
@@ -67,7 +67,7 @@ def needs_cleanup(service: Service, classes: Classes = AS_GO) -> bool:
 
 
 def needs_update(old: Service | None, new: Service | None, classes: Classes = AS_GO) -> bool:
-    """Whether the event can need a verb; None for `old` is an add, for `new` a removal."""
+    """Tell whether the event may need a verb; `old` None is an add, `new` None a removal."""
     if old is None or new is None:
         present = new or old
         return present is not None and (wants(present, classes) or needs_cleanup(present, classes))
@@ -75,11 +75,11 @@ def needs_update(old: Service | None, new: Service | None, classes: Classes = AS
         return True
     if wants(old, classes) != wants(new, classes):
         return True
-    return wants(new, classes) and (_asks_otherwise(old, new) or _lost_something(old, new))
+    return wants(new, classes) and (_desires_other(old, new) or _lost_something(old, new))
 
 
 def nodes_changed(old: Node | None, new: Node | None) -> bool:
-    """Whether the event can change the hosts of any Service, whatever its policy.
+    """Tell whether the event can change the hosts of any Service, whatever its policy.
 
     Heartbeats cannot, nor can anything about a node that is no host before and after.
     """
@@ -87,13 +87,13 @@ def nodes_changed(old: Node | None, new: Node | None) -> bool:
 
 
 def service_keys(slice_: EndpointSlice) -> tuple[str, ...]:
-    """The key of the Service that an EndpointSlice belongs to, if to any."""
+    """Return the key of the Service that an EndpointSlice belongs to, if any."""
     name = slice_.metadata.labels.get(LABEL_SERVICE_NAME)
     return (f"{slice_.metadata.namespace}/{name}",) if name else ()
 
 
 def quiet_time(since_first: float, *, is_urgent: bool) -> float:
-    """Seconds to wait for further node changes, `since_first` seconds after the first of them.
+    """Return the seconds to wait for more node changes, `since_first` after the first.
 
     None at all while a Service `is_urgent`: it has no host, so waiting prolongs an outage.
     """
@@ -101,8 +101,8 @@ def quiet_time(since_first: float, *, is_urgent: bool) -> float:
 
 
 def is_hostless(service: Service) -> bool:
-    """Whether its load balancer stands but has no host yet."""
-    return said_reason(service) == Reason.NO_HOSTS
+    """Tell whether the Service's load balancer exists but has no host yet."""
+    return current_reason(service) == Reason.NO_HOSTS
 
 
 def _is_our_class(service: Service, classes: Classes) -> bool:
@@ -110,8 +110,8 @@ def _is_our_class(service: Service, classes: Classes) -> bool:
     return classes.classless if name is None else name in classes.owned
 
 
-def _asks_otherwise(old: Service, new: Service) -> bool:
-    """Whether anything that the wish is made from differs; labels are not in it, as in Go."""
+def _desires_other(old: Service, new: Service) -> bool:
+    """Tell whether the desired load balancer may differ; labels do not count, as in Go."""
     return (
         old.spec != new.spec
         or old.metadata.annotations != new.metadata.annotations
@@ -121,7 +121,7 @@ def _asks_otherwise(old: Service, new: Service) -> bool:
 
 
 def _lost_something(old: Service, new: Service) -> bool:
-    """Whether somebody took away what we had written: finalizer, condition or an address."""
+    """Tell whether somebody removed what we wrote: finalizer, condition or an address."""
     present = new.status.load_balancer.ingress
     return (
         (has_finalizer(old) and not has_finalizer(new))
@@ -135,6 +135,6 @@ def _has_condition(service: Service) -> bool:
 
 
 def _as_host(node: Node | None) -> tuple[tuple[Host, ...], object]:
-    """The node as any policy could see it; equal values give equal hosts."""
-    found = hosts((node,), _ANY_HOST, _ANY_HOST.families) if node is not None else ()
-    return found, node.metadata.labels if node is not None and found else None
+    """Return the node as any policy could see it; equal values give equal hosts."""
+    selected = hosts((node,), _ANY_HOST, _ANY_HOST.families) if node is not None else ()
+    return selected, node.metadata.labels if node is not None and selected else None

@@ -1,4 +1,4 @@
-"""Cloud objects that carry this cluster's marks and have no Service any more. Pure.
+"""Find cloud objects that carry this cluster's marks and have no Service any more. Pure.
 
 They come of steps that a cloud cannot make safe, of a finalizer that somebody took away while no
 manager ran, or of a Service that was restored with another UID.
@@ -35,7 +35,7 @@ def leaks(
     now: datetime,
     at: float,
 ) -> tuple[Leak, ...]:
-    """What is left over among the objects that the cloud lists.
+    """Find the leaks among the objects that the cloud lists.
 
     Args:
         owned: All that carries the cluster's marks.
@@ -44,25 +44,25 @@ def leaks(
         now: The time of a leak that is new.
         at: The same on a clock that does not jump.
     """
-    first = {(one.object.kind, one.object.id): (one.since, one.at) for one in known}
+    first = {(item.object.kind, item.object.id): (item.since, item.at) for item in known}
     return tuple(
-        Leak(one, *first.get((one.kind, one.id), (now, at)))
-        for one in owned
-        if one.service_uid and one.service_uid not in present
+        Leak(item, *first.get((item.kind, item.id), (now, at)))
+        for item in owned
+        if item.service_uid and item.service_uid not in present
     )
 
 
 def due(
-    found: Iterable[Leak], cluster: ClusterIdentity, at: float, grace: float
+    leaks_: Iterable[Leak], cluster: ClusterIdentity, at: float, grace: float
 ) -> Mapping[str, LoadBalancerRef]:
-    """The load balancers to delete, by the key of the Service they were made for.
+    """Return the load balancers to delete, by the key of their former Service.
 
     `grace` are the seconds that they must have been seen as left over; 0 deletes none.
     """
     if grace <= 0:
         return {}
     refs: dict[str, LoadBalancerRef] = {}
-    for leak in found:
+    for leak in leaks_:
         namespace, slash, name = leak.object.service.partition("/")
         if slash and at - leak.at >= grace:
             uid = leak.object.service_uid

@@ -1,4 +1,4 @@
-"""What a Service needs of the cloud: the verbs, and the decision between them. Pure."""
+"""Decide what a Service needs of the cloud: the verbs, and the choice between them. Pure."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
 )
 from proreus.cloudprovider.wanted import ref
-from proreus.controllers.service.conditions import ELSEWHERE, Says, is_said, readiness
+from proreus.controllers.service.conditions import ELSEWHERE, ConditionState, is_shown, readiness
 from proreus.controllers.service.intake import (
     AS_GO,
     Classes,
@@ -31,56 +31,56 @@ from proreus.kube.objects import LoadBalancerIngress, ObjectMeta, Service
 
 IP_MODE_VIP = "VIP"
 CONFIRM_SECONDS = 10.0
-"""A cloud must show nothing of a load balancer for so long, if the Service has its address."""
+"""Seconds for which a cloud must show no load balancer of a Service that has an address."""
 
 # kubectl's own copy of the object: it repeats the spec and changes with labels too.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """What one wish is told from another by: a digest of all but its hosts, and the hosts.
+    """Compare desired load balancers: a digest of all but the hosts, and the hosts.
 
     The hosts are shared by many Services, so keeping them costs less than a digest.
     """
 
-    wish: str
+    digest: str
     hosts: tuple[Host, ...]
     endpoints: tuple[EndpointTarget, ...]
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What this process knows of a load balancer that it has asked the cloud for.
+    """Remember what this process has asked the cloud for about a load balancer.
 
-    `last` is the wish last fulfilled, or None if none was or the outcome is unknown; `written`
-    the annotations that we set on the Service because the cloud asked for them, `says` what its
-    condition is to say. A write that was lost shows by the Service not agreeing with these.
-    `asked` are the hosts last asked for, whatever came of it, or None. `missed` is the time in
-    seconds since which `delete` finds nothing of it, or None.
+    `last` is the desired state last reached, or None if none was or the outcome is unknown;
+    `written` the annotations that we set on the Service because the cloud asked for them,
+    `condition` what its condition should be. A write that was lost shows by the Service differing
+    from these. `requested_hosts` are the hosts last sent to the cloud, whatever the result, or
+    None. `missing_since` is the time in seconds since which `delete` finds nothing, or None.
     """
 
     ref: LoadBalancerRef
     last: Fingerprint | None = None
     written: Mapping[str, str] = {}
-    says: Says | None = None
-    asked: tuple[Host, ...] | None = None
-    missed: float | None = None
+    condition: ConditionState | None = None
+    requested_hosts: tuple[Host, ...] | None = None
+    missing_since: float | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True):
-    """Call `ensure`; `edited`: because the wish differs from the one last fulfilled."""
+    """Call `ensure`; `edited`: because the desired state differs from the one last reached."""
 
-    wanted: LoadBalancer
+    desired: LoadBalancer
     edited: bool = False
 
 
 class UpdateHosts(msgspec.Struct, frozen=True):
     """Call `update_hosts`: nothing but the hosts differs."""
 
-    wanted: LoadBalancer
+    desired: LoadBalancer
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Call nothing: no wish can be made, and the Service is told why."""
+    """Call nothing: no load balancer can be computed, and the Service's condition says why."""
 
     error: CloudError
 
@@ -92,7 +92,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """Everything is right."""
+    """Call nothing: everything is as desired."""
 
 
 Verb = Ensure | UpdateHosts | Refuse | Delete | Nothing
@@ -101,7 +101,7 @@ Verb = Ensure | UpdateHosts | Refuse | Delete | Nothing
 def decide(
     service: Service | None,
     memory: Memory | None,
-    wanted: LoadBalancer | CloudError | None,
+    desired: LoadBalancer | CloudError | None,
     *,
     cluster: ClusterIdentity,
     classes: Classes = AS_GO,
@@ -111,7 +111,8 @@ def decide(
     Args:
         service: The newest object, or None if it is gone.
         memory: What is known of the load balancer of this key, also of a former Service.
-        wanted: The wish for `service`; None while it cannot be computed or is not wanted.
+        desired: The load balancer that `service` should have; None if it cannot be computed yet
+            or should not exist.
         cluster: For the name of a load balancer that is not remembered.
         classes: Which classes are ours.
     """
@@ -123,58 +124,60 @@ def decide(
     if not is_to_have(service, classes):
         is_due = memory is not None or needs_cleanup(service, classes)
         return Delete(_newest_ref(ref(service, cluster), memory)) if is_due else Nothing()
-    if isinstance(wanted, CloudError):
-        return Refuse(wanted)
-    return _compare(service, memory, wanted) if wanted else Nothing()
+    if isinstance(desired, CloudError):
+        return Refuse(desired)
+    return _compare(service, memory, desired) if desired else Nothing()
 
 
-def fingerprint(wanted: LoadBalancer, written: Collection[str] = ()) -> Fingerprint:
-    """Digest a wish.
+def fingerprint(desired: LoadBalancer, written: Collection[str] = ()) -> Fingerprint:
+    """Digest a desired load balancer.
 
     Of the Service count its identity, spec and annotations without the keys in `written`; its
     version, labels, finalizers and status change without anybody asking for anything else.
     """
-    meta = wanted.service.metadata
+    meta = desired.service.metadata
     annotations = {
         name: value
         for name, value in meta.annotations.items()
         if name not in written and name != _LAST_APPLIED
     }
-    asked = Service(
+    compared = Service(
         metadata=ObjectMeta(
             name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=annotations
         ),
-        spec=wanted.service.spec,
+        spec=desired.service.spec,
     )
-    wish = msgspec.structs.replace(
-        wanted,
-        ref=msgspec.structs.replace(wanted.ref, last_ingress=(), service=None),
-        service=asked,
+    hashed = msgspec.structs.replace(
+        desired,
+        ref=msgspec.structs.replace(desired.ref, last_ingress=(), service=None),
+        service=compared,
         hosts=(),
         endpoints=(),
     )
-    return Fingerprint(_digest(wish), wanted.hosts, wanted.endpoints)
+    return Fingerprint(_digest(hashed), desired.hosts, desired.endpoints)
 
 
-def begun(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> Memory:
-    """What is known once the cloud is asked: there may be parts, so the name must be kept.
+def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> Memory:
+    """Return the memory once the cloud is called: parts may exist, so the name is kept.
 
     Until an answer says otherwise the outcome is unknown, so the next verb is no `UpdateHosts`.
     """
     written = memory.written if memory else {}
     if isinstance(verb, Delete):
-        return Memory(verb.ref, None, written, missed=memory.missed if memory else None)
-    newest = _newest_ref(verb.wanted.ref, memory)
-    return Memory(newest, None, written, asked=verb.wanted.hosts)
+        return Memory(
+            verb.ref, None, written, missing_since=memory.missing_since if memory else None
+        )
+    newest = _newest_ref(verb.desired.ref, memory)
+    return Memory(newest, None, written, requested_hosts=verb.desired.hosts)
 
 
 def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> Memory:
-    """What is known after the answer; `memory` is what `begun` gave.
+    """Return the memory after the answer; `memory` is what `before_call` gave.
 
     An answer that is no success leaves the outcome open.
     """
     if isinstance(answer, ImplementedElsewhere):
-        return Memory(memory.ref, fingerprint(verb.wanted), {}, ELSEWHERE, memory.asked)
+        return Memory(memory.ref, fingerprint(verb.desired), {}, ELSEWHERE, memory.requested_hosts)
     if not isinstance(answer, Ensured):
         return memory
     written = dict(answer.annotations)
@@ -185,24 +188,26 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
         memory.ref
         if ingress is None
         else msgspec.structs.replace(memory.ref, last_ingress=ingress),
-        fingerprint(verb.wanted, written),
+        fingerprint(verb.desired, written),
         written,
-        readiness(verb.wanted.hosts, answer.rejected),
-        memory.asked,
+        readiness(verb.desired.hosts, answer.rejected),
+        memory.requested_hosts,
     )
 
 
-def has_new_hosts(memory: Memory | None, wanted: LoadBalancer) -> bool:
-    """Whether the hosts differ from those last asked for.
+def has_new_hosts(memory: Memory | None, desired: LoadBalancer) -> bool:
+    """Tell whether the hosts differ from those last sent to the cloud.
 
     If not, a change of nodes is none for this load balancer, and must not cut the backoff of
     one that fails.
     """
-    return memory is None or memory.asked != wanted.hosts
+    return memory is None or memory.requested_hosts != desired.hosts
 
 
-def believed(memory: Memory, answer: DeleteAnswer, now: float) -> tuple[Memory, DeleteAnswer]:
-    """What is known after an answer to `delete`, and what that answer is taken for.
+def confirmed_delete(
+    memory: Memory, answer: DeleteAnswer, now: float
+) -> tuple[Memory, DeleteAnswer]:
+    """Return the memory after an answer to `delete`, and the answer to act on.
 
     A Service that has an address has had a load balancer. A listing without it may lag or lie, so
     there must be two, and time between them.
@@ -214,29 +219,31 @@ def believed(memory: Memory, answer: DeleteAnswer, now: float) -> tuple[Memory, 
     """
     if not isinstance(answer, Done) or answer.found or not memory.ref.last_ingress:
         return memory, answer
-    since = now if memory.missed is None else memory.missed
+    since = now if memory.missing_since is None else memory.missing_since
     left = CONFIRM_SECONDS - (now - since)
     if left <= 0:
         return memory, answer
     stated = ", ".join(point.ip or point.hostname for point in memory.ref.last_ingress)
     text = f"the cloud shows nothing of it, though the Service has the address {stated}"
-    return msgspec.structs.replace(memory, missed=since), Pending(left, f"{text}: looking again")
+    return msgspec.structs.replace(memory, missing_since=since), Pending(
+        left, f"{text}: looking again"
+    )
 
 
 def is_gone(answer: DeleteAnswer) -> bool:
-    """Whether nothing of the load balancer is left, or nothing of it was ours to delete."""
+    """Tell whether nothing of the load balancer is left, or nothing was ours to delete."""
     return isinstance(answer, Done | ImplementedElsewhere)
 
 
 def doubted(memory: Memory) -> Memory:
-    """What is known once the cloud shows something else than the wish: it is to be ensured."""
+    """Return the memory once the cloud shows something else: the Service must be ensured."""
     return msgspec.structs.replace(memory, last=None)
 
 
 def stated_ingress(
     verb: Ensure | UpdateHosts, answer: Ensured
 ) -> tuple[LoadBalancerIngress, ...] | None:
-    """The ingress points for the status, or None to leave them as they are.
+    """Return the ingress points for the status, or None to leave them as they are.
 
     `update_hosts` need not repeat them: an empty answer does not take the address away.
     """
@@ -246,41 +253,41 @@ def stated_ingress(
 
 
 def with_ip_mode(ingress: tuple[LoadBalancerIngress, ...]) -> tuple[LoadBalancerIngress, ...]:
-    """The ingress points with `ipMode`, required with `ip` and forbidden without (KEP-1860)."""
+    """Set `ipMode`, which `ip` requires and a hostname forbids (KEP-1860)."""
     return tuple(
         msgspec.structs.replace(point, ip_mode=(point.ip_mode or IP_MODE_VIP) if point.ip else None)
         for point in ingress
     )
 
 
-def _compare(service: Service, memory: Memory | None, wanted: LoadBalancer) -> Verb:
+def _compare(service: Service, memory: Memory | None, desired: LoadBalancer) -> Verb:
     if memory is None or memory.last is None:
-        return Ensure(wanted)
-    present = fingerprint(wanted, memory.written)
-    if present.wish != memory.last.wish:
-        return Ensure(wanted, edited=True)
+        return Ensure(desired)
+    present = fingerprint(desired, memory.written)
+    if present.digest != memory.last.digest:
+        return Ensure(desired, edited=True)
     if not _shows(service, memory):
-        return Ensure(wanted)
-    return Nothing() if present == memory.last else UpdateHosts(wanted)
+        return Ensure(desired)
+    return Nothing() if present == memory.last else UpdateHosts(desired)
 
 
 def _shows(service: Service, memory: Memory) -> bool:
-    """Whether finalizer, condition, annotations and status are as we left them."""
+    """Tell whether finalizer, condition, annotations and status are as we left them."""
     annotations = service.metadata.annotations
     return (
         has_finalizer(service)
-        and memory.says is not None
-        and is_said(service, memory.says)
+        and memory.condition is not None
+        and is_shown(service, memory.condition)
         and all(annotations.get(name) == value for name, value in memory.written.items())
         and (
-            memory.says == ELSEWHERE
+            memory.condition == ELSEWHERE
             or service.status.load_balancer.ingress == memory.ref.last_ingress
         )
     )
 
 
 def _newest_ref(newest: LoadBalancerRef, memory: Memory | None) -> LoadBalancerRef:
-    """The newest name; a status that was emptied meanwhile does not lose the last address.
+    """Return the newest name, with the last address if the status was emptied meanwhile.
 
     The API server itself empties it when the Service's type changes.
     """

@@ -1,4 +1,4 @@
-"""Writes what was decided to the Service, and says it in events."""
+"""Write changes to Services, and record their events."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,28 +20,28 @@ WRITE_TRIES = 4
 
 
 class ServiceWriter:
-    """Writes changes, each made from the newest object."""
+    """Write changes to Services, each made from the newest object."""
 
     def __init__(self, env: Environment, events: EventSource) -> None:
-        """Write to the cluster of `env`, and record with `events`."""
+        """Write to the cluster of `env`, and record events with `events`."""
         self._env = env
         self._events = events
 
-    async def tell_present(self, key: str, make: Callable[[Service], Change]) -> Outcome:
-        """Write a change to the Service, if there still is one."""
-        return await self.tell(
+    async def write_present(self, key: str, make: Callable[[Service], Change]) -> Outcome:
+        """Write a change to the Service, if it still exists."""
+        return await self.write(
             key, lambda service: make(service) if service is not None else Change()
         )
 
-    async def tell(self, key: str, make: Callable[[Service | None], Change]) -> Outcome:
-        """Make the change from the newest object and write it; after a conflict, from a newer one.
+    async def write(self, key: str, make: Callable[[Service | None], Change]) -> Outcome:
+        """Make the change from the newest object and write it; retry after a conflict.
 
         The cloud has answered already, so a conflict here must not lead to another call.
         """
         for attempt in range(WRITE_TRIES):
             service = self._env.services.get(key)
             change = make(service)
-            outcome = await self._write(service, change)
+            outcome = await self._patch(service, change)
             if not isinstance(outcome.error, Conflict) or service is None:
                 break
             await asyncio.sleep(CONFLICT_DELAY * 2**attempt)
@@ -50,7 +50,7 @@ class ServiceWriter:
             self.record(service, change)
         return outcome
 
-    async def _write(self, service: Service | None, change: Change) -> Outcome:
+    async def _patch(self, service: Service | None, change: Change) -> Outcome:
         written: Written | None = None
         if service is not None:
             meta = service.metadata
