@@ -25,7 +25,7 @@ from proreus.kube.errors import KubeError
 from proreus.kube.objects import ANNOTATION_SOURCE_RANGES, Node, Service, condition
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
-from proreus.kube.watch import Applied, Failed, Heard, WatchState, heard, step
+from proreus.kube.watch import Applied, Failed, Heard, WatchState, decode_line, step
 from proreus.providers.simulated.config import SimulatedConfig
 from proreus.testing.controlplane import ControlPlane
 
@@ -233,7 +233,7 @@ def test_an_event_of_a_watch_with_anything_in_any_field_is_read_or_restarts_the_
     line = msgspec.json.encode(replaced(whole, data.draw(st.sampled_from(places(whole))), new))
     event_type: Any = Heard
     decoder: msgspec.json.Decoder[Heard[Any]] = msgspec.json.Decoder(event_type[kind])
-    signal = heard(line, decoder)
+    signal = decode_line(line, decoder)
     state, event = step(WatchState("7", heard=True), signal)
     if isinstance(signal, Failed):
         assert (state.version, event) == ("", None)
@@ -252,7 +252,7 @@ def test_bytes_of_a_watch_that_are_no_event_restart_it(line: bytes, at: int, fli
     whole = msgspec.json.encode({"type": "ADDED", "object": SERVICE})
     decoder = msgspec.json.Decoder(Heard[Service])
     for broken in (line, whole[:at], whole[:at] + flips + whole[at + len(flips) :]):
-        signal = heard(broken, decoder)
+        signal = decode_line(broken, decoder)
         assert isinstance(signal, Heard) or signal.restart
 
 

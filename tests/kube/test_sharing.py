@@ -57,12 +57,12 @@ def test_two_nodes_have_the_same_texts_for_what_is_alike() -> None:
 def test_texts_do_not_pile_up() -> None:
     texts = Texts(limit=10)
     first, again = (b"some text".decode() for _ in range(2))
-    assert texts.one(first) is first
+    assert texts.shared_text(first) is first
     for number in range(100):
-        texts.one(f"rare {number}")
+        texts.shared_text(f"rare {number}")
 
     assert again is not first
-    assert texts.one(again) is again
+    assert texts.shared_text(again) is again
     assert len(texts._known) <= 10
 
 

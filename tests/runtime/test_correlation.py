@@ -88,7 +88,7 @@ def test_no_source_exceeds_the_burst_and_the_refill(gaps: list[float]) -> None:
 def test_only_a_lasting_error_is_a_repeat(
     seconds: float, *, is_warning: bool, is_latest: bool, repeats: bool
 ) -> None:
-    said = is_repeat(is_warning=is_warning, is_latest=is_latest, told=50.0, now=50.0 + seconds)
+    said = is_repeat(is_warning=is_warning, is_latest=is_latest, last=50.0, now=50.0 + seconds)
     assert said is repeats
 
 

@@ -334,7 +334,7 @@ async def test_a_standby_that_is_told_of_the_release_leads_at_once() -> None:
     async with holding(first):
         await asyncio.sleep(30.5)
     released = now()
-    second.look()
+    second.try_now()
     await waiting
     assert now() == released
 
@@ -363,7 +363,7 @@ async def test_a_candidate_leaves_a_free_lease_to_others_for_a_while() -> None:
         await asyncio.sleep(30)
         assert not waiting.done()
     released = now()
-    modest.look()
+    modest.try_now()
     await waiting
     assert now() - released == 0.5
 

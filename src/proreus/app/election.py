@@ -209,7 +209,7 @@ class Election:
         if lock.after:
             await self._won[lock.after].wait()
         elector = self._electors[lock.name]
-        following = asyncio.create_task(self._followed(lock, elector.look))
+        following = asyncio.create_task(self._followed(lock, elector.try_now))
         try:
             await elector.acquire()
         finally:

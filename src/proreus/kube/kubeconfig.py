@@ -211,17 +211,17 @@ def _with_cluster(
     plugin = config.exec_plugin
     if not isinstance(plugin, ExecPlugin) or plugin.cluster is None:
         return config
-    told = msgspec.structs.replace(plugin, cluster=_told(config, cluster))
-    return msgspec.structs.replace(config, exec_plugin=told)
+    plugin = msgspec.structs.replace(plugin, cluster=_cluster_info(config, cluster))
+    return msgspec.structs.replace(config, exec_plugin=plugin)
 
 
-def _told(config: ClientConfig, cluster: Fields) -> dict[str, Any]:
-    """What an exec plugin with provideClusterInfo is told of the cluster."""
+def _cluster_info(config: ClientConfig, cluster: Fields) -> dict[str, Any]:
+    """Return the cluster's data for an exec plugin with provideClusterInfo."""
     try:
         ca = config.in_memory().ca
     except ConfigError:  # reported where the field was read
         ca = None
-    told = {
+    info = {
         "server": config.server,
         "tls-server-name": config.tls_server_name,
         "insecure-skip-tls-verify": config.insecure_skip_tls_verify,
@@ -232,4 +232,4 @@ def _told(config: ClientConfig, cluster: Fields) -> dict[str, Any]:
     }
     extensions = cluster.items("extensions")
     own = [item.raw("extension") for item in extensions if item.raw("name") == _EXTENSION]
-    return {key: value for key, value in {**told, "config": next(iter(own), None)}.items() if value}
+    return {key: value for key, value in {**info, "config": next(iter(own), None)}.items() if value}

@@ -24,7 +24,7 @@ class Texts:
         self._limit = limit
         self._known: dict[str, str] = {}
 
-    def one(self, text: str) -> str:
+    def shared_text(self, text: str) -> str:
         """Return the first text seen that equals this one."""
         known = self._known.get(text)
         if known is not None:
@@ -43,27 +43,27 @@ class Texts:
         return replace(node, metadata=self._meta(node.metadata), status=self._status(node.status))
 
     def _meta(self, meta: ObjectMeta) -> ObjectMeta:
-        one = self.one
+        shared = self.shared_text
         # The host name is a node's own, and so are the values of annotations.
         labels = {
-            one(key): value if key == LABEL_HOSTNAME else one(value)
+            shared(key): value if key == LABEL_HOSTNAME else shared(value)
             for key, value in meta.labels.items()
         }
-        annotations = {one(key): value for key, value in meta.annotations.items()}
+        annotations = {shared(key): value for key, value in meta.annotations.items()}
         return replace(meta, labels=labels, annotations=annotations)
 
     def _status(self, status: NodeStatus) -> NodeStatus:
-        one = self.one
+        shared = self.shared_text
         return replace(
             status,
-            addresses=tuple(replace(has, type=one(has.type)) for has in status.addresses),
+            addresses=tuple(replace(has, type=shared(has.type)) for has in status.addresses),
             conditions=tuple(
                 replace(
                     has,
-                    type=one(has.type),
-                    status=one(has.status),
-                    reason=one(has.reason),
-                    message=one(has.message),
+                    type=shared(has.type),
+                    status=shared(has.status),
+                    reason=shared(has.reason),
+                    message=shared(has.message),
                 )
                 for has in status.conditions
             ),

@@ -168,7 +168,7 @@ async def watch(
             )  # fmt: skip
             async with aclosing(client.stream(request)) as lines:
                 async for line in lines:
-                    signal = heard(line, decoder)
+                    signal = decode_line(line, decoder)
                     state, event = step(state, signal)
                     if event is not None:
                         yield event
@@ -182,7 +182,7 @@ async def watch(
             state, _ = step(state, Failed(exc, restart=isinstance(exc, Gone)))
 
 
-def heard(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T] | Failed:
+def decode_line(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T] | Failed:
     """Decode one line of a watch into a signal.
 
     After an ERROR event, 410 or not, the API server cannot go on from the version asked for; nor

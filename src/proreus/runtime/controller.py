@@ -34,7 +34,7 @@ log = klog.logger(__name__)
 
 SLOW_AFTER = 30.0
 CONFLICT_DELAY = 0.1
-TELL_AFTER_FAILURES = 3
+REPORT_AFTER_FAILURES = 3
 OBSERVER_BACKOFF = Backoff(first=0.5, cap=30.0, factor=2.0, jitter=0.5)
 T = TypeVar("T", bound=HasMetadata)
 T_co = TypeVar("T_co", covariant=True)
@@ -226,7 +226,7 @@ class Controller(Generic[T, Observed, Change]):
             self._observers.release()
         error = observed if isinstance(observed, Exception) else None
         delay = self._observer_result(error)
-        if error is not None and self._observer_failures < TELL_AFTER_FAILURES:
+        if error is not None and self._observer_failures < REPORT_AFTER_FAILURES:
             for key in keys:
                 self._release(key, priorities[key], delay)
             self._hand_out(-len(keys))

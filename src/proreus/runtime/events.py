@@ -88,7 +88,7 @@ class Writer(Protocol):
         """Change an object."""
 
 
-class _What(msgspec.Struct, frozen=True):
+class _EventKey(msgspec.Struct, frozen=True):
     """Identify equal events; the combined event of many has no message."""
 
     component: str
@@ -124,10 +124,10 @@ class _Sent(msgspec.Struct, frozen=True):
     last: datetime
 
 
-class _Told(msgspec.Struct):
+class _LastQueued(msgspec.Struct):
     """Remember when an event was last queued (loop time), and how many since were dropped.
 
-    Noted before the write, so that what is told does not hang on how quick writes are.
+    Noted before the write, so that the decision does not depend on how quick writes are.
     """
 
     at: float
@@ -175,14 +175,14 @@ class EventRecorder:
         self._host = host
         self._busy = busy
         self._now = now
-        self._queue: OrderedDict[_What, _Pending] = OrderedDict()
+        self._queue: OrderedDict[_EventKey, _Pending] = OrderedDict()
         self._arrived = asyncio.Event()
         self._last_number = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._sent: Recent[_What, _Sent] = Recent()
-        self._told: Recent[_What, _Told] = Recent()
-        self._latest: Recent[tuple[str, ObjectReference], _What] = Recent()
+        self._sent: Recent[_EventKey, _Sent] = Recent()
+        self._last_queued: Recent[_EventKey, _LastQueued] = Recent()
+        self._latest: Recent[tuple[str, ObjectReference], _EventKey] = Recent()
         self._aggregator = Aggregator()
         self._spam = SpamFilter()
 
@@ -203,45 +203,45 @@ class EventRecorder:
         # Ids vary in errors; in other texts they say which thing is meant.
         message = scrub(message) if type_ == "Warning" else message[:MESSAGE_LIMIT]
         loop_time = asyncio.get_running_loop().time()
-        what = _What(component, ref, type_, reason)
-        if self._aggregator.is_combined(what, message, loop_time):
+        event_key = _EventKey(component, ref, type_, reason)
+        if self._aggregator.is_combined(event_key, message, loop_time):
             message = (COMBINED + message)[:MESSAGE_LIMIT]
         else:
-            what = msgspec.structs.replace(what, message=message)
-        self._tell(what, message, loop_time)
-        self._latest.put(what.source, what)
+            event_key = msgspec.structs.replace(event_key, message=message)
+        self._queue_unless_repeated(event_key, message, loop_time)
+        self._latest.put(event_key.source, event_key)
 
-    def _tell(self, what: _What, message: str, now: float) -> None:
+    def _queue_unless_repeated(self, event_key: _EventKey, message: str, now: float) -> None:
         """Queue an event, unless it repeats another or its source has written too many."""
-        told, pending = self._told.get(what), self._queue.get(what)
-        if told is not None and is_repeat(
-            is_warning=what.type == "Warning",
-            is_latest=self._latest.get(what.source) == what,
-            told=told.at,
+        last, pending = self._last_queued.get(event_key), self._queue.get(event_key)
+        if last is not None and is_repeat(
+            is_warning=event_key.type == "Warning",
+            is_latest=self._latest.get(event_key.source) == event_key,
+            last=last.at,
             now=now,
         ):
-            told.held += 1
+            last.held += 1
             metrics.EVENTS.labels("held").inc()
         elif pending is not None:
             pending.count += 1
             pending.last = self._now()
             pending.message = message
-        elif self._spam.admits(what.source, now):
-            self._enqueue(what, message, now, count=1 + (told.held if told else 0))
-            self._told.put(what, _Told(now))
+        elif self._spam.admits(event_key.source, now):
+            self._enqueue(event_key, message, now, count=1 + (last.held if last else 0))
+            self._last_queued.put(event_key, _LastQueued(now))
         else:
-            if told is not None:
-                told.held += 1
+            if last is not None:
+                last.held += 1
             metrics.EVENTS.labels("filtered").inc()
 
-    def _enqueue(self, what: _What, message: str, queued: float, *, count: int) -> None:
+    def _enqueue(self, event_key: _EventKey, message: str, queued: float, *, count: int) -> None:
         if len(self._queue) >= QUEUE_LIMIT:
-            self._untold(*self._queue.popitem(last=False))
+            self._requeue_next_time(*self._queue.popitem(last=False))
             metrics.EVENTS.labels("dropped").inc()
         # Microseconds; but two events of one object must not have one name.
         now = self._now()
         self._last_number = max(self._last_number + 1, int(now.timestamp() * 1_000_000))
-        self._queue[what] = _Pending(self._last_number, message, now, now, queued, count)
+        self._queue[event_key] = _Pending(self._last_number, message, now, now, queued, count)
         self._arrived.set()
         self._idle.clear()
 
@@ -256,10 +256,10 @@ class EventRecorder:
         while True:
             await self._arrived.wait()
             await self._let_others_go_first(next(iter(self._queue.values())).queued)
-            what, pending = self._queue.popitem(last=False)
+            event_key, pending = self._queue.popitem(last=False)
             if not self._queue:
                 self._arrived.clear()
-            await self._write(what, pending)
+            await self._write(event_key, pending)
             if not self._queue:
                 self._idle.set()
 
@@ -270,12 +270,12 @@ class EventRecorder:
                 return
             await asyncio.sleep(POLL)
 
-    async def _write(self, what: _What, pending: _Pending) -> None:
+    async def _write(self, event_key: _EventKey, pending: _Pending) -> None:
         """Write one event; while the API server fails, try again, then drop it."""
         error: KubeError
         for failures in range(TRIES):
             try:
-                result = await self._send(what, pending)
+                result = await self._send(event_key, pending)
             except (Unreachable, ServerError, TooManyRequests) as exc:
                 error = exc
                 await asyncio.sleep(RETRY.delay(failures))
@@ -285,56 +285,58 @@ class EventRecorder:
             else:
                 metrics.EVENTS.labels(result).inc()
                 return
-        self._untold(what, pending)
+        self._requeue_next_time(event_key, pending)
         metrics.EVENTS.labels("failed").inc()
         klog.warning(
             log, "An event could not be written", err=error,
-            object=f"{what.ref.kind} {what.ref.name}", reason=what.reason,
+            object=f"{event_key.ref.kind} {event_key.ref.name}", reason=event_key.reason,
         )  # fmt: skip
 
-    def _untold(self, what: _What, pending: _Pending) -> None:
+    def _requeue_next_time(self, event_key: _EventKey, pending: _Pending) -> None:
         """Let an event that could not be written be written next time, with its count."""
-        told = self._told.get(what)
-        if told is not None:
-            told.at = -math.inf
-            told.held += pending.count
+        last = self._last_queued.get(event_key)
+        if last is not None:
+            last.at = -math.inf
+            last.held += pending.count
 
-    async def _send(self, what: _What, pending: _Pending) -> str:
-        sent = self._sent.get(what)
+    async def _send(self, event_key: _EventKey, pending: _Pending) -> str:
+        sent = self._sent.get(event_key)
         if sent is not None and pending.last - sent.last < COUNTED_FOR:
             count = sent.count + pending.count
             body: dict[str, Any] = {"count": count, "lastTimestamp": _timestamp(pending.last)}
-            if not what.message:
+            if not event_key.message:
                 body["message"] = pending.message
             try:
                 await self._client.patch(
-                    EVENTS, sent.name, Patch(PatchType.MERGE, body), _namespace(what.ref)
+                    EVENTS, sent.name, Patch(PatchType.MERGE, body), _namespace(event_key.ref)
                 )
             except NotFound:
                 klog.v(log, 4, "The event has expired; a new one is written", event=sent.name)
             else:
-                self._sent.put(what, _Sent(sent.name, count, pending.last))
+                self._sent.put(event_key, _Sent(sent.name, count, pending.last))
                 return "counted"
-        name = _name(what.ref, pending.number)
+        name = _name(event_key.ref, pending.number)
         try:
-            await self._client.create(EVENTS, self._body(name, what, pending), _namespace(what.ref))
+            await self._client.create(
+                EVENTS, self._body(name, event_key, pending), _namespace(event_key.ref)
+            )
         except AlreadyExists:
             klog.v(log, 4, "The event was written by a try that got no answer", event=name)
-        self._sent.put(what, _Sent(name, pending.count, pending.last))
+        self._sent.put(event_key, _Sent(name, pending.count, pending.last))
         return "created"
 
-    def _body(self, name: str, what: _What, pending: _Pending) -> dict[str, Any]:
+    def _body(self, name: str, event_key: _EventKey, pending: _Pending) -> dict[str, Any]:
         return {
-            "metadata": {"name": name, "namespace": _namespace(what.ref)},
-            "involvedObject": msgspec.to_builtins(what.ref),
-            "type": what.type,
-            "reason": what.reason,
+            "metadata": {"name": name, "namespace": _namespace(event_key.ref)},
+            "involvedObject": msgspec.to_builtins(event_key.ref),
+            "type": event_key.type,
+            "reason": event_key.reason,
             "message": pending.message,
             "count": pending.count,
             "firstTimestamp": _timestamp(pending.first),
             "lastTimestamp": _timestamp(pending.last),
-            "source": {"component": what.component, "host": self._host},
-            "reportingComponent": what.component,
+            "source": {"component": event_key.component, "host": self._host},
+            "reportingComponent": event_key.component,
             "reportingInstance": self._host,
         }
 

@@ -126,7 +126,7 @@ class Informer(Generic[T]):
                     await self._reached(written.resource_version)
                 settled = True
             except TimeoutError:
-                settled = await self._look(key, written)
+                settled = await self._refetch(key, written)
 
     async def run(self) -> None:
         """Follow the resource until cancelled."""
@@ -180,7 +180,7 @@ class Informer(Generic[T]):
             self._put(key, new)
         self._advance(version)
 
-    async def _look(self, key: str, written: Written) -> bool:
+    async def _refetch(self, key: str, written: Written) -> bool:
         """GET the object into the cache, unless the watch is faster; False if that failed."""
         klog.warning(
             log, "The watch lags behind; reading the object", resource=self.resource.plural, key=key

@@ -128,7 +128,7 @@ class LeaderElector:
         """Tell whether another holds the lease, as far as is known."""
         return self._until_free() > 0
 
-    def look(self) -> None:
+    def try_now(self) -> None:
         """Try to acquire at once, unless held: the lease was seen to change."""
         self._changed.set()
 

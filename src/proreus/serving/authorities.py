@@ -187,12 +187,12 @@ class ClientAuthorities:
     def _on_config_map(self, _: ConfigMap | None, new: ConfigMap | None) -> None:
         # One that is deleted is about to be published again: what it said stays.
         if new is not None:
-            self._tell(self._publish(new) + self._apply())
+            self._log_problems(self._publish(new) + self._apply())
 
     async def _follow_files(self) -> None:
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
-            self._tell(self._take_files() + self._apply())
+            self._log_problems(self._take_files() + self._apply())
 
     def _publish(self, config_map: ConfigMap) -> list[str]:
         try:
@@ -240,7 +240,7 @@ class ClientAuthorities:
                 listener()
         return []
 
-    def _tell(self, problems: list[str]) -> None:
+    def _log_problems(self, problems: list[str]) -> None:
         """Log each new problem once."""
         if problems and tuple(problems) != self._problems:
             klog.error(log, "Clients' CAs stay as they were", err=None, problems=problems)

@@ -20,7 +20,7 @@ class Health:
     def __init__(self) -> None:
         """Start with `ping` alone, which never fails."""
         self._checks: dict[str, tuple[Check, bool]] = {"ping": (lambda: None, True)}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def add(self, name: str, check: Check, *, live: bool = False) -> None:
         """Add a check.
@@ -55,13 +55,13 @@ class Health:
 
     def _run(self, name: str) -> str | None:
         problem = self._ask(name)
-        self._tell(name, problem or "")
+        self._log_changes(name, problem or "")
         return problem
 
-    def _tell(self, name: str, problem: str) -> None:
+    def _log_changes(self, name: str, problem: str) -> None:
         """Log each change: clients see the names of failed checks, and not always the reason."""
-        before = self._told.get(name, "")
-        self._told[name] = problem
+        before = self._logged.get(name, "")
+        self._logged[name] = problem
         if problem and not before:
             klog.warning(log, "A health check fails", check=name, reason=problem)
         elif before and not problem:

@@ -30,7 +30,7 @@ from proreus.serving.tls_settings import (
     Settings,
     openssl_suites,
     problems,
-    tell_without_effect,
+    warn_without_effect,
 )
 
 log = klog.logger(__name__)
@@ -90,7 +90,7 @@ class ServerTLS:
         self._load(self._seen)
         self.context = _Passing()
         self.context.inner = self._build()
-        tell_without_effect(settings)
+        warn_without_effect(settings)
 
     def set_client_cas(self, pem: str) -> None:
         """Ask new connections for a certificate of these authorities; "" asks for none.

@@ -101,7 +101,7 @@ def problems(settings: Settings) -> list[str]:
     return found
 
 
-def tell_without_effect(settings: Settings) -> None:
+def warn_without_effect(settings: Settings) -> None:
     """Warn of flags that ask for something that Python's ssl cannot do."""
     if settings.min_version in {"VersionTLS10", "VersionTLS11"}:
         flag = f"--{settings.prefix}-min-version"

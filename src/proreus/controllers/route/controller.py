@@ -32,7 +32,7 @@ from proreus.kube.requests import NODES
 from proreus.runtime import klog, metrics, priority
 from proreus.runtime.backoff import Backoff
 from proreus.runtime.controller import (
-    TELL_AFTER_FAILURES,
+    REPORT_AFTER_FAILURES,
     Controller,
     Outcome,
     Slots,
@@ -154,7 +154,7 @@ class RouteController:
         klog.error(
             log, "The routes could not be compared", err=error, retry_seconds=round(delay, 1)
         )
-        if self._queue.failures(TABLE) < TELL_AFTER_FAILURES:
+        if self._queue.failures(TABLE) < REPORT_AFTER_FAILURES:
             return
         desired = desired_routes(self._env.nodes.all(), self._clusters, self._owns)
         unseen = sorted(plans.unseen(desired, self._memory))
