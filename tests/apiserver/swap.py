@@ -74,7 +74,7 @@ async def every_one_leads(
             await _answers(manager, port, "healthz")
 
         async def all_wait() -> bool:
-            said = "without the right to get the namespace kube-system"
+            said = "the right to get the namespace kube-system"
             return all(said in manager.output() for manager, _ in managers)
 
         await until("all say which right is missing", all_wait)

@@ -122,9 +122,9 @@ async def test_a_cloud_that_refuses_the_token_and_an_account_that_may_not_look_a
     }
     assert "wrong" not in refused.out
     assert blind.code == 2
-    assert "could not look at nodes" in blind.out
+    assert "could not read nodes" in blind.out
     assert lost.code == 2
-    assert "the API server cannot be asked" in lost.err
+    assert "the request to the API server failed" in lost.err
 
 
 def deployment(**spec: Any) -> dict[str, Any]:

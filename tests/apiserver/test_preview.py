@@ -89,7 +89,7 @@ async def test_a_change_is_shown_as_what_differs_and_failures_of_the_cloud_are_n
     (line,) = changes["load-balancer/default/web"]["lines"]
     assert line.startswith("+ listener TCP/443")
     assert failed.code == 1
-    assert "the cloud cannot be asked" in failed.err
+    assert "the call to the cloud failed" in failed.err
     assert failed.out == ""
 
 

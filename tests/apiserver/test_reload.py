@@ -141,7 +141,7 @@ async def test_what_is_wrong_is_told_and_the_old_config_stays_until_it_is_right(
         await called_as(site, "first")
 
         file.write_text(config(site, TOKENS["first"]))
-        await told(manager, "The cloud-config is again the one in use")
+        await told(manager, "The cloud-config is back to the one in use")
 
         file.write_text(config(site, TOKENS["second"]))
         await called_as(site, "second")

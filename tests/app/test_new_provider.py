@@ -27,7 +27,7 @@ def test_a_name_that_will_not_do_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert new_provider.main(["--directory", str(tmp_path / "new"), "--", name]) == 2
-    assert "is no name for a provider" in capsys.readouterr().err
+    assert "cannot be the name of a provider" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 

@@ -172,7 +172,7 @@ def test_a_token_that_has_run_out_is_not_sent_any_more() -> None:
     async def story() -> None:
         await token.run()
         server.error = Unreachable("down", sent=False)
-        with pytest.raises(PluginFailed, match="kube-system/node-controller cannot be had: down"):
+        with pytest.raises(PluginFailed, match="kube-system/node-controller: down"):
             await token.run()
 
     asyncio.run(story())

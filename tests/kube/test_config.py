@@ -267,10 +267,10 @@ def test_what_other_contexts_use_may_be_broken(write: Write) -> None:
         ),
         (
             document(user={"client-key-data": "c2VjcmV0", "client-certificate-data": "c2VjcmV0"}),
-            ["client-certificate and client-key are no pair in PEM form"],
+            ["client-certificate and client-key are not a matching pair in PEM"],
         ),
-        (document(user={"token": "sec ret"}), ["users[u].user.token: is no token"]),
-        (document(user={"token": "secrét"}), ["users[u].user.token: is no token"]),
+        (document(user={"token": "sec ret"}), ["users[u].user.token: is not a token"]),
+        (document(user={"token": "secrét"}), ["users[u].user.token: is not a token"]),
         (document(user={"token": 123456}), ["users[u].user.token: is not a string"]),
         (document(user={"tokenFile": "absent"}), ["users[u].user.tokenFile: "]),
         (
@@ -303,7 +303,7 @@ def test_what_other_contexts_use_may_be_broken(write: Write) -> None:
             document(user={"as": "a", "as-groups": ["secret", 5]}),
             ["users[u].user.as-groups: is not a list of strings"],
         ),
-        (document(user={"as": "secret\r\nX: y"}), ["users[u].user.as: this, or what stands with"]),
+        (document(user={"as": "secret\r\nX: y"}), ["users[u].user.as: this, or a field beside it"]),
         (
             document(
                 {"server": "x://", "proxy-url": "p", "certificate-authority": "absent"},
@@ -362,7 +362,7 @@ def test_a_key_with_a_passphrase_is_an_error_and_no_question(write: Write, tmp_p
     )
     user = {"client-key-data": encoded(key.encode()), "client-certificate-data": encoded(b"x")}
 
-    with pytest.raises(ConfigError, match="no pair"):
+    with pytest.raises(ConfigError, match="matching pair"):
         config.load(write(document(user=user)), env={})
 
 
@@ -553,7 +553,7 @@ def test_a_key_of_another_certificate_is_refused(authority: Authority) -> None:
     certificate, _ = authority.client("me", [])
     _, key = authority.client("you", [])
 
-    with pytest.raises(ConfigError, match="no pair"):
+    with pytest.raises(ConfigError, match="matching pair"):
         ClientConfig(
             server="https://a", client_certificate=certificate, client_key=key
         ).ssl_context()

@@ -425,15 +425,15 @@ def test_what_could_not_be_read_is_no_clean_bill() -> None:
     diagnosis = diagnose(seen(unread=("pods: forbidden",), notes=("the cloud was not asked",)))
 
     assert diagnosis.exit_code == 2
-    assert "could not look at pods: forbidden" in report.as_text(diagnosis)
-    assert "no problem found in what could be looked at" in report.as_text(diagnosis)
+    assert "could not read pods: forbidden" in report.as_text(diagnosis)
+    assert "no problem found in what could be read" in report.as_text(diagnosis)
     assert msgspec.json.decode(report.as_json(diagnosis))["notes"] == ["the cloud was not asked"]
 
 
 def test_the_report_has_a_paragraph_for_each_finding() -> None:
     text = report.as_text(diagnose(seen(leases=())))
 
-    assert "lease/kube-system: no manager leads, so nobody works [no-leader]" in text
+    assert "lease/kube-system: no manager leads, so no controller runs [no-leader]" in text
     assert "    seen:   " in text
     assert "    remedy: " in text
     assert text.endswith("1 problem found (2 nodes, 2 Services)")

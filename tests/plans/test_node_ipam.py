@@ -104,8 +104,16 @@ def test_masks_are_gos_defaults_or_as_the_flags_say(
     [
         ([], {}, ["--cluster-cidr: must be given"]),
         (["10.0.0.0"], {}, ["--cluster-cidr: '10.0.0.0': give a CIDR"]),
-        (["10.0.0.0/16", "fd00::/48"], {"size": 24}, ["--node-cidr-mask-size: not with two"]),
-        (["10.0.0.0/16"], {"size": 24, "size_v4": 24}, ["--node-cidr-mask-size: not together"]),
+        (
+            ["10.0.0.0/16", "fd00::/48"],
+            {"size": 24},
+            ["--node-cidr-mask-size: cannot be used with two"],
+        ),
+        (
+            ["10.0.0.0/16"],
+            {"size": 24, "size_v4": 24},
+            ["--node-cidr-mask-size: cannot be combined"],
+        ),
         (["10.0.0.0/16"], {"size_v6": 64}, ["--node-cidr-mask-size-ipv6: --cluster-cidr has no"]),
         (["fd00::/48"], {"size_v4": 24}, ["--node-cidr-mask-size-ipv4: --cluster-cidr has no"]),
         (["10.0.0.0/25"], {}, ["--node-cidr-mask-size-ipv4: 24 must be from 25"]),
@@ -117,7 +125,7 @@ def test_masks_are_gos_defaults_or_as_the_flags_say(
             ["fd00::/40", "10.0.0.0/16"],
             {"size": 24, "size_v4": 12},
             [
-                "--node-cidr-mask-size: not with two",
+                "--node-cidr-mask-size: cannot be used with two",
                 "--node-cidr-mask-size-ipv6: 64 makes too many blocks of fd00::/40; give at most",
                 "--node-cidr-mask-size-ipv4: 12 must be from 16 (10.0.0.0/16) to 32",
             ],
@@ -125,7 +133,10 @@ def test_masks_are_gos_defaults_or_as_the_flags_say(
         (
             ["10.0.0.0/16"],
             {"size": 24, "size_v6": 64},
-            ["--node-cidr-mask-size: not together", "--node-cidr-mask-size-ipv6: --cluster-cidr"],
+            [
+                "--node-cidr-mask-size: cannot be combined",
+                "--node-cidr-mask-size-ipv6: --cluster-cidr",
+            ],
         ),
     ],
 )
@@ -235,7 +246,7 @@ def test_a_cloud_that_fails_is_said_without_what_changes_from_try_to_try() -> No
     error = KubeError("no route to 10.0.0.1:43211")
     found = decide(Mode.FROM_CLOUD, node(), error)
     assert found == Trouble(
-        Reason.NOT_AVAILABLE, "The cloud cannot be asked: no route to <address>"
+        Reason.NOT_AVAILABLE, "The call to the cloud failed: no route to <address>"
     )
 
 

@@ -884,7 +884,7 @@ def test_an_unknown_outcome_says_nothing_until_it_repeats(unknown: Mapping[Route
     third = judged(CREATE, unknown, second).attempt
     assert third is not None
     assert third.is_lacking
-    assert third.text == ("late" if unknown else "the cloud's answer leaves it out")
+    assert third.text == ("late" if unknown else "the cloud gave no answer for it")
     known = judged(CREATE, unknown, attempt(text="no", batch=7)).attempt
     assert known is not None
     assert (known.is_lacking, known.text, known.batch) == (True, "no", 7)

@@ -62,7 +62,7 @@ class Machine:
         self.node = self._node()
 
     def write(self, operations: Sequence[Op]) -> None:
-        """Apply the only patch that there can be: the mark of an unknown machine."""
+        """Apply the only patch that there can be: the annotation of a node unknown to the cloud."""
         for one in operations:
             if one.path.startswith("/metadata/annotations") and one.op in {"add", "remove"}:
                 self.annotations = {} if one.op == "remove" else {ANNOTATION_UNKNOWN: "true"}

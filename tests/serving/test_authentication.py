@@ -237,7 +237,7 @@ def test_the_config_map_says_whom_to_trust() -> None:
 
 @pytest.mark.parametrize("text", ["front", '"front"', "[1]", "{}"])
 def test_a_list_in_the_config_map_that_is_none_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="requestheader-allowed-names is no list"):
+    with pytest.raises(ValueError, match="requestheader-allowed-names is not a list"):
         published({"requestheader-allowed-names": text})
 
 

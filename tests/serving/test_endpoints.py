@@ -245,7 +245,7 @@ async def test_a_taken_port_is_an_error_that_names_flag_address_and_remedy(
             pass
     assert str(caught.value) == (
         f"--secure-port: cannot listen on {host or '*'}:{get.port} (Address already in use); "
-        "another program has it: stop that one, or choose another"
+        "another program uses it: stop that program, or choose another port"
     )
 
 

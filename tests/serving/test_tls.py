@@ -162,7 +162,7 @@ def test_a_wrong_new_pair_is_told_once_and_the_old_one_stays(tmp_path: Path) -> 
     assert server.context.inner is not before
     told = [line for line in stream.getvalue().splitlines() if "not used" in line]
     assert len(told) == 2
-    assert f"--tls-cert-file: {files[0]} and {files[1]}: are no pair" in told[0]
+    assert f"--tls-cert-file: {files[0]} and {files[1]}: are not a usable pair" in told[0]
     assert f"--tls-private-key-file: cannot read {files[1]}: No such file" in told[1]
     assert "PRIVATE KEY" not in stream.getvalue()
 

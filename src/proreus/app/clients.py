@@ -61,10 +61,14 @@ class AccountToken:
             wait = RETRY.delay(self._failures)
             self._failures += 1
             klog.warning(
-                log, "No new token", err=exc, account=self._account, retry_seconds=round(wait)
+                log,
+                "The token could not be renewed",
+                err=exc,
+                account=self._account,
+                retry_seconds=round(wait),
             )
             if asked >= self._ends:
-                raise PluginFailed(f"{self.command} cannot be had: {exc}") from exc
+                raise PluginFailed(f"cannot get {self.command}: {exc}") from exc
             return Credential(token=self._token, expires=min(asked + wait, self._ends))
         self._failures = 0
         self._token = status.token

@@ -161,7 +161,7 @@ async def _try(provider: CloudProvider, nodes: Iterable[Node]) -> None:
     except Unauthenticated:
         raise
     except (CloudError, TimeoutError) as exc:
-        klog.warning(log, "The new provider could not be tried", err=exc)
+        klog.warning(log, "The new provider could not be tested", err=exc)
         return
     if isinstance(answer, Unauthenticated):
         raise answer

@@ -47,7 +47,7 @@ def _end_soon(loop: asyncio.AbstractEventLoop, code: int) -> None:
         running = (one for one in threads.foreign() if not one.daemon and one.ident is not None)
         klog.warning(
             log,
-            "Ending at once, although something goes on",
+            "Ending at once, although something still runs",
             tasks=", ".join(_function(one) for one in asyncio.all_tasks(loop)),
             threads=", ".join(f"{one.name}: {threads.stack(one.ident or 0)}" for one in running),
         )

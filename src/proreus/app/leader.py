@@ -229,7 +229,7 @@ class Leader:
         async with self._changing:
             if self._environment is None:
                 raise RuntimeError("the cloud is changed before it was started")
-            klog.info(log, "Changing over to a new provider", seconds=DRAIN_SECONDS)
+            klog.info(log, "Switching to a new provider", seconds=DRAIN_SECONDS)
             await self._drain()
             await _cancel(self._controllers)
             for name in self._running:
@@ -285,7 +285,7 @@ class Leader:
                 delay = RESTART.delay(failures)
                 message = "The API server does not answer yet"
                 if isinstance(exc, Forbidden):  # the official managers' roles do not give it
-                    message = "Nothing is done without the right to get the namespace kube-system"
+                    message = "The manager waits for the right to get the namespace kube-system"
                 klog.warning(log, message, err=exc, retry_seconds=delay)
                 await asyncio.sleep(delay)
             else:
@@ -361,7 +361,7 @@ def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] 
 def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
     def on_error(error: CloudError, kind: Kind | None) -> None:
         if kind is None:
-            klog.warning(log, "A call for machines failed", err=error)
+            klog.warning(log, "Describing instances failed", err=error)
         else:
             faults.report("describe", kind, str(error), cause=error.__cause__)
 

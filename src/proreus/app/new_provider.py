@@ -83,7 +83,7 @@ def _distribution(name: str) -> str:
 def _check(name: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise Refused(
-            f"{name!r} is no name for a provider: use small letters, digits and single dashes,"
+            f"{name!r} cannot be the name of a provider: use small letters, digits, single dashes,"
             f" a letter first, at most {_LONGEST_NAME} characters"
         )
     if name in available():

@@ -284,7 +284,7 @@ class Reloader:
         self._digests_seen, self._due = digests, None
         if self._used is not None and self._used.items() <= digests.items():
             self._in_use(self._current, self._used)  # what was wrong has been taken back
-            klog.info(log, "The cloud-config is again the one in use", source=self._origin.name)
+            klog.info(log, "The cloud-config is back to the one in use", source=self._origin.name)
             return
         try:
             made = with_config(self._current.name, self._origin.read(), source=self._origin.name)

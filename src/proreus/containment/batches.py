@@ -240,7 +240,7 @@ class Batches:
         unasked = answers.keys() - set(names)
         if unasked:
             self.unasked += len(unasked)
-            text = f"{self._provider} answered for {len(unasked)} nodes not asked"
+            text = f"{self._provider} answered for {len(unasked)} nodes that were not in the call"
             self._fault(CloudError(text), Kind.UNASKED)
         return {name: self._typed(name, answers) for name in names}
 

@@ -30,7 +30,7 @@ def answer(value: object, success: type[T], other: type[U]) -> T | U | CloudErro
     if isinstance(value, other):
         return struct(value, other)
     expected = f"{success.__name__}, {other.__name__} or CloudError"
-    raise Broken(f"a {type(value).__name__} is no {expected}")
+    raise Broken(f"expected {expected}, got {type(value).__name__}")
 
 
 def struct(value: object, type_: type[T]) -> T:
@@ -40,7 +40,7 @@ def struct(value: object, type_: type[T]) -> T:
         Broken: It is something else, or holds a wrong value.
     """
     if not isinstance(value, type_):
-        raise Broken(f"a {type(value).__name__} is no {type_.__name__}")
+        raise Broken(f"expected {type_.__name__}, got {type(value).__name__}")
     try:
         # Structs do not check what they are made of.
         plain = msgspec.to_builtins(value, enc_hook=_builtin)

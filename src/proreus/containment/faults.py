@@ -14,7 +14,7 @@ log = klog.logger(__name__)
 EVENT: Final = "ProviderFault"
 """The reason of events about objects that a fault concerns."""
 
-_SENTENCE: Final = "The provider is at fault"
+_SENTENCE: Final = "The provider breaks its interface"
 
 
 class Kind(StrEnum):

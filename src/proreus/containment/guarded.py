@@ -96,7 +96,7 @@ class GuardedInstances:
             size: object = self._instances.batch_size
             if isinstance(size, int) and size > 0:
                 return size
-            raise contract.Broken(f"{size!r} is no number of nodes")
+            raise contract.Broken(f"{size!r} is not a number of nodes")
 
         size = self._guard.hook("batch_size", read, None)
         return 1 if isinstance(size, CloudError) else size
@@ -111,7 +111,7 @@ class GuardedInstances:
             answer: object = self._instances.owns(node)
             if isinstance(answer, Ownership):
                 return answer
-            raise contract.Broken(f"a {type(answer).__name__} is no Ownership")
+            raise contract.Broken(f"expected an Ownership, got {type(answer).__name__}")
 
         answer = self._guard.hook("owns", read, node)
         if isinstance(answer, CloudError) or (answer is Ownership.YES and _is_unreadable(node)):
@@ -125,7 +125,7 @@ class GuardedInstances:
             answer: object = scope_of(self._instances, node)
             if isinstance(answer, str):
                 return answer
-            raise contract.Broken(f"a {type(answer).__name__} is no scope: it must be a str")
+            raise contract.Broken(f"expected a scope as str, got {type(answer).__name__}")
 
         answer = self._guard.hook("scope", read, node)
         return None if isinstance(answer, CloudError) else answer
@@ -200,7 +200,7 @@ class GuardedLoadBalancers:
             answer: object = self._cloud.fingerprint(wanted)
             if isinstance(answer, str):
                 return answer
-            raise contract.Broken(f"a {type(answer).__name__} is no fingerprint")
+            raise contract.Broken(f"expected a fingerprint as str, got {type(answer).__name__}")
 
         answer = self._guard.hook("fingerprint", read, wanted.service)
         return "" if isinstance(answer, CloudError) else answer
@@ -320,7 +320,9 @@ class GuardedPodCIDRs:
             if isinstance(blocks, tuple | list) and all(isinstance(cidr, str) for cidr in blocks):
                 by_name[name] = tuple(blocks)
             else:
-                problem = f"{verb} answered with a {type(blocks).__name__}; it must be blocks"
+                problem = (
+                    f"{verb} answered with a {type(blocks).__name__}; it must be a list of CIDRs"
+                )
                 faults.report(verb, Kind.WRONG_ANSWER, problem)
         return by_name
 
@@ -370,18 +372,20 @@ def looked_up(
     unasked = answer.keys() - set(asked)
     if unasked:
         faults.report(
-            verb, Kind.UNASKED, f"{verb} answered for {len(unasked)} that nobody asked for"
+            verb,
+            Kind.UNASKED,
+            f"{verb} answered for {len(unasked)} objects that were not in the call",
         )
     checked = {key: answer[key] for key in asked if key in answer}
     for _ in range(len(asked) - len(checked)):
-        faults.report(verb, Kind.LEFT_OUT, f"{verb} left something out of its answer")
+        faults.report(verb, Kind.LEFT_OUT, f"{verb} left an object out of its answer")
     return checked
 
 
 def _listed(faults: Faults, verb: str, answer: object, type_: type[S]) -> Sequence[S]:
     try:
         if not isinstance(answer, Sequence):
-            raise contract.Broken(f"a {type(answer).__name__} is no sequence")
+            raise contract.Broken(f"expected a sequence, got {type(answer).__name__}")
         return [contract.struct(one, type_) for one in answer]
     except contract.Broken as exc:
         faults.report(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")

@@ -122,7 +122,9 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 load_pair(tls, certificate, key)
             except ssl.SSLError as exc:
-                problems.append(f"client-certificate and client-key are no pair in PEM form: {exc}")
+                problems.append(
+                    f"client-certificate and client-key are not a matching pair in PEM: {exc}"
+                )
         if problems:
             raise ConfigError(problems)
         return tls
@@ -164,11 +166,11 @@ def checked_token(content: bytes) -> str:
     try:
         token = content.decode("ascii").strip()
     except UnicodeDecodeError:
-        raise ValueError("is no token: not ASCII") from None
+        raise ValueError("is not a token: not ASCII") from None
     if not token:
         raise ValueError("is empty")
     if not token.isprintable() or " " in token:
-        raise ValueError("is no token: there is space in it")
+        raise ValueError("is not a token: it contains white space")
     return token
 
 

@@ -157,9 +157,9 @@ def decode(output: bytes, api_version: str) -> Credential:
         printed = _DECODER.decode(output)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Not the error itself: it may quote the output.
-        raise ValueError("what it printed is no ExecCredential in JSON") from None
+        raise ValueError("its output is not an ExecCredential in JSON") from None
     if (printed.kind, printed.api_version) != ("ExecCredential", api_version):
-        raise ValueError(f"what it printed is no ExecCredential of {api_version}")
+        raise ValueError(f"its output is not an ExecCredential of {api_version}")
     status = printed.status
     if status is None:
         raise ValueError("its ExecCredential has no status")

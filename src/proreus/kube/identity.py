@@ -86,7 +86,7 @@ class Identity:
             self._take(credential)
         except ConfigError as exc:
             if str(exc) != self._problem:
-                log.warning("New credentials cannot be used, the last ones go on: %s", exc)
+                log.warning("New credentials cannot be used; the last ones stay in use: %s", exc)
             self._problem = str(exc)
         else:
             self._problem = ""
@@ -190,7 +190,7 @@ def _check_pair(plugin: CredentialSource, credential: Credential) -> None:
     except ssl.SSLError as exc:
         raise PluginFailed(
             f"exec plugin {plugin.command}: clientCertificateData and clientKeyData "
-            f"are no pair in PEM form: {exc}"
+            f"are not a matching pair in PEM: {exc}"
         ) from exc
 
 

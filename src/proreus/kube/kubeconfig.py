@@ -151,7 +151,7 @@ def _impersonation(user: Fields) -> Impersonation | None:
         user.problem("as", "is needed with as-uid, as-groups and as-user-extra")
     values = (other.user, other.uid, *other.groups, *(v for vs in other.extra.values() for v in vs))
     if not all(value.isprintable() for value in values):
-        user.problem("as", "this, or what stands with it, cannot be sent in a header")
+        user.problem("as", "this, or a field beside it, cannot be sent in a header")
     return other
 
 
@@ -160,12 +160,12 @@ def _plugin(fields: Fields) -> ExecPlugin:
     if os.sep in command:
         command = str(fields.beside(command))
     if version not in API_VERSIONS:
-        fields.problem("apiVersion", f"is none of {', '.join(API_VERSIONS)}")
+        fields.problem("apiVersion", f"must be one of {', '.join(API_VERSIONS)}")
     mode = fields.text("interactiveMode")
     if mode == "Always":
         fields.problem("interactiveMode", "is Always, but there is nobody to ask here")
     elif mode and mode not in _INTERACTIVE:
-        fields.problem("interactiveMode", f"is none of {', '.join(_INTERACTIVE)}")
+        fields.problem("interactiveMode", f"must be one of {', '.join(_INTERACTIVE)}")
     elif not mode and version == API_VERSIONS[0]:
         fields.problem("interactiveMode", "is not set (Never serves here)")
     plugin = ExecPlugin(

@@ -53,7 +53,10 @@ WORKQUEUE_WORK_DURATION: Final = Histogram(
     registry=REGISTRY,
 )
 WORKQUEUE_RETRIES: Final = Counter(
-    "workqueue_retries_total", "Failures that were queued again.", ["name"], registry=REGISTRY
+    "workqueue_retries_total",
+    "Keys that were queued again after a failure.",
+    ["name"],
+    registry=REGISTRY,
 )
 WORKQUEUE_UNFINISHED: Final = Gauge(
     "workqueue_unfinished_work_seconds",
@@ -180,7 +183,7 @@ RECONCILES: Final = Counter(
 )
 OBSERVE_FAILURES: Final = Counter(
     "proreus_observe_failures_total",
-    "Batches that the cloud could not be asked about.",
+    "Batches of keys whose observation in the cloud failed.",
     ["controller"],
     registry=REGISTRY,
 )
@@ -225,7 +228,7 @@ IPAM_RELEASES: Final = Counter(
 )
 IPAM_MAX_CIDRS: Final = Gauge(
     "node_ipam_controller_cirdset_max_cidrs",  # the name is Go's, letter by letter
-    "Node CIDRs that a cluster CIDR has.",
+    "Number of node CIDRs in a cluster CIDR.",
     ["clusterCIDR"],
     registry=REGISTRY,
 )
@@ -299,7 +302,7 @@ CLOUD_WAITING: Final = Gauge(
 )
 PROVIDER_FAULTS: Final = Counter(
     "proreus_provider_faults_total",
-    "What a provider did against its interface; the kinds are raised, wrong_answer, left_out, "
+    "Violations of the interface by a provider; the kinds are raised, wrong_answer, left_out, "
     "unasked, duplicate, hung, cancelled, uncancellable and threads.",
     ["provider", "verb", "kind"],
     registry=REGISTRY,
@@ -321,17 +324,17 @@ LOOP_BLOCKED: Final = Counter(
 # The lifecycle of nodes
 NODES_WAITING: Final = Gauge(
     "proreus_nodes_waiting_for_deletion",
-    "Nodes that look gone, but not surely yet.",
+    "Nodes that look gone and wait for more answers.",
     registry=REGISTRY,
 )
 NODES_HELD: Final = Gauge(
     "proreus_nodes_held_by_breaker",
-    "Nodes that look gone and stay, because too many do at once.",
+    "Nodes that look gone but are held, because too many do at once.",
     registry=REGISTRY,
 )
 NODES_UNPROVEN: Final = Gauge(
     "proreus_nodes_held_without_proof",
-    "Nodes that look gone and stay, because no Ready node speaks for the answers.",
+    "Nodes that look gone but are held, because no witness confirms the answers.",
     registry=REGISTRY,
 )
 NODES_UNKNOWN: Final = Gauge(
@@ -341,7 +344,7 @@ NODES_UNKNOWN: Final = Gauge(
 )
 NODES_ASIDE: Final = Gauge(
     "proreus_nodes_set_aside",
-    "Those of them that are no witnesses any more.",
+    "Ready nodes unknown to the cloud that are no longer witnesses.",
     registry=REGISTRY,
 )
 NODES_DELETED: Final = Counter(

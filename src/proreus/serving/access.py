@@ -66,7 +66,9 @@ def access(authenticator: Authenticates, authorizer: Authorizes) -> Middleware:
         try:
             refusal = await _refusal(request, authenticator.authenticate, authorizer.authorize)
         except Busy as exc:
-            klog.v(log, VERBOSE, "Too much is asked", path=request.path, why=str(exc))
+            klog.v(
+                log, VERBOSE, "Too many requests wait for a review", path=request.path, why=str(exc)
+            )
             refusal = _answer(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "TooManyRequests",
@@ -89,12 +91,12 @@ async def _refusal(
     try:
         user = await authenticate(_credentials(request))
     except Unauthenticated as exc:
-        klog.v(log, VERBOSE, "Nobody was let in", path=path, why=str(exc))
+        klog.v(log, VERBOSE, "The user could not be authenticated", path=path, why=str(exc))
         return _answer(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
     try:
         decision = await authorize(user, verb, path)
     except KubeError as exc:
-        klog.warning(log, "The API server does not say who may ask us", err=str(exc), path=path)
+        klog.warning(log, "The API server did not answer an access review", err=str(exc), path=path)
         text = "the API server could not be asked whether this is allowed"
         return _answer(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", text)
     if decision.allowed:

@@ -41,7 +41,7 @@ class Busy(Exception):
 
     def __init__(self, after: float) -> None:
         """Keep the seconds to wait."""
-        super().__init__(f"more is asked than the API server is to be asked; again in {after:g} s")
+        super().__init__(f"too many reviews wait for the API server; try again in {after:g} s")
         self.after = after
 
 

@@ -146,7 +146,7 @@ class Authenticator:
         if shown.token:
             return with_authenticated(await self._owner(shown.token))
         if shown.chain:
-            raise Unauthenticated("the client certificate is of no authority of users")
+            raise Unauthenticated("the client certificate is not signed by a trusted CA")
         return ANONYMOUS
 
     async def close(self) -> None:
@@ -159,14 +159,14 @@ class Authenticator:
             return answer.status
 
         if not token.isascii():
-            raise Unauthenticated("the token is none: it is not ASCII")
+            raise Unauthenticated("the token is not ASCII")
         digest = hmac.digest(self._key, token.encode(), hashlib.sha256)
         try:
             status = await self._reviews.get(digest, review, self._strangers)
         except KubeError as exc:
             raise Unauthenticated(f"the token cannot be reviewed: {exc}") from exc
         if not status.authenticated or not status.user.name:
-            raise Unauthenticated(f"the token is not good: {status.error or 'nobody has it'}")
+            raise Unauthenticated(f"the token is not valid: {status.error or 'no user has it'}")
         return status.user
 
 

@@ -83,7 +83,7 @@ def published(data: Mapping[str, str]) -> Bundles:
                 data.get(f"requestheader-{key}") or "[]", type=tuple[str, ...]
             )
         except msgspec.DecodeError as exc:
-            raise ValueError(f"requestheader-{key} is no list of strings: {exc}") from None
+            raise ValueError(f"requestheader-{key} is not a list of strings: {exc}") from None
 
     proxy = FrontProxy(
         names=listed("allowed-names"),
@@ -169,7 +169,9 @@ class ClientAuthorities:
         try:
             found = await self._client.send(_READ, ConfigMap)
         except NotFound:
-            klog.warning(log, "Nobody is known by certificate: no ConfigMap", config_map=place)
+            klog.warning(
+                log, "Client certificates are not accepted: there is no ConfigMap", config_map=place
+            )
         except (Forbidden, Unauthorized) as exc:
             if not self._sources.tolerate:
                 remedy = (
@@ -177,9 +179,13 @@ class ClientAuthorities:
                     "--authentication-skip-lookup or --authentication-tolerate-lookup-failure"
                 )
                 return [f"the ConfigMap {place} cannot be read: {exc}; {remedy}"]
-            klog.warning(log, "Nobody is known by certificate", config_map=place, err=str(exc))
+            klog.warning(
+                log, "Client certificates are not accepted", config_map=place, err=str(exc)
+            )
         except KubeError as exc:
-            klog.warning(log, "Nobody is known by certificate yet", config_map=place, err=str(exc))
+            klog.warning(
+                log, "Client certificates are not accepted yet", config_map=place, err=str(exc)
+            )
         else:
             return self._publish(found)
         return []
@@ -234,7 +240,7 @@ class ClientAuthorities:
         self._bundles, self._trust = bundles, Trust(clients, proxy)
         if self.pem != before:
             klog.info(
-                log, "Clients' CAs are taken over", users=len(clients), front_proxies=len(proxies)
+                log, "New client CAs are in use", users=len(clients), front_proxies=len(proxies)
             )
             for listener in self._listeners:
                 listener()
@@ -243,7 +249,7 @@ class ClientAuthorities:
     def _log_problems(self, problems: list[str]) -> None:
         """Log each new problem once."""
         if problems and tuple(problems) != self._problems:
-            klog.error(log, "Clients' CAs stay as they were", err=None, problems=problems)
+            klog.error(log, "The client CAs stay as they were", err=None, problems=problems)
         self._problems = tuple(problems)
 
 

@@ -69,7 +69,7 @@ class Authorizer:
 
         Raises:
             KubeError: The API server did not answer.
-            Busy: Too much is asked.
+            Busy: Too many requests wait for a review.
         """
         known = decided(user, path, self._paths)
         if known is not None:

@@ -31,7 +31,7 @@ RESTART: Final = Backoff(first=1.0, cap=60.0)
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - to recognise it
 
 _REMEDIES: Final = {
-    errno.EADDRINUSE: "another program has it: stop that one, or choose another",
+    errno.EADDRINUSE: "another program uses it: stop that program, or choose another port",
     errno.EACCES: "choose a port above 1023",
 }
 

@@ -322,8 +322,8 @@ def _check(pair: Pair) -> None:
     try:
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair.certificate, pair.key)
     except ssl.SSLError as exc:
-        reason = (exc.reason or "no PEM of a certificate and an unencrypted key").lower()
-        raise ValueError(f"are no pair that can be served: {reason.replace('_', ' ')}") from exc
+        reason = (exc.reason or "not a certificate and an unencrypted key in PEM").lower()
+        raise ValueError(f"are not a usable pair: {reason.replace('_', ' ')}") from exc
 
 
 def _paths(settings: Settings) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ class _Endpoint:
             async with asyncio.timeout(seconds):
                 asked = await _read(request)
         except TimeoutError:
-            text = f"the body did not come within {seconds:g} s"
+            text = f"the body did not arrive within {seconds:g} s"
             raise _Failure(HTTPStatus.REQUEST_TIMEOUT, text) from None
         return await self._ask(asked, seconds - (time.monotonic() - began))
 

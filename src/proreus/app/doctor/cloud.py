@@ -57,6 +57,6 @@ def _finding(about: str, error: CloudError) -> Finding:
         problem = "the cloud's quota of calls is used up"
         remedy = "ask for a larger quota, or find who else uses the account"
         return Finding("cloud-throttled", about, problem, evidence, remedy)
-    problem = "the cloud cannot be asked"
+    problem = "the cloud does not answer"
     remedy = "check that the cloud's API answers from here and from the manager: route, proxy, DNS"
     return Finding("cloud-unavailable", about, problem, evidence, remedy)

@@ -43,7 +43,7 @@ async def _examine(options: DoctorOptions, config: ClientConfig) -> int:
     try:
         seen = await observe(options, config)
     except KubeError as exc:
-        print(f"{PROGRAM}: the API server cannot be asked: {exc}", file=sys.stderr)
+        print(f"{PROGRAM}: the request to the API server failed: {exc}", file=sys.stderr)
         return COULD_NOT_LOOK
     diagnosis = diagnose(seen, node=options.node, service=options.service)
     print(report.as_json(diagnosis) if options.json else report.as_text(diagnosis))

@@ -152,7 +152,7 @@ def _pod(pod: Pod, seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "pod-unschedulable",
             _about(pod),
-            "a pod of the manager finds no node",
+            "no node accepts a pod of the manager",
             f"{scheduled.reason}: {scheduled.message}",
             "add the tolerations that the message asks for, or correct the node selector",
         )
@@ -174,7 +174,7 @@ def _leases(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "no-leader",
             f"lease/{seen.lease_namespace}",
-            "no manager leads, so nobody works",
+            "no manager leads, so no controller runs",
             f"no lease of a manager in {seen.lease_namespace} has a holder",
             f"see whether the manager runs: `kubectl -n {seen.namespace} get pods`; whether it "
             "uses another lease: --leader-elect-resource-name, --leader-elect-resource-namespace",
@@ -186,7 +186,7 @@ def _leases(seen: Seen) -> Iterator[Finding]:
                 "stale-lease",
                 f"lease/{seen.lease_namespace}/{lease.name}",
                 "the leader has stopped, and no other manager has taken its place",
-                f"{lease.holder} renewed it {span(age)} ago; it holds for {lease.seconds:g} s",
+                f"{lease.holder} renewed it {span(age)} ago; it is valid for {lease.seconds:g} s",
                 f"start the manager, or look at its log: `kubectl -n {seen.namespace} get pods`",
             )
 

@@ -82,7 +82,7 @@ _EXPLANATIONS: Final[Mapping[str, _Explanation]] = {
     ),
     Reason.CLOUD_UNAVAILABLE: _Explanation(
         "cloud-unavailable",
-        "the cloud cannot be asked",
+        "the cloud does not answer",
         "check from the manager's pod that the cloud's API answers: route, proxy, DNS",
     ),
     Reason.CLOUD_TIMEOUT: _Explanation(
@@ -147,7 +147,7 @@ def _node_findings(node: Node, seen: Seen) -> Iterator[Finding]:
             f"it has the taint {TAINT_UNINITIALIZED}, was registered "
             f"{span(ago(seen.now, node.metadata.creation_timestamp))} ago and has no condition "
             f"{node_plan.CONDITION}",
-            "look first at what is said of the manager here, then at its log: "
+            "look first at the findings about the manager, then at its log: "
             f"`kubectl -n {seen.namespace} logs -l app.kubernetes.io/name={NAME}`",
         )
 
@@ -305,7 +305,7 @@ def _held(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "deletion-unproven",
             f"node/{name}",
-            "the node looks gone, but no Ready node speaks for what the cloud says",
+            "the node looks gone, but no Ready node vouches for what the cloud says",
             one.message,
             "find out whether the machine is gone; if it is, `kubectl annotate node "
             f"{name} {ANNOTATION_GONE}=true`",

@@ -162,7 +162,7 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Seen:
     if pods is not None and not workloads and not manager_pods:
         note = (
             f"no pod, Deployment or DaemonSet in {namespace} has the name or labels of a "
-            f"{manager.NAME}: its pods were not looked at; is it in another --namespace?"
+            f"{manager.NAME}: its pods were not checked; is it in another --namespace?"
         )
         notes = (note,)
     return Seen(
@@ -203,7 +203,7 @@ async def _rights(
     """Check whether the manager's service account has its rights."""
     user = manager.service_account(seen)
     if not user:
-        note = "the manager's rights were not looked at: its service account is not known"
+        note = "the manager's rights were not checked: its service account is not known"
         return msgspec.structs.replace(seen, notes=(*seen.notes, note))
     accounts = {ACCOUNT: user}
     async with Client(config, user_agent=USER_AGENT) as reviewer:

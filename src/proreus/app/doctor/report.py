@@ -18,14 +18,14 @@ def as_text(diagnosis: Diagnosis) -> str:
         f"    remedy: {one.remedy}\n"
         for one in diagnosis.findings
     ]
-    parts += [f"could not look at {text}\n" for text in diagnosis.unread]
+    parts += [f"could not read {text}\n" for text in diagnosis.unread]
     parts += [f"note: {text}\n" for text in diagnosis.notes]
     found = len(diagnosis.findings)
     looked = f"{_many(diagnosis.nodes, 'node')}, {_many(diagnosis.services, 'Service')}"
     if found:
         parts.append(f"{_many(found, 'problem')} found ({looked})")
     elif diagnosis.unread:
-        parts.append(f"no problem found in what could be looked at ({looked})")
+        parts.append(f"no problem found in what could be read ({looked})")
     else:
         parts.append(f"no problem found ({looked})")
     return "\n".join(parts)

@@ -74,7 +74,7 @@ _EXPLANATIONS: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     Reason.CLOUD_ERROR: (
         "cloud-refuses",
-        "the cloud does not make the load balancer",
+        "the cloud fails to provide the load balancer",
         "the message has the cloud's words; the manager tries again with growing pauses",
     ),
     Reason.HOSTS_REJECTED: (
@@ -113,7 +113,7 @@ def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
             _about(service),
             "the manager leaves Services without a class alone, and nobody else serves this one",
             "spec.loadBalancerClass is not set and --classless-load-balancers is false",
-            f"make it anew with a class of {', '.join(sorted(seen.classes.owned)) or 'yours'}, or "
+            f"recreate it with a class of {', '.join(sorted(seen.classes.owned)) or 'yours'}, or "
             "run the manager with --classless-load-balancers",
         )
     else:
@@ -124,7 +124,7 @@ def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
             f"spec.loadBalancerClass is {name}; --load-balancer-classes is "
             f"{', '.join(sorted(seen.classes.owned)) or 'empty'}; the status has no address",
             f"run the manager with --load-balancer-classes={name}, install the controller of this "
-            "class, or make the Service anew without a class (it cannot be changed)",
+            "class, or recreate the Service without a class (it cannot be changed)",
         )
 
 
@@ -154,7 +154,7 @@ def _stuck(service: Service, seen: Seen) -> Iterator[Finding]:
 def _service_findings(service: Service, seen: Seen) -> Iterator[Finding]:
     desired = _desired(service, seen)
     if isinstance(desired, CloudError):
-        problem = "the Service asks for something that cannot be"
+        problem = "the Service asks for something impossible"
         remedy = "change the field or annotation that the message names"
         yield Finding("unsupported-spec", _about(service), problem, str(desired), remedy)
         return
@@ -174,7 +174,7 @@ def _service_findings(service: Service, seen: Seen) -> Iterator[Finding]:
                 "no manager looks at this Service",
                 f"it was made {span(age)} ago and has neither an address nor the condition "
                 f"{CONDITION}",
-                "look first at what is said of the manager here; is the controller `service` in "
+                "look first at the findings about the manager; is the controller `service` in "
                 "its --controllers?",
             )
 
@@ -200,7 +200,7 @@ def _no_hosts(service: Service, seen: Seen) -> Finding:
         _about(service),
         "no node can be a target of the load balancer",
         "; ".join(reasons) or "there are no nodes",
-        "initialise the nodes (see what is said of them here), or remove the label: "
+        "initialise the nodes (see the findings about them), or remove the label: "
         f"`kubectl label node NAME {LABEL_EXCLUDE_LB}-`",
     )
 
@@ -258,7 +258,7 @@ def _from_condition(service: Service, state: Condition, seen: Seen) -> Iterator[
             yield Finding(
                 "slow-cloud",
                 _about(service),
-                f"the load balancer has been in the making for {span(since)}",
+                f"the load balancer has been provisioning for {span(since)}",
                 evidence,
                 "look at the load balancer in the cloud's console, and at the manager's log",
             )

@@ -110,7 +110,7 @@ class Options(ServingOptions, frozen=True, kw_only=True):
         float,
         Flag(
             PROREUS,
-            "Delete load balancers whose Service has been gone for so long; 0: only report them.",
+            "Delete load balancers whose Service has been gone this long; 0: only report them.",
             duration,
             at_least(0),
         ),
@@ -127,27 +127,54 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     ] = DEFAULTS.classless_load_balancers
     node_deletion_confirmations: Annotated[
         int,
-        Flag(PROREUS, "Answers 'no such machine' before a Node is deleted.", integer, at_least(1)),
+        Flag(
+            PROREUS,
+            "How many answers 'no such machine' it takes to delete a Node.",
+            integer,
+            at_least(1),
+        ),
     ] = DEFAULTS.node_deletion_confirmations
     node_deletion_interval: Annotated[
-        float, Flag(PROREUS, "Time between these answers.", duration, at_least(0))
+        float,
+        Flag(
+            PROREUS,
+            "Least time between two answers that count for a deletion.",
+            duration,
+            at_least(0),
+        ),
     ] = DEFAULTS.node_deletion_interval
     node_deletion_witnesses: Annotated[
         int,
-        Flag(PROREUS, "Ready nodes asked about in the same call; 0: none.", integer, at_least(0)),
+        Flag(
+            PROREUS,
+            "Ready nodes asked about in the same call, as witnesses; 0: none.",
+            integer,
+            at_least(0),
+        ),
     ] = DEFAULTS.node_deletion_witnesses
     node_startup_grace: Annotated[
-        float, Flag(PROREUS, "Age before a never initialised Node may go.", duration, at_least(0))
+        float,
+        Flag(
+            PROREUS,
+            "Age below which a Node that was never initialised is kept.",
+            duration,
+            at_least(0),
+        ),
     ] = DEFAULTS.node_startup_grace
     node_deletion_breaker: Annotated[
         float,
-        Flag(PROREUS, "Share of nodes, gone in 5 minutes, that stops all.", number, at_least(0)),
+        Flag(
+            PROREUS,
+            "Share of nodes; if more look gone in 5 minutes, none is deleted.",
+            number,
+            at_least(0),
+        ),
     ] = DEFAULTS.node_deletion_breaker
     node_deletion_resume: Annotated[
-        bool, Flag(PROREUS, "Delete although the breaker has tripped.", boolean)
+        bool, Flag(PROREUS, "Delete nodes although the breaker holds deletions back.", boolean)
     ] = DEFAULTS.node_deletion_resume
     delete_nodes_by_name: Annotated[
-        bool, Flag(PROREUS, "Let Nodes without provider id go, looked up by name.", boolean)
+        bool, Flag(PROREUS, "Delete also Nodes without a provider id, looked up by name.", boolean)
     ] = DEFAULTS.delete_nodes_by_name
     provider_flags: Mapping[str, Any] = {}
     """The values of the provider's own flags, by their names."""

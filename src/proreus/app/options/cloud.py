@@ -64,7 +64,13 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
         ),
     ] = DEFAULTS.concurrent_node_status_updates
     node_status_update_frequency: Annotated[
-        float, Flag(NODE, "How often addresses and labels are compared.", duration, at_least(1))
+        float,
+        Flag(
+            NODE,
+            "How often addresses and labels of nodes are compared with the cloud.",
+            duration,
+            at_least(1),
+        ),
     ] = DEFAULTS.node_status_update_frequency
     concurrent_service_syncs: Annotated[
         int, Flag(SERVICE, "Load-balancer groups worked on at the same time.", integer, at_least(1))
@@ -82,10 +88,11 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
         ),
     ] = DEFAULTS.cluster_cidr
     route_reconciliation_period: Annotated[
-        float, Flag(ROUTE, "How often all routes are compared.", duration, at_least(1))
+        float,
+        Flag(ROUTE, "How often all routes are compared with the cloud.", duration, at_least(1)),
     ] = DEFAULTS.route_reconciliation_period
     allocate_node_cidrs: Annotated[
-        bool, Flag(IPAM, "Give every node its pod CIDRs, out of --cluster-cidr.", boolean)
+        bool, Flag(IPAM, "Allocate pod CIDRs to every node from --cluster-cidr.", boolean)
     ] = DEFAULTS.allocate_node_cidrs
     cidr_allocator_type: Annotated[
         str,
@@ -101,7 +108,7 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
         tuple[str, ...],
         Flag(
             IPAM,
-            "The Services' networks, which no node gets a part of.",
+            "The Services' networks; no node CIDR is taken from these.",
             names,
             lambda texts: cluster_cidrs(texts)[1],
         ),
@@ -111,8 +118,8 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
         Flag(IPAM, "Prefix length of a node's CIDR; 0: 24 or 64.", integer, at_least(0)),
     ] = DEFAULTS.node_cidr_mask_size
     node_cidr_mask_size_ipv4: Annotated[
-        int, Flag(IPAM, "The same for IPv4 only; 0: 24.", integer, at_least(0))
+        int, Flag(IPAM, "Prefix length of a node's IPv4 CIDR; 0: 24.", integer, at_least(0))
     ] = DEFAULTS.node_cidr_mask_size_ipv4
     node_cidr_mask_size_ipv6: Annotated[
-        int, Flag(IPAM, "The same for IPv6 only; 0: 64.", integer, at_least(0))
+        int, Flag(IPAM, "Prefix length of a node's IPv6 CIDR; 0: 64.", integer, at_least(0))
     ] = DEFAULTS.node_cidr_mask_size_ipv6

@@ -36,14 +36,22 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
     )
     kube_api_qps: Annotated[
         float,
-        Flag(GENERIC, "Requests a second; 0 is no limit.", number, at_least(0)),
+        Flag(GENERIC, "Requests to the API server a second; 0: no limit.", number, at_least(0)),
     ] = 0.0
-    kube_api_burst: Annotated[int, Flag(GENERIC, "Requests at once.", integer, at_least(0))] = 0
+    kube_api_burst: Annotated[
+        int,
+        Flag(
+            GENERIC,
+            "Requests to the API server at once, above --kube-api-qps.",
+            integer,
+            at_least(0),
+        ),
+    ] = 0
     kube_api_content_type: Annotated[
         str,
         Flag(
             GENERIC,
-            "Without effect: the API server is spoken to in JSON.",
+            "Without effect: requests to the API server use JSON.",
             check=_content_type,
         ),
     ] = "application/vnd.kubernetes.protobuf"
@@ -62,13 +70,15 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.0
     controllers: Annotated[
         tuple[str, ...],
-        Flag(GENERIC, "Controllers to run: '*' all, 'name' that one, '-name' not it.", names),
+        Flag(
+            GENERIC, "Controllers to run: '*' is all, 'name' adds one, '-name' removes it.", names
+        ),
     ] = ("*",)
     feature_gates: Annotated[
         tuple[tuple[str, bool], ...],
         Flag(
             GENERIC,
-            "Without effect: nothing here is behind a gate. Name=true or false; comma-separated.",
+            "Without effect: there are no feature gates. Name=true or false; comma-separated.",
             gates,
         ),
     ] = ()
@@ -76,14 +86,21 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
         bool, Flag(ELECTION, "Work only while holding the lease; needed with replicas.", boolean)
     ] = True
     leader_elect_lease_duration: Annotated[
-        float, Flag(ELECTION, "How long others respect a lease.", duration, at_least(1))
+        float,
+        Flag(ELECTION, "How long a lease is valid without being renewed.", duration, at_least(1)),
     ] = 15.0
     leader_elect_renew_deadline: Annotated[
         float,
-        Flag(ELECTION, "The leader ends if it cannot renew so long.", duration, at_least(1)),
+        Flag(
+            ELECTION,
+            "Time after which a leader ends that cannot renew its lease.",
+            duration,
+            at_least(1),
+        ),
     ] = 10.0
     leader_elect_retry_period: Annotated[
-        float, Flag(ELECTION, "Pause between tries to get or renew it.", duration, at_least(0.1))
+        float,
+        Flag(ELECTION, "Pause between tries to acquire or renew a lease.", duration, at_least(0.1)),
     ] = 2.0
     leader_elect_resource_lock: Annotated[
         str,

@@ -88,7 +88,7 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
     ] = ""
     authentication_token_webhook_cache_ttl: Annotated[
         float,
-        Flag(AUTHENTICATION, "How long the review of a token holds.", duration, at_least(0)),
+        Flag(AUTHENTICATION, "How long the review of a token is cached.", duration, at_least(0)),
     ] = 10.0
     authentication_skip_lookup: Annotated[
         bool,
@@ -100,7 +100,11 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
     ] = False
     authentication_tolerate_lookup_failure: Annotated[
         bool,
-        Flag(AUTHENTICATION, "Serve although that ConfigMap cannot be read.", boolean),
+        Flag(
+            AUTHENTICATION,
+            "Serve even if extension-apiserver-authentication cannot be read.",
+            boolean,
+        ),
     ] = False
     client_ca_file: Annotated[
         str, Flag(AUTHENTICATION, "File with the CAs of clients' certificates.")
@@ -130,14 +134,24 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
         Flag(AUTHORIZATION, "File that says how to reach the API server for access reviews."),
     ] = ""
     authorization_webhook_cache_authorized_ttl: Annotated[
-        float, Flag(AUTHORIZATION, "How long a yes holds.", duration, at_least(0))
+        float,
+        Flag(
+            AUTHORIZATION, "How long an access review that allows is cached.", duration, at_least(0)
+        ),
     ] = 10.0
     authorization_webhook_cache_unauthorized_ttl: Annotated[
-        float, Flag(AUTHORIZATION, "How long a no holds.", duration, at_least(0))
+        float,
+        Flag(
+            AUTHORIZATION, "How long an access review that denies is cached.", duration, at_least(0)
+        ),
     ] = 10.0
     authorization_always_allow_paths: Annotated[
         tuple[str, ...],
-        Flag(AUTHORIZATION, "Paths for everybody; a last * is any ending.", names),
+        Flag(
+            AUTHORIZATION,
+            "Paths that need no authorization; a * at the end matches any ending.",
+            names,
+        ),
     ] = ("/healthz", "/readyz", "/livez")
     webhooks: Annotated[
         tuple[str, ...],
@@ -157,7 +171,7 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
         str, Flag(WEBHOOK, "File with the webhooks' certificate and its chain.")
     ] = ""
     webhook_tls_private_key_file: Annotated[
-        str, Flag(WEBHOOK, "File with that certificate's key.")
+        str, Flag(WEBHOOK, "File with the key of the webhooks' certificate.")
     ] = ""
     webhook_tls_cipher_suites: Annotated[
         tuple[str, ...], Flag(WEBHOOK, "As --tls-cipher-suites.", names)

@@ -51,10 +51,10 @@ async def _plan(options: PlanOptions, config: ClientConfig) -> int:
     try:
         preview = await observe(options, config)
     except CloudError as exc:
-        print(f"{PROGRAM}: the cloud cannot be asked: {exc}", file=sys.stderr)
+        print(f"{PROGRAM}: the call to the cloud failed: {exc}", file=sys.stderr)
         return FAILED
     except KubeError as exc:
-        print(f"{PROGRAM}: the API server cannot be asked: {exc}", file=sys.stderr)
+        print(f"{PROGRAM}: the request to the API server failed: {exc}", file=sys.stderr)
         return FAILED
     print(report.as_json(preview) if options.json else report.as_text(preview))
     return preview.exit_code

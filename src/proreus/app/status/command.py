@@ -56,12 +56,16 @@ class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease_namespace: Annotated[str, Flag("status", "Namespace of the manager's leases.")] = (
         "kube-system"
     )
-    lease_name: Annotated[str, Flag("status", "How the names of these leases begin.")] = (
+    lease_name: Annotated[str, Flag("status", "Prefix of the names of the manager's leases.")] = (
         "cloud-controller-manager"
     )
-    interval: Annotated[float, Flag("status", "Time between two looks.", duration, above(0))] = 2.0
+    interval: Annotated[
+        float, Flag("status", "Time between two refreshes.", duration, above(0))
+    ] = 2.0
     once: Annotated[bool, Flag("status", "Show the state once.", boolean)] = False
-    all: Annotated[bool, Flag("status", "Show what is well too.", boolean)] = False
+    all: Annotated[bool, Flag("status", "Show also nodes and Services that are well.", boolean)] = (
+        False
+    )
     json: Annotated[bool, Flag("status", "Show the state once, as JSON.", boolean)] = False
 
 
@@ -91,7 +95,7 @@ async def _show(options: StatusOptions, config: ClientConfig) -> int:
                     return 0
                 await asyncio.sleep(options.interval)
         except KubeError as exc:
-            print(f"{PROGRAM}: {config.server} cannot be asked: {exc}", file=sys.stderr)
+            print(f"{PROGRAM}: the request to {config.server} failed: {exc}", file=sys.stderr)
             return 1
 
 

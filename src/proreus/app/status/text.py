@@ -49,7 +49,7 @@ def figures(found: Mapping[State, int]) -> str:
 def _routes(nodes: Iterable[Row]) -> str:
     said = [row.routes for row in nodes if row.routes]
     if not said:
-        return "no node has a word of them"
+        return "no node has a route condition"
     return f"{said.count('made')} nodes have theirs, {said.count('missing')} lack them"
 
 

@@ -112,7 +112,7 @@ class CloudNodeLifecycleController:
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
         self._report(decided, loop.time())
         for node, patch in decided.marks:
-            await self._write(node, patch, "the mark of an unknown machine")
+            await self._write(node, patch, "the annotation of a node unknown to the cloud")
         for node, patch in decided.taints:
             await self._write(node, patch, "the shutdown taint")
         for deletion in decided.delete:

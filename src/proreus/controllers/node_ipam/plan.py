@@ -131,11 +131,13 @@ def _misused(networks: Sequence[Network], size: int, sizes: dict[int, int]) -> l
     problems = []
     if size and len(networks) > 1:
         problems.append(
-            "--node-cidr-mask-size: not with two cluster CIDRs; "
+            "--node-cidr-mask-size: cannot be used with two cluster CIDRs; "
             "give --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"
         )
     elif size and any(sizes.values()):
-        problems.append("--node-cidr-mask-size: not together with the flag of a family")
+        problems.append(
+            "--node-cidr-mask-size: cannot be combined with --node-cidr-mask-size-ipv4 or -ipv6"
+        )
     families = {net.version for net in networks}
     return problems + [
         f"--node-cidr-mask-size-ipv{family}: --cluster-cidr has no IPv{family}"
@@ -186,7 +188,7 @@ def decide(mode: Mode, node: Node, in_cloud: InCloud | Exception) -> Decision:
     if not is_askable(node):
         return Settled()
     if isinstance(in_cloud, Exception):
-        return Trouble(Reason.NOT_AVAILABLE, scrub(f"The cloud cannot be asked: {in_cloud}"))
+        return Trouble(Reason.NOT_AVAILABLE, scrub(f"The call to the cloud failed: {in_cloud}"))
     if in_cloud is None:
         return Trouble(Reason.NOT_AVAILABLE, "The cloud does not say which pod CIDRs it has given")
     return _compare(mode, node, in_cloud)
@@ -224,14 +226,14 @@ def _from_cluster(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decisi
         return Assign(has)
     if networks:
         given = ", ".join(map(str, networks))
-        text = f"The cloud has given {given} of itself, which {Mode.FROM_CLUSTER} does not take"
+        text = f"The cloud has given {given} by itself, which {Mode.FROM_CLUSTER} does not allow"
         return Trouble(Reason.INVALID_MODE, text)
     return Allocate()
 
 
 def exhausted(cluster: Network) -> Trouble:
     """Return the trouble that no block of this cluster CIDR is left."""
-    text = f"All node CIDRs of {cluster} are taken; the node gets one when another node goes"
+    text = f"All node CIDRs of {cluster} are taken; the node gets one when another node is deleted"
     return Trouble(Reason.NOT_AVAILABLE, text)
 
 

@@ -129,7 +129,7 @@ def _attempt(
     is_unknown = answer is None or isinstance(answer, CallTimeout)
     if is_unknown and failures < policy.tell_after:
         return Attempt(failures, due, is_lacking=old.is_lacking, text=old.text, batch=batch)
-    text = scrub(str(answer)) if answer is not None else "the cloud's answer leaves it out"
+    text = scrub(str(answer)) if answer is not None else "the cloud gave no answer for it"
     return Attempt(failures, due, is_lacking=True, text=text, batch=batch)
 
 

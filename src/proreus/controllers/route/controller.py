@@ -79,7 +79,7 @@ class RouteController:
             raise ValueError(f"the provider {env.provider.name} has no routes")
         self._clusters, problem = cluster_cidrs(env.settings.cluster_cidr)
         if problem or not self._clusters:
-            raise ValueError(f"--cluster-cidr: {problem or 'there is none'}")
+            raise ValueError(f"--cluster-cidr: {problem or 'must be given to make routes'}")
         self._env = env
         self._cloud: Routes = env.provider.routes
         self._policy = policy or Policy()
@@ -272,7 +272,7 @@ class RouteController:
             event = plans.failed(unit.desired.node, route.destination, attempt.text)
             self._event(unit.desired.node, event)
         klog.warning(
-            log, "A route is not as it should be", destination=str(unit.destination),
+            log, "A route differs from the desired state", destination=str(unit.destination),
             node=unit.desired.node if unit.desired else "", failures=attempt.failures,
             said=attempt.text,
         )  # fmt: skip
