@@ -228,7 +228,7 @@ class Election:
         try:
             await self._follow(lock, look)
         except Exception as exc:  # noqa: BLE001 - polling goes on, and is enough
-            klog.exception(log, "The lease is not followed any more", err=exc, lease=lock.name)
+            klog.exception(log, "The lease is no longer watched", err=exc, lease=lock.name)
 
     def _deference(self, name: str) -> float:
         """Return how long to leave a lease to others: longer, the more are held or preferred."""

@@ -139,7 +139,7 @@ class Leader:
         return 0
 
     def show(self, state: Source) -> None:
-        """Let the status page show what is known here."""
+        """Let the status page show this replica's caches and controllers."""
         state.nodes, state.services = self._nodes, self._services
         state.running = self._running.values
 
@@ -326,7 +326,7 @@ class Leader:
         klog.info(log, "Started", controller=descriptor.name)
 
     def record_leadership(self, lock: Lock, elector: LeaderElector, what: str) -> None:
-        """Record client-go's event about the lease."""
+        """Record client-go's event about winning or losing the lease."""
         lease = ObjectReference(
             LEASES.api_version,
             LEASES.kind,

@@ -44,7 +44,7 @@ log = klog.logger(__name__)
 
 
 class _Changed(msgspec.Struct, frozen=True):
-    """A Lease of which only the metadata is read."""
+    """A Lease of which only the metadata is decoded."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -32,10 +32,10 @@ SEARCH_CALLS: Final = 64
 """The most calls that the halving of one batch may take."""
 
 SUSPECTS_ALONE: Final = 16
-"""How many suspects are asked by themselves at a time; the others share batches."""
+"""How many suspects are asked about one by one at a time; the others share batches."""
 
 PROBES: Final = 3
-"""How many nodes of a failed batch are asked by themselves before it is halved."""
+"""How many nodes of a failed batch are asked about one by one before it is halved."""
 
 Key = tuple[str, str]
 """A node's uid and provider id, which key an answer."""

@@ -73,7 +73,7 @@ class Inventory:
         deadline: float = DEADLINE,
         on_error: OnError,
     ) -> None:
-        """Serve from `instances`.
+        """Observe through `instances`.
 
         Args:
             instances: The provider's machines.

@@ -1,4 +1,4 @@
-"""The controllers: one folder each, `plan.py` decides and `controller.py` does.
+"""Run the controllers: in each folder `plan.py` decides and `controller.py` acts.
 
 `proreus.controllers.table` lists them.
 """

@@ -1,4 +1,4 @@
-"""The client of the API server: verbs on typed resources.
+"""Read and write typed objects of the API server: the client.
 
 Answers are decoded straight into the partial objects of `kube.objects`. Every method raises a
 `KubeError` when it fails: `StatusError` for an error answer, `Unreachable` when there was none,
@@ -64,7 +64,7 @@ _WRITTEN = msgspec.json.Decoder(_WrittenObject, strict=False)
 
 
 class Client:
-    """Reads and writes objects of one API server. It must be made in a running event loop."""
+    """Read and write objects of one API server. It must be made in a running event loop."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Client:
         field_selector: str = "",
         each: Callable[[T], T] | None = None,
     ) -> Listing[T]:
-        """Read all objects, as they were at one version, `limit` of them at a time.
+        """Read all objects as they were at one version, in pages of `limit`.
 
         Namespace "" means all of them. `each` may put another object in the place of each one, as
         soon as its page is there: what is dropped then makes room for the next page.

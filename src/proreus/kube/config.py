@@ -14,7 +14,7 @@ from proreus.kube.proxies import from_environment
 __all__ = ["ClientConfig", "FileToken", "load"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet puts a Pod's token and certificate authority."""
+"""The folder in which the kubelet puts a Pod's token and certificate authority."""
 
 
 def load(
@@ -67,7 +67,7 @@ def _listed(variable: str) -> list[Path]:
 
 
 def _is_there(path: Path) -> bool:
-    """Tell whether the file exists, or may: whoever reads it reports why it cannot be read."""
+    """Tell whether the file exists or cannot be checked; reading it then reports why."""
     try:
         return path.exists()
     except OSError:  # such as a home directory of root's

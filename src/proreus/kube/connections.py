@@ -94,7 +94,7 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 class _Broken(aiohttp.ClientError):
-    """The connection ended before the answer of a write."""
+    """Raised when the connection ends before the answer of a write."""
 
 
 async def _send_once(

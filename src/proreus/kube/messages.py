@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 MESSAGE_LIMIT: Final = 1024
-"""Characters of a message; what events.k8s.io/v1 allows in `note`."""
+"""Most characters of a message; what events.k8s.io/v1 allows in `note`."""
 
 _SPACE = re.compile(r"\s+")
 _NAMED_ID = re.compile(

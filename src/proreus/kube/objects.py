@@ -1,4 +1,4 @@
-"""Kubernetes objects as this process reads them: partial, frozen, decoded straight from JSON.
+"""Define Kubernetes objects as this process reads them: partial, frozen, decoded from JSON.
 
 Only the fields that some decision reads are declared; all others are skipped while parsing,
 which makes decoding about ten times cheaper than full models. **A partial object must never be
@@ -14,36 +14,36 @@ from datetime import datetime
 import msgspec
 
 TAINT_UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
-"""Set by the kubelet with `--cloud-provider=external`, removed when the node is initialised."""
+"""A taint set by the kubelet with `--cloud-provider=external`, removed at initialisation."""
 TAINT_SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
-"""The node is not Ready and its machine is shut down; removed when it runs again."""
+"""A taint of nodes that are not Ready and whose machine is shut down."""
 TAINT_AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
-"""The cluster autoscaler removes the node.
+"""A taint set by the cluster autoscaler on a node that it is removing.
 
 It counts for no breaker and is no load balancer's host.
 """
 LABEL_EXCLUDE_LB = "node.kubernetes.io/exclude-from-external-load-balancers"
-"""Nodes with this label are no hosts of load balancers."""
+"""A label that excludes a node from the hosts of load balancers."""
 LABEL_HOSTNAME = "kubernetes.io/hostname"
-"""The node's host name, set by the kubelet."""
+"""The label with the node's host name, set by the kubelet."""
 LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-"""The machine's type; kept as the cloud says it."""
+"""The label with the machine's type, kept equal to the cloud's."""
 LABEL_INSTANCE_TYPE_BETA = "beta.kubernetes.io/instance-type"
-"""The old name; follows the new one."""
+"""The label's former name, kept equal to the new one."""
 LABEL_ZONE = "topology.kubernetes.io/zone"
-"""The machine's zone; set at initialisation and never changed."""
+"""The label with the machine's zone, set at initialisation and never changed."""
 LABEL_ZONE_BETA = "failure-domain.beta.kubernetes.io/zone"
-"""The old name; follows the new one."""
+"""The label's former name, kept equal to the new one."""
 LABEL_REGION = "topology.kubernetes.io/region"
-"""The machine's region; set at initialisation and never changed."""
+"""The label with the machine's region, set at initialisation and never changed."""
 LABEL_REGION_BETA = "failure-domain.beta.kubernetes.io/region"
-"""The old name; follows the new one."""
+"""The label's former name, kept equal to the new one."""
 ANNOTATION_PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
-"""The kubelet's `--node-ip`: must be among the cloud's addresses, and comes first."""
+"""The annotation with the kubelet's `--node-ip`, which must be among the cloud's addresses."""
 ANNOTATION_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
-"""Comma-separated CIDRs that may reach the load balancer; `spec.loadBalancerSourceRanges` wins."""
+"""The annotation with CIDRs that may connect; `spec.loadBalancerSourceRanges` wins."""
 FINALIZER_LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
-"""Keeps a Service until its load balancer is gone."""
+"""The finalizer that keeps a Service until its load balancer is gone."""
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -261,16 +261,16 @@ KubeObject = Node | Service | EndpointSlice | Secret | ConfigMap | Namespace
 
 
 def key(obj: KubeObject) -> str:
-    """The cache key: `namespace/name`, or `name` for what has no namespace."""
+    """Return the cache key: `namespace/name`, or `name` for cluster-wide objects."""
     meta = obj.metadata
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
-    """The condition of that type, or None."""
+    """Return the condition of that type, or None."""
     return next((c for c in conditions if c.type == type_), None)
 
 
 def has_taint(node: Node, taint_key: str) -> bool:
-    """Whether any taint has that key, whatever its value and effect (as the Go framework)."""
+    """Tell whether any taint has that key, whatever its value and effect (as in Go)."""
     return any(taint.key == taint_key for taint in node.spec.taints)

@@ -31,7 +31,7 @@ SHORTEST_WAIT = 0.1
 """Seconds between two tries at least, whatever Retry-After says."""
 
 STREAM_BUFFER = 1 << 18
-"""Bytes of a stream that are read ahead."""
+"""How many bytes of a stream are read ahead."""
 
 Observer = Callable[[Request, int, float], None]
 """An observer of each try: the request, the HTTP status (0: no answer), the seconds to its head."""

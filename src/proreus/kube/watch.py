@@ -68,7 +68,7 @@ class Listed(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Heard(msgspec.Struct, Generic[T], frozen=True):
-    """Signal: a line of the watch; `type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+    """Signal: the watch gave a line; `type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     type: str
     object: T

@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Failed(Exception):
-    """Something that is no Exception, such as SystemExit, came out of a reconciler."""
+    """A reconciler raised something that is no Exception, such as SystemExit."""
 
 
 class Reconciler(Protocol[T_contra, Observed, Change]):
@@ -210,7 +210,7 @@ class Controller(Generic[T, Observed, Change]):
             return ()
 
     def _hand_out(self, count: int) -> None:
-        """Count handed-out keys (negative: returned); no take while more than the slots wait."""
+        """Track how many keys are handed out; pause takes while more wait than there are slots."""
         self._outstanding += count
         if self._outstanding <= self._slot_count:
             self._room.set()

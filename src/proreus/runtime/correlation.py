@@ -85,7 +85,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class SpamFilter:
-    """A token bucket for each source: `BURST` events, then one every `REFILL` seconds."""
+    """Limit the events of each source: `BURST` at once, then one every `REFILL` seconds."""
 
     def __init__(self) -> None:
         """Start with full buckets."""

@@ -48,7 +48,7 @@ class Informer(Generic[T]):
         """Follow the resource in one namespace or all; `indexes` compute values of objects."""
         self.resource = resource
         self.generation = 0
-        """The number of changes so far."""
+        """How many changes the cache has seen."""
         self._client = client
         self._namespace = namespace
         self._field_selector = field_selector

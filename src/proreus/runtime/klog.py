@@ -45,7 +45,7 @@ def bound(**fields: object) -> Iterator[None]:
 
 
 def v(log: logging.Logger, verbosity: int, message: str, **fields: object) -> None:
-    """Log at `-v=verbosity` and above: 2 for what an operator may want, 4 for debugging."""
+    """Log a line at `-v=verbosity` and above: 2 for operators, 4 for debugging."""
     _emit(log, logging.INFO - verbosity, message, fields)
 
 

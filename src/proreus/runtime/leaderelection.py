@@ -129,7 +129,7 @@ class LeaderElector:
         return self._until_free() > 0
 
     def try_now(self) -> None:
-        """Try to acquire at once, unless held: the lease was seen to change."""
+        """Wake the candidate to try at once: the lease was seen to change."""
         self._changed.set()
 
     def check(self) -> None:

@@ -74,7 +74,7 @@ def contain_exits(loop: asyncio.AbstractEventLoop, on_exit: Callable[[str, Exite
 
 
 class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine that raises `Exited` instead of SystemExit and KeyboardInterrupt.
+    """Wrap a coroutine so that it raises `Exited` instead of SystemExit or KeyboardInterrupt.
 
     It is no `async def` around the other: one that is cancelled before its first step would
     leave the other "never awaited".

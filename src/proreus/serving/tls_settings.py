@@ -31,7 +31,7 @@ CIPHER_SUITES: Final[Mapping[str, str]] = {
     "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
 }
-"""Go's names of the suites of TLS 1.2, and OpenSSL's. Go's others (3DES, RC4) are not offered."""
+"""The cipher suites of TLS 1.2 by Go's names, with OpenSSL's. 3DES and RC4 are not offered."""
 
 SUITES_OF_TLS_1_3: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -47,10 +47,10 @@ CURVES: Final[Mapping[int, str]] = {
     4588: "X25519MLKEM768",
     4589: "SecP384r1MLKEM1024",
 }
-"""The curves that Go knows, by their IANA numbers; and OpenSSL's names."""
+"""The curves that Go knows, by their IANA numbers, with OpenSSL's names."""
 
 VERSIONS: Final = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
-"""Lowest versions by Go's names; all others are 1.2, Go's default."""
+"""The lowest TLS versions by Go's names; unknown names mean 1.2, Go's default."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,9 @@ def problems(settings: Settings) -> list[str]:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(curve)
         except ValueError:
             flag = f"--{settings.prefix}-curve-preferences"
-            found.append(f"{flag}: this OpenSSL has no {curve} alone; choose 23, 24, 25 or 29")
+            found.append(
+                f"{flag}: this OpenSSL cannot offer {curve} alone; choose 23, 24, 25 or 29"
+            )
     return found
 
 

@@ -20,7 +20,7 @@ DESCRIPTION: Final = """\
 Says why nodes stay tainted and Services stay pending, and what to do. It only reads. With
 --cloud-provider and --cloud-config it asks the cloud too. It takes the manager's flags.
 
-Exit code: 0 nothing is wrong, 1 something is, 2 it could not look at everything."""
+Exit code: 0 nothing is wrong, 1 something is, 2 something could not be read."""
 
 COULD_NOT_LOOK: Final = 2
 

@@ -19,7 +19,7 @@ from proreus.kube.objects import TAINT_UNINITIALIZED, ObjectMeta, Taint, conditi
 
 NAME: Final = "cloud-controller-manager"
 CLOCKS_DIFFER: Final = 30.0
-"""Seconds that the clocks of two machines may differ."""
+"""Seconds by which the clocks of two machines may differ."""
 
 _KNOWN: Final = re.compile(rf"{NAME}|cloud-provider|(^|-)(ccm|cpi)(-|$)")
 _LABELS: Final = ("app.kubernetes.io/name", "k8s-app", "app", "component", "name")

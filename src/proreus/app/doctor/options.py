@@ -39,7 +39,7 @@ class DoctorOptions(Options, frozen=True, kw_only=True):
         float,
         Flag(
             DOCTOR,
-            "How long a manager may take to say something of a new node or Service.",
+            "How long a manager may take to handle a new node or Service.",
             duration,
             at_least(0),
         ),

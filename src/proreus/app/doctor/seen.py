@@ -120,7 +120,7 @@ class Right(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """An event of the lifecycle controller about a node that stays, or that is unknown."""
+    """An event of the lifecycle controller about a node that is held or unknown to the cloud."""
 
     node: str
     message: str

@@ -45,7 +45,12 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     ] = False
     node_monitor_period: Annotated[
         float,
-        Flag(CLOUD, "How often nodes that are not Ready are asked about.", duration, at_least(0.1)),
+        Flag(
+            CLOUD,
+            "How often the cloud is asked about nodes that are not Ready.",
+            duration,
+            at_least(0.1),
+        ),
     ] = DEFAULTS.node_monitor_period
     node_sync_period: Annotated[
         float,

@@ -29,7 +29,7 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the flags of API access, leader election and debugging."""
 
     kubeconfig: Annotated[
-        str, Flag(GENERIC, "File that says how to reach the API server; else in-cluster.")
+        str, Flag(GENERIC, "Kubeconfig file for the API server; without it, in-cluster.")
     ] = ""
     master: Annotated[str, Flag(GENERIC, "URL of the API server, instead of the kubeconfig's.")] = (
         ""

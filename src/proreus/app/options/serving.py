@@ -84,7 +84,8 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
         Flag(SERVING, "host:port of health and metrics by plain HTTP, open to all; 0 is off."),
     ] = "0"
     authentication_kubeconfig: Annotated[
-        str, Flag(AUTHENTICATION, "File that says how to reach the API server for TokenReviews.")
+        str,
+        Flag(AUTHENTICATION, "Kubeconfig file for TokenReviews; without it, the manager's own."),
     ] = ""
     authentication_token_webhook_cache_ttl: Annotated[
         float,
@@ -131,7 +132,7 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
     ] = ("x-remote-extra-",)
     authorization_kubeconfig: Annotated[
         str,
-        Flag(AUTHORIZATION, "File that says how to reach the API server for access reviews."),
+        Flag(AUTHORIZATION, "Kubeconfig file for access reviews; without it, the manager's own."),
     ] = ""
     authorization_webhook_cache_authorized_ttl: Annotated[
         float,

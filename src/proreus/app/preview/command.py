@@ -22,7 +22,7 @@ DESCRIPTION: Final = """\
 Shows what the manager would do now to nodes, routes and load balancers, and does none of it. It
 takes the manager's flags; the credentials for the API server and the cloud need only read.
 
-Exit code: 0 there is nothing to do, 2 there are changes, 1 it could not find out."""
+Exit code: 0 there is nothing to do, 2 there are changes, 1 something could not be read."""
 
 FAILED: Final = 1
 

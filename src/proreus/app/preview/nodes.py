@@ -148,7 +148,7 @@ class Drafts:
     def _allocate(
         self, mode: Mode, name: str, blocks: Blocks, in_cloud: tuple[str, ...] | None
     ) -> bool:
-        """Decide once; tell whether the change may need a second decision."""
+        """Allocate pod CIDRs once; tell whether the nodes must be looked at again."""
         node = self.nodes[name]
         match ipam.decide(mode, node, in_cloud):
             case ipam.Allocate():

@@ -38,7 +38,7 @@ class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the flags of `proreus status`."""
 
     kubeconfig: Annotated[
-        str, Flag("status", "File that says how to reach the API server; else in-cluster.")
+        str, Flag("status", "Kubeconfig file for the API server; without it, in-cluster.")
     ] = ""
     master: Annotated[
         str, Flag("status", "URL of the API server, instead of the kubeconfig's.")

@@ -59,7 +59,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class LeaseRow(msgspec.Struct, frozen=True):
-    """Who holds a lease, and how long ago it was renewed, in seconds."""
+    """The holder of a lease, and the seconds since it was renewed."""
 
     name: str
     holder: str

@@ -262,7 +262,7 @@ def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -
                 released.setdefault(key[0], at)
             else:
                 until = min(released.values()) + policy.release_interval
-                text = "many nodes that look gone were held, and go one after another"
+                text = "many nodes were held and are now deleted a few at a time"
                 ruling = Wait(until, text, Alert.BREAKER)
         if isinstance(ruling, Wait):
             decided.waits[node.metadata.name] = ruling

@@ -66,7 +66,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> InstanceAnswer:
-        """Return the answer itself."""
+        """Return the cloud's answer about the machine."""
         return self.observation.answer
 
     @property

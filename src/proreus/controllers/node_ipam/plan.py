@@ -61,7 +61,7 @@ class Reason(StrEnum):
     INVALID_MODE = "CloudCIDRAllocatorInvalidMode"
     """The cloud has no blocks for this machine in this mode: see `--cidr-allocator-type`."""
     INVALID = "CloudCIDRAllocatorInvalidPodCIDR"
-    """What the cloud has given is no block, or not one of each family."""
+    """The cloud has given something that is not one block of each family."""
     OUTSIDE = "CIDROutsideClusterCIDR"
     """A block of the node is not in `--cluster-cidr`."""
     SHARED = "CIDRNotUnique"

@@ -14,7 +14,7 @@ from proreus.controllers.route.desired import DesiredRoute
 from proreus.controllers.route.policy import Policy
 
 Key = tuple[Network, str]
-"""Destination and target; the target is "" where routes are only deleted."""
+"""The destination and target of a route; "" where routes are only deleted."""
 
 Answer = Done | Pending | CloudError
 

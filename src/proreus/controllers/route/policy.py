@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 LABEL_EXCLUDE: Final = "proreus.io/exclude-from-cloud-routes"
-"""Routes of a node with this label, whatever its value, are neither made nor deleted."""
+"""The label that keeps the controller from creating or deleting a node's routes."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

@@ -181,7 +181,7 @@ def _still_there(
 
 
 def _delete_progress(answer: Pending | CloudError) -> tuple[Reason, str]:
-    """Reason and message of a deletion that is not done."""
+    """Return the reason and message of a deletion that is not finished."""
     if isinstance(answer, Pending):
         return Reason.DELETING, scrub(f"Deleting load balancer: {answer.reason}")
     if isinstance(answer, RetryAfter):

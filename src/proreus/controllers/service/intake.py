@@ -23,7 +23,7 @@ QUIET_SECONDS: Final = 0.75
 """Seconds without a node change after which the changes are handled."""
 
 QUIET_LIMIT: Final = 10.0
-"""Seconds after the first node change after which they are handled in any case."""
+"""Seconds after the first node change after which the changes are handled in any case."""
 
 _ANY_HOST = HostPolicy()
 

@@ -18,7 +18,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 
 
 class Leak(msgspec.Struct, frozen=True):
-    """An object that was left over, and when that was first seen.
+    """A cloud object whose Service is gone, and when that was first seen.
 
     `since` is for people; `at` is the same in seconds of a clock that does not jump.
     """
