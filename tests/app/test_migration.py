@@ -101,7 +101,7 @@ def test_all_problems_are_told_together_with_line_and_remedy(tmp_path: Path) -> 
         "3: leaderName must be a text and not empty: name the lease",
         '7: controllerLeaders[0].component must be a text and not empty: name a component, or "*"',
         "8: controllerLeaders[1].when is unknown; there are name, component",
-        "9: controllerLeaders[2] service-lb-controller is already *'s; keep one of the two",
+        "9: controllerLeaders[2] service-lb-controller already belongs to *; keep one of the two",
         "10: controllerLeaders[3] must be a mapping with name and component",
         "11: controllerLeaders[4].name must be a text and not empty: name the controller",
     ]

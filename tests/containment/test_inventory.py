@@ -380,7 +380,7 @@ def test_names_left_out_are_unknown_never_absent() -> None:
         seen = await bench.get(nodes(2))
         assert good(seen) == {"n000"}
         assert type(seen["n001"].answer) is CloudError
-        assert "n001: unknown, not gone" in str(seen["n001"].answer)
+        assert "n001: it is unknown, not gone" in str(seen["n001"].answer)
 
     clock.run(scenario())
 

@@ -268,7 +268,7 @@ class Leader:
         unknown = sorted(self._provider.needs - offered.keys())
         if unknown:
             raise ConfigError(
-                (f"the provider {self._provider.name} needs {', '.join(unknown)}: not offered",)
+                (f"the provider {self._provider.name} needs {', '.join(unknown)}: no such cache",)
             )
         return {
             name: lister

@@ -156,7 +156,7 @@ class _Reader:
             return
         before = components.setdefault(controller, values["component"])
         if before != values["component"]:
-            problem = f"{controller} is already {before}'s; keep one of the two"
+            problem = f"{controller} already belongs to {before}; keep one of the two"
             self._wrong(tree.line, place, problem)
 
     def _fields(self, branch: Branch, known: Sequence[str], prefix: str) -> dict[str, Named]:

@@ -150,7 +150,9 @@ async def started(
     """
     unknown = sorted(provider.needs - listers.keys())
     if unknown:
-        raise ConfigError((f"the provider {provider.name} needs {', '.join(unknown)}",))
+        raise ConfigError(
+            (f"the provider {provider.name} needs {', '.join(unknown)}: no such cache",)
+        )
     events = NoEvents()
     needed = {name: lister for name, lister in listers.items() if name in provider.needs}
     context = Context(

@@ -246,7 +246,7 @@ class Batches:
 
     def _typed(self, name: str, answers: Mapping[str, object]) -> InstanceAnswer:
         if name not in answers:
-            text = f"{self._provider} did not answer for node {name}: unknown, not gone"
+            text = f"{self._provider} left out node {name}: it is unknown, not gone"
             return self._fault(CloudError(text), Kind.LEFT_OUT)
         try:
             return contract.answer(answers[name], Instance, NotFound)

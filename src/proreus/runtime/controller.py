@@ -281,7 +281,7 @@ class Controller(Generic[T, Observed, Change]):
         answers: Mapping[str, Observed | Exception],
         delay: float | None,
     ) -> None:
-        """Plan and apply one group; `delay` is when to come back if the observer failed."""
+        """Plan and apply one group; retry after `delay` seconds if the observation failed."""
         async with self._slots.slot(lambda: self._hand_out(-len(keys))):
             planned_on = {key: self._informer.get(key) for key in keys}
             with klog.bound(controller=self.name, **_named(planned_on)):

@@ -21,7 +21,7 @@ from proreus.serving.tls import ServerTLS
 log = klog.logger(__name__)
 
 SHUTDOWN_SECONDS: Final = 2.0
-"""Seconds that requests under way get at the end."""
+"""Seconds that running requests get to finish at shutdown."""
 
 BACKLOG: Final = 128
 

@@ -198,7 +198,7 @@ def _answers(fleet: Fleet, replies: Iterable[Reply]) -> Mapping[Key, Answer]:
 
 
 def _panel(reply: Reply, observation: Observation) -> Panel:
-    """Return the answers about the witnesses in that very call, or else before and after it."""
+    """Sum up the witnesses' answers in the call of `observation`, or else in calls around it."""
     shown: set[Key] = set()
     absent: set[Key] = set()
     asked = 0
@@ -249,7 +249,7 @@ def _other_sightings(fleet: Fleet, memory: ScopeMemory, known: Known) -> Iterato
 
 
 def _views(answers: Mapping[Key, Answer], standing: Standing, policy: Policy) -> Iterator[View]:
-    """Return the answers without nodes in question that show enough witnesses to be proofs."""
+    """Return the answers that lack nodes in question but show enough witnesses to be proofs."""
     groups: dict[tuple[float, float, Panel, bool], set[Key]] = {}
     for key, answer in answers.items():
         if _is_absent(answer.observation):

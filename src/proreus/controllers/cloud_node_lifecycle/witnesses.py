@@ -23,7 +23,7 @@ Key = tuple[str, str]
 """A Node's uid and provider id: knowledge of one machine says nothing of another."""
 
 _FEWEST: int = 2
-"""How many other nodes an answer must show to speak for setting one aside."""
+"""How many witnesses an answer must show before a node that it lacks may be set aside."""
 
 
 class Panel(msgspec.Struct, frozen=True):

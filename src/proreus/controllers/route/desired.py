@@ -35,7 +35,7 @@ class DesiredRoute(msgspec.Struct, frozen=True):
     was_routed: bool
 
     def route(self) -> Route:
-        """Return the route to create; the node's uid in its name is in no other cluster."""
+        """Return the route to create, named after the node's uid, which no other cluster has."""
         return Route(
             name=f"{self.uid}-ipv{self.destination.version}",
             destination=str(self.destination),

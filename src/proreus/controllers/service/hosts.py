@@ -15,7 +15,7 @@ _Key = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]
 
 
 def candidates(nodes: Iterable[Node], owns: Callable[[Node], Ownership]) -> Iterator[Node]:
-    """Return the nodes that may be hosts, as far as their owner decides.
+    """Return the nodes that may be hosts: those that are not another cloud's.
 
     Nodes of another cloud are none: ours would reject them each time. Where it is not known whose
     a node is, only the cloud can tell.
