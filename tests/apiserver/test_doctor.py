@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from proreus.app.doctor.seen import DEPLOYMENTS, PODS
 
 from proreus.app.doctor.options import DoctorOptions
 from proreus.app.doctor.rights import needs
-from proreus.app.doctor.seen import DEPLOYMENTS, PODS
 from proreus.kube.errors import AlreadyExists
 from proreus.kube.objects import (
     ANNOTATION_PROVIDED_NODE_IP,

@@ -11,25 +11,25 @@ import pytest
 
 from proreus.app.doctor import manager, report
 from proreus.app.doctor.diagnosis import diagnose
-from proreus.app.doctor.options import DoctorOptions, as_stated
-from proreus.app.doctor.rights import needs
-from proreus.app.doctor.seen import (
+from proreus.app.doctor.observed import (
     Cloud,
     Container,
     ContainerState,
     ContainerStatus,
     Held,
+    Observed,
     Pod,
     PodSpec,
     PodStatus,
     PodTemplate,
     Right,
-    Seen,
     Toleration,
     Waiting,
     Workload,
     WorkloadSpec,
 )
+from proreus.app.doctor.options import DoctorOptions, as_stated
+from proreus.app.doctor.rights import needs
 from proreus.app.leases import Lease
 from proreus.cloudprovider import (
     CloudError,
@@ -158,7 +158,7 @@ def a_cloud(answer: Any = None, **more: Any) -> Cloud:
 
 MACHINE = Instance(provider_id="sim://one", name="one", addresses=(HOSTNAME, ADDRESS))
 LEASE = Lease("cloud-controller-manager", "a", NOW, 15.0)
-WELL = Seen(
+WELL = Observed(
     now=NOW,
     nodes=(a_node(), a_node("two")),
     services=(a_service(ENSURED), Service(spec=ServiceSpec())),
@@ -171,15 +171,15 @@ WELL = Seen(
 )
 
 
-def seen(**different: Any) -> Seen:
+def seen(**different: Any) -> Observed:
     return msgspec.structs.replace(WELL, **different)
 
 
-def nodes(*given: Node, cloud: Cloud | None = None, **more: Any) -> Seen:
+def nodes(*given: Node, cloud: Cloud | None = None, **more: Any) -> Observed:
     return seen(nodes=(a_node("two"), *given), cloud=cloud, **more)
 
 
-def service(given: Service, **more: Any) -> Seen:
+def service(given: Service, **more: Any) -> Observed:
     return seen(services=(given,), **more)
 
 
@@ -199,7 +199,7 @@ GOING = {"deletion_timestamp": fresh(120), "finalizers": (FINALIZER_LOAD_BALANCE
 
 UNREADY = (a_node(conditions=(SILENT, FINE)), a_node("two"))
 
-MISTAKES: dict[str, tuple[Seen, str, str, str]] = {
+MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
     # what is wrong: (what is seen, its name, the object, part of the remedy or evidence)
     "kubelet without the flag": (
         nodes(a_node(id_="", conditions=(READY,), annotations={ANNOTATION_PROVIDED_NODE_IP: "192.0.2.9"})),
@@ -356,9 +356,9 @@ def test_the_guide_lists_every_mistake_that_is_known() -> None:
     assert listed == {check for _, check, _, _ in MISTAKES.values()}
 
 
-WELL_TOO: dict[str, Seen] = {
+WELL_TOO: dict[str, Observed] = {
     "all is well": WELL,
-    "nothing is there yet": Seen(now=NOW, elects=False),
+    "nothing is there yet": Observed(now=NOW, elects=False),
     "a node that has just come": nodes(new(made=fresh(5))),
     "a machine in the making": nodes(
         new(said("InstancePending"), made=fresh(5)), cloud=a_cloud(RetryAfter("", after=1))

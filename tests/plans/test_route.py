@@ -213,7 +213,7 @@ def test_the_numbers_and_the_label() -> None:
     """They are promised in the documentation."""
     assert LABEL_EXCLUDE == "proreus.io/exclude-from-cloud-routes"
     assert (POLICY.confirm, POLICY.settle, POLICY.batch) == (10.0, 30.0, 50)
-    assert (POLICY.retry_first, POLICY.retry_cap, POLICY.tell_after) == (1.0, 60.0, 3)
+    assert (POLICY.retry_first, POLICY.retry_cap, POLICY.report_after) == (1.0, 60.0, 3)
 
 
 # Wishes

@@ -68,15 +68,15 @@ def locks(
     migrated = {one.name for one in here if migration and migration.is_ours(one.name)}
     others = [one for one in here if one.name not in migrated]
     under_main = frozenset() if per_controller else frozenset(one.name for one in others)
-    found = [Lock(main, under_main, shared=per_controller)]
+    leases = [Lock(main, under_main, shared=per_controller)]
     if migration and migrated:
-        found.append(Lock(migration.lease, frozenset(migrated), after=main))
+        leases.append(Lock(migration.lease, frozenset(migrated), after=main))
     if per_controller:
-        found.extend(
+        leases.extend(
             Lock(f"{main}-{one.alias}", frozenset({one.name}), after=main, modest=True)
             for one in others
         )
-    return tuple(found)
+    return tuple(leases)
 
 
 class Elector(Protocol):
@@ -91,7 +91,7 @@ class Election:
 
     def __init__(
         self,
-        found: Sequence[Lock] = (),
+        leases: Sequence[Lock] = (),
         *,
         elector: Elector | None = None,
         follow: Callable[[Lock, Callable[[], None]], Awaitable[None]] | None = None,
@@ -101,13 +101,13 @@ class Election:
         """Prepare the election without competing yet.
 
         Args:
-            found: The leases.
+            leases: The leases to compete for.
             elector: Makes the candidate for one.
             follow: Calls the function whenever a lease has changed, until cancelled.
             retry_period: The candidates', in seconds.
             shuffle: Makes replicas prefer different leases.
         """
-        self.locks = tuple(found)
+        self.locks = tuple(leases)
         self._follow = follow
         self._unit = retry_period * DEFERENCE
         self._electors: dict[str, LeaderElector] = {}
@@ -144,8 +144,8 @@ class Election:
 
     def health(self) -> str | None:
         """Return a problem if a lease ran out long ago and this process has not noticed."""
-        found = (elector.health() for elector in self._electors.values())
-        return next((problem for problem in found if problem), None)
+        problems = (elector.health() for elector in self._electors.values())
+        return next((problem for problem in problems if problem), None)
 
     def runs(self, controller: str) -> bool:
         """Tell whether the controller may run here now."""
@@ -222,11 +222,11 @@ class Election:
         won(lock, elector)
         await elector.hold()
 
-    async def _followed(self, lock: Lock, look: Callable[[], None]) -> None:
+    async def _followed(self, lock: Lock, on_change: Callable[[], None]) -> None:
         if self._follow is None:
             return
         try:
-            await self._follow(lock, look)
+            await self._follow(lock, on_change)
         except Exception as exc:  # noqa: BLE001 - polling goes on, and is enough
             klog.exception(log, "The lease is no longer watched", err=exc, lease=lock.name)
 

@@ -34,7 +34,7 @@ async def servers(
         ServersError: An address, a certificate or the clients' authorities cannot be had.
     """
     async with AsyncExitStack() as stack:
-        with _told():
+        with _as_servers_error():
             await _start(stack, options, health, config, state)
         yield
 
@@ -47,13 +47,13 @@ async def admission(options: Options, provider: CloudProvider) -> AsyncIterator[
         ServersError: An address or a certificate cannot be had, or there is no such webhook.
     """
     async with AsyncExitStack() as stack:
-        with _told():
+        with _as_servers_error():
             await stack.enter_async_context(webhook_server(options, provider))
         yield
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_servers_error() -> Iterator[None]:
     try:
         yield
     except (TLSError, ConfigError, FlagError) as exc:

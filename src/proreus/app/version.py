@@ -22,5 +22,5 @@ def raw() -> str:
         "Compiler": compiler,
         "Platform": f"{platform.system().lower()}/{machine}",
     }
-    said = ", ".join(f"{name}:{json.dumps(value)}" for name, value in fields.items())
-    return f"version.Info{{{said}}}"
+    text = ", ".join(f"{name}:{json.dumps(value)}" for name, value in fields.items())
+    return f"version.Info{{{text}}}"

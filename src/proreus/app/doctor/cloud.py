@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from proreus.app.doctor.seen import Finding, Seen
+from proreus.app.doctor.observed import Finding, Observed
 from proreus.cloudprovider.errors import (
     CloudError,
     ConfigError,
@@ -20,13 +20,13 @@ from proreus.controllers.events import scrub
 _OF_ONE_NODE = (IdentityConflict, ImplementedElsewhere, InvalidRequest, NotSupported, RetryAfter)
 
 
-def findings(seen: Seen) -> Iterator[Finding]:
+def findings(observed: Observed) -> Iterator[Finding]:
     """Find everything wrong with the cloud that the cloud-config describes."""
-    cloud = seen.cloud
+    cloud = observed.cloud
     if cloud is None:
         return
     about = f"cloud/{cloud.provider}"
-    if cloud.error is None and not cloud.has_cluster_id and not seen.allow_untagged:
+    if cloud.error is None and not cloud.has_cluster_id and not observed.allow_untagged:
         yield Finding(
             "no-cluster-id",
             about,

@@ -41,10 +41,10 @@ def main(argv: Sequence[str]) -> int:
 
 async def _examine(options: DoctorOptions, config: ClientConfig) -> int:
     try:
-        seen = await observe(options, config)
+        observed = await observe(options, config)
     except KubeError as exc:
         print(f"{PROGRAM}: the request to the API server failed: {exc}", file=sys.stderr)
         return COULD_NOT_LOOK
-    diagnosis = diagnose(seen, node=options.node, service=options.service)
+    diagnosis = diagnose(observed, node=options.node, service=options.service)
     print(report.as_json(diagnosis) if options.json else report.as_text(diagnosis))
     return diagnosis.exit_code

@@ -3,7 +3,7 @@
 import msgspec
 
 from proreus.app.doctor import cloud, manager, nodes, services
-from proreus.app.doctor.seen import Finding, Seen
+from proreus.app.doctor.observed import Finding, Observed
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -23,30 +23,30 @@ class Diagnosis(msgspec.Struct, frozen=True):
         return 2 if self.unread else 0
 
 
-def diagnose(seen: Seen, *, node: str = "", service: str = "") -> Diagnosis:
+def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagnosis:
     """Collect the findings about everything that was read.
 
     Args:
-        seen: What was seen.
+        observed: What was read.
         node: Of the nodes, speak of this one only.
         service: Of the Services, speak of this one only: namespace/name or name.
     """
-    about_nodes = tuple(nodes.findings(seen))
-    about_services = tuple(services.findings(seen))
+    about_nodes = tuple(nodes.findings(observed))
+    about_services = tuple(services.findings(observed))
     if node or service:
         about_nodes = tuple(one for one in about_nodes if one.about == f"node/{node}")
         about_services = tuple(one for one in about_services if _is_meant(one, service))
     return Diagnosis(
         findings=(
-            *cloud.findings(seen),
-            *manager.findings(seen),
+            *cloud.findings(observed),
+            *manager.findings(observed),
             *about_nodes,
             *about_services,
         ),
-        unread=seen.unread,
-        notes=seen.notes,
-        nodes=len(seen.nodes),
-        services=len(seen.services),
+        unread=observed.unread,
+        notes=observed.notes,
+        nodes=len(observed.nodes),
+        services=len(observed.services),
     )
 
 

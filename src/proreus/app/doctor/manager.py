@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from proreus.app.doctor.seen import (
+from proreus.app.doctor.observed import (
     Finding,
+    Observed,
     Pod,
     PodSpec,
-    Seen,
     Toleration,
     Workload,
     ago,
@@ -44,10 +44,10 @@ def is_manager(meta: ObjectMeta) -> bool:
     return any(_KNOWN.search(text) for text in texts)
 
 
-def stated_flags(seen: Seen) -> Mapping[str, str]:
+def stated_flags(observed: Observed) -> Mapping[str, str]:
     """Return the flags on the first manager's command line, by name without dashes."""
-    specs = [one.spec.template.spec for one in seen.workloads or ()]
-    specs += [one.spec for one in seen.pods or ()]
+    specs = [one.spec.template.spec for one in observed.workloads or ()]
+    specs += [one.spec for one in observed.pods or ()]
     found: dict[str, str] = {}
     for spec in specs[:1]:
         for container in spec.containers:
@@ -58,11 +58,11 @@ def stated_flags(seen: Seen) -> Mapping[str, str]:
     return found
 
 
-def service_account(seen: Seen) -> str:
+def service_account(observed: Observed) -> str:
     """Return the user name of the manager's service account, or "" without a manager."""
-    for one in seen.workloads or ():
+    for one in observed.workloads or ():
         return _user(one.metadata.namespace, one.spec.template.spec)
-    for pod in seen.pods or ():
+    for pod in observed.pods or ():
         if _STATIC not in pod.metadata.annotations:
             return _user(pod.metadata.namespace, pod.spec)
     return ""
@@ -72,26 +72,28 @@ def _user(namespace: str, spec: PodSpec) -> str:
     return f"system:serviceaccount:{namespace}:{spec.service_account_name or 'default'}"
 
 
-def findings(seen: Seen) -> Iterator[Finding]:
+def findings(observed: Observed) -> Iterator[Finding]:
     """Find everything wrong with the manager."""
-    taints = _taints_to_bear(seen)
+    taints = _taints_to_bear(observed)
     # A manager that reaches the API over the pod network is no mistake while all nodes are well.
-    needs_host = any(has_taint(one, TAINT_UNINITIALIZED) or not is_ready(one) for one in seen.nodes)
-    for workload in seen.workloads or ():
+    needs_host = any(
+        has_taint(one, TAINT_UNINITIALIZED) or not is_ready(one) for one in observed.nodes
+    )
+    for workload in observed.workloads or ():
         about = f"{workload.kind.lower()}/{workload.metadata.namespace}/{workload.metadata.name}"
         yield from _spec(about, workload.spec.template.spec, taints, needs_host=needs_host)
         yield from _replicas(about, workload)
-    for pod in seen.pods or ():
-        if not seen.workloads and _STATIC not in pod.metadata.annotations:
+    for pod in observed.pods or ():
+        if not observed.workloads and _STATIC not in pod.metadata.annotations:
             yield from _spec(_about(pod), pod.spec, taints, needs_host=needs_host)
-        yield from _pod(pod, seen)
-    if seen.elects and seen.leases is not None:
-        yield from _leases(seen)
-    yield from _rights(seen)
+        yield from _pod(pod, observed)
+    if observed.elects and observed.leases is not None:
+        yield from _leases(observed)
+    yield from _rights(observed)
 
 
-def _taints_to_bear(seen: Seen) -> tuple[Taint, ...]:
-    present = {taint.key: taint for node in seen.nodes for taint in node.spec.taints}
+def _taints_to_bear(observed: Observed) -> tuple[Taint, ...]:
+    present = {taint.key: taint for node in observed.nodes for taint in node.spec.taints}
     return (*_FIRST_TAINTS, *(present[key] for key in _TAINTS_BY_CLUSTER if key in present))
 
 
@@ -146,7 +148,7 @@ def _replicas(about: str, workload: Workload) -> Iterator[Finding]:
         )
 
 
-def _pod(pod: Pod, seen: Seen) -> Iterator[Finding]:
+def _pod(pod: Pod, observed: Observed) -> Iterator[Finding]:
     scheduled = condition(pod.status.conditions, "PodScheduled")
     if scheduled is not None and scheduled.status == "False":
         yield Finding(
@@ -164,36 +166,37 @@ def _pod(pod: Pod, seen: Seen) -> Iterator[Finding]:
                 _about(pod),
                 "a pod of the manager does not run",
                 f"{one.name}: {waiting.reason}, {one.restart_count} restarts: {waiting.message}",
-                f"kubectl -n {seen.namespace} logs {pod.metadata.name} --previous",
+                f"kubectl -n {observed.namespace} logs {pod.metadata.name} --previous",
             )
 
 
-def _leases(seen: Seen) -> Iterator[Finding]:
-    leases = [one for one in seen.leases or () if one.holder]
+def _leases(observed: Observed) -> Iterator[Finding]:
+    leases = [one for one in observed.leases or () if one.holder]
     if not leases:
         yield Finding(
             "no-leader",
-            f"lease/{seen.lease_namespace}",
+            f"lease/{observed.lease_namespace}",
             "no manager leads, so no controller runs",
-            f"no lease of a manager in {seen.lease_namespace} has a holder",
-            f"see whether the manager runs: `kubectl -n {seen.namespace} get pods`; whether it "
+            f"no lease of a manager in {observed.lease_namespace} has a holder",
+            f"see whether the manager runs: `kubectl -n {observed.namespace} get pods`; whether it "
             "uses another lease: --leader-elect-resource-name, --leader-elect-resource-namespace",
         )
     for lease in leases:
-        age = ago(seen.now, lease.renewed)
+        age = ago(observed.now, lease.renewed)
         if age > lease.seconds + CLOCKS_DIFFER:
             yield Finding(
                 "stale-lease",
-                f"lease/{seen.lease_namespace}/{lease.name}",
+                f"lease/{observed.lease_namespace}/{lease.name}",
                 "the leader has stopped, and no other manager has taken its place",
                 f"{lease.holder} renewed it {span(age)} ago; it is valid for {lease.seconds:g} s",
-                f"start the manager, or look at its log: `kubectl -n {seen.namespace} get pods`",
+                "see whether the manager runs, and look at its log: "
+                f"`kubectl -n {observed.namespace} get pods`",
             )
 
 
-def _rights(seen: Seen) -> Iterator[Finding]:
+def _rights(observed: Observed) -> Iterator[Finding]:
     missing: dict[tuple[str, ...], list[str]] = {}
-    for right in seen.rights or ():
+    for right in observed.rights or ():
         if not right.allowed:
             place = (right.user, right.group, right.resource, right.namespace, right.name)
             missing.setdefault(place, []).append(right.verb)

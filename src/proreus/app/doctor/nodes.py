@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from proreus.app.doctor.manager import NAME
-from proreus.app.doctor.seen import Finding, Held, Seen, ago, span
+from proreus.app.doctor.observed import Finding, Held, Observed, ago, span
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.controllers.cloud_node import plan as node_plan
@@ -110,85 +110,85 @@ _EXPLANATIONS: Final[Mapping[str, _Explanation]] = {
 }
 
 
-def findings(seen: Seen) -> Iterator[Finding]:
+def findings(observed: Observed) -> Iterator[Finding]:
     """Find everything wrong with nodes, one node after the other."""
-    yield from _duplicates(seen.nodes)
-    for node in seen.nodes:
+    yield from _duplicates(observed.nodes)
+    for node in observed.nodes:
         if node.metadata.deletion_timestamp is not None:
             continue
-        of_node = tuple(_node_findings(node, seen))
+        of_node = tuple(_node_findings(node, observed))
         yield from of_node
         if all(finding.check != "machine-gone" for finding in of_node):
             yield from _network(node)
-    yield from _held(seen)
-    yield from _unknown(seen)
+    yield from _held(observed)
+    yield from _unknown(observed)
 
 
-def _node_findings(node: Node, seen: Seen) -> Iterator[Finding]:
+def _node_findings(node: Node, observed: Observed) -> Iterator[Finding]:
     name = node.metadata.name
     if not has_taint(node, TAINT_UNINITIALIZED) and not node.spec.provider_id:
-        if condition_now(node, seen) is None:
+        if condition_now(node, observed) is None:
             yield _not_external(node)
         return
-    if seen.cloud is not None and seen.cloud.owns.get(name) is Ownership.NO:
+    if observed.cloud is not None and observed.cloud.owns.get(name) is Ownership.NO:
         text = f"spec.providerID is {node.spec.provider_id}"
         yield _explained(node, _EXPLANATIONS[Reason.NOT_OWNED], text)
         return
-    finding = _from_condition(node, seen)
-    if finding is None and isinstance(_answer(node, seen), NotFound):
+    finding = _from_condition(node, observed)
+    if finding is None and isinstance(_answer(node, observed), NotFound):
         finding = _no_machine(node, "the cloud was asked just now")
     if finding is not None:
         yield finding
-    elif _is_unattended(node, seen):
+    elif _is_unattended(node, observed):
         yield Finding(
             "node-unattended",
             f"node/{name}",
             "no cloud-controller-manager looks at this node",
             f"it has the taint {TAINT_UNINITIALIZED}, was registered "
-            f"{span(ago(seen.now, node.metadata.creation_timestamp))} ago and has no condition "
+            f"{span(ago(observed.now, node.metadata.creation_timestamp))} ago and has no condition "
             f"{node_plan.CONDITION}",
             "look first at the findings about the manager, then at its log: "
-            f"`kubectl -n {seen.namespace} logs -l app.kubernetes.io/name={NAME}`",
+            f"`kubectl -n {observed.namespace} logs -l app.kubernetes.io/name={NAME}`",
         )
 
 
-def condition_now(node: Node, seen: Seen) -> Condition | None:
+def condition_now(node: Node, observed: Observed) -> Condition | None:
     """Return the condition as the manager would write it now, or as it is."""
-    answer = _answer(node, seen)
+    answer = _answer(node, observed)
     change = None
     if answer is not None:
         is_refresh = not has_taint(node, TAINT_UNINITIALIZED)
-        change = node_plan.plan(node, answer, seen.now, refresh=is_refresh)
+        change = node_plan.plan(node, answer, observed.now, refresh=is_refresh)
     if change is not None and change.status:
         for one in change.status.body["status"].get("conditions", ()):
             return Condition(one["type"], one["status"], one["reason"], one["message"])
     return condition(node.status.conditions, node_plan.CONDITION)
 
 
-def _answer(node: Node, seen: Seen) -> InstanceAnswer | None:
-    return seen.cloud.answers.get(node.metadata.name) if seen.cloud is not None else None
+def _answer(node: Node, observed: Observed) -> InstanceAnswer | None:
+    return observed.cloud.answers.get(node.metadata.name) if observed.cloud is not None else None
 
 
-def _is_unattended(node: Node, seen: Seen) -> bool:
+def _is_unattended(node: Node, observed: Observed) -> bool:
     return (
         has_taint(node, TAINT_UNINITIALIZED)
         and condition(node.status.conditions, node_plan.CONDITION) is None
-        and ago(seen.now, node.metadata.creation_timestamp) >= seen.patience
+        and ago(observed.now, node.metadata.creation_timestamp) >= observed.patience
     )
 
 
-def _from_condition(node: Node, seen: Seen) -> Finding | None:
-    answer = _answer(node, seen)
+def _from_condition(node: Node, observed: Observed) -> Finding | None:
+    answer = _answer(node, observed)
     if isinstance(answer, CloudError) and not has_taint(node, TAINT_UNINITIALIZED):
         return None  # it is told of the cloud
-    state = condition_now(node, seen)
+    state = condition_now(node, observed)
     if state is None:
         return None
     evidence = f"{node_plan.CONDITION}={state.status}, {state.reason}: {state.message}"
     if state.reason == Reason.INSTANCE_NOT_FOUND:
         return _no_machine(node, evidence)
     if state.reason == Reason.INSTANCE_PENDING:
-        if ago(seen.now, node.metadata.creation_timestamp) < PENDING:
+        if ago(observed.now, node.metadata.creation_timestamp) < PENDING:
             return None
         problem = "the cloud says that the machine is not ready to be described"
         remedy = "look at the machine in the cloud's console"
@@ -281,11 +281,11 @@ def _network(node: Node) -> Iterator[Finding]:
         )
 
 
-def _held(seen: Seen) -> Iterator[Finding]:
-    nodes = {node.metadata.name: node for node in seen.nodes}
+def _held(observed: Observed) -> Iterator[Finding]:
+    nodes = {node.metadata.name: node for node in observed.nodes}
     by_breaker: list[Held] = []
     unproven: dict[str, Held] = {}
-    for one in seen.held:
+    for one in observed.held:
         if one.node in nodes and not is_ready(nodes[one.node]):
             if ANNOTATION_GONE in one.message:
                 unproven[one.node] = one
@@ -312,11 +312,11 @@ def _held(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def _unknown(seen: Seen) -> Iterator[Finding]:
+def _unknown(observed: Observed) -> Iterator[Finding]:
     """Find Ready nodes that the manager's events call unknown, where we have no answer."""
-    nodes = {node.metadata.name: node for node in seen.nodes}
-    for name, one in sorted({one.node: one for one in seen.unknown}.items()):
-        if name in nodes and is_ready(nodes[name]) and _answer(nodes[name], seen) is None:
+    nodes = {node.metadata.name: node for node in observed.nodes}
+    for name, one in sorted({one.node: one for one in observed.unknown}.items()):
+        if name in nodes and is_ready(nodes[name]) and _answer(nodes[name], observed) is None:
             id_ = nodes[name].spec.provider_id
             problem = f"the cloud has no machine {id_}, although the node is Ready"
             yield Finding("machine-unknown", f"node/{name}", problem, one.message, _CORRECT)

@@ -13,18 +13,18 @@ import msgspec
 
 from proreus.app import readonly
 from proreus.app.doctor import manager
-from proreus.app.doctor.options import DoctorOptions, as_stated
-from proreus.app.doctor.rights import Need, needs
-from proreus.app.doctor.seen import (
+from proreus.app.doctor.observed import (
     DAEMON_SETS,
     DEPLOYMENTS,
     PODS,
     Cloud,
     Held,
+    Observed,
     Right,
-    Seen,
     Workload,
 )
+from proreus.app.doctor.options import DoctorOptions, as_stated
+from proreus.app.doctor.rights import Need, needs
 from proreus.app.leases import Lease, of_manager
 from proreus.app.rights import ACCOUNT
 from proreus.cloudprovider import (
@@ -114,7 +114,7 @@ class _Reader:
         return None if listing is None else listing.items
 
 
-async def observe(options: DoctorOptions, config: ClientConfig) -> Seen:
+async def observe(options: DoctorOptions, config: ClientConfig) -> Observed:
     """Read everything that the doctor judges.
 
     Raises:
@@ -122,10 +122,10 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Seen:
     """
     async with readonly.client(config, USER_AGENT) as client:
         reader = _Reader(client)
-        seen = await _cluster(reader, options)
-        options = as_stated(options, manager.stated_flags(seen))
-        seen = msgspec.structs.replace(
-            seen,
+        observed = await _cluster(reader, options)
+        options = as_stated(options, manager.stated_flags(observed))
+        observed = msgspec.structs.replace(
+            observed,
             leases=await _leases(reader, options),
             lease_namespace=options.leader_elect_resource_namespace,
             elects=options.leader_elect,
@@ -134,16 +134,18 @@ async def observe(options: DoctorOptions, config: ClientConfig) -> Seen:
             ),
             allow_untagged=options.allow_untagged_cloud,
         )
-        seen = await _rights(reader, seen, options, config)
+        observed = await _rights(reader, observed, options, config)
         if options.cloud_provider:
-            seen = msgspec.structs.replace(seen, cloud=await _cloud(client, seen, options))
+            observed = msgspec.structs.replace(
+                observed, cloud=await _cloud(client, observed, options)
+            )
         else:
             note = "the cloud was not asked: give --cloud-provider and --cloud-config"
-            seen = msgspec.structs.replace(seen, notes=(*seen.notes, note))
-        return msgspec.structs.replace(seen, unread=tuple(reader.unread))
+            observed = msgspec.structs.replace(observed, notes=(*observed.notes, note))
+        return msgspec.structs.replace(observed, unread=tuple(reader.unread))
 
 
-async def _cluster(reader: _Reader, options: DoctorOptions) -> Seen:
+async def _cluster(reader: _Reader, options: DoctorOptions) -> Observed:
     """Read nodes, Services and the manager's objects."""
     namespace = options.namespace
     nodes = await reader.items(NODES)
@@ -165,7 +167,7 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Seen:
             f"{manager.NAME}: its pods were not checked; is it in another --namespace?"
         )
         notes = (note,)
-    return Seen(
+    return Observed(
         now=datetime.now(UTC),
         nodes=nodes or (),
         services=services or (),
@@ -198,13 +200,13 @@ async def _leases(reader: _Reader, options: DoctorOptions) -> tuple[Lease, ...] 
 
 
 async def _rights(
-    reader: _Reader, seen: Seen, options: DoctorOptions, config: ClientConfig
-) -> Seen:
+    reader: _Reader, observed: Observed, options: DoctorOptions, config: ClientConfig
+) -> Observed:
     """Check whether the manager's service account has its rights."""
-    user = manager.service_account(seen)
+    user = manager.service_account(observed)
     if not user:
         note = "the manager's rights were not checked: its service account is not known"
-        return msgspec.structs.replace(seen, notes=(*seen.notes, note))
+        return msgspec.structs.replace(observed, notes=(*observed.notes, note))
     accounts = {ACCOUNT: user}
     async with Client(config, user_agent=USER_AGENT) as reviewer:
         answers = await reader.optional(
@@ -218,7 +220,7 @@ async def _rights(
                 ]
             ),
         )
-    return msgspec.structs.replace(seen, rights=None if answers is None else tuple(answers))
+    return msgspec.structs.replace(observed, rights=None if answers is None else tuple(answers))
 
 
 async def _gathered(work: Sequence[Coroutine[Any, Any, Right]]) -> list[Right]:
@@ -266,7 +268,7 @@ async def _review(client: Client, user: str, need: Need) -> Right:
     )
 
 
-async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
+async def _cloud(client: Client, observed: Observed, options: DoctorOptions) -> Cloud:
     """Start the provider, and ask it about the nodes and Services."""
     name = options.cloud_provider
     try:
@@ -274,11 +276,11 @@ async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
         identity = ClusterIdentity(
             options.cluster_name, (await client.get(NAMESPACES, "kube-system")).metadata.uid
         )
-        listers = readonly.listers(seen.nodes, seen.services, seen.slices or ())
+        listers = readonly.listers(observed.nodes, observed.services, observed.slices or ())
         async with readonly.started(
             provider, identity, listers, flags=options.provider_flags
         ) as cloud:
-            return await _ask_cloud(cloud, identity, seen, options)
+            return await _ask_cloud(cloud, identity, observed, options)
     except CloudError as exc:
         return Cloud(name, error=exc)
     except KubeError as exc:
@@ -286,10 +288,10 @@ async def _cloud(client: Client, seen: Seen, options: DoctorOptions) -> Cloud:
 
 
 async def _ask_cloud(
-    cloud: CloudProvider, identity: ClusterIdentity, seen: Seen, options: DoctorOptions
+    cloud: CloudProvider, identity: ClusterIdentity, observed: Observed, options: DoctorOptions
 ) -> Cloud:
-    nodes = [node for node in seen.nodes if options.node in ("", node.metadata.name)]
-    balanced = [one for one in seen.services if one.spec.type == TYPE_LOAD_BALANCER]
+    nodes = [node for node in observed.nodes if options.node in ("", node.metadata.name)]
+    balanced = [one for one in observed.services if one.spec.type == TYPE_LOAD_BALANCER]
     instances, balancers = cloud.instances, cloud.load_balancers
     answers: dict[str, InstanceAnswer] = {}
     if instances is not None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from proreus.app.doctor.seen import Finding, Seen, ago, span
+from proreus.app.doctor.observed import Finding, Observed, ago, span
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
@@ -85,25 +85,25 @@ _EXPLANATIONS: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 
 
-def findings(seen: Seen) -> Iterator[Finding]:
+def findings(observed: Observed) -> Iterator[Finding]:
     """Find everything wrong with Services, one after the other."""
-    for service in seen.services:
+    for service in observed.services:
         if service.metadata.deletion_timestamp is not None or not _is_balanced(service):
             if has_finalizer(service):
-                yield from _stuck(service, seen)
-        elif not wants(service, seen.classes):
-            yield from _unowned(service, seen)
+                yield from _stuck(service, observed)
+        elif not wants(service, observed.classes):
+            yield from _unowned(service, observed)
         else:
-            yield from _service_findings(service, seen)
+            yield from _service_findings(service, observed)
 
 
 def _is_balanced(service: Service) -> bool:
     return service.spec.type == TYPE_LOAD_BALANCER
 
 
-def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
+def _unowned(service: Service, observed: Observed) -> Iterator[Finding]:
     """Find a Service whose class neither we nor anybody else serves."""
-    is_new = ago(seen.now, service.metadata.creation_timestamp) < seen.patience
+    is_new = ago(observed.now, service.metadata.creation_timestamp) < observed.patience
     if service.status.load_balancer.ingress or is_new:
         return
     name = service.spec.load_balancer_class
@@ -113,8 +113,8 @@ def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
             _about(service),
             "the manager leaves Services without a class alone, and nobody else serves this one",
             "spec.loadBalancerClass is not set and --classless-load-balancers is false",
-            f"recreate it with a class of {', '.join(sorted(seen.classes.owned)) or 'yours'}, or "
-            "run the manager with --classless-load-balancers",
+            f"recreate it with a class of {', '.join(sorted(observed.classes.owned)) or 'yours'}, "
+            "or run the manager with --classless-load-balancers",
         )
     else:
         yield Finding(
@@ -122,18 +122,21 @@ def _unowned(service: Service, seen: Seen) -> Iterator[Finding]:
             _about(service),
             f"nobody makes load balancers of the class {name}",
             f"spec.loadBalancerClass is {name}; --load-balancer-classes is "
-            f"{', '.join(sorted(seen.classes.owned)) or 'empty'}; the status has no address",
+            f"{', '.join(sorted(observed.classes.owned)) or 'empty'}; the status has no address",
             f"run the manager with --load-balancer-classes={name}, install the controller of this "
             "class, or recreate the Service without a class (it cannot be changed)",
         )
 
 
-def _stuck(service: Service, seen: Seen) -> Iterator[Finding]:
+def _stuck(service: Service, observed: Observed) -> Iterator[Finding]:
     """Find a finalizer that stays on a Service which should have no load balancer."""
-    state, now = current_condition(service), seen.now
+    state, now = current_condition(service), observed.now
     since = service.metadata.deletion_timestamp or (state and state.last_transition_time)
     is_failing = state is not None and state.reason.startswith("Delete")
-    if ago(now, since or service.metadata.creation_timestamp) < seen.patience and not is_failing:
+    if (
+        ago(now, since or service.metadata.creation_timestamp) < observed.patience
+        and not is_failing
+    ):
         return
     why = "it is being deleted" if service.metadata.deletion_timestamp else (
         f"its type is {service.spec.type} now"
@@ -151,23 +154,23 @@ def _stuck(service: Service, seen: Seen) -> Iterator[Finding]:
     )
 
 
-def _service_findings(service: Service, seen: Seen) -> Iterator[Finding]:
-    desired = _desired(service, seen)
+def _service_findings(service: Service, observed: Observed) -> Iterator[Finding]:
+    desired = _desired(service, observed)
     if isinstance(desired, CloudError):
         problem = "the Service asks for something impossible"
         remedy = "change the field or annotation that the message names"
         yield Finding("unsupported-spec", _about(service), problem, str(desired), remedy)
         return
     if not desired.hosts:
-        yield _no_hosts(service, seen)
+        yield _no_hosts(service, observed)
     else:
-        yield from _endpoints(service, desired, seen)
+        yield from _endpoints(service, desired, observed)
     state = current_condition(service)
     if state is not None:
-        yield from _from_condition(service, state, seen)
+        yield from _from_condition(service, state, observed)
     elif not service.status.load_balancer.ingress:
-        age = ago(seen.now, service.metadata.creation_timestamp)
-        if age >= seen.patience:
+        age = ago(observed.now, service.metadata.creation_timestamp)
+        if age >= observed.patience:
             yield Finding(
                 "service-unattended",
                 _about(service),
@@ -179,22 +182,22 @@ def _service_findings(service: Service, seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _desired(service: Service, seen: Seen) -> LoadBalancer | CloudError:
+def _desired(service: Service, observed: Observed) -> LoadBalancer | CloudError:
     policy: HostPolicy | CloudError = HostPolicy()
-    if seen.cloud is not None:
-        policy = seen.cloud.policies.get(key(service), policy)
+    if observed.cloud is not None:
+        policy = observed.cloud.policies.get(key(service), policy)
     if isinstance(policy, CloudError):
         return policy
     try:
-        return wanted(service, seen.nodes, policy, _SOMEBODY)
+        return wanted(service, observed.nodes, policy, _SOMEBODY)
     except CloudError as exc:
         return exc
 
 
-def _no_hosts(service: Service, seen: Seen) -> Finding:
-    reasons = [f"{node.metadata.name}: {_why_no_host(node)}" for node in seen.nodes[:NAMED]]
-    if len(seen.nodes) > NAMED:
-        reasons.append(f"and {len(seen.nodes) - NAMED} more")
+def _no_hosts(service: Service, observed: Observed) -> Finding:
+    reasons = [f"{node.metadata.name}: {_why_no_host(node)}" for node in observed.nodes[:NAMED]]
+    if len(observed.nodes) > NAMED:
+        reasons.append(f"and {len(observed.nodes) - NAMED} more")
     return Finding(
         "no-hosts",
         _about(service),
@@ -217,13 +220,13 @@ def _why_no_host(node: Node) -> str:
     return "the Service's node selector does not match it"
 
 
-def _endpoints(service: Service, desired: LoadBalancer, seen: Seen) -> Iterator[Finding]:
+def _endpoints(service: Service, desired: LoadBalancer, observed: Observed) -> Iterator[Finding]:
     """Find that no pod behind the Service is ready, or with local traffic none on a target."""
-    if seen.slices is None:
+    if observed.slices is None:
         return
     ready = [
         endpoint
-        for one in seen.slices
+        for one in observed.slices
         if key(service) in service_keys(one)
         for endpoint in one.endpoints
         if endpoint.conditions.ready is not False
@@ -250,10 +253,10 @@ def _endpoints(service: Service, desired: LoadBalancer, seen: Seen) -> Iterator[
         )
 
 
-def _from_condition(service: Service, state: Condition, seen: Seen) -> Iterator[Finding]:
+def _from_condition(service: Service, state: Condition, observed: Observed) -> Iterator[Finding]:
     evidence = f"{CONDITION}={state.status}, {state.reason}: {state.message}"
     if state.reason == Reason.PROVISIONING:
-        since = ago(seen.now, state.last_transition_time)
+        since = ago(observed.now, state.last_transition_time)
         if since >= SLOW:
             yield Finding(
                 "slow-cloud",

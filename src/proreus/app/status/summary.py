@@ -139,7 +139,7 @@ def summarise(
         services=_sorted(
             service_row(service, now)
             for service in services
-            if service.spec.type == TYPE_LOAD_BALANCER or _said(service) is not None
+            if service.spec.type == TYPE_LOAD_BALANCER or _our_condition(service) is not None
         ),
         leases=tuple(leases),
         inside=inside,
@@ -148,8 +148,8 @@ def summarise(
 
 def counts(rows: Iterable[Row]) -> Mapping[State, int]:
     """Count the rows in each state."""
-    found = Counter(row.state for row in rows)
-    return {state: found[state] for state in State if found[state]}
+    current = Counter(row.state for row in rows)
+    return {state: current[state] for state in State if current[state]}
 
 
 def leak_rows(leaks: Iterable[Leak]) -> tuple[LeakRow, ...]:
@@ -161,11 +161,11 @@ def leak_rows(leaks: Iterable[Leak]) -> tuple[LeakRow, ...]:
 
 def node_row(node: Node, now: datetime) -> Row:
     """Return the row of a node."""
-    told = condition(node.status.conditions, NODE_CONDITION)
+    current = condition(node.status.conditions, NODE_CONDITION)
     ready = condition(node.status.conditions, "Ready")
     routes = _routes(node)
-    state = _node_state(node, ready, told, routes)
-    shown = told if told is not None and told.status == "False" else None
+    state = _node_state(node, ready, current, routes)
+    shown = current if current is not None and current.status == "False" else None
     if shown is None and state is State.NOT_READY:
         shown = ready
     return Row(
@@ -180,7 +180,9 @@ def node_row(node: Node, now: datetime) -> Row:
     )
 
 
-def _node_state(node: Node, ready: Condition | None, told: Condition | None, routes: str) -> State:
+def _node_state(
+    node: Node, ready: Condition | None, current: Condition | None, routes: str
+) -> State:
     if node.metadata.deletion_timestamp is not None:
         return State.DELETING
     if has_taint(node, TAINT_UNINITIALIZED):
@@ -189,42 +191,42 @@ def _node_state(node: Node, ready: Condition | None, told: Condition | None, rou
         return State.SHUT_DOWN
     if ready is None or ready.status != "True":
         return State.NOT_READY
-    if (told is not None and told.status == "False") or routes == "missing":
+    if (current is not None and current.status == "False") or routes == "missing":
         return State.WARNING
     return State.READY
 
 
 def _routes(node: Node) -> str:
-    """Return the last message of our route controller on the node; "" if none."""
-    found = condition(node.status.conditions, ROUTE_CONDITION)
-    words = {CREATED: "made", NOT_CREATED: "missing"}
-    return words.get(found.reason, "") if found is not None else ""
+    """Return "made" or "missing" by our route controller's condition on the node; "" without."""
+    current = condition(node.status.conditions, ROUTE_CONDITION)
+    states = {CREATED: "made", NOT_CREATED: "missing"}
+    return states.get(current.reason, "") if current is not None else ""
 
 
 def service_row(service: Service, now: datetime) -> Row:
     """Return the row of a Service."""
-    told = _said(service)
+    current = _our_condition(service)
     points = service.status.load_balancer.ingress
     if service.metadata.deletion_timestamp is not None:
         state = State.DELETING
-    elif told is None:
+    elif current is None:
         # Another manager's, whose status is all there is to see.
         state = State.READY if points else State.WAITING
-    elif told.status == "True":
-        state = State.READY if told.reason == Reason.ENSURED else State.WARNING
+    elif current.status == "True":
+        state = State.READY if current.reason == Reason.ENSURED else State.WARNING
     else:
         state = State.WAITING
     return Row(
         name=key(service),
         state=state,
         detail=", ".join(point.ip or point.hostname for point in points),
-        reason=told.reason if told else "",
-        message=told.message if told and state is not State.READY else "",
+        reason=current.reason if current else "",
+        message=current.message if current and state is not State.READY else "",
         age=_age(service.metadata.creation_timestamp, now),
     )
 
 
-def _said(service: Service) -> Condition | None:
+def _our_condition(service: Service) -> Condition | None:
     return condition(service.status.conditions, SERVICE_CONDITION)
 
 

@@ -21,9 +21,9 @@ def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bo
     return "\n".join(line[:width].rstrip() for line in lines) + "\n"
 
 
-def _section(title: str, found: Sequence[Row], rows: int, *, everything: bool) -> list[str]:
-    lines = [f"{title:10} {len(found)}  {figures(counts(found))}".rstrip()]
-    shown = list(found) if everything else [row for row in found if row.state is not State.READY]
+def _section(title: str, listed: Sequence[Row], rows: int, *, everything: bool) -> list[str]:
+    lines = [f"{title:10} {len(listed)}  {figures(counts(listed))}".rstrip()]
+    shown = list(listed) if everything else [row for row in listed if row.state is not State.READY]
     if not shown:
         return lines
     limit = len(shown) if everything else rows
@@ -41,16 +41,16 @@ def _section(title: str, found: Sequence[Row], rows: int, *, everything: bool) -
     return lines
 
 
-def figures(found: Mapping[State, int]) -> str:
+def figures(counted: Mapping[State, int]) -> str:
     """Describe counts by state in words."""
-    return ", ".join(f"{count} {state}" for state, count in found.items())
+    return ", ".join(f"{count} {state}" for state, count in counted.items())
 
 
 def _routes(nodes: Iterable[Row]) -> str:
-    said = [row.routes for row in nodes if row.routes]
-    if not said:
+    states = [row.routes for row in nodes if row.routes]
+    if not states:
         return "no node has a route condition"
-    return f"{said.count('made')} nodes have theirs, {said.count('missing')} lack them"
+    return f"{states.count('made')} nodes have theirs, {states.count('missing')} lack them"
 
 
 def _inside(inside: Inside | None, rows: int) -> list[str]:

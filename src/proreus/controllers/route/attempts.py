@@ -127,7 +127,7 @@ def _attempt(
         due = max(due, now + (answer.after or 0.0))
         return Attempt(failures, due, is_lacking=True, text=old.text, batch=batch)
     is_unknown = answer is None or isinstance(answer, CallTimeout)
-    if is_unknown and failures < policy.tell_after:
+    if is_unknown and failures < policy.report_after:
         return Attempt(failures, due, is_lacking=old.is_lacking, text=old.text, batch=batch)
     text = scrub(str(answer)) if answer is not None else "the cloud gave no answer for it"
     return Attempt(failures, due, is_lacking=True, text=text, batch=batch)

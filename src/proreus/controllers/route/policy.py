@@ -19,7 +19,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         batch: The most destinations in one `apply`.
         retry_first: The delay after the first failure of a route; each further one doubles it,
         retry_cap: up to this.
-        tell_after: From how many unknown outcomes in a row on the node says so.
+        report_after: How many unknown outcomes in a row it takes until the node reports them.
     """
 
     confirm: float = 10.0
@@ -27,4 +27,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 50
     retry_first: float = 1.0
     retry_cap: float = 60.0
-    tell_after: int = 3
+    report_after: int = 3

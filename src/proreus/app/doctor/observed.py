@@ -142,7 +142,7 @@ class Cloud(msgspec.Struct, frozen=True):
     policies: Mapping[str, HostPolicy | CloudError] = {}
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """Hold everything that was read.
 
     What could not be read is None: `unread` then says why. Without a cloud-config `cloud` is
@@ -178,7 +178,7 @@ class Finding(msgspec.Struct, frozen=True):
         check: Its name, the same for the same mistake: `kubelet-not-external`.
         about: The object: `node/worker-1`, `service/default/web`.
         problem: What is wrong, in a sentence.
-        evidence: What was seen.
+        evidence: What was observed.
         remedy: What to do, a command or a line where there is one.
     """
 
