@@ -23,6 +23,7 @@ from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import timestamp
 from proreus.testing.manager import cloud_config
+from proreus.testing.objects import service_body
 from proreus.testing.simulated import Instance, Settings, SimulatedCloudProcess
 
 PATIENCE = 3600.0
@@ -226,5 +227,4 @@ def _machine(number: int) -> Instance:
 
 def _service(number: int, *, balanced: bool) -> dict[str, Any]:
     type_ = "LoadBalancer" if balanced else "ClusterIP"
-    spec = {"type": type_, "ports": [{"name": "http", "port": 80}]}
-    return {"metadata": {"name": f"service-{number:05}"}, "spec": spec}
+    return service_body(f"service-{number:05}", type=type_)

@@ -18,6 +18,7 @@ from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import node_body, timestamp
+from proreus.testing.objects import service_body
 from proreus.testing.simulated import Counters, Instance, Settings, SimulatedCloudProcess
 
 OBJECT_SIZE = 12_000
@@ -106,7 +107,8 @@ class Stage:
     async def create_services(self, count: int) -> None:
         """Create so many Services of type LoadBalancer."""
         await self.each(
-            self.client.create(SERVICES, _service(number), "default") for number in range(count)
+            self.client.create(SERVICES, service_body(_name(number)), "default")
+            for number in range(count)
         )
 
     async def edit_services(self, count: int) -> None:
@@ -343,8 +345,3 @@ def node_of(machine: Instance, *, initialised: bool) -> dict[str, Any]:
 
 def _name(number: int) -> str:
     return f"service-{number:04}"
-
-
-def _service(number: int) -> dict[str, Any]:
-    spec = {"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]}
-    return {"metadata": {"name": _name(number)}, "spec": spec}

@@ -18,15 +18,10 @@ from proreus.controllers.service.leaks import Leak
 from proreus.kube.objects import (
     TAINT_UNINITIALIZED,
     Condition,
-    Node,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    Service,
-    ServiceSpec,
     Taint,
 )
 from proreus.serving.servers import serve
+from proreus.testing.objects import node, service
 
 NODES = 5000
 ATTACK = "<img src=x onerror=document.title='broken'>"
@@ -45,22 +40,15 @@ class Cache:
 
 def source() -> Source:
     """5,000 nodes, one of which waits, and a Service whose name is an attack."""
-    waits = Node(
-        ObjectMeta(name="the-one-that-waits"),
-        NodeSpec(taints=(Taint(TAINT_UNINITIALIZED, "NoSchedule"),)),
-        NodeStatus(
-            conditions=(Condition("CloudInitialized", "False", "InstanceNotFound", ATTACK),)
-        ),
+    waits = node(
+        "the-one-that-waits",
+        taints=(Taint(TAINT_UNINITIALIZED, "NoSchedule"),),
+        conditions=(Condition("CloudInitialized", "False", "InstanceNotFound", ATTACK),),
     )
-    ready = [
-        Node(ObjectMeta(name=f"node-{i:04}"), status=NodeStatus(conditions=(READY,)))
-        for i in range(NODES - 1)
-    ]
+    ready = [node(f"node-{i:04}", conditions=(READY,)) for i in range(NODES - 1)]
     result = Source("big")
     result.nodes = Cache(*ready, waits)
-    result.services = Cache(
-        Service(ObjectMeta(name="web", namespace="shop"), ServiceSpec(type="LoadBalancer"))
-    )
+    result.services = Cache(service("web", namespace="shop"))
     left = OwnedObject("listener", "l-42", "shop/old", "uid")
     result.leaks = lambda: [Leak(left, datetime(2026, 5, 4, tzinfo=UTC), 0.0)]
     return result

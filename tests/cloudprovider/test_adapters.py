@@ -28,25 +28,15 @@ from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     LoadBalancerIngress,
     Node,
-    NodeSpec,
-    ObjectMeta,
-    Service,
-    ServicePort,
 )
-from proreus.kube.objects import ServiceSpec as Spec
 from proreus.testing import clock
+from proreus.testing.objects import node, service
 
 CLUSTER = ClusterIdentity("prod", "uid")
 
 
-def node(name: str) -> Node:
-    return Node(metadata=ObjectMeta(name=name))
-
-
 def wish(uid: str) -> LoadBalancer:
-    meta = ObjectMeta(name=f"s-{uid}", namespace="default", uid=uid)
-    service = Service(metadata=meta, spec=Spec(type="LoadBalancer", ports=(ServicePort(80),)))
-    return wanted(service, [], HostPolicy(), CLUSTER)
+    return wanted(service(f"s-{uid}", uid=uid), [], HostPolicy(), CLUSTER)
 
 
 def no_id(provider_id: str) -> None:
@@ -109,10 +99,7 @@ async def test_a_provider_id_that_cannot_be_read_is_never_looked_up(said: str | 
     def parse(provider_id: str) -> str | None:
         return said if provider_id == "x://" else provider_id.removeprefix("x://")
 
-    def of(name: str, provider_id: str) -> Node:
-        return Node(metadata=ObjectMeta(name=name), spec=NodeSpec(provider_id=provider_id))
-
-    new, known, unreadable = of("new", ""), of("known", "x://1"), of("unreadable", "x://")
+    new, known, unreadable = node("new"), node("known", "x://1"), node("unreadable", "x://")
     instances = per_node(by_id, by_name, parse=parse)
     answers = await instances.describe([new, known, unreadable])
     assert answers["new"] == NotFound()

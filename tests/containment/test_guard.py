@@ -34,15 +34,11 @@ from proreus.containment.guarded import guarded
 from proreus.kube.objects import (
     KubeObject,
     Node,
-    NodeSpec,
-    ObjectMeta,
-    Service,
-    ServicePort,
-    ServiceSpec,
 )
 from proreus.runtime import metrics
 from proreus.runtime.tasks import Exited, contain_exits
 from proreus.testing.clock import virtual_time
+from proreus.testing.objects import node, service
 
 from ..faults.bad_provider import (  # noqa: TID252 - pytest imports tests by path
     MANY_THREADS,
@@ -100,11 +96,6 @@ class Site:
         )
 
 
-def service(name: str) -> Service:
-    spec = ServiceSpec(type="LoadBalancer", ports=(ServicePort(port=80),))
-    return Service(ObjectMeta(name=name, namespace="default", uid=f"uid-{name}"), spec)
-
-
 def wish(cloud: LoadBalancers, name: str) -> LoadBalancer:
     one = service(name)
     return wanted(one, [], cloud.host_policy(one), CLUSTER)
@@ -137,14 +128,11 @@ class LooksUpNames:
 
 @pytest.mark.parametrize("nothing", ["bad://", "bad:///", "bad:// ", "://", " "])
 async def test_a_provider_id_that_names_nothing_is_never_looked_up_nor_owned(nothing: str) -> None:
-    def of(name: str, provider_id: str) -> Node:
-        return Node(ObjectMeta(name=name), NodeSpec(provider_id=provider_id))
-
     site = Site()
     site.bad.instances = LooksUpNames()
     instances = guarded(site.bad, site.guard).instances
     assert instances is not None
-    unreadable, known, new = of("unreadable", nothing), of("known", "bad://1"), of("new", "")
+    unreadable, known, new = node("unreadable", nothing), node("known", "bad://1"), node("new")
     answers = await instances.describe([unreadable, known, new])
     assert site.bad.instances.asked == ["known", "new"]
     assert isinstance(answers["unreadable"], InvalidRequest)
@@ -287,8 +275,8 @@ async def test_a_hook_that_fails_has_the_answer_that_does_least_harm(deed: str) 
     started = await site.start()
     assert started.instances is not None
     assert started.load_balancers is not None
-    assert started.instances.owns(Node(ObjectMeta(name="node-1"))) is Ownership.UNKNOWN
-    assert scope_of(started.instances, Node(ObjectMeta(name="node-2"))) is None
+    assert started.instances.owns(node("node-1")) is Ownership.UNKNOWN
+    assert scope_of(started.instances, node("node-2")) is None
     if deed != "number":  # a number is a good size
         assert started.instances.batch_size == 1
     assert started.load_balancers.fingerprint(wish(started.load_balancers, "web")) == ""
@@ -369,7 +357,7 @@ async def test_wrong_blocks_of_a_node_are_unknown() -> None:
     )
     blocks = (await site.start()).pod_cidrs
     assert blocks is not None
-    nodes = [Node(ObjectMeta(name=name)) for name in ("n1", "n2", "good")]
+    nodes = [node(name) for name in ("n1", "n2", "good")]
     assert await blocks.describe(nodes) == {"good": ("10.1.0.0/24",)}
     for verb in (blocks.assign, blocks.release):
         await verb(nodes[2], ("10.1.0.0/24",))
@@ -385,9 +373,7 @@ async def test_what_describe_raises_reaches_the_batches_as_an_exception() -> Non
     site = Site()
     bad = BadInstances(Deeds(["describe * exit"]), 100)
     with pytest.raises(Raised, match="SystemExit"):
-        await site.guard.run(
-            "describe", lambda: bad.describe([Node(ObjectMeta(name="n"))]), seconds=None
-        )
+        await site.guard.run("describe", lambda: bad.describe([node("n")]), seconds=None)
 
 
 @virtual_time

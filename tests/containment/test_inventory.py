@@ -20,15 +20,9 @@ from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, 
 from proreus.containment.batches import PROBES, SUSPECTS_ALONE, outage
 from proreus.containment.faults import Kind
 from proreus.containment.inventory import FLIGHTS_AT_ONCE, Inventory, Observation, Sighting
-from proreus.kube.objects import Node, NodeSpec, ObjectMeta
+from proreus.kube.objects import Node
 from proreus.testing import clock
-
-
-def node(name: str, provider_id: str = "", uid: str = "") -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}"),
-        spec=NodeSpec(provider_id=provider_id),
-    )
+from proreus.testing.objects import node
 
 
 def nodes(count: int) -> list[Node]:

@@ -3,17 +3,14 @@
 from proreus.cloudprovider import HostPolicy, Ownership
 from proreus.cloudprovider.wanted import hosts
 from proreus.controllers.service.hosts import HostSets, candidates
-from proreus.kube.objects import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
+from proreus.kube.objects import Node
+from proreus.testing import objects
 
 IPV4 = ("IPv4",)
 
 
 def node(name: str, address: str = "10.0.0.1", **labels: str) -> Node:
-    return Node(
-        ObjectMeta(name=name, labels=labels),
-        NodeSpec(provider_id=f"sim://{name}"),
-        NodeStatus(addresses=(NodeAddress("InternalIP", address),)),
-    )
+    return objects.node(name, f"sim://{name}", addresses=[address], labels=labels)
 
 
 def test_services_with_equal_policies_share_one_tuple() -> None:

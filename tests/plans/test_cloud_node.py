@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,14 +44,13 @@ from proreus.kube.objects import (
     Condition,
     Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
     Taint,
     condition,
     has_taint,
 )
 from proreus.kube.patch import Op, Patch
+from proreus.testing import objects
+from proreus.testing.objects import changed
 
 ApplyPatch = Callable[[Node, Patch], Node]
 
@@ -78,46 +78,36 @@ FINE = "the node has what the cloud says about its machine"
 SYNCED = PlannedEvent("Normal", "Synced", "Node synced successfully")
 
 
-def fresh(**changes: object) -> Node:
+def fresh(**changes: Any) -> Node:
     """A node as a kubelet registers it."""
     return changed(
-        Node(
-            ObjectMeta(name="n1", uid="u1", labels={"kubernetes.io/hostname": "n1"}),
-            NodeSpec(taints=(TAINT,)),
-            NodeStatus(addresses=(NodeAddress("Hostname", "n1"),)),
+        objects.node(
+            "n1",
+            uid="u1",
+            labels={"kubernetes.io/hostname": "n1"},
+            taints=(TAINT,),
+            addresses=(NodeAddress("Hostname", "n1"),),
         ),
         **changes,
     )
 
 
-def initialised(**changes: object) -> Node:
+def initialised(**changes: Any) -> Node:
     """A node that has all that MACHINE gives."""
     return changed(
-        Node(
-            ObjectMeta(name="n1", uid="u1", labels={"kubernetes.io/hostname": "n1", **TOPOLOGY}),
-            NodeSpec(provider_id="sim://z1/m-1"),
-            NodeStatus(
-                addresses=(*MACHINE.addresses, NodeAddress("Hostname", "n1")),
-                conditions=(
-                    Condition("Ready", "True"),
-                    Condition(CONDITION, "True", "Initialized", FINE, NOW),
-                ),
+        objects.node(
+            "n1",
+            "sim://z1/m-1",
+            uid="u1",
+            labels={"kubernetes.io/hostname": "n1", **TOPOLOGY},
+            addresses=(*MACHINE.addresses, NodeAddress("Hostname", "n1")),
+            conditions=(
+                Condition("Ready", "True"),
+                Condition(CONDITION, "True", "Initialized", FINE, NOW),
             ),
         ),
         **changes,
     )
-
-
-def changed(node: Node, **changes: object) -> Node:
-    meta, spec, status = node.metadata, node.spec, node.status
-    for name, value in changes.items():
-        if name in ObjectMeta.__struct_fields__:
-            meta = msgspec.structs.replace(meta, **{name: value})
-        elif name in NodeSpec.__struct_fields__:
-            spec = msgspec.structs.replace(spec, **{name: value})
-        else:
-            status = msgspec.structs.replace(status, **{name: value})
-    return Node(meta, spec, status)
 
 
 def relabelled(node: Node, **labels_: str) -> Node:

@@ -61,12 +61,11 @@ from proreus.kube.objects import (
     TAINT_UNINITIALIZED,
     Condition,
     Node,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
     Taint,
 )
 from proreus.kube.patch import Patch
+from proreus.testing import objects
+from proreus.testing.objects import changed
 
 ApplyPatch = Callable[[Node, Patch], Node]
 
@@ -99,17 +98,14 @@ def node(
     deleting: bool = False,
     uid: str = "",
 ) -> Node:
-    return Node(
-        ObjectMeta(
-            name=name,
-            uid=uid or f"uid-{name}",
-            creation_timestamp=NOW - timedelta(seconds=age),
-            deletion_timestamp=NOW if deleting else None,
-        ),
-        NodeSpec(
-            provider_id=f"sim://{name}" if provider_id is None else provider_id, taints=taints
-        ),
-        NodeStatus(conditions=(Condition("Ready", ready),) if ready else ()),
+    return objects.node(
+        name,
+        f"sim://{name}" if provider_id is None else provider_id,
+        uid=uid or f"uid-{name}",
+        creation_timestamp=NOW - timedelta(seconds=age),
+        deletion_timestamp=NOW if deleting else None,
+        taints=taints,
+        conditions=(Condition("Ready", ready),) if ready else (),
     )
 
 
@@ -192,10 +188,7 @@ def test_go_looks_at_nodes_of_any_age() -> None:
 
 
 def test_a_node_of_unknown_age_is_young() -> None:
-    ageless = node("a", "False", UNINITIALIZED)
-    ageless = msgspec.structs.replace(
-        ageless, metadata=msgspec.structs.replace(ageless.metadata, creation_timestamp=None)
-    )
+    ageless = changed(node("a", "False", UNINITIALIZED), creation_timestamp=None)
     assert candidates([ageless], NOW, owns, GO) == ()
 
 
@@ -1229,9 +1222,7 @@ def test_a_node_whose_scope_nobody_knows_stays_and_is_no_witness() -> None:
 
 
 def sworn(name: str, value: str = "true") -> Node:
-    told = node(name)
-    meta = msgspec.structs.replace(told.metadata, annotations={ANNOTATION_GONE: value})
-    return msgspec.structs.replace(told, metadata=meta)
+    return changed(node(name), annotations={ANNOTATION_GONE: value})
 
 
 def test_an_operators_word_stands_in_for_witnesses_and_breaker() -> None:

@@ -1,7 +1,6 @@
 """Each mistake is named: a cluster that is well, with one thing made wrong."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -54,19 +53,14 @@ from proreus.kube.objects import (
     Endpoint,
     EndpointConditions,
     EndpointSlice,
-    LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     Service,
-    ServicePort,
     ServiceSpec,
-    ServiceStatus,
     Taint,
 )
+from proreus.testing import objects
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "find-out-what-is-wrong.md"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -83,20 +77,11 @@ ADDRESS = NodeAddress("InternalIP", "192.0.2.1")
 HOSTNAME = NodeAddress("Hostname", "one")
 
 
-def a_node(
-    name: str = "one",
-    *,
-    id_: str | None = None,
-    taints: tuple[Taint, ...] = (),
-    conditions: tuple[Condition, ...] = (READY, FINE),
-    made: datetime = LONG_AGO,
-    **meta: Any,
-) -> Node:
-    return Node(
-        ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=made, **meta),
-        NodeSpec(provider_id=f"sim://{name}" if id_ is None else id_, taints=taints),
-        NodeStatus((HOSTNAME, ADDRESS), conditions),
-    )
+def a_node(name: str = "one", *, id_: str | None = None, **fields: Any) -> Node:
+    fields.setdefault("creation_timestamp", LONG_AGO)
+    fields.setdefault("conditions", (READY, FINE))
+    provider_id = f"sim://{name}" if id_ is None else id_
+    return objects.node(name, provider_id, addresses=(HOSTNAME, ADDRESS), **fields)
 
 
 def new(*conditions: Condition, **more: Any) -> Node:
@@ -108,22 +93,11 @@ def said(reason: str, status: str = "False", type_: str = "CloudInitialized") ->
     return Condition(type_, status, reason, "the cloud's words", LONG_AGO)
 
 
-def a_service(
-    *conditions: Condition,
-    address: str = "198.51.100.1",
-    made: datetime = LONG_AGO,
-    meta: Mapping[str, Any] | None = None,
-    **spec: Any,
-) -> Service:
-    ingress = (LoadBalancerIngress(ip=address),) if address else ()
-    given = {"finalizers": (FINALIZER_LOAD_BALANCER,), **(meta or {})}
-    return Service(
-        ObjectMeta(name="web", namespace="default", uid="u", creation_timestamp=made, **given),
-        ServiceSpec(
-            **{"type": "LoadBalancer", "ports": (ServicePort(80, node_port=30080),), **spec}
-        ),
-        ServiceStatus(LoadBalancerStatus(ingress), conditions),
-    )
+def a_service(*conditions: Condition, address: str = "198.51.100.1", **fields: Any) -> Service:
+    fields.setdefault("creation_timestamp", LONG_AGO)
+    fields.setdefault("finalizers", (FINALIZER_LOAD_BALANCER,))
+    ingress = [address] if address else []
+    return objects.service("web", ingress=ingress, conditions=conditions, **fields)
 
 
 def a_slice(node: str = "one", *, ready: bool = True) -> EndpointSlice:
@@ -195,7 +169,7 @@ BOTH = (
     Toleration(TAINT_UNINITIALIZED, "Equal", "true", "NoSchedule"),
     Toleration("node.kubernetes.io/not-ready", "Exists"),
 )
-GOING = {"deletion_timestamp": fresh(120), "finalizers": (FINALIZER_LOAD_BALANCER,)}
+GOING: dict[str, Any] = {"deletion_timestamp": fresh(120), "finalizers": (FINALIZER_LOAD_BALANCER,)}
 
 UNREADY = (a_node(conditions=(SILENT, FINE)), a_node("two"))
 
@@ -331,7 +305,7 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
     "finalizer after a change of type": (
         service(a_service(type="ClusterIP")), "finalizer-stuck", WEB, "type is ClusterIP"),
     "finalizer of a deleted Service": (
-        service(a_service(said("DeleteCloudError", type_="LoadBalancerReady"), meta=GOING)),
+        service(a_service(said("DeleteCloudError", type_="LoadBalancerReady"), **GOING)),
         "finalizer-stuck", WEB, "DeleteCloudError"),
 }  # fmt: skip
 
@@ -359,9 +333,10 @@ def test_the_guide_lists_every_mistake_that_is_known() -> None:
 WELL_TOO: dict[str, Observed] = {
     "all is well": WELL,
     "nothing is there yet": Observed(now=NOW, elects=False),
-    "a node that has just come": nodes(new(made=fresh(5))),
+    "a node that has just come": nodes(new(creation_timestamp=fresh(5))),
     "a machine in the making": nodes(
-        new(said("InstancePending"), made=fresh(5)), cloud=a_cloud(RetryAfter("", after=1))
+        new(said("InstancePending"), creation_timestamp=fresh(5)),
+        cloud=a_cloud(RetryAfter("", after=1)),
     ),
     "a node that goes": nodes(a_node(id_="", deletion_timestamp=NOW, conditions=())),
     "a node that is kept by hand": nodes(a_node(id_="")),
@@ -378,17 +353,17 @@ WELL_TOO: dict[str, Observed] = {
     "untagged by intention": seen(cloud=a_cloud(has_cluster_id=False), allow_untagged=True),
     "a class of another controller": service(a_service(load_balancer_class="x.io/y")),
     "a new Service of another class": service(
-        a_service(address="", load_balancer_class="x.io/y", made=fresh(5))
+        a_service(address="", load_balancer_class="x.io/y", creation_timestamp=fresh(5))
     ),
-    "a new Service": service(a_service(address="", made=fresh(5))),
+    "a new Service": service(a_service(address="", creation_timestamp=fresh(5))),
     "a Service in the making": service(
         a_service(Condition("LoadBalancerReady", "Unknown", "Provisioning", "", fresh(5)))
     ),
     "a Service of another implementation": service(
         a_service(said("ImplementedElsewhere", "Unknown", "LoadBalancerReady"))
     ),
-    "a Service that goes": service(a_service(meta={**GOING, "deletion_timestamp": fresh(5)})),
-    "a Service that was balanced": service(a_service(type="ClusterIP", meta={"finalizers": ()})),
+    "a Service that goes": service(a_service(**{**GOING, "deletion_timestamp": fresh(5)})),
+    "a Service that was balanced": service(a_service(type="ClusterIP", finalizers=())),
     "EndpointSlices may not be read": service(a_service(ENSURED), slices=None),
 }
 

@@ -44,7 +44,8 @@ from proreus.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
-from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta, condition
+from proreus.kube.objects import Condition, Node, NodeSpec, ObjectMeta, condition
+from proreus.testing import objects
 
 from .conftest import ApplyPatch
 
@@ -61,10 +62,9 @@ def node(
     conditions: tuple[Condition, ...] = (),
     uid: str = "uid",
 ) -> Node:
-    return Node(
-        metadata=ObjectMeta(name="a", uid=uid, deletion_timestamp=NOW if deleting else None),
-        spec=NodeSpec(provider_id=provider_id, pod_cidr=cidrs[0] if cidrs else "", pod_cidrs=cidrs),
-        status=NodeStatus(conditions=conditions),
+    gone = NOW if deleting else None
+    return objects.node(
+        "a", provider_id, uid=uid, deletion_timestamp=gone, pod_cidrs=cidrs, conditions=conditions
     )
 
 

@@ -42,19 +42,13 @@ from proreus.kube.objects import (
     TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
     Condition,
-    LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     Service,
-    ServicePort,
-    ServiceSpec,
-    ServiceStatus,
     Taint,
 )
+from proreus.testing import objects
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TAINT = Taint(TAINT_UNINITIALIZED, "NoSchedule", "true")
@@ -68,9 +62,9 @@ def owns(node: Node) -> Ownership:
     return Ownership.NO if node.spec.provider_id.startswith("other://") else Ownership.YES
 
 
-def a_node(name: str, id_: str = "", *conditions: Condition, **spec: Any) -> Node:
-    meta = ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=NOW - timedelta(days=1))
-    return Node(meta, NodeSpec(provider_id=id_, **spec), NodeStatus((), conditions))
+def a_node(name: str, id_: str = "", *conditions: Condition, **fields: Any) -> Node:
+    yesterday = NOW - timedelta(days=1)
+    return objects.node(name, id_, creation_timestamp=yesterday, conditions=conditions, **fields)
 
 
 def machine(name: str) -> Instance:
@@ -113,11 +107,16 @@ def test_a_node_that_is_as_the_patches_make_it_needs_nothing_more(node: Node) ->
 
 
 def test_patches_are_shown_line_by_line_and_applied() -> None:
-    meta = ObjectMeta(name="n", uid="u", labels={"a/b": "1", "c": "2"}, annotations={"x": "y"})
-    status = NodeStatus((), (Condition("Old", "True"), Condition("New", "False", "R", "m")))
-    node = Node(meta, NodeSpec(taints=(TAINT,)), status)
-    ops = patches.labels(meta.labels, {"a/b": "3", "c": None, "d": "4"})
-    ops += patches.annotations(meta.annotations, {"x": None})
+    node = objects.node(
+        "n",
+        uid="u",
+        labels={"a/b": "1", "c": "2"},
+        annotations={"x": "y"},
+        taints=(TAINT,),
+        conditions=(Condition("Old", "True"), Condition("New", "False", "R", "m")),
+    )
+    ops = patches.labels(node.metadata.labels, {"a/b": "3", "c": None, "d": "4"})
+    ops += patches.annotations(node.metadata.annotations, {"x": None})
     ops += patches.taints(node.spec.taints, (Taint("new", "NoSchedule"),))
     ops += patches.set_once("/spec/podCIDRs", ["10.0.0.0/24", "fd00::/64"])
     main = patches.json_patch("u", ops)
@@ -297,21 +296,18 @@ class Hooks:
         return "f"
 
 
-def a_service(**more: Any) -> Service:
-    meta = {"name": "web", "namespace": "default", "uid": "u", **more.pop("meta", {})}
-    status = more.pop("status", ServiceStatus())
-    spec = {"type": "LoadBalancer", "ports": (ServicePort(80, node_port=30080),), **more}
-    return Service(ObjectMeta(**meta), ServiceSpec(**spec), status)
+def a_service(**fields: Any) -> Service:
+    return objects.service("web", uid="u", **fields)
 
 
-FINALIZED = {"finalizers": (FINALIZER_LOAD_BALANCER,)}
+FINALIZED: dict[str, Any] = {"finalizers": (FINALIZER_LOAD_BALANCER,)}
 OWNED = (OwnedObject("listener", "l-1", "default/web", "u"), OwnedObject("route", "r-1"))
 ADD = f"+ finalizer {FINALIZER_LOAD_BALANCER}"
 ENSURED = "~ condition LoadBalancerReady=True (Ensured)"
-REJECTED = ServiceStatus(
-    LoadBalancerStatus((LoadBalancerIngress("192.0.2.1"),)),
-    (Condition("LoadBalancerReady", "True", "HostsRejected", "not taken: two"),),
-)
+REJECTED: dict[str, Any] = {
+    "ingress": ["192.0.2.1"],
+    "conditions": (Condition("LoadBalancerReady", "True", "HostsRejected", "not taken: two"),),
+}
 DROP = f"- finalizer {FINALIZER_LOAD_BALANCER}"
 
 
@@ -329,24 +325,24 @@ DROP = f"- finalizer {FINALIZER_LOAD_BALANCER}"
         (a_service(), None, None, {"service": ("change", ADD)}, 1),
         (a_service(), NotSupported(""), (), {"service": ("change", ADD)}, 1),
         (
-            a_service(meta=FINALIZED), Throttled("429"), (),
+            a_service(**FINALIZED), Throttled("429"), (),
             {"service": ("change", "~ condition LoadBalancerReady=False (Throttled)")}, 0,
         ),
         (
-            a_service(meta={"annotations": {"a/b": "x"}}), None, (),
+            a_service(annotations={"a/b": "x"}), None, (),
             {"service": ("change", "~ condition LoadBalancerReady=False (InvalidRequest)")}, 0,
         ),
         (
-            a_service(type="ClusterIP", meta=FINALIZED), None, OWNED,
+            a_service(type="ClusterIP", **FINALIZED), None, OWNED,
             {"load-balancer": ("delete", "- listener l-1"), "service": ("change", DROP)}, 0,
         ),
         (
-            a_service(type="ClusterIP", meta=FINALIZED), None, None,
+            a_service(type="ClusterIP", **FINALIZED), None, None,
             {"load-balancer": ("delete", ""), "service": ("change", DROP)}, 0,
         ),
-        (a_service(meta=FINALIZED, status=REJECTED), [], (), {}, 0),
+        (a_service(**FINALIZED, **REJECTED), [], (), {}, 0),
         (
-            a_service(meta=FINALIZED, status=REJECTED), [PartChange("change", "lb")], (),
+            a_service(**FINALIZED, **REJECTED), [PartChange("change", "lb")], (),
             {"load-balancer": ("change", "~ lb"), "service": ("change", ENSURED)}, 0,
         ),
         (a_service(type="ClusterIP"), None, OWNED, {}, 0),

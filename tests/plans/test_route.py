@@ -35,12 +35,10 @@ from proreus.controllers.route.table import Table, applied, listed
 from proreus.kube.objects import (
     Condition,
     Node,
-    NodeAddress,
     NodeSpec,
-    NodeStatus,
-    ObjectMeta,
     condition,
 )
+from proreus.testing import objects
 
 from .conftest import ApplyPatch
 
@@ -64,33 +62,10 @@ def net(text: str) -> Network:
 NETS = tuple(net(text) for text in CLUSTERS)
 
 
-def node(
-    name: str = "a",
-    *cidrs: str,
-    provider_id: str | None = None,
-    addresses: Sequence[str] = (),
-    conditions: tuple[Condition, ...] = (),
-    labels: Mapping[str, str] = {},
-    uid: str = "",
-    age: float = 100.0,
-) -> Node:
-    return Node(
-        metadata=ObjectMeta(
-            name=name,
-            uid=uid or f"uid-{name}",
-            labels=labels,
-            creation_timestamp=NOW - timedelta(seconds=age),
-        ),
-        spec=NodeSpec(
-            provider_id=f"sim://{name}" if provider_id is None else provider_id,
-            pod_cidr=cidrs[0] if cidrs else "",
-            pod_cidrs=cidrs,
-        ),
-        status=NodeStatus(
-            addresses=tuple(NodeAddress("InternalIP", one) for one in addresses),
-            conditions=conditions,
-        ),
-    )
+def node(name: str = "a", *cidrs: str, uid: str = "", age: float = 100.0, **fields: Any) -> Node:
+    fields.setdefault("provider_id", f"sim://{name}")
+    fields.setdefault("creation_timestamp", NOW - timedelta(seconds=age))
+    return objects.node(name, uid=uid or f"uid-{name}", pod_cidrs=cidrs, **fields)
 
 
 def owns(of: Node) -> Ownership:
@@ -310,7 +285,7 @@ def test_a_cidr_of_two_nodes_is_that_of_the_older_one() -> None:
     assert found.problems == (Problem("a", "uid-a", "10.0.1.0/24", text),)
     same_age = desired(node("b", "10.0.1.0/24"), node("a", "10.0.1.0/24"))
     assert same_age.routes[net("10.0.1.0/24")].node == "a"
-    ageless = msgspec.structs.replace(node("a", "10.0.1.0/24"), metadata=ObjectMeta(name="a"))
+    ageless = node("a", "10.0.1.0/24", creation_timestamp=None)
     assert desired(ageless, old).routes[net("10.0.1.0/24")].node == "b"
 
 

@@ -1,6 +1,5 @@
 """The decisions of the service controller, as tables."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -77,19 +76,14 @@ from proreus.kube.objects import (
     TAINT_AUTOSCALER,
     Condition,
     LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
-    NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
     Service,
     ServicePort,
-    ServiceSpec,
     ServiceStatus,
     Taint,
 )
 from proreus.kube.patch import PatchType
+from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("prod", "cluster-uid")
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -100,54 +94,21 @@ CLASS = "example.com/fast"
 
 
 def service(
-    *,
-    uid: str = "uid-1",
-    version: str = "7",
-    annotations: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    finalizers: tuple[str, ...] = OURS,
-    deleted: bool = False,
-    ingress: tuple[LoadBalancerIngress, ...] = (),
-    said: tuple[str, str, str] | None = None,
-    **spec: Any,
+    *, deleted: bool = False, said: tuple[str, str, str] | None = None, **fields: Any
 ) -> Service:
     """A Service; `said` is status, reason and message of our condition."""
-    spec = {"type": "LoadBalancer", "ports": (ServicePort(80, node_port=30080),), **spec}
     own = (Condition(CONDITION, *said, last_transition_time=EARLIER),) if said else ()
-    return Service(
-        metadata=ObjectMeta(
-            name="web",
-            namespace="shop",
-            uid=uid,
-            resource_version=version,
-            annotations=annotations or {},
-            labels=labels or {},
-            finalizers=finalizers,
-            deletion_timestamp=NOW if deleted else None,
-        ),
-        spec=ServiceSpec(**spec),
-        status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress), conditions=own),
-    )
+    fields = {"uid": "uid-1", "resource_version": "7", "finalizers": OURS, **fields}
+    gone = NOW if deleted else None
+    return objects.service(namespace="shop", deletion_timestamp=gone, conditions=own, **fields)
 
 
-def node(name: str = "n1", **changes: Any) -> Node:
-    labels = changes.pop("labels", {})
-    deleted = changes.pop("deleted", False)
-    provider_id = changes.pop("provider_id", f"cloud://{name}")
-    address = changes.pop("address", "10.0.0.1")
-    taints = changes.pop("taints", ())
-    conditions = changes.pop("conditions", ())
-    assert not changes
-    return Node(
-        metadata=ObjectMeta(
-            name=name,
-            uid=f"uid-{name}",
-            labels=labels,
-            deletion_timestamp=NOW if deleted else None,
-        ),
-        spec=NodeSpec(provider_id=provider_id, taints=taints),
-        status=NodeStatus(addresses=(NodeAddress("InternalIP", address),), conditions=conditions),
-    )
+def node(
+    name: str = "n1", *, address: str = "10.0.0.1", deleted: bool = False, **fields: Any
+) -> Node:
+    fields.setdefault("provider_id", f"cloud://{name}")
+    gone = NOW if deleted else None
+    return objects.node(name, addresses=[address], deletion_timestamp=gone, **fields)
 
 
 def wish(of: Service, *names: str) -> LoadBalancer:
@@ -253,7 +214,7 @@ def test_an_update_of_this_kind_is_enqueued(new: Service) -> None:
     ("old", "new"),
     [
         (BASE, BASE),
-        (BASE, service(ingress=ADDRESS, said=READY, version="8", labels={"team": "x"})),
+        (BASE, service(ingress=ADDRESS, said=READY, resource_version="8", labels={"team": "x"})),
         # our own writes
         (service(), service(said=PROVISIONING)),
         (service(finalizers=()), service()),
@@ -1041,7 +1002,7 @@ def test_any_other_wish_is_ensured_as_an_edit(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"version": "99"},
+        {"resource_version": "99"},
         {"labels": {"team": "x"}},
         {"finalizers": ("another", FINALIZER_LOAD_BALANCER)},
         {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},

@@ -21,17 +21,11 @@ from proreus.kube.objects import (
     TAINT_SHUTDOWN,
     TAINT_UNINITIALIZED,
     Condition,
-    LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
     Service,
-    ServiceSpec,
-    ServiceStatus,
     Taint,
 )
+from proreus.testing import objects
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 READY = Condition("Ready", "True", "KubeletReady")
@@ -47,22 +41,24 @@ THROTTLED = Condition("LoadBalancerReady", "False", "Throttled", "quota")
 
 
 def node(*conditions: Condition, name: str = "n1", taint: str = "", gone: bool = False) -> Node:
-    meta = ObjectMeta(
-        name=name,
+    return objects.node(
+        name,
         creation_timestamp=NOW - timedelta(minutes=5),
         deletion_timestamp=NOW if gone else None,
         labels={LABEL_ZONE: "z1", LABEL_INSTANCE_TYPE: "large"},
+        taints=(Taint(taint, "NoSchedule"),) if taint else (),
+        conditions=conditions,
     )
-    taints = (Taint(taint, "NoSchedule"),) if taint else ()
-    return Node(meta, NodeSpec(taints=taints), NodeStatus(conditions=conditions))
 
 
 def service(*conditions: Condition, ip: str = "", type_: str = "LoadBalancer") -> Service:
-    points = (LoadBalancerIngress(ip=ip),) if ip else ()
-    return Service(
-        ObjectMeta(name="web", namespace="shop", creation_timestamp=NOW),
-        ServiceSpec(type=type_),
-        ServiceStatus(LoadBalancerStatus(points), conditions),
+    return objects.service(
+        "web",
+        namespace="shop",
+        creation_timestamp=NOW,
+        type=type_,
+        ingress=[ip] if ip else [],
+        conditions=conditions,
     )
 
 

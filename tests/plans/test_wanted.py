@@ -1,6 +1,6 @@
 """Tables and properties of the wish that the framework computes for a Service."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from random import Random
@@ -31,19 +31,15 @@ from proreus.kube.objects import (
     EndpointConditions,
     EndpointSlice,
     LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     Service,
     ServicePort,
-    ServiceSpec,
-    ServiceStatus,
     SessionAffinityConfig,
     Taint,
 )
+from proreus.testing import objects
 
 CLUSTER = ClusterIdentity(name="prod", uid="cluster-uid")
 UID = "0b1c2d3e-0000-4000-8000-00000000000f"
@@ -52,34 +48,20 @@ HTTP = ServicePort(name="http", port=80, node_port=30080)
 DUAL = ("IPv4", "IPv6")
 
 
-def service(
-    *,
-    annotations: Mapping[str, str] | None = None,
-    ingress: tuple[LoadBalancerIngress, ...] = (),
-    **spec: Any,
-) -> Service:
-    spec.setdefault("ports", (HTTP,))
-    return Service(
-        metadata=ObjectMeta(name="web", namespace="shop", uid=UID, annotations=annotations or {}),
-        spec=ServiceSpec(type="LoadBalancer", **spec),
-        status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress)),
-    )
+def service(**fields: Any) -> Service:
+    return objects.service("web", **{"namespace": "shop", "uid": UID, "ports": (HTTP,), **fields})
 
 
 def node(
     name: str = "n1",
     *,
-    labels: Mapping[str, str] | None = None,
-    taints: tuple[Taint, ...] = (),
     provider_id: str = "sim://1",
     deleted: datetime | None = None,
     addresses: tuple[tuple[str, str], ...] = (),
+    **fields: Any,
 ) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name, labels=labels or {}, deletion_timestamp=deleted),
-        spec=NodeSpec(provider_id=provider_id, taints=taints),
-        status=NodeStatus(addresses=tuple(NodeAddress(*pair) for pair in addresses)),
-    )
+    shown = [NodeAddress(*pair) for pair in addresses]
+    return objects.node(name, provider_id, addresses=shown, deletion_timestamp=deleted, **fields)
 
 
 def wish(

@@ -22,8 +22,9 @@ from proreus.controllers.cloud_node_lifecycle.controller import CloudNodeLifecyc
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_UNKNOWN
 from proreus.controllers.environment import Environment
 from proreus.controllers.settings import Settings
-from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
+from proreus.kube.objects import Condition, Node
 from proreus.kube.patch import Op, Patch
+from proreus.testing import objects
 
 BEGIN: Final = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 GRACE: Final = (40.0, 52.0)
@@ -73,15 +74,13 @@ class Machine:
         self.node = self._node()
 
     def _node(self) -> Node:
-        return Node(
-            ObjectMeta(
-                name=self.name,
-                uid=self.uid,
-                creation_timestamp=BEGIN,
-                annotations=self.annotations,
-            ),
-            NodeSpec(provider_id=self.id),
-            NodeStatus(conditions=(Condition("Ready", "True" if self.ready else "Unknown"),)),
+        return objects.node(
+            self.name,
+            self.id,
+            uid=self.uid,
+            creation_timestamp=BEGIN,
+            annotations=self.annotations,
+            conditions=(Condition("Ready", "True" if self.ready else "Unknown"),),
         )
 
     @property

@@ -19,8 +19,8 @@ from proreus.kube.objects import (
     Node,
     NodeAddress,
     NodeStatus,
-    ObjectMeta,
 )
+from proreus.testing import objects
 
 IPS = ["10.0.0.1", "10.0.0.2", "192.0.2.1", "2001:db8::1", "2001:db8::2", "fd00::7"]
 IP_TYPES = ["InternalIP", "ExternalIP"]
@@ -39,7 +39,7 @@ NODE_IPS = st.one_of(
 
 def node(annotation: str | None, addresses: tuple[NodeAddress, ...] = ()) -> Node:
     annotations = {} if annotation is None else {ANNOTATION_PROVIDED_NODE_IP: annotation}
-    return Node(ObjectMeta(annotations=annotations), status=NodeStatus(addresses=addresses))
+    return objects.node(annotations=annotations, addresses=addresses)
 
 
 def internal(*ips: str) -> tuple[NodeAddress, ...]:

@@ -21,7 +21,8 @@ from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
 from proreus.controllers.cloud_node_lifecycle.plan import Pass, plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
-from proreus.kube.objects import Condition, Node, NodeSpec, NodeStatus, ObjectMeta
+from proreus.kube.objects import Condition, Node
+from proreus.testing import objects
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 POLICY = Policy()
@@ -63,10 +64,11 @@ class Record(NamedTuple):
 
 
 def a_node(index: int, *, ready: bool) -> Node:
-    return Node(
-        ObjectMeta(name=f"n{index}", uid=f"u{index}", creation_timestamp=NOW),
-        NodeSpec(provider_id=f"sim://n{index}"),
-        NodeStatus(conditions=(Condition("Ready", "True" if ready else "False"),)),
+    return objects.node(
+        f"n{index}",
+        f"sim://n{index}",
+        creation_timestamp=NOW,
+        conditions=(Condition("Ready", "True" if ready else "False"),),
     )
 
 

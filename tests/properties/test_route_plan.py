@@ -16,7 +16,8 @@ from proreus.controllers.route.attempts import Unit
 from proreus.controllers.route.conditions import NetworkState
 from proreus.controllers.route.desired import DesiredRoutes, desired_routes
 from proreus.controllers.route.policy import LABEL_EXCLUDE, Policy
-from proreus.kube.objects import Node, NodeSpec, ObjectMeta
+from proreus.kube.objects import Node
+from proreus.testing import objects
 
 POLICY = Policy(batch=3)
 START = datetime(2026, 5, 1, tzinfo=UTC)
@@ -56,14 +57,13 @@ def nodes_of(drawn: Mapping[str, tuple[int | None, str, bool]]) -> list[Node]:
         used.add(target)
         cidrs = () if block is None else (BLOCKS[block], BLOCKS[block + 5])
         found.append(
-            Node(
-                metadata=ObjectMeta(
-                    name=name,
-                    uid=f"uid-{name}-{provider_id}",
-                    labels={LABEL_EXCLUDE: ""} if is_excluded else {},
-                    creation_timestamp=START - timedelta(seconds=age),
-                ),
-                spec=NodeSpec(provider_id=provider_id, pod_cidrs=cidrs),
+            objects.node(
+                name,
+                provider_id,
+                uid=f"uid-{name}-{provider_id}",
+                labels={LABEL_EXCLUDE: ""} if is_excluded else {},
+                creation_timestamp=START - timedelta(seconds=age),
+                pod_cidrs=cidrs,
             )
         )
     return found

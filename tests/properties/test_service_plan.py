@@ -60,8 +60,6 @@ from proreus.kube.objects import (
     LoadBalancerStatus,
     Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     Service,
     ServicePort,
@@ -69,6 +67,7 @@ from proreus.kube.objects import (
     Taint,
 )
 from proreus.kube.patch import Patch
+from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("prod", "cluster-uid")
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -76,12 +75,7 @@ replace = msgspec.structs.replace
 
 
 def node(name: str) -> Node:
-    address = NodeAddress("InternalIP", f"10.0.0.{name[1:]}")
-    return Node(
-        ObjectMeta(name=name, uid=name),
-        NodeSpec(provider_id=f"cloud://{name}"),
-        NodeStatus(addresses=(address,)),
-    )
+    return objects.node(name, f"cloud://{name}", addresses=[f"10.0.0.{name[1:]}"])
 
 
 class World:
@@ -444,18 +438,15 @@ def test_a_service_costs_one_patch_before_and_one_after() -> None:
 
 names = st.sampled_from(["n1", "n2"])
 nodes = st.builds(
-    lambda name, provider_id, labels, taint, addresses, deleted, ready: Node(
-        ObjectMeta(
-            name=name,
-            labels=labels,
-            deletion_timestamp=START if deleted else None,
-            resource_version=ready,
-        ),
-        NodeSpec(
-            provider_id=provider_id,
-            taints=(Taint(TAINT_AUTOSCALER, "NoSchedule"),) if taint else (),
-        ),
-        NodeStatus(addresses=tuple(addresses), conditions=(Condition("Ready", ready),)),
+    lambda name, provider_id, labels, taint, addresses, deleted, ready: objects.node(
+        name,
+        provider_id,
+        labels=labels,
+        deletion_timestamp=START if deleted else None,
+        resource_version=ready,
+        taints=(Taint(TAINT_AUTOSCALER, "NoSchedule"),) if taint else (),
+        addresses=addresses,
+        conditions=(Condition("Ready", ready),),
     ),
     names,
     st.sampled_from(["", "cloud://1", "cloud://2"]),
