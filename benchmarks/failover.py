@@ -17,7 +17,6 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +30,7 @@ from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import node_body
 from proreus.testing.manager import ManagerProcess, cloud_config
 from proreus.testing.simulated import Instance, SimulatedCloudProcess
+from proreus.testing.waiting import until
 
 POLL = 0.02
 PATIENCE = 120.0
@@ -104,15 +104,6 @@ class Cluster:
         return any(mark in line and LEASES.plural.encode() in line for line in lines)
 
 
-async def until(attempt: Callable[[], object]) -> None:
-    """Poll until the answer is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not attempt():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {PATIENCE:.0f} s")
-        await asyncio.sleep(POLL)
-
-
 async def fail_over(
     cluster: Cluster, leader: ManagerProcess, number: signal.Signals
 ) -> tuple[ManagerProcess, float | None]:
@@ -122,7 +113,7 @@ async def fail_over(
         The next one, and the seconds until its first write; None if the old one was faster.
     """
     user, standby = await cluster.manager()
-    await until(lambda: cluster.waits(user))
+    await until("the standby waits for the lease", lambda: cluster.waits(user), PATIENCE)
     # Anywhere between two renewals.
     await asyncio.sleep(RETRY_PERIOD * (1 + random.random()))  # noqa: S311 - no secret
     ended = time.time()
@@ -130,10 +121,10 @@ async def fail_over(
     ending = asyncio.create_task(end)
     await asyncio.sleep(0)
     node = await cluster.join()
-    await until(lambda: cluster.patched(node))
+    await until("the node is patched", lambda: cluster.patched(node), PATIENCE, pause=POLL)
     await ending
     who, when = cluster.patched(node) or ("", 0.0)
-    await until(lambda: cluster.works(standby))
+    await until("the standby leads", lambda: cluster.works(standby), PATIENCE)
     await cluster.client.delete(NODES, node)
     return standby, when - ended if who == user else None
 
@@ -141,7 +132,7 @@ async def fail_over(
 async def measure(cluster: Cluster, number: signal.Signals, runs: int) -> list[float]:
     """The seconds of each run."""
     _, leader = await cluster.manager()
-    await until(lambda: cluster.works(leader))
+    await until("the manager leads", lambda: cluster.works(leader), PATIENCE)
     seconds: list[float] = []
     try:
         while len(seconds) < runs:

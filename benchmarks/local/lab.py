@@ -20,6 +20,7 @@ from labs.cluster.manager import ACCOUNT, flags
 from labs.cluster.network import IPV4, cable_commands, host_commands, router_commands
 from labs.cluster.node import load_image
 from labs.cluster.programs import Programs
+from proreus.testing.waiting import block_until
 
 NAME = "bench"
 GATEWAYS = {"gateway-a": 2, "gateway-b": 3}
@@ -32,7 +33,7 @@ WEB, STREAM = 80, 5201
 _IMAGE = "localhost/bench:1"
 _NEAR_NUMBER = 100
 _NEAR_POOL = "10.80.0.200-10.80.0.220"
-_PATIENCE = 300.0
+PATIENCE = 300.0
 _WEB_SERVER = """\
 global
     maxconn 2000
@@ -91,12 +92,12 @@ class Lab:
             },
         }
         self.cluster.plane.apply(json.dumps(kind))
-        self.kubectl("rollout", "status", f"{kind['kind']}/{name}", f"--timeout={_PATIENCE:.0f}s")
+        self.kubectl("rollout", "status", f"{kind['kind']}/{name}", f"--timeout={PATIENCE:.0f}s")
 
     def expose(self, name: str, server: str, *, policy: str = "Local") -> str:
         """Make a Service of the servers of that name; answers its address when it has one."""
         self.cluster.plane.apply(json.dumps(service(name, server, policy=policy)))
-        until(f"an address of {name}", lambda: bool(self._ingress(name)))
+        block_until(f"an address of {name}", lambda: self._ingress(name), PATIENCE)
         return str(self._ingress(name)[0]["ip"])
 
     def _ingress(self, name: str) -> list[dict[str, str]]:
@@ -122,19 +123,6 @@ def service(name: str, server: str, *, policy: str = "Local", address: str = "")
         **({"loadBalancerIP": address} if address else {}),
     }
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
-
-
-def until(what: str, happened: Callable[[], bool], pause: float = 0.2) -> None:
-    """Wait for something.
-
-    Raises:
-        TimeoutError: It does not happen.
-    """
-    deadline = time.monotonic() + _PATIENCE
-    while not happened():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not there after {_PATIENCE:.0f} s: {what}")
-        time.sleep(pause)
 
 
 @contextmanager

@@ -13,16 +13,17 @@ from benchmarks.local import probe
 from benchmarks.local.lab import (
     GATEWAYS,
     NEAR,
+    PATIENCE,
     STREAM,
     WEB,
     Lab,
     asking,
     node,
     service,
-    until,
 )
 from labs.cluster.cluster import CLIENT
 from labs.cluster.network import IPV4
+from proreus.testing.waiting import block_until
 
 Line: TypeAlias = Mapping[str, str]
 """The cells of a line, by the heads of their columns."""
@@ -166,7 +167,7 @@ def failover(lab: Lab) -> Iterator[Line]:
         leader = _leader(lab)
         machine = lab.machine(leader)
         machine.run("pkill", "-TERM", "-P", str(machine.pid("manager")))
-        until("another gateway", lambda: _leader(lab) not in {leader, ""})
+        block_until("another gateway", lambda: _leader(lab) not in {leader, ""}, PATIENCE)
         time.sleep(10.0)
     yield {
         "what": "the leading manager is told to end",
@@ -177,7 +178,7 @@ def failover(lab: Lab) -> Iterator[Line]:
     with asking(lab, address, on=NEAR) as client:
         leader = _leader(lab)
         lab.gateway.run("ip", "link", "set", leader, "down")
-        until("another gateway", lambda: _leader(lab) not in {leader, ""})
+        block_until("another gateway", lambda: _leader(lab) not in {leader, ""}, PATIENCE)
         time.sleep(15.0)
     yield {
         "what": "the gateway that has the addresses dies",
@@ -203,7 +204,7 @@ def _until_served(lab: Lab, address: str, on: str) -> None:
         )
         return not done.returncode
 
-    until(f"answers at {address}", answers)
+    block_until(f"answers at {address}", answers, PATIENCE)
     time.sleep(5.0)  # until every node is known to be well
 
 

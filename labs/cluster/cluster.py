@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,7 @@ from labs.cluster.plane import Plane
 from labs.cluster.programs import Programs
 from proreus.testing.controlplane.assets import cache
 from proreus.testing.controlplane.progress import Report
+from proreus.testing.waiting import NotInTime, block_until
 
 CLIENT = "client"
 """The machine outside the cluster that asks its load balancers."""
@@ -220,13 +220,10 @@ class Cluster:
         return nodes
 
     def _until(self, happened: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not happened():
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"not there after {PATIENCE:.0f} s: {what}; the logs are in {self.directory}"
-                )
-            time.sleep(0.5)
+        try:
+            block_until(what, happened, PATIENCE, pause=0.5)
+        except NotInTime as error:
+            raise ClusterError(f"{error}; the logs are in {self.directory}") from None
 
 
 def _answers(node: Node) -> bool:

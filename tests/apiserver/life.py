@@ -3,8 +3,9 @@
 from proreus.kube.objects import condition
 from proreus.kube.requests import SERVICES
 from proreus.testing.simulated import Instance
+from proreus.testing.waiting import until
 
-from .site import Site, until
+from .site import Site
 
 
 async def begun(site: Site) -> Instance:

@@ -13,8 +13,9 @@ from proreus.kube.errors import AlreadyExists, NotFound
 from proreus.kube.requests import Request, Resource
 from proreus.testing import programs
 from proreus.testing.manager import cloud_config
+from proreus.testing.waiting import until
 
-from .site import PATIENCE, Site, until
+from .site import PATIENCE, Site
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = Resource(

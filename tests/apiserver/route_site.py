@@ -26,9 +26,10 @@ from proreus.providers.simulated.config import Global, SimulatedConfig
 from proreus.runtime.events import EventRecorder
 from proreus.runtime.informer import Informer
 from proreus.testing.simulated import Instance
+from proreus.testing.waiting import until
 
 from .rights import MANAGERS
-from .site import TOKENS, Site, until
+from .site import TOKENS, Site
 
 CLUSTERS = ("10.0.0.0/16", "fd00::/48")
 USER = "routes"

@@ -22,9 +22,11 @@ from proreus.testing.demo.narrator import running
 from proreus.testing.demo.node_ports import NodePorts, address_of
 from proreus.testing.demo.stage import machines
 from proreus.testing.manager import ManagerProcess, cloud_config
+from proreus.testing.objects import service_body
 from proreus.testing.simulated import Instance, Settings
+from proreus.testing.waiting import until
 
-from .site import Audited, Site, set_up, until
+from .site import Audited, Site, set_up
 
 CONTROLLER: Final = "service-controller"
 CONDITION: Final = "LoadBalancerReady"
@@ -85,10 +87,7 @@ class ServiceSite:
     ) -> str:
         """Create a Service of type LoadBalancer on port 80; answers its name."""
         name = name or f"web-{uuid4().hex[:6]}"
-        body = {
-            "metadata": {"name": name, **(metadata or {})},
-            "spec": {"type": "LoadBalancer", "ports": [port(80)], **spec},
-        }
+        body = service_body(name, metadata=metadata, **{"ports": [port(80)], **spec})
         await self.client.create(SERVICES, body, NAMESPACE)
         return name
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,9 @@ from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import KubeletPlayer, node_body
 from proreus.testing.manager import ManagerProcess, cloud_config
 from proreus.testing.nodemonitor import unknown
+from proreus.testing.objects import service_body
 from proreus.testing.simulated import Call, Instance, Settings, SimulatedCloudProcess
+from proreus.testing.waiting import until
 
 from .rights import APART, MANAGERS, count, grant, refused
 
@@ -199,8 +201,7 @@ class Site:
 
     async def create_service(self, name: str) -> None:
         """Create a Service of type LoadBalancer."""
-        spec = {"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]}
-        await self.client.create(SERVICES, {"metadata": {"name": name}, "spec": spec}, "default")
+        await self.client.create(SERVICES, service_body(name), "default")
 
     async def register_node(self, machine: Instance, *, ready: bool = False, **spec: Any) -> None:
         """Create the Node of a machine as its kubelet would, with more in its spec.
@@ -313,22 +314,6 @@ class Site:
             if (now := count()) != last:
                 last, since = now, time.monotonic()
         return last
-
-
-async def until(
-    what: str, attempt: Callable[[], Awaitable[T | None]], patience: float = PATIENCE
-) -> T:
-    """Try until the answer is true."""
-    deadline = time.monotonic() + patience
-    while True:
-        started = time.monotonic()
-        found = await attempt()
-        if found:
-            return found
-        ended = time.monotonic()
-        assert ended < deadline, f"not within {patience:.0f} s: {what}"
-        # Looking must not slow down what is looked for.
-        await asyncio.sleep(max(POLL, 4 * (ended - started)))
 
 
 def is_initialised(node: Node) -> bool:

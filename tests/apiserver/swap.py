@@ -13,9 +13,10 @@ import pytest
 from proreus.kube.errors import AlreadyExists
 from proreus.kube.requests import Request
 from proreus.testing.manager import ManagerProcess
+from proreus.testing.waiting import until
 
 from ..official_manifests import CLOUD_CONFIG, KUBECONFIG, STARTS, Start, rules  # noqa: TID252 - tests are no package
-from .site import Site, until
+from .site import Site
 from .test_serving import held_port, secure
 
 _RBAC = "rbac.authorization.k8s.io"

@@ -27,8 +27,9 @@ from proreus.serving.tls import ServerTLS
 from proreus.serving.tls_settings import Settings
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.controlplane.certificates import Authority
+from proreus.testing.waiting import until
 
-from .site import Audited, Site, until
+from .site import Audited, Site
 from .test_serving import held_port, secure
 
 RBAC: Final = "rbac.authorization.k8s.io"

@@ -18,15 +18,16 @@ from proreus.kube.objects import (
 )
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, SERVICES
+from proreus.testing.objects import service_body
+from proreus.testing.waiting import until
 
 from .read_only import Ran, Reader, existing, granted, reader
-from .site import Site, until
+from .site import Site
 
 SYSTEM: Final = "kube-system"
 OWN: Final = "doctor"
 """The namespace of the manager's pods: no other test leaves anything there."""
 TOLERATIONS: Final = [{"operator": "Exists"}]
-PORTS: Final = [{"name": "http", "port": 80}]
 
 
 @pytest.fixture
@@ -191,11 +192,7 @@ def account(site: Site) -> Any:
 
 async def service(site: Site, name: str, **spec: Any) -> None:
     """A Service of type LoadBalancer."""
-    body = {
-        "metadata": {"name": name, **spec.pop("metadata", {})},
-        "spec": {"type": "LoadBalancer", "ports": PORTS, **spec},
-    }
-    await site.client.create(SERVICES, body, "default")
+    await site.client.create(SERVICES, service_body(name, **spec), "default")
 
 
 def endpoint_slice(name: str) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from proreus.kube.objects import LoadBalancerIngress, LoadBalancerStatus
 from proreus.kube.patch import status
 from proreus.kube.requests import SERVICES
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
 from .service_site import NAMESPACE, ServiceSite, ask, service_site
-from .site import until
 
 WRITES = ("create", "update", "delete", "add_targets", "remove_targets")
 

@@ -4,8 +4,9 @@ import json
 from itertools import pairwise
 
 from proreus.kube.requests import LEASES, Request
+from proreus.testing.waiting import until
 
-from .site import Site, names, until
+from .site import Site, names
 
 
 async def test_flags_of_pace_and_names_are_obeyed(site: Site) -> None:

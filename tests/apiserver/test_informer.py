@@ -16,6 +16,7 @@ from proreus.kube.requests import EVENTS, NODES
 from proreus.runtime.events import EventRecorder, ObjectReference, ref_of
 from proreus.runtime.informer import Informer
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
 from .memory_plane import MemoryPlane
 
@@ -176,12 +177,13 @@ async def test_events_are_accepted_and_counted_up(client: Client, name: str) -> 
     try:
         source.event(ref_of(node), "Normal", "Testing", "The same")
         source.event(lease, "Normal", "LeaderElection", "became leader")
-        async with asyncio.timeout(HANG):
-            while not await events_of(client, name, "kube-system"):
-                await asyncio.sleep(0.05)
-            source.event(ref_of(node), "Normal", "Testing", "The same")
-            while (await events_of(client, name, "default"))[0]["count"] != 2:
-                await asyncio.sleep(0.05)
+        await until("an event", lambda: events_of(client, name, "kube-system"), HANG)
+        source.event(ref_of(node), "Normal", "Testing", "The same")
+
+        async def is_counted() -> bool:
+            return (await events_of(client, name, "default"))[0]["count"] == 2
+
+        await until("the event counts two", is_counted, HANG)
         (event,) = await events_of(client, name, "default")
         assert (event["type"], event["reason"], event["message"]) == (
             "Normal", "Testing", "The same",

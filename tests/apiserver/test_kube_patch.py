@@ -25,6 +25,7 @@ from proreus.kube.objects import (
 from proreus.kube.patch import Op, Patch, PatchType
 from proreus.kube.requests import LEASES, NODES, SERVICES, Resource
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.objects import service_body
 
 from .memory_plane import MemoryPlane
 
@@ -74,10 +75,7 @@ async def bare_node(client: Client) -> AsyncIterator[Node]:
 @pytest.fixture
 async def service(client: Client) -> AsyncIterator[Service]:
     name = f"service-{uuid4().hex[:8]}"
-    body = {
-        "metadata": {"name": name, "finalizers": ["example.com/foreign"]},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
-    }
+    body = service_body(name, metadata={"finalizers": ["example.com/foreign"]})
     await client.create(SERVICES, body, "default")
     yield await client.get(SERVICES, name, "default")
     await client.patch(

@@ -17,6 +17,7 @@ from proreus.kube.errors import Conflict, RefusedByGate
 from proreus.kube.requests import LEASES
 from proreus.runtime.leaderelection import LeaderElector, LeadershipLost
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
 NAMESPACE = "kube-system"
 LEASE, RENEW, RETRY = 6.0, 4.0, 0.25
@@ -104,12 +105,12 @@ async def spec(client: Client, name: str) -> dict[str, Any]:
 
 async def renewal_after(client: Client, name: str, renew_time: str) -> dict[str, Any]:
     """The lease, once it has been renewed after that time."""
-    async with asyncio.timeout(HANG):
-        while True:
-            lease = await client.get_lease(NAMESPACE, name)
-            if lease["spec"]["renewTime"] > renew_time:
-                return lease
-            await asyncio.sleep(RETRY)
+
+    async def renewed() -> dict[str, Any] | None:
+        lease = await client.get_lease(NAMESPACE, name)
+        return lease if lease["spec"]["renewTime"] > renew_time else None
+
+    return await until(f"{name} is renewed", renewed, HANG)
 
 
 async def test_the_lease_is_made_renewed_released_and_taken_over(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
 from .service_site import ServiceSite, answers, service_site
-from .site import until
 
 QUICK = "--load-balancer-resync-period=1s"
 TOLD = "A cloud object is left over"

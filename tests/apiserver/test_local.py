@@ -17,8 +17,9 @@ from proreus.kube.objects import (
 )
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Address, Instance
+from proreus.testing.waiting import until
 
-from .site import CONDITION, Site, until
+from .site import CONDITION, Site
 
 QUICK = ("--node-monitor-period=200ms", "--node-deletion-interval=600ms")
 

@@ -15,9 +15,10 @@ from benchmarks.contestants import Contestant, Process, build_go, command
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID
 from proreus.kube.errors import NotFound
 from proreus.kube.requests import NAMESPACES, SERVICES
+from proreus.testing.waiting import until
 
 from .read_only import Reader, reader
-from .site import Site, until
+from .site import Site
 
 NODES: Final = ("one", "two", "three")
 SERVICE_NAMES: Final = ("web", "api", "mail")

@@ -14,10 +14,11 @@ from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Fault, FaultMode, Instance
+from proreus.testing.waiting import until
 
 from .api_proxy import api_proxy
 from .rights import MANAGERS
-from .site import Site, names, until
+from .site import Site, names
 
 ONLY = "--controllers=nodeipam"
 SMALL = "--cluster-cidr=10.0.0.0/22"  # four nodes

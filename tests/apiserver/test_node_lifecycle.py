@@ -11,10 +11,11 @@ from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Fault, FaultMode, Instance
+from proreus.testing.waiting import until
 
 from .api_proxy import api_proxy
 from .rights import MANAGERS
-from .site import Site, names, until
+from .site import Site, names
 
 PASSES = 6
 """Questions after which whatever was to happen by mistake would have happened."""

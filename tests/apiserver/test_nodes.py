@@ -28,8 +28,9 @@ from proreus.kube.objects import (
 from proreus.kube.patch import Patch, PatchType, json_patch, taints
 from proreus.kube.requests import NODES
 from proreus.testing.simulated import Address, Instance
+from proreus.testing.waiting import until
 
-from .site import CONDITION, Site, is_initialised, names, until
+from .site import CONDITION, Site, is_initialised, names
 
 OURS = {"key": TAINT_UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
 REFRESH = "--node-status-update-frequency=1s"

@@ -12,9 +12,10 @@ from proreus.kube.objects import FINALIZER_LOAD_BALANCER, condition
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NAMESPACES, NODES, SERVICES
 from proreus.testing.simulated import Fault, FaultMode
+from proreus.testing.waiting import until
 
 from .read_only import Ran, Reader, reader
-from .site import Site, until
+from .site import Site
 
 FLAGS: Final = ("--cluster-cidr=10.244.0.0/16", "--allocate-node-cidrs", "--cluster-name=test")
 WRITES: Final = ("*.create", "*.update", "*.delete", "*.add_*", "*.remove_*", "*.assign_*")

@@ -1,6 +1,8 @@
 """A small quota of the cloud that nobody told the manager."""
 
-from .site import Site, names, until
+from proreus.testing.waiting import until
+
+from .site import Site, names
 
 
 async def test_a_new_node_overtakes_the_check_of_all_others_where_the_quota_is_small(

@@ -12,8 +12,9 @@ from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import EVENTS, SECRETS
 from proreus.testing.manager import ManagerProcess, cloud_config
+from proreus.testing.waiting import until
 
-from .site import TOKENS, Site, until
+from .site import TOKENS, Site
 
 ASKING = ("--node-status-update-frequency=1s", "--load-balancer-resync-period=1h")
 PLACE = "kube-system/cloud/cloud.conf"

@@ -20,10 +20,11 @@ from proreus.runtime.leaderelection import LeaderElector
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Address, Fault, FaultMode, Instance
+from proreus.testing.waiting import until
 
 from .api_proxy import api_proxy
 from .rights import MANAGERS
-from .site import PATIENCE, TOKENS, Site, is_initialised, names, until
+from .site import PATIENCE, TOKENS, Site, is_initialised, names
 
 # Not shorter: a leader on a slow machine must be able to renew in time.
 LEASE = (

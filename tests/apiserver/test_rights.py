@@ -12,10 +12,11 @@ from proreus.kube import config
 from proreus.kube.client import Client
 from proreus.kube.errors import NotFound, StatusError
 from proreus.kube.requests import NODES, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from proreus.testing.waiting import until
 
 from .life import begun
 from .rights import ACCOUNTS, MANAGERS
-from .site import Site, names, until
+from .site import Site, names
 
 CLASSIC: Final = (
     "--leader-elect=true",

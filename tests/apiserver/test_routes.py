@@ -13,9 +13,10 @@ from proreus.controllers.route.policy import LABEL_EXCLUDE, Policy
 from proreus.kube.objects import Node
 from proreus.kube.requests import NODES
 from proreus.testing.simulated import Fault, FaultMode
+from proreus.testing.waiting import until
 
 from .route_site import QUICK, RouteSite, v4, v6
-from .site import PATIENCE, Site, until
+from .site import PATIENCE, Site
 
 SOME_TIME = 1.0  # for what must not happen: several times the delays of QUICK
 CILIUM = {"type": "NetworkUnavailable", "status": "False", "reason": "CiliumIsUp", "message": "m"}

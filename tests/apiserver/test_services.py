@@ -10,6 +10,7 @@ import pytest_asyncio
 from proreus.kube.objects import Service
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.simulated import Fault, FaultMode
+from proreus.testing.waiting import until
 
 from .service_site import (
     FINALIZER,
@@ -23,7 +24,6 @@ from .service_site import (
     service_site,
     written_at,
 )
-from .site import until
 
 MAKING = {
     "resources.list": 1,

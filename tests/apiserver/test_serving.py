@@ -16,8 +16,9 @@ from cryptography import x509
 from proreus.kube import config
 from proreus.serving.selfsigned import self_signed
 from proreus.testing.manager import ManagerProcess
+from proreus.testing.waiting import until
 
-from .site import Site, until
+from .site import Site
 
 LONG_LEASE = (
     "--leader-elect-lease-duration=1h",

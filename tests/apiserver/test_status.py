@@ -6,8 +6,9 @@ import socket
 from typing import Any
 
 from proreus.testing import programs
+from proreus.testing.waiting import until
 
-from .site import Site, until
+from .site import Site
 
 
 async def status(*flags: str) -> tuple[int, str, str]:

@@ -27,8 +27,7 @@ from proreus.kube.requests import CONFIG_MAPS, Resource
 from proreus.serving.servers import CannotListen
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.controlplane.certificates import Authority
-
-from .site import until
+from proreus.testing.waiting import until
 
 GROUP = "admissionregistration.k8s.io"
 CONFIGURATIONS = {

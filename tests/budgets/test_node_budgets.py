@@ -10,12 +10,12 @@ import pytest
 
 from proreus.providers.simulated.config import Global
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
 from ..apiserver.site import (  # noqa: TID252 - pytest imports tests by path
     Site,
     names,
     set_up,
-    until,
 )
 
 BEATS = 2

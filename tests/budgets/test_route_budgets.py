@@ -9,13 +9,14 @@ import pytest
 from proreus.controllers.route.policy import Policy
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.simulated import Instance, Settings
+from proreus.testing.waiting import until
 
 from ..apiserver.route_site import (  # noqa: TID252 - pytest imports tests by path
     RouteSite,
     v4,
     v6,
 )
-from ..apiserver.site import set_up, until  # noqa: TID252 - the same
+from ..apiserver.site import set_up  # noqa: TID252 - the same
 
 QUICK = Policy(confirm=1.0)
 

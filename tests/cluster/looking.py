@@ -1,21 +1,15 @@
 """What tests see of a cluster."""
 
 import json
-import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from labs.cluster import Cluster, ClusterError, find
 from labs.cluster.cluster import AGNHOST_IMAGE
+from proreus.testing.waiting import block_until
 
-PATIENCE = 600.0
-
-
-def until(what: str, happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < deadline, f"not there after {PATIENCE:.0f} s: {what}"
-        time.sleep(0.5)
+until = partial(block_until, patience=600.0, pause=0.5)
+"""Real nodes and pods take their time."""
 
 
 def get(cluster: Cluster, *what: str) -> dict[str, Any]:

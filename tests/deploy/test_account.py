@@ -12,9 +12,10 @@ import yaml
 
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess, cloud_config
+from proreus.testing.waiting import until
 
 from ..apiserver.life import begun  # noqa: TID252 - pytest imports tests by path
-from ..apiserver.site import Site, set_up, until  # noqa: TID252
+from ..apiserver.site import Site, set_up  # noqa: TID252
 from .apply import Cluster
 from .charts import NAMESPACE, Programs, arguments, only
 

@@ -15,9 +15,10 @@ from proreus.kube.objects import TAINT_UNINITIALIZED, Service, condition
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
+from proreus.testing.waiting import until
 
 from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
-from ..apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
 
 LOG_TAIL = 8000
 HERE = Path(__file__).parent

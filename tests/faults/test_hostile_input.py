@@ -28,8 +28,10 @@ from proreus.kube.requests import NODES, SERVICES
 from proreus.kube.watch import Applied, Failed, Heard, WatchState, decode_line, step
 from proreus.providers.simulated.config import SimulatedConfig
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.objects import service_body
+from proreus.testing.waiting import until
 
-from ..apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
 
 MARK: Final = "Pl4nted"
 CLOUD_CONFIGS: Final = {
@@ -371,9 +373,8 @@ async def test_no_service_reaches_the_load_balancer_of_another(site: Site) -> No
 
 async def create(site: Site, name: str, attack: dict[str, Any]) -> None:
     """A Service of type LoadBalancer that somebody without rights on others' could make."""
-    spec = {"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]}
     meta = {**attack.get("metadata", {}), "name": name}
-    body = {"metadata": meta, "spec": {**spec, **attack.get("spec", {})}}
+    body = service_body(metadata=meta, **attack.get("spec", {}))
     await site.client.create(SERVICES, body, "default")
     if "status" in attack:
         patch = Patch(PatchType.MERGE, {"status": attack["status"]})

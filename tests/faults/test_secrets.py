@@ -16,12 +16,13 @@ from proreus.kube.requests import EVENTS, LEASES, NODES, SECRETS, SERVICES, Requ
 from proreus.testing import programs
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess, cloud_config
+from proreus.testing.waiting import until
 
 from ..apiserver.rights import (  # noqa: TID252 - pytest imports tests by path
     MANAGERS,
     SECRET,
 )
-from ..apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.test_serving import (  # noqa: TID252 - pytest imports tests by path
     Visitor,
     held_port,

@@ -24,7 +24,9 @@ from proreus.kube.requests import SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.demo.narrator import running
 from proreus.testing.manager import ManagerProcess, cloud_config
+from proreus.testing.objects import service_body
 from proreus.testing.simulated import Address, Instance, Settings
+from proreus.testing.waiting import until
 
 from ..apiserver.rights import MANAGERS  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import (  # noqa: TID252 - pytest imports tests by path
@@ -32,7 +34,6 @@ from ..apiserver.site import (  # noqa: TID252 - pytest imports tests by path
     is_initialised,
     names,
     set_up,
-    until,
 )
 from .relay import Act, Call, Script, relay
 
@@ -126,15 +127,10 @@ class World:
 
     async def create(self, *added: str) -> None:
         """Create Services of type LoadBalancer."""
-        spec = {
-            "type": "LoadBalancer",
-            "ports": [_port(80), _port(81)],
-            "loadBalancerSourceRanges": ["127.0.0.0/8"],
-        }
+        ports = [_port(80), _port(81)]
         for name in added:
-            await self.client.create(
-                SERVICES, {"metadata": {"name": name}, "spec": spec}, "default"
-            )
+            body = service_body(name, ports=ports, loadBalancerSourceRanges=["127.0.0.0/8"])
+            await self.client.create(SERVICES, body, "default")
 
     async def edit(self, *edited: str) -> None:
         """Change ports and source ranges of Services, and wait until the cloud has them."""

@@ -20,6 +20,7 @@ from proreus.kube.errors import (
 )
 from proreus.kube.objects import ConfigMap, Node
 from proreus.kube.requests import CONFIG_MAPS, LEASES, NODES, PARTIAL, Request
+from proreus.testing.waiting import until
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[str]]
@@ -393,8 +394,7 @@ async def test_cancelling_a_request_cancels_it(connect: Connect) -> None:
     script = Script("hang")
     client = await connect(script)
     task = asyncio.create_task(client.patch(NODES, "a", CHANGE))
-    while not script.seen:
-        await asyncio.sleep(0.001)
+    await until("the request is there", lambda: script.seen)
 
     task.cancel()
 

@@ -20,6 +20,7 @@ from proreus.kube.execplugin import Credential, ExecPlugin, PluginFailed, decode
 from proreus.kube.identity import PLUGIN_PAUSE, Identity
 from proreus.kube.requests import NODES, Request
 from proreus.testing.controlplane.certificates import Authority
+from proreus.testing.waiting import until
 
 Serve = Callable[..., Awaitable[str]]
 
@@ -196,8 +197,7 @@ async def test_other_work_goes_on_while_a_plugin_runs(serve: Serve, plugin: Plug
 
     async with Client(plugin.config(await serve(Door("t")))) as client:
         request = asyncio.create_task(client.get(NODES, "a"))
-        while not plugin.runs:
-            await asyncio.sleep(0.01)
+        await until("the plugin runs", lambda: plugin.runs)
         (plugin.directory / "go").touch()
         await request
 
@@ -210,8 +210,7 @@ async def test_all_who_wait_share_one_run_and_a_cancelled_one_leaves_it(
 
     async with Client(plugin.config(await serve(Door("t")))) as client:
         requests = [asyncio.create_task(client.get(NODES, "a")) for _ in range(20)]
-        while not plugin.runs:
-            await asyncio.sleep(0.01)
+        await until("the plugin runs", lambda: plugin.runs)
         requests[0].cancel()
         (plugin.directory / "go").touch()
         first, *others = await asyncio.gather(*requests, return_exceptions=True)
@@ -226,8 +225,7 @@ async def test_a_client_that_is_closed_ends_its_plugin(plugin: Plugin) -> None:
     pid = plugin.directory / "pid"
     async with Client(plugin.config()) as client:
         request = asyncio.create_task(client.get(NODES, "a"))
-        while not (pid.exists() and pid.read_text()):
-            await asyncio.sleep(0.01)
+        await until("the plugin runs", lambda: pid.exists() and pid.read_text())
         process = int(pid.read_text())
         assert is_alive(process)
 

@@ -19,7 +19,7 @@ from ..apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests
 from .picture import Picture, picture
 from .scripts.script import Script, Wave
 from .steps import joined
-from .world import CLUSTER_CIDRS, PATIENCE, NeverCame, World, look
+from .world import CLUSTER_CIDRS, PATIENCE, World, look
 
 GO: Final = Contestant(
     "go",
@@ -161,7 +161,6 @@ class Run:
             for step in script.stages[number]:
                 await step(world)
         except (
-            NeverCame,
             AssertionError,
             KubeError,
             AdminError,

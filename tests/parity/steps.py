@@ -8,10 +8,11 @@ from typing import Any
 
 from proreus.kube.objects import TAINT_UNINITIALIZED
 from proreus.testing.simulated import Fault, FaultMode
+from proreus.testing.waiting import until
 
 from ..apiserver.route_site import post  # noqa: TID252 - pytest imports tests by path
 from ..apiserver.site import TOKENS  # noqa: TID252 - pytest imports tests by path
-from .world import Step, World, until
+from .world import PATIENCE, Step, World
 
 # Machines
 
@@ -75,7 +76,7 @@ def asked(count: int = 2) -> Step:
         async def enough() -> bool:
             return await number() >= before + count
 
-        await until("the cloud is asked about machines", enough)
+        await until("the cloud is asked about machines", enough, PATIENCE)
 
     return step
 
@@ -289,7 +290,7 @@ def has_route(number: int = 1, family: int = 4, *, not_: bool = False) -> Step:
         async def is_so() -> bool:
             return (cidr in {one["destination"] for one in await routes(world)}) is not not_
 
-        await until(f"the route to {cidr}", is_so)
+        await until(f"the route to {cidr}", is_so, PATIENCE)
 
     return step
 
@@ -437,7 +438,7 @@ def has_listeners(*wanted: tuple[str, int], here: str = "web") -> Step:
             found = await world.parts(here, "listener")
             return {(one["protocol"], one["port"]) for one in found} == set(wanted)
 
-        await until(f"{here} listens on {wanted}", is_so)
+        await until(f"{here} listens on {wanted}", is_so, PATIENCE)
 
     return step
 
@@ -453,7 +454,7 @@ def has_hosts(*wanted: str, here: str = "web") -> Step:
             targets = {one["instance_id"] for lb in found for one in lb["targets"]}
             return bool(found) and targets & world.cast.machines.keys() == ids
 
-        await until(f"{here} has the hosts {wanted}", is_so)
+        await until(f"{here} has the hosts {wanted}", is_so, PATIENCE)
 
     return step
 

@@ -24,6 +24,7 @@ from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import EVENTS, NODES, SERVICES, Request, Resource
 from proreus.testing.kubelet import node_body
 from proreus.testing.simulated import Instance
+from proreus.testing.waiting import until
 
 from ..apiserver.site import Site  # noqa: TID252 - pytest imports tests by path
 from .picture import Cast, Seen
@@ -175,7 +176,7 @@ class World:
             found = await self.raw(kind, here)
             return found is not None and bool(holds(found))
 
-        await until(f"{self.full(here)} is as the script waits for", is_so)
+        await until(f"{self.full(here)} is as the script waits for", is_so, PATIENCE)
 
     async def gone(self, kind: str, here: str) -> None:
         """Wait until an object is gone."""
@@ -183,7 +184,7 @@ class World:
         async def is_gone() -> bool:
             return await self.raw(kind, here) is None
 
-        await until(f"{self.full(here)} is gone", is_gone)
+        await until(f"{self.full(here)} is gone", is_gone, PATIENCE)
 
     async def told(self, here: str, reason: str) -> None:
         """Wait for an event about an object."""
@@ -195,7 +196,7 @@ class World:
             )
             return bool(found.items)
 
-        await until(f"{reason} is told about {self.full(here)}", is_told)
+        await until(f"{reason} is told about {self.full(here)}", is_told, PATIENCE)
 
     # Parts
 
@@ -221,23 +222,6 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
             if time.monotonic() > deadline:
                 raise
         await asyncio.sleep(POLL)
-
-
-async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it is so.
-
-    Raises:
-        NeverCame: It is not, after long patience.
-    """
-    deadline = time.monotonic() + PATIENCE
-    while not await holds():
-        if time.monotonic() > deadline:
-            raise NeverCame(f"not within {PATIENCE:.0f} s: {what}")
-        await asyncio.sleep(POLL)
-
-
-class NeverCame(Exception):
-    """What a script waits for did not come."""
 
 
 async def look(site: Site) -> Seen:

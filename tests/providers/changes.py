@@ -8,8 +8,9 @@ import msgspec
 from proreus.kube.errors import NotFound
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import SERVICES
+from proreus.testing.waiting import until
 
-from ..apiserver.site import PATIENCE, Site, until  # noqa: TID252 - pytest imports tests by path
+from ..apiserver.site import PATIENCE, Site  # noqa: TID252 - pytest imports tests by path
 
 
 class Change(msgspec.Struct, frozen=True):

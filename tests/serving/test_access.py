@@ -23,6 +23,7 @@ from proreus.serving.servers import serve
 from proreus.serving.tls import ServerTLS
 from proreus.serving.tls_settings import Settings
 from proreus.testing.controlplane.certificates import Authority
+from proreus.testing.waiting import until
 
 PATIENCE = 60.0
 UNREACHABLE = ClientConfig(server="http://127.0.0.1:1")
@@ -285,9 +286,7 @@ async def test_another_authority_is_trusted_when_its_file_changes_and_the_old_on
     door.users_file.write_bytes(b"no certificate")  # it is told, and the old one stays
     assert (await door.get("/metrics", old))[0] == 200
     door.users_file.write_bytes(newer.certificate)
-    async with asyncio.timeout(PATIENCE):
-        while not await accepted(door, new):
-            await asyncio.sleep(0.2)
+    await until("the new authority counts", lambda: accepted(door, new), PATIENCE)
     assert not await accepted(door, old)
 
 

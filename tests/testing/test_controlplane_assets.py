@@ -25,6 +25,7 @@ from proreus.testing.controlplane import (
     build,
     ensure_assets,
 )
+from proreus.testing.waiting import until
 
 PLATFORM = f"linux-{ {'x86_64': 'amd64', 'aarch64': 'arm64'}[platform.machine()] }"
 KEY = f"{KUBERNETES_VERSION}-{PLATFORM}"
@@ -361,14 +362,11 @@ async def test_a_cancelled_build_ends_with_its_compilers(
     )
 
     building = asyncio.create_task(ensure_assets(environ))
-    async with asyncio.timeout(60):
-        while not pid_file.exists():
-            await asyncio.sleep(0.02)
-        building.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await building
-        while is_running(int(pid_file.read_text())):
-            await asyncio.sleep(0.02)
+    await until("the compiler runs", pid_file.exists)
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(building, 60)
+    await until("the compiler ends", lambda: not is_running(int(pid_file.read_text())))
     assert [p.name for p in cache.iterdir()] == [f".{KEY}.lock"]
 
 
@@ -381,11 +379,9 @@ async def test_a_build_cancelled_while_go_starts_ends_with_its_compilers(tmp_pat
     while not pid_file.exists():
         time.sleep(0.01)  # noqa: ASYNC251 - the event loop is not to learn that it runs
     building.cancel()
-    async with asyncio.timeout(60):
-        with pytest.raises(asyncio.CancelledError):
-            await building
-        while is_running(int(pid_file.read_text())):
-            await asyncio.sleep(0.02)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(building, 60)
+    await until("the compiler ends", lambda: not is_running(int(pid_file.read_text())))
 
 
 def is_running(pid: int) -> bool:

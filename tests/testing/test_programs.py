@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from proreus.testing import programs
+from proreus.testing.waiting import until
 
 ROOT = Path(__file__).parents[2]
 WITHIN = 60.0
@@ -51,9 +52,7 @@ async def ended(program: programs.Program) -> int:
 async def waiting(output: Path) -> programs.Program:
     with output.open("wb") as file:
         program = await programs.start("program_that_waits", output=file)
-    async with asyncio.timeout(WITHIN):
-        while not output.read_text():
-            await asyncio.sleep(0.01)
+    await until("it waits", output.read_text)
     return program
 
 
@@ -123,6 +122,4 @@ with forked():
     pid = int(await process.stdout.readline())
     process.kill()
     await process.wait()
-    async with asyncio.timeout(WITHIN):
-        while Path(f"/proc/{pid}/stat").exists():
-            await asyncio.sleep(0.05)
+    await until("it ends", lambda: not Path(f"/proc/{pid}/stat").exists())

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from proreus.testing.simulated import Admin
+from proreus.testing.waiting import until
 
 TIMEOUT = 30.0
 STARTER = """
@@ -17,9 +18,7 @@ time.sleep(600)
 
 
 async def endpoint(ready: Path) -> str:
-    async with asyncio.timeout(TIMEOUT):
-        while not ready.exists():
-            await asyncio.sleep(0.02)
+    await until("the cloud is ready", ready.exists)
     found: str = json.loads(ready.read_text())["endpoint"]
     return found
 
@@ -60,9 +59,11 @@ async def test_a_cloud_tied_to_its_parent_does_not_outlive_it(tmp_path: Path) ->
     host, _, port = (await endpoint(ready)).removeprefix("http://").rpartition(":")
     parent.kill()
     await parent.wait()
-    async with asyncio.timeout(TIMEOUT):
-        while await listens(host, int(port)):
-            await asyncio.sleep(0.05)
+
+    async def is_gone() -> bool:
+        return not await listens(host, int(port))
+
+    await until("the cloud is gone", is_gone)
 
 
 async def listens(host: str, port: int) -> bool:

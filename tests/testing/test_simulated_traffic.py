@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from proreus.testing.echo import EchoServer
 from proreus.testing.simulated import Address, Instance, SimulatedCloudProcess
+from proreus.testing.waiting import until
 
 from .conftest import Speak
 
@@ -56,12 +57,6 @@ class Site:
         return {(await self.get())["node"] for _ in range(count)}
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(TIMEOUT):
-        while not await condition():
-            await asyncio.sleep(0.02)
-
-
 @pytest.fixture
 async def site(cloud: SimulatedCloudProcess, speak: Speak) -> AsyncIterator[Site]:
     site = Site(cloud, speak)
@@ -88,16 +83,19 @@ async def site(cloud: SimulatedCloudProcess, speak: Speak) -> AsyncIterator[Site
         await cloud.kill()  # or it would ask the servers how they are while they end
 
 
-async def healthy(site: Site, count: int) -> bool:
-    _, answer = await site.speak("GET", f"load_balancers/{site.balancer['id']}/targets")
-    return [t["health"] for t in answer["targets"]].count("healthy") == count
+async def healthy(site: Site, count: int) -> None:
+    async def are_so() -> bool:
+        _, answer = await site.speak("GET", f"load_balancers/{site.balancer['id']}/targets")
+        return [t["health"] for t in answer["targets"]].count("healthy") == count
+
+    await until(f"{count} targets are healthy", are_so)
 
 
 async def test_connections_go_to_all_healthy_targets_in_turn(site: Site) -> None:
     await site.open_to("0.0.0.0/0")
     listener = await site.listen()
     assert (listener["state"], listener["error"]) == ("active", "")
-    await until(lambda: healthy(site, 3))
+    await healthy(site, 3)
     answers = [(await site.get())["node"] for _ in range(6)]
     assert sorted(answers) == ["node-0", "node-0", "node-1", "node-1", "node-2", "node-2"]
 
@@ -107,18 +105,18 @@ async def test_a_dead_target_is_skipped_and_comes_back(site: Site) -> None:
     check = {"health_check": {"port": site.servers[0].port, "path": "/healthz"}, "version": 1}
     assert (await site.speak("PATCH", f"load_balancers/{site.balancer['id']}", check))[0] == 200
     await site.listen()
-    await until(lambda: healthy(site, 3))
+    await healthy(site, 3)
     site.servers[1].healthy = False
-    await until(lambda: healthy(site, 2))
+    await healthy(site, 2)
     assert await site.nodes_answering() == {"node-0", "node-2"}
     site.servers[1].healthy = True
-    await until(lambda: healthy(site, 3))
+    await healthy(site, 3)
     assert await site.nodes_answering() == {"node-0", "node-1", "node-2"}
 
 
 async def test_only_the_source_ranges_of_a_firewall_are_let_in(site: Site) -> None:
     await site.listen()
-    await until(lambda: healthy(site, 3))
+    await healthy(site, 3)
     with pytest.raises(aiohttp.ClientError):
         await site.get()
     firewall = await site.open_to("127.0.0.9/32")
@@ -135,7 +133,7 @@ async def test_affinity_keeps_a_client_on_one_target(site: Site) -> None:
     change = {"version": 1, "affinity_seconds": 10800}
     await site.speak("PATCH", f"load_balancers/{site.balancer['id']}", change)
     await site.listen()
-    await until(lambda: healthy(site, 3))
+    await healthy(site, 3)
     assert len(await site.nodes_answering()) == 1
     others = {(await site.get(source=f"127.0.1.{n}"))["node"] for n in range(1, 30)}
     assert len(others) > 1
@@ -164,7 +162,7 @@ async def test_a_load_balancer_becomes_active_by_itself(site: Site) -> None:
         _, shown = await site.speak("GET", f"listeners/{listener['id']}")
         return bool(shown["state"] == "active")
 
-    await until(listens)
+    await until("the server listens", listens)
 
 
 async def test_a_port_that_cannot_be_bound_is_an_error_of_its_listener(site: Site) -> None:
@@ -181,7 +179,7 @@ async def test_deleting_a_listener_closes_its_port_only(site: Site) -> None:
     first = await site.listen(80)
     await site.cloud.admin.configure(unique_names=False)
     await site.listen(81)
-    await until(lambda: healthy(site, 3))
+    await healthy(site, 3)
     assert (await site.speak("DELETE", f"listeners/{first['id']}"))[0] == 200
     with pytest.raises(aiohttp.ClientConnectorError):
         await site.get(80)
@@ -199,7 +197,7 @@ async def test_traffic_flows_again_after_kill_9_of_the_cloud(site: Site) -> None
         except aiohttp.ClientError:
             return False
 
-    await until(flows)
+    await until("traffic flows", flows)
 
 
 async def test_the_proxy_protocol_names_the_client(site: Site) -> None:

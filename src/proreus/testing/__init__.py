@@ -1,1 +1,4 @@
-"""Shipped for tests of Proreus and of cloud providers: control plane, fakes, players, clock."""
+"""Shipped for tests of Proreus and of cloud providers.
+
+Conformance, builders of objects, a real control plane, a simulated cloud, players, clock, demo.
+"""

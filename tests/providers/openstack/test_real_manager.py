@@ -25,8 +25,9 @@ from proreus.providers.openstack.octavia.annotations import PREFIX
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance
+from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
 from .real import Real, project
 
 # Of openstacksdk, by which the tests look at the cloud.

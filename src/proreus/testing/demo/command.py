@@ -13,9 +13,10 @@ from typing import Final
 
 from proreus.testing.controlplane import ControlPlaneError
 from proreus.testing.demo import console
-from proreus.testing.demo.narrator import Narrator, Timeout
+from proreus.testing.demo.narrator import Narrator
 from proreus.testing.demo.stage import stage
 from proreus.testing.demo.story import Story
+from proreus.testing.waiting import NotInTime
 
 PROGRAM: Final = Path(sys.executable).parent / "proreus"
 _LOG_LINES: Final = 20
@@ -83,7 +84,7 @@ async def _play(narrator: Narrator, *, once: bool, story: bool) -> int:
                     "then for example:", f"{PROGRAM} status", f"{PROGRAM} demo console --help"
                 )
                 await asyncio.Event().wait()
-        except Timeout as error:
+        except NotInTime as error:
             narrator.say(f"the demo has failed: {error}", f"log: {scene.manager.log}")
             lines = scene.manager.log.read_text(errors="replace").splitlines()
             print("\n".join(lines[-_LOG_LINES:]), file=sys.stderr)

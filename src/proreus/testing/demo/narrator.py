@@ -7,14 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TextIO, TypeVar
 
+from proreus.testing.waiting import until
+
 T = TypeVar("T")
 
-POLL = 0.1
 QUIET_PROGRESS = 10.0
-
-
-class Timeout(Exception):
-    """What the story waited for did not happen in time."""
 
 
 class Narrator:
@@ -57,21 +54,19 @@ class Narrator:
         seconds: float = 60.0,
         progress: Callable[[], str] | None = None,
     ) -> T:
-        """Try until `attempt` gives something that is not None.
+        """Try until the answer of `attempt` is true.
 
         Raises:
-            Timeout: It did not within `seconds`.
+            NotInTime: It was not within `seconds`.
         """
-        deadline = time.monotonic() + seconds
-        while True:
+
+        async def look() -> T | None:
             found = await attempt()
-            if found is not None:
-                return found
-            if time.monotonic() >= deadline:
-                raise Timeout(f"{what}: not within {seconds:.0f} s")
-            if progress is not None:
+            if not found and progress is not None:
                 self.progress(progress())
-            await asyncio.sleep(POLL)
+            return found
+
+        return await until(what, look, seconds, pause=0.1)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from proreus.kube.objects import (
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.demo.narrator import Narrator
 from proreus.testing.demo.stage import MACHINES, Stage
+from proreus.testing.objects import service_body
 
 NAMESPACE = "default"
 SERVICE = "echo"
@@ -36,7 +37,7 @@ class Story:
         """Nodes register, the manager starts, initialises them and makes their routes.
 
         Raises:
-            Timeout: Something did not happen.
+            NotInTime: Something did not happen.
         """
         await self.register()
         await self._stage.manager.start()
@@ -52,7 +53,7 @@ class Story:
         """The story from then on.
 
         Raises:
-            Timeout: Something did not happen.
+            NotInTime: Something did not happen.
         """
         await self.serve()
         await self.lose_a_machine()
@@ -88,14 +89,9 @@ class Story:
         """A Service gets an address, which answers."""
         await self._stage.client.create(
             SERVICES,
-            {
-                "metadata": {"name": SERVICE},
-                "spec": {
-                    "type": "LoadBalancer",
-                    "selector": {"app": SERVICE},
-                    "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
-                },
-            },
+            service_body(
+                SERVICE, selector={"app": SERVICE}, ports=[{"name": "http", "port": PORT}]
+            ),
             namespace=NAMESPACE,
         )
         self._narrator.say(f"a Service of type LoadBalancer is created: {NAMESPACE}/{SERVICE}")

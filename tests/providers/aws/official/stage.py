@@ -9,8 +9,9 @@ from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.simulated import Instance
+from proreus.testing.waiting import until
 
-from ....apiserver.site import Site, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ....apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
 from ...changes import Change, happen  # noqa: TID252
 from ..site import Network  # noqa: TID252
 from ..strict.process import REGION, StrictAWS  # noqa: TID252

@@ -10,8 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
-from ....apiserver.site import PATIENCE, until  # noqa: TID252 - pytest imports tests by path
+from ....apiserver.site import PATIENCE  # noqa: TID252 - pytest imports tests by path
 from ....parity.compare import surprises  # noqa: TID252
 from ...changes import Change, make  # noqa: TID252
 from ..strict.process import StrictAWS  # noqa: TID252

@@ -17,8 +17,8 @@ from typing import Final
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
-from ....apiserver.site import until  # noqa: TID252 - pytest imports tests by path
 from ...changes import Change  # noqa: TID252
 from ..real import project  # noqa: TID252
 from .managers import build, official, ours

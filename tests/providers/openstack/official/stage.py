@@ -12,8 +12,9 @@ from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.simulated import Instance
+from proreus.testing.waiting import until
 
-from ....apiserver.site import PATIENCE, Site, is_initialised, set_up, until  # noqa: TID252 - pytest imports tests by path
+from ....apiserver.site import PATIENCE, Site, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
 from ...changes import Change, happen  # noqa: TID252
 from ..real import Real  # noqa: TID252
 

@@ -16,8 +16,8 @@ import pytest
 from proreus.kube.errors import NotFound
 from proreus.kube.objects import condition
 from proreus.testing.controlplane import ControlPlane
+from proreus.testing.waiting import until
 
-from ....apiserver.site import until  # noqa: TID252 - pytest imports tests by path
 from ...changes import Change, make  # noqa: TID252
 from ..real import Real, project  # noqa: TID252
 from .managers import build, official, ours

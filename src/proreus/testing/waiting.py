@@ -1,0 +1,86 @@
+"""Wait until something is so, with patience: a loaded machine is slow, and no test may flake."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, TypeVar, overload
+
+T = TypeVar("T")
+
+PATIENCE: Final = 60.0
+"""Seconds to wait, unless told otherwise."""
+PAUSE: Final = 0.05
+"""Seconds between two attempts, unless told otherwise."""
+_RELAXED: Final = 4.0
+"""The pause after an attempt, in the time that it took: looking must not slow down the rest."""
+
+
+class NotInTime(TimeoutError):
+    """What was waited for has not come; the message names it."""
+
+
+@overload
+async def until(
+    what: str,
+    attempt: Callable[[], Awaitable[T | None]],
+    patience: float = PATIENCE,
+    *,
+    pause: float = PAUSE,
+) -> T: ...
+
+
+@overload
+async def until(
+    what: str, attempt: Callable[[], T | None], patience: float = PATIENCE, *, pause: float = PAUSE
+) -> T: ...
+
+
+async def until(
+    what: str, attempt: Callable[[], Any], patience: float = PATIENCE, *, pause: float = PAUSE
+) -> Any:
+    """Try until the answer is true.
+
+    Args:
+        what: What is waited for, for the error.
+        attempt: Looks whether it is there; a plain function or a coroutine function.
+        patience: Seconds until this gives up.
+        pause: Seconds between two attempts; more where an attempt takes long.
+
+    Returns:
+        The first answer that is true.
+
+    Raises:
+        NotInTime: There was none.
+    """
+    pauses = _pauses(what, time.monotonic(), patience, pause)
+    while True:
+        found = attempt()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        await asyncio.sleep(next(pauses))
+
+
+def block_until(
+    what: str, attempt: Callable[[], T | None], patience: float = PATIENCE, *, pause: float = PAUSE
+) -> T:
+    """Try until the answer is true, and block this thread meanwhile; otherwise as `until`.
+
+    Raises:
+        NotInTime: There was no such answer.
+    """
+    pauses = _pauses(what, time.monotonic(), patience, pause)
+    while not (found := attempt()):
+        time.sleep(next(pauses))
+    return found
+
+
+def _pauses(what: str, begun: float, patience: float, pause: float) -> Iterator[float]:
+    """Seconds to sleep after each attempt; the first one has begun at `begun`."""
+    attempt = begun
+    while (now := time.monotonic()) < begun + patience:
+        yield max(pause, _RELAXED * (now - attempt))
+        attempt = time.monotonic()
+    raise NotInTime(f"not within {patience:.0f} s: {what}")
