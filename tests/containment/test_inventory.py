@@ -18,6 +18,7 @@ from proreus.cloudprovider.errors import (
 )
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.containment.batches import PROBES, SUSPECTS_ALONE, outage
+from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Kind
 from proreus.containment.inventory import FLIGHTS_AT_ONCE, Inventory, Observation, Sighting
 from proreus.kube.objects import Node
@@ -75,10 +76,12 @@ class Bench:
     def __init__(self, cloud: Cloud, deadline: float = 30.0) -> None:
         self.cloud = cloud
         self.errors: list[CloudError] = []
-        self.kinds: list[Kind | None] = []
-        self.inventory = Inventory(cloud, deadline=deadline, on_error=self._told)
+        self.kinds: list[Kind] = []
+        self.inventory = Inventory(
+            cloud, deadline=deadline, on_error=self._told, failed_calls=FailedCalls()
+        )
 
-    def _told(self, error: CloudError, kind: Kind | None) -> None:
+    def _told(self, error: CloudError, kind: Kind) -> None:
         self.errors.append(error)
         self.kinds.append(kind)
 
@@ -248,7 +251,7 @@ def test_errors_go_to_all_who_wait_and_to_nobody_later() -> None:
         bench.cloud.down = None
         assert good(await bench.get(nodes(1))) == {"n000"}
         assert len(bench.cloud.calls) == 2
-        assert bench.errors == [first.result()["n000"].answer]
+        assert bench.errors == []
 
     clock.run(scenario())
 
@@ -613,11 +616,71 @@ def test_a_defect_in_reporting_is_raised_and_is_no_answer() -> None:
 
     async def scenario() -> None:
         cloud = Cloud()
-        cloud.down = CloudError("x")
+        cloud.down = OSError("x")
         with pytest.raises(LookupError):
             await Inventory(cloud, on_error=broken).get(nodes(2), not_before=0.0)
 
     clock.run(scenario())
+
+
+def failures_logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    """The fields of each line about failed calls since this was last asked."""
+    found = [
+        record.__dict__["klog_fields"]
+        for record in caplog.records
+        if record.getMessage() == "A call for machines failed"
+    ]
+    caplog.clear()
+    return found
+
+
+def test_an_outage_is_one_line_of_the_log_that_names_some_nodes_and_is_not_repeated(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud(batch_size=6))
+        bench.cloud.down = CloudError("no answer")
+        waiting = nodes(13)
+        await bench.get(waiting)
+        assert failures_logged(caplog) == [
+            {"nodes": "n000, n001, n002, n003, n004 and 8 more", "err": bench.cloud.down}
+        ]
+        bench.cloud.down = CloudError("no answer, as before")
+        await bench.get(waiting, now())
+        await bench.inventory.ask_with_witnesses(waiting[:2], waiting[2:], ())
+        assert failures_logged(caplog) == []
+        # Another error, and a node that was not named yet.
+        bench.cloud.down = Unauthenticated("who are you?")
+        await bench.get([*waiting[:2], node("new")], now())
+        assert [one["nodes"] for one in failures_logged(caplog)] == ["n000, n001, new"]
+        # It ends, and begins again; so does one look at a machine that may be gone.
+        bench.cloud.down = None
+        await bench.get(waiting, now())
+        assert failures_logged(caplog) == []
+        bench.cloud.down = CloudError("no answer")
+        await bench.inventory.ask_with_witnesses(waiting[:1], waiting[1:2], ())
+        assert [one["nodes"] for one in failures_logged(caplog)] == ["n000, n001"]
+        # A Node of the same name that is another one.
+        bench.inventory.forget("uid-n000")
+        await bench.get([node("n000", uid="later")], now())
+        assert [one["nodes"] for one in failures_logged(caplog)] == ["n000"]
+
+    with caplog.at_level("WARNING"):
+        clock.run(scenario())
+
+
+def test_a_call_that_fails_for_one_node_alone_names_that_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(Cloud())
+        bench.cloud.bad = {"n003"}
+        for _ in range(3):
+            await bench.get(nodes(9), now())
+        assert [one["nodes"] for one in failures_logged(caplog)] == ["n003"]
+
+    with caplog.at_level("WARNING"):
+        clock.run(scenario())
 
 
 def test_an_outage_costs_few_calls_and_suspects_nobody() -> None:

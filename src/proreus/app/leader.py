@@ -27,6 +27,7 @@ from proreus.cloudprovider import (
     Context,
     Lister,
 )
+from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Faults, Kind
 from proreus.containment.inventory import Inventory
 from proreus.controllers.environment import Environment, Runnable
@@ -359,13 +360,12 @@ def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] 
 
 
 def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
-    def on_error(error: CloudError, kind: Kind | None) -> None:
-        if kind is None:
-            klog.warning(log, "Describing instances failed", err=error)
-        else:
-            faults.report("describe", kind, str(error), cause=error.__cause__)
+    def on_error(error: CloudError, kind: Kind) -> None:
+        faults.report("describe", kind, str(error), cause=error.__cause__)
 
-    return Inventory(provider.instances, on_error=on_error) if provider.instances else None
+    if provider.instances is None:
+        return None
+    return Inventory(provider.instances, on_error=on_error, failed_calls=FailedCalls())
 
 
 def limiter(options: Options) -> AdaptiveBucket | None:

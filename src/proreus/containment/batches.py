@@ -40,8 +40,8 @@ PROBES: Final = 3
 Key = tuple[str, str]
 """A node's uid and provider id, which key an answer."""
 
-OnError = Callable[[CloudError, Kind | None], None]
-"""A handler of an error of `describe`, with its kind if it is a fault of the provider."""
+OnError = Callable[[CloudError, Kind], None]
+"""A handler of a fault of the provider in `describe`, with its kind."""
 
 # What no single id can be the reason for: asking for fewer would only add calls.
 _NOT_ONE_NODES_FAULT = (Throttled, RetryAfter, Unauthenticated, CallTimeout, ConfigError)
@@ -52,13 +52,15 @@ class Observation(msgspec.Struct, frozen=True):
 
     Times are seconds of the inventory's clock. The call may have waited for the cloud's quota, so
     it was sent at some time between the two; `ended` None stands for `began`. Answers of equal
-    `call` were given by one and the same call.
+    `call` were given by one and the same call. `refused`: the answer is the error of the whole
+    call, and no fault of the provider.
     """
 
     answer: InstanceAnswer
     began: float
     ended: float | None = None
     call: int = 0
+    refused: bool = False
 
 
 class _Outcome(Enum):
@@ -79,12 +81,14 @@ _NO_USE = (_Outcome.HOPELESS, _Outcome.HUNG)
 class _Search(msgspec.Struct):
     """Track the calls made for one batch: their observations, and the deadline.
 
-    `hung`: it was up before the last call had its answer.
+    Of the last call: `hung` says that it was up before there was an answer, `refused` that the
+    provider raised a sound error.
     """
 
     observations: dict[Key, Observation]
     end: float
     hung: bool = False
+    refused: bool = False
 
 
 class Batches:
@@ -199,12 +203,9 @@ class Batches:
             if isinstance(answers, CloudError)
             else self._read(nodes, answers)
         )
-        search.observations.update(
-            {
-                key(node): Observation(answer_of[node.metadata.name], began, ended, call)
-                for node in nodes
-            }
-        )
+        for node in nodes:
+            answer = answer_of[node.metadata.name]
+            search.observations[key(node)] = Observation(answer, began, ended, call, search.refused)
         if not isinstance(answers, CloudError):
             return _Outcome.ANSWERED
         if search.hung:
@@ -216,11 +217,12 @@ class Batches:
         self, nodes: Sequence[Node], search: _Search
     ) -> Mapping[str, InstanceAnswer] | CloudError:
         answers: object
+        search.refused = False
         try:
             async with asyncio.timeout_at(search.end) as limit:
                 answers = await self._instances.describe(nodes)
         except CloudError as error:
-            return self._refused(error)
+            return self._refused(error, search)
         except TimeoutError as error:
             search.hung = limit.expired()
             text = f"{self._provider} had no answer for {len(nodes)} nodes in {self._deadline:g} s"
@@ -254,13 +256,13 @@ class Batches:
             text = f"{self._provider} gave a wrong answer for node {name}: {broken}"
             return self._fault(CloudError(text), Kind.WRONG_ANSWER)
 
-    def _refused(self, error: CloudError) -> CloudError:
+    def _refused(self, error: CloudError, search: _Search) -> CloudError:
         try:
             sound = contract.error(error)
         except contract.Broken as broken:
             text = f"{self._provider} raised a wrong error: {broken}"
             return self._fault(CloudError(text), Kind.WRONG_ANSWER, error)
-        self._on_error(sound, None)
+        search.refused = True
         return sound
 
     def _fault(

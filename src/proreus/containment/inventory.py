@@ -23,6 +23,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, IdentityConflict
 from proreus.cloudprovider.instances import Instance, Instances, NotFound
 from proreus.containment.batches import SUSPECTS_ALONE, Batches, Key, Observation, OnError, key
+from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Kind
 from proreus.kube.objects import Node
 
@@ -72,6 +73,7 @@ class Inventory:
         clock: Callable[[], float] | None = None,
         deadline: float = DEADLINE,
         on_error: OnError,
+        failed_calls: FailedCalls | None = None,
     ) -> None:
         """Observe through `instances`.
 
@@ -79,9 +81,11 @@ class Inventory:
             instances: The provider's machines.
             clock: Seconds that only grow; the running loop's time if None.
             deadline: Seconds a flight may take, with all its calls.
-            on_error: Told of each failed call and of each answer that breaks the interface.
+            on_error: Handles each fault of the provider.
+            failed_calls: Logs other failures of calls; None: they are not logged.
         """
         self._on_error = on_error
+        self._failed_calls = failed_calls
         self._clock = clock
         self._batches = Batches(instances, clock=self._now, deadline=deadline, on_error=on_error)
         self._known: dict[str, tuple[str, Observation]] = {}
@@ -134,6 +138,8 @@ class Inventory:
             name = node.metadata.name
             if name in flights:
                 observed[name] = self._landed(flights[name], node)
+        if self._failed_calls is not None:
+            self._failed_calls.note(nodes, observed)
         return {node.metadata.name: self._checked(node, observed) for node in nodes}
 
     async def ask_with_witnesses(
@@ -172,6 +178,10 @@ class Inventory:
             await self._ask(observed, self._split(jury))
             await self._ask(observed, again)
             await self._ask(observed, self._split(jury))
+        if self._failed_calls is not None:
+            last = {name: seen[-1] for name, seen in observed.items()}
+            asked = [n for n in (*candidates, *witnesses) if n.metadata.name in last]
+            self._failed_calls.note(asked, last)
         names = {node.metadata.name for node in candidates}
         return {name: seen[-1:] if name in names else seen for name, seen in observed.items()}
 
@@ -183,6 +193,8 @@ class Inventory:
     def forget(self, uid: str) -> None:
         """Drop all records of the Node with that uid, which is gone from the API."""
         self._unclaim(uid)
+        if self._failed_calls is not None:
+            self._failed_calls.forget(uid)
         self._known.pop(uid, None)
         self._sightings.pop(uid, None)
         if self._asking:

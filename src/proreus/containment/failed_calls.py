@@ -1,0 +1,45 @@
+"""Log calls for machines that fail: one line for all nodes that were asked about."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.containment.batches import Observation
+from proreus.kube.objects import Node
+from proreus.runtime import klog
+
+log = klog.logger(__name__)
+
+_NAMED: Final = 5
+"""Nodes that a line names."""
+
+
+class FailedCalls:
+    """Log for which nodes a call failed: once, until one succeeds or fails in another way."""
+
+    def __init__(self) -> None:
+        """Begin without a failed call."""
+        self._logged: dict[str, type[CloudError]] = {}
+
+    def note(self, nodes: Iterable[Node], observed: Mapping[str, Observation]) -> None:
+        """Compare observations, by the node's name, with what was logged; log what is new."""
+        new: dict[type[CloudError], tuple[CloudError, list[str]]] = {}
+        for node in nodes:
+            name, uid = node.metadata.name, node.metadata.uid
+            answer = observed[name].answer
+            if not observed[name].refused or not isinstance(answer, CloudError):
+                self._logged.pop(uid, None)
+            elif self._logged.get(uid) is not type(answer):
+                self._logged[uid] = type(answer)
+                new.setdefault(type(answer), (answer, []))[1].append(name)
+        for error, names in new.values():
+            klog.warning(log, "A call for machines failed", nodes=_some(names), err=error)
+
+    def forget(self, uid: str) -> None:
+        """Drop what was logged about the Node of that uid."""
+        self._logged.pop(uid, None)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
