@@ -152,7 +152,7 @@ def compare(package: Path) -> None:
         for path in EXAMPLE.rglob("*")
         if path.suffix in {".py", ".toml"} and not path.is_relative_to(EXAMPLE / ".venv")
     }
-    assert len(files) == 9
+    assert len(files) == 10
     for name in files:
         assert (package / name).read_text() == (EXAMPLE / name).read_text(), name
 

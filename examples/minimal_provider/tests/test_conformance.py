@@ -16,7 +16,6 @@ from tests.tiny_cloud import PAGE, TOKEN, TinyCloud
 class Cloud(CloudFixture):
     """How to make a cloud, and how to break it."""
 
-    lacks = ("routes",)
     page_size = PAGE
 
     async def __aenter__(self) -> Self:
@@ -64,7 +63,8 @@ class Cloud(CloudFixture):
 
     async def create_foreign(self, ref: LoadBalancerRef) -> None:
         """Make a balancer as somebody else would: with our name, and without our marks."""
-        self.cloud.add_balancer({"name": ref.name, "labels": {}, "forwards": {}, "targets": []})
+        parts = {"labels": {}, "forwards": {}, "targets": [], "sources": [], "health": ""}
+        self.cloud.add(self.cloud.balancers, {"name": ref.name, **parts})
 
 
 class TestMinimalCloud(Conformance):

@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
-from minimal_provider.api import Balancer, read_error
-from minimal_provider.balancers import plan
-from minimal_provider.machines import id_in
+from minimal_provider.api import Balancer, CloudRoute, Server, read_error
+from minimal_provider.balancers import digest, plan
+from minimal_provider.machines import answer, id_in
+from minimal_provider.routes import route
 
 from proreus.cloudprovider import (
     Answer,
@@ -14,17 +15,21 @@ from proreus.cloudprovider import (
     Frontend,
     HealthCheck,
     Host,
+    IdentityConflict,
+    Instance,
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
+    NotFound,
     Request,
+    Route,
 )
-from proreus.kube.objects import Service
+from proreus.kube.objects import Node, NodeSpec, ObjectMeta, Service
 
 CLUSTER = ClusterIdentity("test", "cluster-uid")
 
 
-def wish(*frontends: Frontend, hosts: tuple[Host, ...] = ()) -> LoadBalancer:
+def wanted(*frontends: Frontend, hosts: tuple[Host, ...] = ()) -> LoadBalancer:
     return LoadBalancer(
         ref=LoadBalancerRef(CLUSTER, "default", "web", "uid", "a-name"),
         service=Service(),
@@ -36,13 +41,13 @@ def wish(*frontends: Frontend, hosts: tuple[Host, ...] = ()) -> LoadBalancer:
     )
 
 
-def test_a_wish_becomes_a_balancer() -> None:
+def test_what_is_wanted_becomes_a_balancer() -> None:
     hosts = (
         Host("b", "minimal://2", {"IPv4": ("10.0.0.2",)}),
         Host("a", "minimal://1", {"IPv4": ("10.0.0.1", "10.1.0.1")}),
         Host("six", "minimal://3", {"IPv6": ("2001:db8::1",)}),
     )
-    balancer, rejected = plan(wish(Frontend("TCP", 80, 30080, "IPv4"), hosts=hosts))
+    balancer, rejected = plan(wanted(Frontend("TCP", 80, 30080, "IPv4"), hosts=hosts))
     assert balancer == Balancer(
         name="a-name",
         labels={"proreus/service-uid": "uid"},
@@ -59,7 +64,7 @@ def test_what_the_cloud_cannot_forward_is_refused_by_its_field(
     protocol: str, node_port: int
 ) -> None:
     with pytest.raises(InvalidRequest, match=f"spec.ports: 53/{protocol}"):
-        plan(wish(Frontend(protocol, 53, node_port, "IPv4")))
+        plan(wanted(Frontend(protocol, 53, node_port, "IPv4")))
 
 
 @pytest.mark.parametrize(
@@ -73,19 +78,19 @@ def test_what_the_cloud_cannot_do_is_refused_by_its_field(
     asked: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=field):
-        plan(msgspec.structs.replace(wish(), **asked))
+        plan(msgspec.structs.replace(wanted(), **asked))
 
 
 @pytest.mark.parametrize(
     ("check", "health"), [(HealthCheck(31000, "/healthz"), "31000/healthz"), (HealthCheck(), "")]
 )
 def test_the_health_check_is_the_services(check: HealthCheck, health: str) -> None:
-    balancer, _ = plan(msgspec.structs.replace(wish(), health_check=check))
+    balancer, _ = plan(msgspec.structs.replace(wanted(), health_check=check))
     assert balancer.health == health
 
 
 def test_nobody_is_let_in_where_the_ranges_of_the_family_are_empty() -> None:
-    balancer, _ = plan(msgspec.structs.replace(wish(), source_ranges={"IPv4": ()}))
+    balancer, _ = plan(msgspec.structs.replace(wanted(), source_ranges={"IPv4": ()}))
     assert balancer.sources == ()
 
 
@@ -104,19 +109,55 @@ def test_only_an_id_of_the_clouds_own_form_is_read(provider_id: str, id_: str | 
     assert id_in(provider_id) == id_
 
 
-def answer(body: bytes) -> Answer:
+def node(provider_id: str) -> Node:
+    return Node(metadata=ObjectMeta(name="a"), spec=NodeSpec(provider_id=provider_id))
+
+
+def server(id_: str, name: str = "a") -> Server:
+    return Server(id_, name, "running", "small", "north", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "servers", "kind"),
+    [
+        ("", [server("s1")], Instance),
+        ("", [server("s1", "another")], NotFound),
+        ("", [server("s1"), server("s2")], IdentityConflict),
+        ("minimal://s1", [server("s1", "renamed")], Instance),
+        ("minimal://s1", [server("s2")], NotFound),
+        ("minimal://", [server("s1")], InvalidRequest),
+    ],
+)
+def test_a_node_is_known_by_its_id_and_by_its_name_while_it_has_none(
+    provider_id: str, servers: list[Server], kind: type
+) -> None:
+    assert isinstance(answer(node(provider_id), servers), kind)
+
+
+def test_the_fingerprint_is_of_what_is_desired_and_not_of_the_address() -> None:
+    balancer, _ = plan(wanted())
+    assert digest(msgspec.structs.replace(balancer, address="198.18.0.1")) == digest(balancer)
+    assert digest(msgspec.structs.replace(balancer, sources=())) != digest(balancer)
+
+
+def test_a_route_leads_to_a_provider_id_or_nowhere() -> None:
+    found = CloudRoute("r", {}, "10.200.0.0/24", "s1", works=False)
+    assert route(found) == Route("r", "10.200.0.0/24", "minimal://s1", blackhole=True)
+
+
+def said(body: bytes) -> Answer:
     return Answer(Request("servers.get", "GET", "servers/s1"), 404, {}, body)
 
 
 def test_an_error_is_read_in_the_clouds_own_words() -> None:
-    assert read_error(answer(b'{"error": "not found"}')) == ErrorBody(message="not found")
+    assert read_error(said(b'{"error": "not found"}')) == ErrorBody(message="not found")
 
 
 def test_a_404_in_other_words_is_no_absence() -> None:
-    assert read_error(answer(b'{"error": "no such route"}')) is None
+    assert read_error(said(b'{"error": "no such route"}')) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[]", b'{"detail": "not found"}'])
 def test_an_answer_of_a_proxy_is_not_in_the_clouds_words(body: bytes) -> None:
     with pytest.raises(CloudError):
-        read_error(answer(body))
+        read_error(said(body))

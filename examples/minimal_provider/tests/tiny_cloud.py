@@ -1,16 +1,18 @@
 """The tiny cloud: its HTTP API, served from memory. `python tests/tiny_cloud.py PORT` runs it.
 
-    GET    /servers?name=NAME             {"servers": [S...]}
-    GET    /servers/ID                    S
-    GET    /balancers?label=K=V&after=N   {"balancers": [B...], "next": N or ""}; pages of 20
-    GET    /balancers/NAME                B
-    POST   /balancers                     B without address -> B; 409 if there is one of that name
-    PUT    /balancers/NAME                B without address -> B
-    DELETE /balancers/NAME                204 without a body
+    GET    /servers?id=ID&id=...&name=NAME&...   {"items": [S...], "next": ""}; at most 100 of both
+    GET    /THINGS?label=K=V&after=N             {"items": [T...], "next": N or ""}; pages of 20
+    GET    /THINGS/NAME                          T
+    POST   /THINGS                               T -> T; 409 if there is one of that name
+    PUT    /THINGS/NAME                          T -> T
+    DELETE /THINGS/NAME                          204 without a body
+
+    THINGS are balancers and routes, with T = B or R, of which the cloud sets what is in brackets:
 
     S = {"id", "name", "status": "running"|"off", "type", "zone", "address"}
-    B = {"name", "address", "labels": {K: V}, "forwards": {PORT: PORT OF THE TARGETS},
-         "targets": [ADDRESS...], "sources": [CIDR...] (none: nobody), "health": "PORT/PATH" or ""}
+    B = {"name", "labels": {K: V}, "forwards": {PORT: PORT OF THE TARGETS}, "targets": [ADDRESS...],
+         "sources": [CIDR...] (none: nobody), "health": "PORT/PATH" or "", ["address"]}
+    R = {"name", "labels": {K: V}, "destination": CIDR, "server": ID, ["works": BOOL]}
 
 Errors are {"error": TEXT}; the text of a 404 is "not found". `Authorization: Bearer secret`.
 A body must have `Content-Type: application/json`.
@@ -24,8 +26,10 @@ from typing import Any
 from aiohttp import web
 
 PAGE = 20
+MOST = 100
 TOKEN = "secret"
 
+Things = dict[str, dict[str, Any]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -34,8 +38,9 @@ class TinyCloud:
 
     def __init__(self) -> None:
         """Empty."""
-        self.servers: dict[str, dict[str, Any]] = {}
-        self.balancers: dict[str, dict[str, Any]] = {}
+        self.servers: Things = {}
+        self.balancers: Things = {}
+        self.routes: Things = {}
         self._numbers = itertools.count(1)
 
     def add_server(self, name: str) -> None:
@@ -47,69 +52,83 @@ class TinyCloud:
             "status": "running",
             "type": "small",
             "zone": "north",
-            "address": f"10.0.{number >> 8}.{number & 255}",
+            "address": address("10.0", number),
         }
 
     def server(self, name: str) -> dict[str, Any]:
         """The newest machine of that name."""
         return [one for one in self.servers.values() if one["name"] == name][-1]
 
-    def add_balancer(self, balancer: dict[str, Any]) -> dict[str, Any]:
-        """Make a balancer and give it an address."""
-        number = next(self._numbers)
-        made = {**balancer, "address": f"198.18.{number >> 8}.{number & 255}"}
-        self.balancers[balancer["name"]] = made
-        return made
+    def add(self, things: Things, thing: dict[str, Any]) -> dict[str, Any]:
+        """Make a balancer, which gets an address, or a route, or replace one."""
+        if things is self.balancers:
+            before = things.get(thing["name"]) or {
+                "address": address("198.18", next(self._numbers))
+            }
+            thing = {**thing, "address": before["address"]}
+        things[thing["name"]] = thing
+        return self._shown(thing)
 
     def app(self) -> web.Application:
         """The HTTP API."""
         app = web.Application(middlewares=[authenticated])
         app.router.add_get("/servers", self._search)
-        app.router.add_get("/servers/{key}", self._of(self.servers))
-        app.router.add_get("/balancers", self._list)
-        app.router.add_post("/balancers", self._create)
-        app.router.add_get("/balancers/{key}", self._of(self.balancers))
-        app.router.add_put("/balancers/{key}", self._replace)
-        app.router.add_delete("/balancers/{key}", self._remove)
+        for path, things in (("/balancers", self.balancers), ("/routes", self.routes)):
+            app.router.add_get(path, self._on(things, self._list))
+            app.router.add_post(path, self._on(things, self._create))
+            app.router.add_get(path + "/{key}", self._on(things, self._get))
+            app.router.add_put(path + "/{key}", self._on(things, self._replace))
+            app.router.add_delete(path + "/{key}", self._on(things, self._remove))
         return app
 
+    def _on(self, things: Things, act: Callable[..., Awaitable[web.Response]]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            return await act(things, request)
+
+        return handle
+
     async def _search(self, request: web.Request) -> web.Response:
-        name = request.query["name"]
-        found = [one for one in self.servers.values() if one["name"] == name]
-        return web.json_response({"servers": found})
+        ids, names = request.query.getall("id", []), request.query.getall("name", [])
+        if len(ids) + len(names) > MOST:
+            return refused(400, "too many of id and name")
+        found = [s for s in self.servers.values() if s["id"] in ids or s["name"] in names]
+        return web.json_response({"items": found, "next": ""})
 
-    def _of(self, things: dict[str, dict[str, Any]]) -> Handler:
-        async def get(request: web.Request) -> web.Response:
-            found = things.get(request.match_info["key"])
-            return web.json_response(found) if found else refused(404, "not found")
-
-        return get
-
-    async def _list(self, request: web.Request) -> web.Response:
+    async def _list(self, things: Things, request: web.Request) -> web.Response:
         key, _, value = request.query["label"].partition("=")
-        names = sorted(n for n, b in self.balancers.items() if b["labels"].get(key) == value)
+        names = sorted(name for name, one in things.items() if one["labels"].get(key) == value)
         names = [name for name in names if name > request.query["after"]]
-        page = [self.balancers[name] for name in names[:PAGE]]
+        page = [self._shown(things[name]) for name in names[:PAGE]]
         last = names[PAGE - 1] if len(names) > PAGE else ""
-        return web.json_response({"balancers": page, "next": last})
+        return web.json_response({"items": page, "next": last})
 
-    async def _create(self, request: web.Request) -> web.Response:
-        wanted = await request.json()
-        if wanted["name"] in self.balancers:
+    async def _get(self, things: Things, request: web.Request) -> web.Response:
+        found = things.get(request.match_info["key"])
+        return web.json_response(self._shown(found)) if found else refused(404, "not found")
+
+    async def _create(self, things: Things, request: web.Request) -> web.Response:
+        thing = await request.json()
+        if thing["name"] in things:
             return refused(409, "this name is taken")
-        return web.json_response(self.add_balancer(wanted), status=201)
+        return web.json_response(self.add(things, thing), status=201)
 
-    async def _replace(self, request: web.Request) -> web.Response:
-        name = request.match_info["key"]
-        if name not in self.balancers:
+    async def _replace(self, things: Things, request: web.Request) -> web.Response:
+        if request.match_info["key"] not in things:
             return refused(404, "not found")
-        address = self.balancers[name]["address"]
-        self.balancers[name] = {**await request.json(), "address": address}
-        return web.json_response(self.balancers[name])
+        return web.json_response(self.add(things, await request.json()))
 
-    async def _remove(self, request: web.Request) -> web.Response:
-        removed = self.balancers.pop(request.match_info["key"], None)
+    async def _remove(self, things: Things, request: web.Request) -> web.Response:
+        removed = things.pop(request.match_info["key"], None)
         return web.Response(status=204) if removed else refused(404, "not found")
+
+    def _shown(self, thing: dict[str, Any]) -> dict[str, Any]:
+        works = {"works": thing["server"] in self.servers} if "server" in thing else {}
+        return {**thing, **works}
+
+
+def address(net: str, number: int) -> str:
+    """The address of that number in a net of 16 bits."""
+    return f"{net}.{number >> 8}.{number & 255}"
 
 
 def refused(status: int, text: str) -> web.Response:

@@ -4,13 +4,13 @@ from typing import ClassVar
 
 import msgspec
 
-from minimal_provider import balancers, machines
+from minimal_provider import balancers, machines, routes
 from minimal_provider.api import Config, client
 from proreus.cloudprovider import CloudProvider, ConfigError, Context, RestClient
 
 
 class MinimalCloud(CloudProvider):
-    """Machines and load balancers of the cloud."""
+    """Machines, load balancers and routes of the cloud."""
 
     name: ClassVar[str] = "minimal"
     config_type: ClassVar[type[msgspec.Struct] | None] = Config
@@ -28,6 +28,7 @@ class MinimalCloud(CloudProvider):
         self._api = client(self._config, context)
         self.instances = machines.instances(self._api)
         self.load_balancers = balancers.load_balancers(self._api)
+        self.routes = routes.RouteTable(self._api)
 
     async def close(self) -> None:
         """Close the session, if `start` came so far."""

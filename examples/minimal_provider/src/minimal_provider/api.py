@@ -1,10 +1,27 @@
 """The cloud's HTTP API: its config, its values, and the client that calls it."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
-from proreus.cloudprovider import Answer, ConfigSection, Context, ErrorBody, RestClient, bearer
+from proreus.cloudprovider import (
+    MARK_CLUSTER_UID,
+    Answer,
+    ClusterIdentity,
+    ConfigSection,
+    Context,
+    ErrorBody,
+    Request,
+    RestClient,
+    bearer,
+    json_body,
+    pages,
+)
+
+T = TypeVar("T")
 
 
 class Config(ConfigSection, frozen=True, kw_only=True):
@@ -26,12 +43,6 @@ class Server(msgspec.Struct, frozen=True):
     address: str
 
 
-class Servers(msgspec.Struct, frozen=True):
-    """The answer to a search."""
-
-    servers: tuple[Server, ...]
-
-
 class Balancer(msgspec.Struct, frozen=True):
     """A balancer; `forwards` maps its ports to those of the targets."""
 
@@ -44,10 +55,20 @@ class Balancer(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-class Balancers(msgspec.Struct, frozen=True):
-    """A page of a list; `next` is "" on the last one."""
+class CloudRoute(msgspec.Struct, frozen=True):
+    """A route to a server; it does not work if there is no such server."""
 
-    balancers: tuple[Balancer, ...]
+    name: str
+    labels: dict[str, str]
+    destination: str
+    server: str
+    works: bool = True
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """A list, or a page of it; `next` is "" on the last one."""
+
+    items: tuple[T, ...]
     next: str
 
 
@@ -74,3 +95,43 @@ def read_error(answer: Answer) -> ErrorBody | None:
     if answer.status == HTTPStatus.NOT_FOUND and text != "not found":
         return None
     return ErrorBody(message=text)
+
+
+class Things(Generic[T]):
+    """All balancers, or all routes, of the cloud."""
+
+    def __init__(self, api: RestClient, name: str, form: type[T], page: type[Page[T]]) -> None:
+        """Speak through `api`; `name` is what the cloud calls them."""
+        self._api, self._name, self._form, self._page = api, name, form, page
+
+    async def find(self, name: str) -> T | None:
+        """The one of that name, if there is one."""
+        return await self._api.find(self._request("GET", name), self._form)
+
+    async def create(self, thing: T) -> T:
+        """Make one."""
+        return await self._api.call(self._request("POST", body=thing), self._form)
+
+    async def replace(self, name: str, thing: T) -> T:
+        """Change the one of that name."""
+        return await self._api.call(self._request("PUT", name, body=thing), self._form)
+
+    async def delete(self, name: str) -> None:
+        """Delete the one of that name, if it is still there."""
+        await self._api.find(self._request("DELETE", name), dict[str, str])
+
+    async def marked(self, cluster: ClusterIdentity) -> list[T]:
+        """All that carry the cluster's mark, page by page."""
+        query = {"label": f"{MARK_CLUSTER_UID}={cluster.uid}"}
+        request = Request(f"{self._name}.list", "GET", self._name, query)
+
+        async def page(after: str) -> tuple[Sequence[T], str]:
+            found = await self._api.call(request.with_query(after=after), self._page)
+            return found.items, found.next
+
+        return await pages(request.name, page)
+
+    def _request(self, method: str, name: str = "", *, body: T | None = None) -> Request:
+        url = f"{self._name}/{quote(name, safe='')}" if name else self._name
+        sent = None if body is None else json_body(body)
+        return Request(f"{self._name}.{method.lower()}", method, url, body=sent)

@@ -1,11 +1,11 @@
 """Load balancers: one balancer of the cloud for each Service."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from urllib.parse import quote
 
 import msgspec
 
-from minimal_provider.api import Balancer, Balancers
+from minimal_provider.api import Balancer, Page, Things
 from proreus.cloudprovider import (
     MARK_CLUSTER_UID,
     MARK_SERVICE,
@@ -20,10 +20,7 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     LoadBalancers,
     OwnedObject,
-    Request,
     RestClient,
-    json_body,
-    pages,
     per_service,
 )
 from proreus.kube.objects import LoadBalancerIngress
@@ -37,57 +34,43 @@ def load_balancers(api: RestClient) -> LoadBalancers:
         verbs.delete,
         host_policy=lambda _: HostPolicy(families=("IPv4",)),
         list_owned=verbs.list_owned,
+        fingerprint=lambda wanted: digest(plan(wanted)[0]),
     )
 
 
 class Verbs:
-    """What Proreus asks for: observe, compare with the wish, write what differs."""
+    """What Proreus asks for: observe, compare with what is desired, write what differs."""
 
     def __init__(self, api: RestClient) -> None:
         """Speak through `api`."""
-        self._api = api
+        self._things = Things(api, "balancers", Balancer, Page[Balancer])
 
     async def ensure(self, wanted: LoadBalancer) -> Ensured:
-        """Make or change the balancer, if it is not as wished."""
-        wish, rejected = plan(wanted)
-        actual = await self._find(wanted.ref)
-        if actual is None:
-            actual = await self._write("POST", "balancers", wish)
-        elif not is_ours(actual, wanted.ref):
-            raise CloudError(f"the balancer {actual.name} was not made for this Service: remove it")
-        elif msgspec.structs.replace(actual, address="") != wish:
-            actual = await self._write("PUT", path(wanted.ref), wish)
-        return Ensured((LoadBalancerIngress(ip=actual.address, ip_mode="Proxy"),), rejected)
+        """Make or change the balancer, if it is not as desired."""
+        desired, rejected = plan(wanted)
+        observed = await self._things.find(desired.name)
+        if observed is None:
+            observed = await self._things.create(desired)
+        elif not is_ours(observed, wanted.ref):
+            raise CloudError(f"the balancer {desired.name} was made for somebody else: remove it")
+        elif unplaced(observed) != desired:
+            observed = await self._things.replace(desired.name, desired)
+        return Ensured((LoadBalancerIngress(ip=observed.address, ip_mode="Proxy"),), rejected)
 
     async def delete(self, gone: LoadBalancerRef) -> Done:
         """Delete the balancer, if there is one and it is ours."""
-        actual = await self._find(gone)
-        if actual is not None and is_ours(actual, gone):
-            request = Request("balancers.delete", "DELETE", path(gone))
-            await self._api.find(request, dict[str, str])
+        observed = await self._things.find(gone.name)
+        if observed is not None and is_ours(observed, gone):
+            await self._things.delete(gone.name)
         return Done()
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """All balancers with the cluster's mark, page by page."""
-        query = {"label": f"{MARK_CLUSTER_UID}={cluster.uid}"}
-        request = Request("balancers.list", "GET", "balancers", query)
-
-        async def page(after: str) -> tuple[Sequence[Balancer], str]:
-            found = await self._api.call(request.with_query(after=after), Balancers)
-            return found.balancers, found.next
-
-        return [owned(balancer) for balancer in await pages(request.name, page)]
-
-    async def _find(self, ref: LoadBalancerRef) -> Balancer | None:
-        return await self._api.find(Request("balancers.get", "GET", path(ref)), Balancer)
-
-    async def _write(self, method: str, url: str, wish: Balancer) -> Balancer:
-        request = Request(f"balancers.{method.lower()}", method, url, body=json_body(wish))
-        return await self._api.call(request, Balancer)
+        """All balancers with the cluster's mark."""
+        return [owned(one) for one in await self._things.marked(cluster)]
 
 
 def plan(wanted: LoadBalancer) -> tuple[Balancer, Mapping[str, str]]:
-    """The balancer that is wished for, and why some hosts cannot be targets. Pure."""
+    """The balancer that is desired, and why some hosts cannot be targets. Pure."""
     if problems := tuple(impossible(wanted)):
         raise InvalidRequest("; ".join(problems))
     addresses = {host.node: host.addresses.get("IPv4", ()) for host in wanted.hosts}
@@ -114,19 +97,29 @@ def impossible(wanted: LoadBalancer) -> Iterator[str]:
         yield "spec.loadBalancerIP: this cloud chooses the address, leave it empty"
 
 
-def path(ref: LoadBalancerRef) -> str:
-    """Where the Service's balancer is, if there is one. Pure."""
-    return f"balancers/{quote(ref.name, safe='')}"
+def unplaced(balancer: Balancer) -> Balancer:
+    """The balancer without its address, which the cloud chooses. Pure."""
+    return msgspec.structs.replace(balancer, address="")
+
+
+def digest(balancer: Balancer) -> str:
+    """A fingerprint of all that can be desired of a balancer. Pure."""
+    return hashlib.sha256(msgspec.json.encode(unplaced(balancer), order="sorted")).hexdigest()
 
 
 def is_ours(balancer: Balancer, ref: LoadBalancerRef) -> bool:
-    """Whether it was made for this Service of this cluster; its name proves nothing. Pure."""
+    """Whether it was made for this Service of this cluster, by its marks. Pure."""
     marks = (balancer.labels.get(MARK_CLUSTER_UID), balancer.labels.get(MARK_SERVICE_UID))
     return marks == (ref.cluster.uid, ref.uid)
 
 
 def owned(balancer: Balancer) -> OwnedObject:
     """The balancer in a list of what the cluster owns. Pure."""
-    labels = balancer.labels
-    service, uid = labels.get(MARK_SERVICE, ""), labels.get(MARK_SERVICE_UID, "")
-    return OwnedObject("balancer", balancer.name, service=service, service_uid=uid)
+    return OwnedObject(
+        kind="balancer",
+        id=balancer.name,
+        service=balancer.labels.get(MARK_SERVICE, ""),
+        service_uid=balancer.labels.get(MARK_SERVICE_UID, ""),
+        fingerprint=digest(balancer),
+        addresses=(balancer.address,),
+    )

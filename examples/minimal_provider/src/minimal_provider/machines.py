@@ -1,18 +1,20 @@
 """Machines: the server behind a Node."""
 
 import re
+from collections.abc import Mapping, Sequence
 
-from minimal_provider.api import Server, Servers
+from minimal_provider.api import Page, Server
 from proreus.cloudprovider import (
     IdentityConflict,
     Instance,
     InstanceAnswer,
     Instances,
     InstanceState,
+    InvalidRequest,
     NotFound,
+    Ownership,
     Request,
     RestClient,
-    per_node,
 )
 from proreus.kube.objects import Node, NodeAddress
 
@@ -22,17 +24,32 @@ STATES = {"running": InstanceState.RUNNING, "off": InstanceState.STOPPED}
 
 
 def instances(api: RestClient) -> Instances:
-    """The machines of the cloud, looked up one by one, ten at a time."""
+    """The machines of the cloud."""
+    return Machines(api)
 
-    async def by_id(id_: str) -> InstanceAnswer:
-        server = await api.find(Request("servers.get", "GET", f"servers/{id_}"), Server)
-        return NotFound() if server is None else instance(server)
 
-    async def by_name(node: Node) -> InstanceAnswer:
-        request = Request("servers.list", "GET", "servers", {"name": node.metadata.name})
-        return the_one(node.metadata.name, await api.call(request, Servers))
+class Machines:
+    """Implements `Instances`: one request for a whole batch of Nodes."""
 
-    return per_node(by_id, by_name, parse=id_in, concurrency=10)
+    batch_size = 100
+
+    def __init__(self, api: RestClient) -> None:
+        """Speak through `api`."""
+        self._api = api
+
+    def owns(self, node: Node) -> Ownership:
+        """Whether the machine is of this cloud, by the form of the provider id."""
+        if not node.spec.provider_id:
+            return Ownership.UNKNOWN
+        return Ownership.YES if id_in(node.spec.provider_id) else Ownership.NO
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Look the Nodes up by id, or by name while they have none."""
+        names = [node.metadata.name for node in nodes if not node.spec.provider_id]
+        ids = [id_ for node in nodes if (id_ := id_in(node.spec.provider_id))]
+        request = Request("servers.list", "GET", "servers", {"id": ids, "name": names})
+        found = await self._api.call(request, Page[Server])
+        return {node.metadata.name: answer(node, found.items) for node in nodes}
 
 
 def id_in(provider_id: str) -> str | None:
@@ -41,11 +58,15 @@ def id_in(provider_id: str) -> str | None:
     return found[1] if found else None
 
 
-def the_one(name: str, found: Servers) -> InstanceAnswer:
-    """The one machine of that name. Pure."""
-    if len(found.servers) > 1:
-        return IdentityConflict(f"there must be one server named {name}, the cloud has {found}")
-    return instance(found.servers[0]) if found.servers else NotFound()
+def answer(node: Node, servers: Sequence[Server]) -> InstanceAnswer:
+    """What the cloud's answer says about one Node. Pure."""
+    id_, name = id_in(node.spec.provider_id), node.metadata.name
+    if node.spec.provider_id and id_ is None:
+        return InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is not {PREFIX}ID")
+    same = [one for one in servers if (one.id == id_ if id_ else one.name == name)]
+    if len(same) > 1:
+        return IdentityConflict(f"there must be one server named {name}, the cloud has {same}")
+    return instance(same[0]) if same else NotFound()
 
 
 def instance(server: Server) -> Instance:
