@@ -181,7 +181,7 @@ async def test_events_are_accepted_and_counted_up(client: Client, name: str) -> 
         source.event(ref_of(node), "Normal", "Testing", "The same")
 
         async def is_counted() -> bool:
-            return (await events_of(client, name, "default"))[0]["count"] == 2
+            return bool((await events_of(client, name, "default"))[0]["count"] == 2)
 
         await until("the event counts two", is_counted, HANG)
         (event,) = await events_of(client, name, "default")

@@ -25,7 +25,8 @@ PROTOCOLS = {
 
 def program() -> str:
     """The examples as one module, each on its own lines of the page."""
-    page, lines = PAGE.read_text(), []
+    page = PAGE.read_text()
+    lines: list[str] = []
     for block in PYTHON.finditer(page):
         first = page.count("\n", 0, block.start(1))
         lines += [""] * (first - len(lines)) + block[1].splitlines()

@@ -297,8 +297,8 @@ async def _ask_cloud(
     if instances is not None:
         inventory = Inventory(instances, on_error=lambda _error, _kind: None)
         began = asyncio.get_running_loop().time()
-        observed = await inventory.get(nodes, not_before=began)
-        answers = {name: observation.answer for name, observation in observed.items()}
+        described = await inventory.get(nodes, not_before=began)
+        answers = {name: observation.answer for name, observation in described.items()}
     return Cloud(
         cloud.name,
         error=None if balancers is None else await _refusal(balancers, identity),
