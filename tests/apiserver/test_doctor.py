@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from proreus.app.doctor.observed import DEPLOYMENTS, PODS
 
+from proreus.app.doctor.observed import DEPLOYMENTS, PODS
 from proreus.app.doctor.options import DoctorOptions
 from proreus.app.doctor.rights import needs
 from proreus.kube.errors import AlreadyExists
