@@ -31,7 +31,11 @@ def main(arguments: list[str]) -> int:
 
 
 def run(command: list[str]) -> int:
-    """Run a command to its end; who ends this process interrupts it, so that it cleans up."""
+    """Run a command to its end; who ends this process interrupts it, so that it cleans up.
+
+    What a shell starts in the background ignores interrupts, and so would the command.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command) as process:
         signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
         return process.wait()

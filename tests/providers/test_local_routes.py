@@ -23,6 +23,8 @@ from proreus.providers.local.routes import LocalRoutes, metric_of, seen, ways
 from .local_namespace import IPV4, IPV6, own_namespace
 from .local_site import CLUSTER, context, node
 
+BY_KERNEL = 2
+"""RTPROT_KERNEL."""
 OTHER = ClusterIdentity("one", "uid-of-the-other")
 SETTINGS = RoutesConfig()
 
@@ -139,7 +141,7 @@ def make_foreign() -> None:
 
 
 def dump() -> set[tuple[object, ...]]:
-    """All routes that people and programs made."""
+    """All routes that people and programs made: the kernel adds its own when addresses are ready."""
     with IPRoute() as netlink:
         return {
             (
@@ -152,6 +154,7 @@ def dump() -> set[tuple[object, ...]]:
             )
             for family in (socket.AF_INET, socket.AF_INET6)
             for route in netlink.get_routes(family=family)
+            if route["proto"] != BY_KERNEL
         }
 
 
