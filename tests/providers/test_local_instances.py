@@ -45,6 +45,7 @@ machines:
   - {{name: n2, state: stopped, hostname: two}}
   - {{name: n3, id: SN-3, state: gone}}
   - {{name: n4, id: SN-4}}
+  - {{name: n5, systemUUID: old, state: gone}}
 """
     },
     Defaults(region="home"),
@@ -96,8 +97,10 @@ def test_a_machine_without_addresses_has_those_of_its_node() -> None:
         pytest.param(node("n9", provider_id=""), NotFound(), id="unknown by name"),
         pytest.param(node("n3", provider_id="local://SN-3"), NotFound(tombstone=True), id="gone"),
         pytest.param(node("n3", provider_id=""), NotFound(), id="a name proves no end"),
+        pytest.param(node("n5", provider_id="local://n5", uuid="OLD"), NotFound(tombstone=True),
+                     id="gone by both"),
     ],
-)
+)  # fmt: skip
 def test_absence_is_said_and_only_the_very_id_proves_an_end(of: Node, answer: NotFound) -> None:
     assert ask(of) == answer
 
@@ -110,6 +113,8 @@ def test_absence_is_said_and_only_the_very_id_proves_an_end(of: Node, answer: No
         pytest.param(node("n1", provider_id="local://SN-1", uuid="other"), IdentityConflict,
                      ("SN-1", "other"), id="another UUID by id"),
         pytest.param(node("n4"), IdentityConflict, ("n4", "SN-4", "gone"), id="a name used again"),
+        pytest.param(node("n5", provider_id="local://n5", uuid="new"), IdentityConflict,
+                     ("n5", "old", "new"), id="another machine took over the Node of one gone"),
         pytest.param(node("n1", provider_id="aws:///i-1"), InvalidRequest, ("aws:///i-1",),
                      id="of another cloud"),
         pytest.param(node("n9", provider_id="local://"), InvalidRequest, ("'local://'",),

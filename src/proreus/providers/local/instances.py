@@ -184,8 +184,9 @@ def from_inventory(node: Node, inventory: Inventory) -> InstanceAnswer:
     id_ = machine_id(node.spec.provider_id) or ""
     found = inventory.by_id.get(id_)
     if found is not None:
-        is_gone = found.state is MachineState.GONE
-        return NotFound(tombstone=True) if is_gone else _matched(node, found)
+        same = _matched(node, found)
+        is_gone = found.state is MachineState.GONE and isinstance(same, Instance)
+        return NotFound(tombstone=True) if is_gone else same
     other = _by_name(node, inventory)
     if other is not None:
         return IdentityConflict(
