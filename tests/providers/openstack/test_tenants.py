@@ -146,6 +146,28 @@ async def test_what_an_old_manager_made_stays_when_a_guest_leaves_it(
     assert len(site.octavia.of["floatingips"]) == 1
 
 
+async def test_a_name_and_an_annotation_are_no_proof(site: Balancing) -> None:
+    """Another cluster of the same name has such a Service, under its official manager."""
+    name = "kube_service_test_shop_web"
+    listener = {"name": f"listener_0_{name}", "protocol": "TCP", "protocol_port": 443}
+    site.octavia._make_balancer(
+        {"name": name, "tags": [name], "vip_subnet_id": SUBNET, "listeners": [listener]}
+    )
+    made = site.octavia.only("loadbalancers")
+    made["provisioning_status"] = "ACTIVE"
+    before = all_there(site)
+    service = site.service(by_id(made["id"]))
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, service)
+        assert await site.delete(provider, service) == Done(found=False)
+        assert all_there(site) == before
+        assert isinstance(answer, InvalidRequest)
+        assert "tag it proreus/service-uid=uid-web" in str(answer)
+        made["tags"].append("proreus/service-uid=uid-web")
+        assert isinstance(await site.ensure(provider, service), Ensured)
+        assert len(site.octavia.of["loadbalancers"]) == 1
+
+
 async def test_what_the_owner_left_to_a_neighbour_is_still_no_strangers(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
         first = await lives(site, provider, site.service(name="a"))

@@ -28,7 +28,7 @@ class Finder:
         """
         tagged = await self._octavia.balancers({"tags-any": owners.search(ref)})
         found = [one for one in tagged if owners.is_used_by(one, ref)]
-        if not found and (ref.last_ingress or _written(ref)):
+        if not found and ref.last_ingress:
             name = owners.name_of(ref)
             official = [
                 *await self._octavia.balancers({"name": name}),
@@ -69,11 +69,11 @@ class Finder:
         return found
 
     async def _is_shown(self, described: Described, ref: LoadBalancerRef) -> bool:
-        """Whether the Service's status, or what the official manager writes, tells of it.
+        """Whether the Service's status tells of it; annotations alone are what a tenant writes.
 
-        Of a Service that shows a host name, or is not made to the end, only the latter does.
+        Of a Service that shows a host name they tell which one the official manager has made.
         """
-        if _written(ref) == id_of(described):
+        if _written(ref) == id_of(described) and any(one.hostname for one in ref.last_ingress):
             return True
         known = {one.ip for one in ref.last_ingress if one.ip}
         if str(described.get("vip_address")) in known:

@@ -84,8 +84,6 @@ def problem(
         )
     if family_of(named) not in of.families:
         return f"its address is of {family_of(named)}, which is no family of the Service"
-    if owners.is_named_for(named, of.ref) and owners.may_be_used_by(named, of.ref):
-        return ""
     if refused := _refusal(of, named, tenants):
         return refused
     if says.internal:
@@ -99,8 +97,15 @@ def _refusal(of: LoadBalancer, named: Described, tenants: Tenants) -> str:
     """Why a Service may not use a load balancer that was not made for it, whatever it wishes."""
     if refused := refusal(owners.makers(named), of.ref, tenants, (id_of(named),)):
         return refused
-    is_namesake = owners.is_named_for(named, of.ref)
-    return "it was made for another Service of this name" if is_namesake else ""
+    if not owners.is_named_for(named, of.ref):
+        return ""
+    if owners.may_be_used_by(named, of.ref):
+        tag = owners.service_tag(of.ref.uid)
+        return (
+            "only its name says that it was made for this Service, whose status does not show it:"
+            f" if it was, tag it {tag}"
+        )
+    return "it was made for another Service of this name"
 
 
 def places(says: Says) -> dict[str, str]:
