@@ -50,9 +50,23 @@ class Nothing:
         raise AssertionError(f"an event: {reason}")
 
 
+class Nodes(Nothing):
+    """These are all that the cluster has, hosts or not."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self._nodes = nodes
+
+    def all(self) -> tuple[Node, ...]:  # type: ignore[override]  # some, not none
+        return self._nodes
+
+
 @asynccontextmanager
 async def manager(
-    *addresses: str, patience: float = 10.0, draining: float = 60.0, hold: float = 0.0
+    *addresses: str,
+    patience: float = 10.0,
+    draining: float = 60.0,
+    hold: float = 0.0,
+    nodes: tuple[Node, ...] = (),
 ) -> AsyncIterator[tuple[Any, Context]]:
     """The provider in a new process, so to speak: it knows nothing but what the kernel holds."""
     config = LocalConfig(
@@ -68,7 +82,7 @@ async def manager(
         CLUSTER,
         now=lambda: datetime.now(UTC),
         events=Nothing(),
-        listers={"services": Nothing()},
+        listers={"services": Nothing(), "nodes": Nodes(nodes)},
     )
     await provider.start(context)
     try:

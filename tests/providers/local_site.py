@@ -50,7 +50,7 @@ def context(*services: Service) -> Context:
         CLUSTER,
         now=lambda: datetime.now(UTC),
         events=NoEvents(),
-        listers={"services": Objects(*services)},
+        listers={"services": Objects(*services), "nodes": Objects()},
     )
 
 

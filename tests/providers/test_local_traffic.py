@@ -10,7 +10,17 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import ClusterIdentity, Context, InvalidRequest, marks
-from proreus.kube.objects import ClientIPConfig, ServicePort, SessionAffinityConfig
+from proreus.kube.objects import (
+    LABEL_EXCLUDE_LB,
+    ClientIPConfig,
+    Node,
+    NodeAddress,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    ServicePort,
+    SessionAffinityConfig,
+)
 
 from . import local_manager
 from .local_manager import CLUSTER, PORTS, delete, ensure, eventually, wish
@@ -66,6 +76,23 @@ async def test_both_nodes_answer_both_families_and_see_the_client(lab: Lab) -> N
         for machine in (lab.client, lab.gateway):
             with pytest.raises(ConnectionRefusedError):
                 machine.connect(VIP, 7299)
+        await delete(balancers, web)
+
+
+async def test_the_address_of_a_node_that_is_no_host_is_never_given_out(lab: Lab) -> None:
+    """The control plane's nodes carry the label that excludes them, and are in the network, too."""
+    control = Node(
+        ObjectMeta(name="control", labels={LABEL_EXCLUDE_LB: ""}),
+        NodeSpec(provider_id="local://control"),
+        NodeStatus(addresses=(NodeAddress("InternalIP", VIP), NodeAddress("Hostname", "control"))),
+    )
+    async with local_manager.manager(f"{VIP}-{OTHER}", VIP6, nodes=(control,)) as (balancers, _):
+        web = wish(balancers, "one", "two")
+        assert await ensure(balancers, web) == [(OTHER, VIP6)]
+        asks = wish(balancers, "one", name="asks", load_balancer_ip=VIP, ip_families=("IPv4",))
+        (answer,) = (await balancers.ensure([asks])).values()
+        assert isinstance(answer, InvalidRequest)
+        assert "is in use by the node control" in str(answer)
         await delete(balancers, web)
 
 

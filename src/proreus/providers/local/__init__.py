@@ -31,7 +31,7 @@ class LocalCloud(CloudProvider):
 
     name: ClassVar[str] = "local"
     config_type: ClassVar[type[msgspec.Struct] | None] = LocalConfig
-    needs: ClassVar[frozenset[str]] = frozenset({"services"})
+    needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Take the cloud-config; without one there is no inventory and there are no pools.

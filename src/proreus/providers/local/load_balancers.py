@@ -7,7 +7,7 @@ The verbs and the keeper, which applies what health checks find, take turns.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from proreus.cloudprovider.context import Context, scope
@@ -22,7 +22,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
 )
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import KubeObject, LoadBalancerIngress, Node, Service
 from proreus.providers.local import memo, network, nft, nft_changes, plan, pools
 from proreus.providers.local.announce import announce
 from proreus.providers.local.config import LocalConfig
@@ -43,6 +43,7 @@ _T = TypeVar("_T")
 _LOOKED_EVERY: Final = 1.0
 _ANNOUNCEMENTS: Final = 3
 _BETWEEN_ANNOUNCEMENTS: Final = 1.0
+_IP_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
 _FAMILY_OF_DOTS: Final = {True: "IPv4", False: "IPv6"}
 
@@ -113,9 +114,10 @@ class LocalLoadBalancers:
         answers: dict[str, EnsureAnswer] = {}
 
         def edit(state: State, shown: Shown) -> State:
+            in_use = _in_use(self._context.listers["nodes"].all(), self._reach)
             for wish in wanted:
                 try:
-                    state, answers[wish.ref.uid] = self._ensured(state, wish)
+                    state, answers[wish.ref.uid] = self._ensured(state, wish, in_use)
                 except CloudError as error:
                     answers[wish.ref.uid] = error
             problems = network.obstacles(state, shown.settings, shown.interfaces)
@@ -165,7 +167,9 @@ class LocalLoadBalancers:
             if one.cluster == cluster.uid
         ]
 
-    def _ensured(self, state: State, wish: LoadBalancer) -> tuple[State, EnsureAnswer]:
+    def _ensured(
+        self, state: State, wish: LoadBalancer, in_use: Mapping[str, str]
+    ) -> tuple[State, EnsureAnswer]:
         _check(wish)
         uid = wish.ref.uid
         now = state.balancers.get(uid)
@@ -176,7 +180,7 @@ class LocalLoadBalancers:
             asked,
             [*_taken(state), *pools.taken_by(self._others(state))],
             self._settings.address_pools,
-            in_use=_in_use(wish, self._reach),
+            in_use=in_use,
         )
         if isinstance(said, pools.Refused):
             raise InvalidRequest(said.reason)
@@ -348,12 +352,16 @@ def _taken(state: State) -> Iterator[pools.Taken]:
             )
 
 
-def _in_use(wish: LoadBalancer, reach: plan.Reach) -> Mapping[str, str]:
-    """Addresses of nodes and of this machine, with whose they are."""
-    nodes = {
-        address: f"the node {host.node}"
-        for host in wish.hosts
-        for listed in host.addresses.values()
-        for address in listed
+def _in_use(nodes: Iterable[KubeObject], reach: plan.Reach) -> Mapping[str, str]:
+    """Addresses of nodes and of this machine, with whose they are.
+
+    Of all nodes: a Service's hosts are not those of the control plane, nor any that is drained.
+    """
+    found = {
+        listed.address: f"the node {node.metadata.name}"
+        for node in nodes
+        if isinstance(node, Node)
+        for listed in node.status.addresses
+        if listed.type in _IP_TYPES
     }
-    return nodes | dict.fromkeys(reach.own, "this machine")
+    return found | dict.fromkeys(reach.own, "this machine")
