@@ -42,7 +42,7 @@ def healthy(lab: Lab) -> Iterator[None]:
     assert not [one for one in lab.table() if "chain" in one], "a test left something behind"
 
 
-def manager(**how: float) -> AbstractAsyncContextManager[tuple[Any, Context]]:
+def manager(**how: Any) -> AbstractAsyncContextManager[tuple[Any, Context]]:
     return local_manager.manager(f"{VIP}-{OTHER}", VIP6, **how)
 
 
