@@ -138,3 +138,12 @@ def test_every_stage_is_named_once_and_its_paths_exist() -> None:
     assert len({one.name for one in stages.STAGES}) == len(stages.STAGES)
     paths = {path for one in stages.STAGES for path in one.own} | set(stages.FLOOR)
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_the_guide_for_contributors_lists_every_stage() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    listed = [line for line in guide.splitlines() if line.startswith("| `")]
+    assert listed == [
+        f"| `{one.name}` | {one.proves} | {round(one.usual / 60)} | {'yes' if one.ci else ''} |"
+        for one in stages.STAGES
+    ]
