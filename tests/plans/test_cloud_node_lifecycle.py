@@ -941,6 +941,33 @@ def test_a_node_with_a_tombstone_is_never_a_witness() -> None:
     assert alone.after(30, GONE, TOMBSTONE).delete == ()
 
 
+@pytest.mark.parametrize("how", ["shown", "shown by another call", "ready"])
+def test_an_answer_that_waits_says_nothing_of_a_machine_that_was_there_later(how: str) -> None:
+    one = fleet(1, 4)
+    one.after(0, GONE, None, up0=GONE)
+    if how == "shown":
+        one.after(10, machine(), None, up0=GONE)
+    elif how == "ready":
+        one.replace(up("gone0"))
+        one.after(10, GONE, None, up0=GONE, gone0=machine())
+        one.replace(node("gone0"))
+    else:
+        one.after(10, GONE, None, up0=GONE)
+        one.shown("gone0", at=one.at + 2)
+    one.after(20, GONE, None, up0=GONE)
+    one.replace(node("up0"))
+    assert [step.delete for step in one.until(10)] == [(), ()]
+    assert any(step.delete for step in one.until(30))
+
+
+def test_a_machine_that_any_call_has_shown_is_gone_by_later_answers_only() -> None:
+    one = fleet(1, 4)
+    one.after(0)
+    one.shown("gone0", at=one.at + 10)
+    assert one.after(30).delete == ()
+    assert deleted(one.after(30)) == ["gone0"]
+
+
 def test_a_witness_that_the_cloud_knows_again_makes_all_answers_until_then_worthless() -> None:
     one = fleet(1, 4)
     one.after(0)
@@ -1102,6 +1129,110 @@ def test_a_stranger_is_marked_once_and_stays_one_after_a_restart(apply_patch: Ap
     assert go.after(900).marks == ()
 
 
+def test_few_or_many_that_the_cloud_lost_stay_after_a_restart(apply_patch: ApplyPatch) -> None:
+    """More than may be set aside are marked, too, unless the cloud knows next to nobody."""
+    for ready, lost, is_marked in ((1, 1, True), (20, 2, True), (20, 10, True), (20, 11, False)):
+        one = fleet(0, ready)
+        names_ = [f"up{i}" for i in range(lost)]
+        one.sightings = {name: Sighting(one.at, missing=one.at + 5) for name in names_}
+        found = one.until(605)
+        marks = {n.metadata.name: apply_patch(n, p) for step in found for n, p in step.marks}
+        assert sorted(marks) == (sorted(names_) if is_marked else [])
+        silent = [msgspec.structs.replace(n, status=node("a").status) for n in marks.values()]
+        again = Fleet(*one.nodes)
+        again.replace(*silent)
+        assert all(step.delete == () for step in again.until(1200))
+
+
+def test_so_many_marks_are_written_at_once() -> None:
+    one = fleet(0, 300)
+    one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(150)}
+    assert {len(found.marks) for found in one.until(700)} == {0, 100}
+
+
+def test_a_taint_on_a_node_that_the_cloud_lost_does_not_make_it_known(
+    apply_patch: ApplyPatch,
+) -> None:
+    """The autoscaler wants to remove it, cannot, and the kubelet falls silent meanwhile."""
+    one = fleet(0, 9)
+    one.sightings["up0"] = Sighting(one.at, missing=one.at + 5)
+    ((_, mark),) = [one for found in one.until(605) for one in found.marks]
+    for ready in ("True", "Unknown"):
+        tainted = apply_patch(node("up0", ready, AUTOSCALER), mark)
+        one.replace(tainted)
+        for found in one.until(600):
+            assert found.delete == ()
+            assert found.marks == ()
+    assert found.held["up0"].hold is Alert.STRANGE
+
+
+@pytest.mark.parametrize("how", ["autoscaler", "owns", "scope"])
+def test_a_missing_witness_speaks_against_the_answers_while_it_is_ready(how: str) -> None:
+    """Whatever keeps it from being asked about; only when it is silent it may have been dying."""
+    one = fleet(1, 9)
+    one.sightings["up0"] = Sighting(one.at, missing=one.at + 5)
+    one.until(200, GONE, None, up0=GONE)
+    if how == "autoscaler":
+        one.replace(up("up0", AUTOSCALER))
+    elif how == "owns":
+        one.owns = lambda n: Ownership("unknown" if n.metadata.name == "up0" else "yes")
+    else:
+        one.scope = lambda n: None if n.metadata.name == "up0" else ""
+    found = one.until(300)
+    assert all(step.delete == () for step in found)
+    assert found[-1].held["gone0"].hold is Alert.WITNESS_MISSING
+    assert found[-1].unknown == {"up0": False}
+    one.replace(node("up0", "False", AUTOSCALER))
+    assert any(step.delete for step in one.until(60))
+
+
+@pytest.mark.parametrize("shown", [None, 1000.0])
+def test_what_left_the_answers_together_with_a_node_stays_when_that_one_is_silent(
+    shown: float | None,
+) -> None:
+    """A reboot of the one that was set aside does not make the answers whole."""
+    one = fleet(1, 9)
+    if shown:
+        one.shown("gone0", at=shown)
+    one.sightings["up0"] = Sighting(shown, missing=one.at + 5)
+    one.until(1500, GONE, None, up0=GONE)
+    one.replace(node("up0"))
+    found = one.until(1200)
+    assert all(step.delete == () for step in found)
+    assert {name: wait.hold for name, wait in found[-1].held.items()} == {
+        "gone0": Alert.NOT_SHOWN,
+        "up0": Alert.STRANGE,
+    }
+    one.shown("gone0", at=one.at)
+    assert {name for step in one.until(40) for name in deleted(step)} == {"gone0"}
+
+
+@pytest.mark.parametrize("before", [585, 1000])
+def test_what_died_just_before_answers_were_right_again_goes(before: float) -> None:
+    """Its Node is Ready for a while yet, and the cloud does not know it: it was dying."""
+    one = fleet(0, 9)
+    one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(9)}
+    one.until(before)
+    one.sightings |= {f"up{i}": Sighting(one.at) for i in range(1, 9)}
+    one.until(40)
+    one.replace(node("up0"))
+    assert any(step.delete for step in one.until(60))
+
+
+def test_what_stays_unknown_after_others_returned_is_strange(apply_patch: ApplyPatch) -> None:
+    one = fleet(0, 9)
+    one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(4)}
+    marks = {
+        n.metadata.name: apply_patch(n, p) for found in one.until(1000) for n, p in found.marks
+    }
+    one.replace(*marks.values())
+    one.sightings |= {f"up{i}": Sighting(one.at) for i in range(1, 4)}
+    freed = [n.metadata.name for found in one.until(70) for n, _ in found.marks]
+    assert sorted(set(freed)) == ["up1", "up2", "up3"], "it is unknown still"
+    one.replace(node("up0"))
+    assert all(step.delete == () for step in one.until(1200))
+
+
 def test_nodes_that_were_unknown_while_all_were_are_no_strangers() -> None:
     one = fleet(0, 5)
     one.sightings |= {f"up{i}": Sighting(missing=one.at) for i in range(5)}
@@ -1120,7 +1251,7 @@ def test_what_left_the_answers_together_with_a_witness_stays() -> None:
         assert found.delete == ()
     assert found.unknown == {"up0": True}
     one.shown("gone0", at=one.at)
-    assert deleted(one.after(5, GONE, None, up0=GONE)) == ["gone0"]
+    assert [step for step in one.until(40, GONE, None, up0=GONE) if step.delete]
 
 
 def test_errors_about_few_witnesses_do_not_matter_and_about_most_do() -> None:

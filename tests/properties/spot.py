@@ -58,6 +58,7 @@ class Machine:
         self.lapsed: float | None = None
         self.ready = True
         self.pinned = False
+        self.pinned_at = 0.0
         self.shown: float | None = None
         self.annotations: dict[str, str] = {}
         self.node = self._node()
@@ -287,12 +288,22 @@ class World:
             self._ask([machine.node])
 
     def _pick(self, *, strange: bool = False) -> Machine | None:
-        living = [one for one in self.machines.values() if one.lives and not one.pinned]
-        found = [one for one in living if not one.stranger or (strange and self._is_settled(one))]
+        living = [one for one in self.machines.values() if one.lives]
+        found = [
+            one
+            for one in living
+            if not (one.stranger or one.pinned) or (strange and self._is_settled(one))
+        ]
         return self.chance.choice(found) if found else None
 
     def _is_settled(self, machine: Machine) -> bool:
-        """Whether a stranger was Ready for so long that it must be known for one."""
+        """Whether a stranger was Ready for so long that it must be known for one.
+
+        So is one that wrong answers lack, but for a restart in the meantime.
+        """
+        if machine.pinned:
+            is_known = machine.ready and not self.kind.restarts
+            return is_known and self.now() > machine.pinned_at + LAPSED
         if machine.lapsed is None:
             return self.now() > SETTLED
         return self.now() > machine.lapsed + LAPSED
@@ -324,7 +335,7 @@ class World:
             self.after(self.chance.uniform(30.0, 300.0), lambda: self._join(scope=machine.scope))
 
     def _fall_silent(self, machine: Machine) -> None:
-        if machine.ready and not machine.pinned and machine.name in self.machines:
+        if machine.ready and machine.name in self.machines:
             machine.turn(ready=False)
             self._cache = None
 
@@ -368,7 +379,8 @@ class World:
             return machine.pinned or random.Random(f"{salt}{machine.uid}").random() < hidden  # noqa: S311
 
         if what in {"none", "some"} and vouching:
-            chance.choice(vouching).pinned = True
+            pinned = chance.choice(vouching)
+            pinned.pinned, pinned.pinned_at = True, self.now()
         fault = self.faults[scope] = Fault(hides, fails, flickers)
         seconds = chance.choice([20.0, 120.0, 700.0, 1500.0, 4000.0])
         self.after(seconds, lambda: self._heal(scope, fault))

@@ -48,11 +48,12 @@ def alarms_of(
     for (alert, reason), nodes in held.items():
         text = _too_many(len(nodes), policy) if alert is Alert.BREAKER else _held(reason)
         yield Alarm(alert, PlannedEvent("Warning", HELD, text), tuple(nodes))
+    ready = fleet.ready
     for key in findings.standing.missing:
         is_aside = key in findings.standing.aside
-        text = _unknown(fleet.eligible[key], policy, is_aside=is_aside)
+        text = _unknown(ready[key], policy, is_aside=is_aside)
         alert = Alert.ASIDE if is_aside else Alert.UNKNOWN
-        yield Alarm(alert, PlannedEvent("Warning", UNKNOWN, text), (fleet.eligible[key],))
+        yield Alarm(alert, PlannedEvent("Warning", UNKNOWN, text), (ready[key],))
 
 
 def due(
@@ -76,8 +77,9 @@ def due(
 
 
 def named(fleet: Fleet, keys: Iterable[Key]) -> str:
-    """Name some of a scope's Ready nodes in words."""
-    names = sorted(fleet.eligible[key].metadata.name for key in keys)
+    """Name some of a scope's nodes in words."""
+    nodes = fleet.nodes
+    names = sorted(nodes[key].metadata.name for key in keys)
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

@@ -111,12 +111,12 @@ class CloudNodeLifecycleController:
         )
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
         self._report(decided, loop.time())
+        for deletion in decided.delete:  # first: nothing is looked at again before
+            await self._delete(deletion)
         for node, patch in decided.marks:
             await self._write(node, patch, "the annotation of a node unknown to the cloud")
         for node, patch in decided.taints:
             await self._write(node, patch, "the shutdown taint")
-        for deletion in decided.delete:
-            await self._delete(deletion)
 
     async def _ask(self, question: Question) -> Reply:
         """Ask about a question's candidates and witnesses in one go."""

@@ -7,7 +7,7 @@ import msgspec
 
 from proreus.controllers.cloud_node_lifecycle.breaker import Breaker
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
-from proreus.controllers.cloud_node_lifecycle.witnesses import Key, Missing, View
+from proreus.controllers.cloud_node_lifecycle.witnesses import Ending, Key, Missing, View
 
 Scope = str | None
 """The scope that `Instances.scope` returns; None if the provider cannot tell."""
@@ -53,6 +53,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
         missing: The Ready nodes that the cloud does not know.
         strange: The nodes that the cloud did not know while they were Ready, and has not shown
             since: it would not know them if their machines lived. With the time since when.
+        endings: The ends of what hid nodes that have returned lately.
         views: The answers that wait for what becomes of these.
         breaker: Whether too many look gone.
     """
@@ -60,6 +61,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
     evidence: Mapping[Key, Evidence] = {}
     missing: Mapping[Key, Missing] = {}
     strange: Mapping[Key, float] = {}
+    endings: tuple[Ending, ...] = ()
     views: tuple[View, ...] = ()
     breaker: Breaker = Breaker()
 

@@ -11,6 +11,8 @@ until a pending node may go.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -56,6 +58,9 @@ from proreus.controllers.events import PlannedEvent
 from proreus.kube import patch
 from proreus.kube.objects import TAINT_SHUTDOWN, Node, Taint, has_taint
 from proreus.kube.patch import Patch
+
+_MOST_MARKS: Final = 100
+"""How many marks one pass writes in a scope at most, one after another."""
 
 _SHUTDOWN = Taint(key=TAINT_SHUTDOWN, effect="NoSchedule")
 
@@ -237,13 +242,14 @@ def _fleets(
         if known.owns(node) is Ownership.YES:
             scope = known.scope(node)
             totals[scope] = totals.get(scope, 0) + 1
-    for scope in dict.fromkeys((*open_, *eligible)):
-        yield Fleet(
-            scope,
-            open_.get(scope, {}),
-            {key_of(node): node for node in eligible.get(scope, ())},
-            totals.get(scope, 0),
-        )
+    all_ = {key_of(node): node for node in nodes} if memory.scopes else {}
+    for scope in dict.fromkeys((*open_, *eligible, *memory.scopes)):
+        asked = open_.get(scope, {})
+        witnesses = {key_of(node): node for node in eligible.get(scope, ())}
+        before = memory.scopes.get(scope, ScopeMemory())
+        remembered = (before.strange.keys() | before.missing.keys()) & all_.keys()
+        rest = {key: all_[key] for key in remembered - asked.keys() - witnesses.keys()}
+        yield Fleet(scope, asked, witnesses, rest, totals.get(scope, 0))
 
 
 def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -> None:
@@ -275,9 +281,10 @@ def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -
     decided.answers.update(findings.answers)
     decided.suspects += [node for key, node in fleet.open.items() if key[0] in findings.suspects]
     if policy.witnesses:
-        decided.marks += _marks(fleet, findings)
+        decided.marks += islice(_marks(fleet, findings), _MOST_MARKS)
+    ready = fleet.ready
     for key in findings.standing.missing:
-        decided.unknown[fleet.eligible[key].metadata.name] = key in findings.standing.aside
+        decided.unknown[ready[key].metadata.name] = key in findings.standing.aside
 
 
 def _ruling(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Verdict:
@@ -328,17 +335,18 @@ def _doubt(fleet: Fleet, node: Node, findings: Findings, rules: Rules) -> tuple[
         return Alert.WITNESS_MISSING, f"the cloud does not know {these} either{more}: {lacked}"
     if not fleet.eligible.keys() - standing.aside:
         return Alert.NO_WITNESS, _NO_WITNESS
-    if not was_shown(rules.known.sighting(node).shown, standing):
-        aside = named(fleet, standing.aside)
+    if not was_shown(rules.known.sighting(node).shown, findings.lost.values()):
+        lost = named(fleet, findings.lost)
         text = "the cloud has not shown its instance to this manager while it did not know"
-        return Alert.NOT_SHOWN, f"{text} {aside}"
+        return Alert.NOT_SHOWN, f"{text} {lost}"
     return None
 
 
 def _marks(fleet: Fleet, findings: Findings) -> Iterable[tuple[Node, Patch]]:
     """Make the patches that mark Ready nodes unknown to the cloud, or remove the mark."""
+    unknown = findings.memory.strange.keys() | findings.standing.missing.keys()
     for key, node in (*fleet.eligible.items(), *fleet.open.items()):
-        is_wanted = key in (findings.memory.strange if is_marked(node) else findings.lasting)
+        is_wanted = key in (unknown if is_marked(node) else findings.lasting)
         if is_wanted is not is_marked(node):
             wanted = {ANNOTATION_UNKNOWN: "true" if is_wanted else None}
             given = patch.annotations(node.metadata.annotations, wanted)

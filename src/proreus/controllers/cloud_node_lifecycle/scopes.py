@@ -3,24 +3,32 @@
 Pure. What follows for each node is decided in `plan`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 import msgspec
 
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound
-from proreus.containment.inventory import Observation
+from proreus.containment.inventory import Observation, Sighting
 from proreus.controllers.cloud_node_lifecycle.breaker import Breaker, judge
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence, doubted, proved, updated
 from proreus.controllers.cloud_node_lifecycle.memory import Scope, ScopeMemory
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
-from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, Rules, key_of
+from proreus.controllers.cloud_node_lifecycle.questions import (
+    Known,
+    Reply,
+    Rules,
+    is_ready,
+    key_of,
+)
 from proreus.controllers.cloud_node_lifecycle.witnesses import (
+    Ending,
     Key,
     Panel,
     Standing,
     View,
     WitnessAnswer,
+    endings_of,
     follow,
     is_sound,
     lasting,
@@ -48,13 +56,27 @@ class Fleet(msgspec.Struct, frozen=True):
         scope: Its name; None if the provider does not say it.
         open: The nodes in question.
         eligible: The nodes that can be witnesses.
+        rest: Other nodes of which something is remembered. A taint or a failed hook of the
+            provider keeps them from being either for now.
         total: How many nodes of this cloud there are.
     """
 
     scope: Scope
     open: Mapping[Key, Node] = {}
     eligible: Mapping[Key, Node] = {}
+    rest: Mapping[Key, Node] = {}
     total: int = 0
+
+    @property
+    def nodes(self) -> Mapping[Key, Node]:
+        """Return all nodes."""
+        return {**self.eligible, **self.open, **self.rest}
+
+    @property
+    def ready(self) -> Mapping[Key, Node]:
+        """Return the Ready nodes, whether they can be witnesses or not: their machines run."""
+        rest = {key: node for key, node in self.rest.items() if is_ready(node)}
+        return {**self.eligible, **rest}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -82,13 +104,16 @@ class Findings(msgspec.Struct, frozen=True):
         answers: The answers about the nodes in question.
         suspects: Those that the breaker counts, by uid: answers that are whole lacked them.
         standing: The Ready nodes that the cloud does not know.
-        lasting: Those of them that are to be marked, for a manager that starts later.
+        lost: The nodes set aside and the strange ones: since when the cloud has not known each,
+            None if it never showed it.
+        lasting: Those that are to be marked, for a manager that starts later.
         memory: For the next pass, but for the deletions of this one.
     """
 
     answers: Mapping[Key, Answer]
     suspects: Mapping[str, Evidence]
     standing: Standing
+    lost: Mapping[Key, float | None]
     lasting: frozenset[Key]
     memory: ScopeMemory
 
@@ -96,27 +121,23 @@ class Findings(msgspec.Struct, frozen=True):
 def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Rules) -> Findings:
     """Weigh the answers of a pass about one scope."""
     policy, known, at = rules.policy, rules.known, rules.at
-    answers = _answers(fleet, replies)
-    witness_answers = [*_witness_answers(fleet, replies), *_other_sightings(fleet, memory, known)]
-    shown = {
-        key: s
-        for key, node in fleet.eligible.items()
-        if (s := known.sighting(node).shown) is not None
-    }
-    missing, returned = follow(memory.missing, fleet.eligible, witness_answers, shown)
+    answers, ready = _answers(fleet, replies), fleet.ready
+    witness_answers = [*_witness_answers(ready, replies), *_other_sightings(ready, memory, known)]
+    shown = {key: s for key, node in ready.items() if (s := known.sighting(node).shown) is not None}
+    missing, returned = follow(memory.missing, ready, witness_answers, shown)
     standing = stand(missing, len(fleet.eligible), at, policy)
-    healed = min(
-        (memory.missing[key].first for key in returned & memory.missing.keys()), default=inf
-    )
+    endings = endings_of(memory.endings, memory.missing, returned, at, policy)
     since = {**strangers(missing, len(fleet.eligible), at, policy), **memory.strange}
-    strange = dict(_strange(fleet, since, known, healed - policy.aside_after))
+    strange = dict(_strange(fleet, since, known, endings))
     evidence = {
         key: after
-        for key in fleet.open
-        if (after := _after(memory.evidence.get(key), answers.get(key))) is not None
+        for key, node in fleet.open.items()
+        if (after := _after(memory.evidence.get(key), answers.get(key), known.sighting(node)))
+        is not None
     }
     is_wrong = bool(policy.witnesses and (standing.against or returned))
-    views = () if is_wrong else (*memory.views, *_views(answers, standing, policy))
+    before = _valid(memory.views, fleet, answers, known)
+    views = () if is_wrong else (*before, *_views(answers, standing, policy))
     proofs, waiting = settle(views, standing)
     if is_wrong:
         evidence |= {
@@ -142,8 +163,9 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
         answers,
         suspects,
         standing,
+        _lost(fleet, standing, strange, known),
         lasting(missing, strange, len(fleet.eligible), policy),
-        ScopeMemory(evidence, missing, strange, waiting, breaker),
+        ScopeMemory(evidence, missing, strange, endings, waiting, breaker),
     )
 
 
@@ -163,15 +185,16 @@ def is_declared_gone(node: Node) -> bool:
 
 
 def _strange(
-    fleet: Fleet, since: Mapping[Key, float], known: Known, healed: float
+    fleet: Fleet, since: Mapping[Key, float], known: Known, endings: Iterable[Ending]
 ) -> Iterator[tuple[Key, float]]:
     """Select the nodes of `since` that the cloud still does not know, with their times.
 
     One is none any more when the cloud shows its machine; and when other nodes return that were
-    missed together with it, from `healed` on: what hid all of them has ended, and it may have died
-    meanwhile. A mark goes on where the machine was never shown.
+    missed together with it: what hid all of them has ended, and it may have died meanwhile. A mark
+    goes on where the machine was never shown.
     """
-    for key, node in (*fleet.eligible.items(), *fleet.open.items()):
+    healed = min((ending.since for ending in endings), default=inf)
+    for key, node in fleet.nodes.items():
         sighting = known.sighting(node)
         if sighting.shown is None and is_marked(node):
             yield key, since.get(key, -inf)
@@ -181,8 +204,36 @@ def _strange(
                 yield key, first
 
 
-def _after(evidence: Evidence | None, answer: Answer | None) -> Evidence | None:
+def _lost(
+    fleet: Fleet, standing: Standing, strange: Mapping[Key, float], known: Known
+) -> Mapping[Key, float | None]:
+    aside = {key: standing.missing[key].first for key in standing.aside}
+    nodes = fleet.nodes
+    return {
+        key: None if known.sighting(nodes[key]).shown is None else first
+        for key, first in {**aside, **strange}.items()
+    }
+
+
+def _after(evidence: Evidence | None, answer: Answer | None, sighting: Sighting) -> Evidence | None:
+    """Update the evidence by the answer; drop proofs from before any call showed the machine."""
+    proofs = evidence.proved if evidence is not None else None
+    if evidence is not None and proofs is not None and (sighting.shown or 0.0) > proofs.first:
+        evidence = doubted(evidence)
     return evidence if answer is None else updated(evidence, answer.value)
+
+
+def _valid(
+    views: Iterable[View], fleet: Fleet, answers: Mapping[Key, Answer], known: Known
+) -> Iterator[View]:
+    """Return the views without nodes whose machine was there later: shown, or the node Ready."""
+    shown = {key for key, answer in answers.items() if _is_shown(answer.observation)}
+    since = {
+        key: known.sighting(node).shown for key, node in fleet.open.items() if key not in shown
+    }
+    for view in views:
+        absent = (key for key in view.absent & since.keys() if (since[key] or 0.0) <= view.began)
+        yield msgspec.structs.replace(view, absent=frozenset(absent))
 
 
 def _answers(fleet: Fleet, replies: Iterable[Reply]) -> Mapping[Key, Answer]:
@@ -220,7 +271,7 @@ def _panel(reply: Reply, observation: Observation) -> Panel:
     return Panel(frozenset(shown), frozenset(absent), asked)
 
 
-def _witness_answers(fleet: Fleet, replies: Iterable[Reply]) -> Iterator[WitnessAnswer]:
+def _witness_answers(ready: Collection[Key], replies: Iterable[Reply]) -> Iterator[WitnessAnswer]:
     """Return the answers about witnesses in this pass."""
     for reply in replies:
         observations = {
@@ -234,13 +285,15 @@ def _witness_answers(fleet: Fleet, replies: Iterable[Reply]) -> Iterator[Witness
         panel = Panel(frozenset(shown - absent), frozenset(absent), len(observations))
         for key, those in observations.items():
             for one in those:
-                if key in fleet.eligible and (_is_shown(one) or _is_absent(one)):
+                if key in ready and (_is_shown(one) or _is_absent(one)):
                     yield WitnessAnswer(key, one.began, _is_shown(one), is_sound=is_sound(panel))
 
 
-def _other_sightings(fleet: Fleet, memory: ScopeMemory, known: Known) -> Iterator[WitnessAnswer]:
-    """Return what calls outside this pass have shown of witnesses."""
-    for key, node in fleet.eligible.items():
+def _other_sightings(
+    ready: Mapping[Key, Node], memory: ScopeMemory, known: Known
+) -> Iterator[WitnessAnswer]:
+    """Return what calls outside this pass have shown of Ready nodes."""
+    for key, node in ready.items():
         sighting = known.sighting(node)
         if sighting.missing is not None:
             yield WitnessAnswer(key, sighting.missing, shown=False)

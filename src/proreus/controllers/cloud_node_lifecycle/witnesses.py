@@ -82,6 +82,16 @@ class Missing(msgspec.Struct, frozen=True):
     shown: float | None = None
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """Note that what hid nodes has ended: some of them returned.
+
+    It may have hidden all nodes that went missing from `since` on; `at` is when they returned.
+    """
+
+    since: float
+    at: float
+
+
 class View(msgspec.Struct, frozen=True):
     """Keep an answer that lacks machines until its missing witnesses are explained.
 
@@ -123,7 +133,7 @@ def is_sound(panel: Panel) -> bool:
 
 def follow(
     before: Mapping[Key, Missing],
-    eligible: Collection[Key],
+    ready: Collection[Key],
     answers: Iterable[WitnessAnswer],
     shown: Mapping[Key, float],
 ) -> tuple[Mapping[Key, Missing], frozenset[Key]]:
@@ -131,11 +141,11 @@ def follow(
 
     Args:
         before: The missing nodes of the pass before.
-        eligible: The nodes that can be witnesses; those that cannot any more were dying.
-        answers: The answers about eligible nodes, in any order.
+        ready: The Ready nodes; those that are not Ready any more were dying.
+        answers: The answers about Ready nodes, in any order.
         shown: When a call last showed each node.
     """
-    missing = {key: row for key, row in before.items() if key in eligible}
+    missing = {key: row for key, row in before.items() if key in ready}
     returned: set[Key] = set()
     for answer in sorted(answers, key=lambda answer: answer.began):
         row = missing.get(answer.key)
@@ -155,6 +165,31 @@ def follow(
                 row, last=max(row.last, answer.began), sound=sound
             )
     return missing, frozenset(returned)
+
+
+def endings_of(
+    before: Iterable[Ending],
+    missing: Mapping[Key, Missing],
+    returned: Collection[Key],
+    at: float,
+    policy: Policy,
+) -> tuple[Ending, ...]:
+    """Return the endings of the last minute, with that of nodes that have returned now.
+
+    For so long a machine that died in the meantime may leave its Node Ready.
+
+    Args:
+        before: The endings of the pass before.
+        missing: The missing nodes of the pass before.
+        returned: The nodes of them, or others, that have returned.
+        at: The time.
+        policy: The numbers.
+    """
+    recent = tuple(ending for ending in before if at - ending.at < policy.dying)
+    since = min((row.first for key, row in missing.items() if key in returned), default=None)
+    if since is None or len(returned) == len(missing):
+        return recent
+    return (*recent, Ending(since - policy.aside_after, at))
 
 
 def most_aside(eligible: int, policy: Policy) -> int:
@@ -185,13 +220,11 @@ def lasting(
 ) -> frozenset[Key]:
     """Select the strange nodes to mark, so that a restarted manager knows of them.
 
-    Answers that show most others lack them, or they are few; while a cloud knows next to nobody,
-    not every Node is written to.
+    While the cloud does not know most Ready nodes, not every Node is written to: after a restart,
+    too, those that are left will show that the answers are wrong.
     """
-    found = strange.keys() & missing.keys()
-    if len(found) <= most_aside(eligible, policy):
-        return frozenset(found)
-    return frozenset(key for key in found if _is_due(missing[key], policy))
+    is_most = 2 * len(missing) > eligible and len(missing) > most_aside(eligible, policy)
+    return frozenset() if is_most else frozenset(strange.keys() & missing.keys())
 
 
 def stand(missing: Mapping[Key, Missing], eligible: int, at: float, policy: Policy) -> Standing:
@@ -224,16 +257,12 @@ def settle(views: Iterable[View], standing: Standing) -> tuple[tuple[View, ...],
     )
 
 
-def was_shown(shown: float | None, standing: Standing) -> bool:
-    """Tell whether a node in question may be deleted although witnesses were set aside.
+def was_shown(shown: float | None, lost: Collection[float | None]) -> bool:
+    """Tell whether a node in question may be deleted although the cloud has lost other nodes.
 
-    It must have been shown under these credentials; and if a witness was shown before it was
-    missed, also since then: else both may have left the answers together, with their machines
-    there.
+    It must have been shown under these credentials; and also since the time in `lost` of each that
+    was shown before: else both may have left the answers together, with their machines there.
     """
-    if not standing.aside:
+    if not lost:
         return True
-    if shown is None:
-        return False
-    rows = (standing.missing[key] for key in standing.aside)
-    return all(row.shown is None or shown >= row.first for row in rows)
+    return shown is not None and all(since is None or shown >= since for since in lost)
