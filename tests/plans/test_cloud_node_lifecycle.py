@@ -1099,6 +1099,17 @@ def test_what_died_while_answers_were_wrong_goes_when_they_are_right_again() -> 
     assert any(step.delete for step in one.until(120))
 
 
+def test_what_died_meanwhile_goes_also_when_all_others_return_at_once() -> None:
+    one = fleet(0, 9)
+    hidden = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(4)}
+    one.sightings = dict(hidden)
+    one.until(1200)
+    one.replace(node("up0"))
+    one.until(60, GONE, None, **dict.fromkeys(hidden, GONE))
+    one.sightings |= {f"up{i}": Sighting(one.at) for i in range(1, 4)}
+    assert any(step.delete for step in one.until(120))
+
+
 def test_a_fault_that_ends_does_not_clear_whom_the_cloud_lost_long_before() -> None:
     one = fleet(0, 9)
     one.sightings["up0"] = Sighting(one.at, missing=one.at + 5)

@@ -170,6 +170,7 @@ def follow(
 def endings_of(
     before: Iterable[Ending],
     missing: Mapping[Key, Missing],
+    strange: Collection[Key],
     returned: Collection[Key],
     at: float,
     policy: Policy,
@@ -181,13 +182,14 @@ def endings_of(
     Args:
         before: The endings of the pass before.
         missing: The missing nodes of the pass before.
+        strange: The strange nodes of the pass before, silent ones too.
         returned: The nodes of them, or others, that have returned.
         at: The time.
         policy: The numbers.
     """
     recent = tuple(ending for ending in before if at - ending.at < policy.dying)
     since = min((row.first for key, row in missing.items() if key in returned), default=None)
-    if since is None or len(returned) == len(missing):
+    if since is None or not {*missing, *strange}.difference(returned):
         return recent
     return (*recent, Ending(since - policy.aside_after, at))
 
