@@ -24,7 +24,7 @@ from proreus.kube.transport import Limiter, Observer, Transport
 T = TypeVar("T")
 
 LIST_TRIES = 3
-"""How often a list is begun again when its continue token becomes too old on the way."""
+"""How often a list is begun, since its continue token may become too old on the way."""
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):

@@ -45,7 +45,7 @@ from proreus.runtime.correlation import COMBINED, Aggregator, Recent, SpamFilter
 log = klog.logger(__name__)
 
 COUNTED_FOR: Final = timedelta(hours=1)
-"""Seconds for which an event is counted up: the API server drops them after an hour by default."""
+"""How long an event is counted up: the API server drops events after an hour by default."""
 QUEUE_LIMIT: Final = 10_000
 PATIENCE: Final = 5.0
 """Seconds that an event waits behind other writes at most."""

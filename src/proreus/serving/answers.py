@@ -20,7 +20,7 @@ LIMIT: Final = 4096
 """How many answers the cache keeps; the oldest goes first."""
 
 TRIES: Final = 3
-"""How often a review is sent. It changes nothing, so it may be sent again."""
+"""How often a review is tried; it changes nothing, so it may be repeated."""
 
 RETRY: Final = Backoff(first=0.1, cap=1.0)
 """The pause between two tries; somebody waits for the answer."""

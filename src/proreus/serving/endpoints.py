@@ -21,7 +21,7 @@ from proreus.serving.health import Health
 log = klog.logger(__name__)
 
 SLIS: Final = ("kubernetes_healthcheck", "kubernetes_healthchecks_total")
-"""The registry that /metrics/slis shows."""
+"""The metrics that /metrics/slis shows."""
 
 PROFILE_SECONDS: Final = 30.0
 """Seconds that /debug/pprof/profile takes without `?seconds=`; as Go's."""
@@ -29,10 +29,10 @@ PROFILE_SECONDS: Final = 30.0
 PROFILE_LIMIT: Final = 300.0
 
 WITHHELD: Final = "reason withheld"
-"""The paths that Kubernetes components serve to everybody."""
+"""The text in place of a failed check's reason, as Kubernetes components give it."""
 
 Configz = Callable[[], Mapping[str, Any]]
-"""Return the configuration in use, by component."""
+"""A function that returns the configuration in use, by component."""
 
 
 def open_application(

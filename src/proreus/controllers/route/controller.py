@@ -51,7 +51,7 @@ TABLE: Final = "table"
 QUIET: Final = 0.2
 """Seconds to wait after an event, so that several become one pass."""
 QUIET_FACTOR: Final = 10.0
-"""The pause after an event as a multiple of the planning time, for thousands of nodes."""
+"""The least pause after an event, as a multiple of the planning time (thousands of nodes)."""
 APPLIES_AT_ONCE: Final = 4
 LIST_DEADLINE: Final = 60.0
 LIST_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
