@@ -58,7 +58,7 @@ class _World(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
     def owns(self, node: Node) -> Ownership:
-        """Tell whose machine a node has, as the controllers do."""
+        """Ask the provider whether a node's machine is this cloud's, as the controllers do."""
         instances = self.cloud.instances
         return Ownership.UNKNOWN if instances is None else instances.owns(node)
 
