@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         prog=PROGRAM, description="Write the skeleton of a cloud provider's package."
     )
     parser.add_argument("name", metavar="NAME", help="the cloud's name, as in --cloud-provider")
-    parser.add_argument("--directory", type=Path, help="directory to write to; by default ./NAME-provider")
+    parser.add_argument("--directory", type=Path, help="new folder; by default ./NAME-provider")
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:

@@ -49,12 +49,12 @@ class Op(msgspec.Struct, frozen=True):
 
 
 def labels(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
-    """Set the labels that differ from `wanted`, and remove those whose value there is None."""
+    """Set the labels that differ from `wanted`; a wanted value of None removes the label."""
     return _entries("/metadata/labels", current, wanted)
 
 
 def annotations(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
-    """Set the annotations that differ from `wanted`, and remove those whose value there is None."""
+    """Set the annotations that differ from `wanted`; a wanted value of None removes one."""
     return _entries("/metadata/annotations", current, wanted)
 
 

@@ -122,7 +122,7 @@ HEALTH_CHECKS: Final = Counter(
 # Process
 BUILD_INFO: Final = Gauge(
     "kubernetes_build_info",
-    "Always 1; the labels say what this is. The interpreter stands where Go's compiler does.",
+    "Always 1; the labels give version and platform. Python's version stands for the compiler's.",
     ["git_version", "compiler", "platform"],
     registry=REGISTRY,
 )

@@ -10,7 +10,7 @@ from proreus.app.status.source import Source
 
 
 def add(app: web.Application, source: Source) -> None:
-    """Add both paths to an application, whose middlewares decide who may see them."""
+    """Add /status and /status.json to an application, whose middlewares decide who may see them."""
 
     async def show(_: web.Request) -> web.Response:
         nonce = secrets.token_urlsafe(16)

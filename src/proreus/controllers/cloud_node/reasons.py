@@ -50,7 +50,7 @@ class Reason(StrEnum):
     UNAUTHENTICATED = "Unauthenticated"
     """The cloud refuses the credentials: renew those of the cloud-config."""
     NOT_SUPPORTED = "NotSupported"
-    """The cloud cannot do what was asked."""
+    """The cloud does not support what describing the machine needs; the message names it."""
     INVALID_REQUEST = "InvalidRequest"
     """The cloud finds something wrong with the request; the message names it."""
     CONFIG_ERROR = "ConfigError"

@@ -76,7 +76,7 @@ def result(
     batch: int,
     now: float,
 ) -> Result:
-    """Judge the answers to a unit.
+    """Judge the cloud's answers about one destination.
 
     Args:
         unit: What was to be done.

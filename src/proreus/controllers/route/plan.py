@@ -72,7 +72,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class _Draft:
-    """Collect a plan."""
+    """Collect the parts of a plan while it is made."""
 
     def __init__(
         self, table: Table, memory: Memory, policy: Policy, busy: Collection[Network], now: float
