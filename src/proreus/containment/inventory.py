@@ -64,7 +64,7 @@ class _Flight:
 
 
 class Inventory:
-    """Hold the snapshot. Use one per provider, from one event loop."""
+    """Observe the machines of one provider in one snapshot; use it from one event loop."""
 
     def __init__(
         self,

@@ -163,7 +163,7 @@ def _plugin(fields: Fields) -> ExecPlugin:
         fields.problem("apiVersion", f"must be one of {', '.join(API_VERSIONS)}")
     mode = fields.text("interactiveMode")
     if mode == "Always":
-        fields.problem("interactiveMode", "is Always, but there is nobody to ask here")
+        fields.problem("interactiveMode", "is Always, but nobody can answer a prompt here")
     elif mode and mode not in _INTERACTIVE:
         fields.problem("interactiveMode", f"must be one of {', '.join(_INTERACTIVE)}")
     elif not mode and version == API_VERSIONS[0]:

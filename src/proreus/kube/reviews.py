@@ -35,7 +35,7 @@ class TokenReview(msgspec.Struct, frozen=True):
 
 
 class AccessReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """Say whether the user may; `evaluation_error` says what could not be checked."""
+    """Say whether the user is allowed; `evaluation_error` says what could not be checked."""
 
     allowed: bool = False
     denied: bool = False

@@ -290,7 +290,9 @@ class Controller(Generic[T, Observed, Change]):
         for key, prior in self._parked.pop(name).items():
             self._queue.add(key, prior)
         for key in keys:
-            outcome = outcomes.get(key, Outcome(error=Failed("left out of the answer")))
+            outcome = outcomes.get(
+                key, Outcome(error=Failed("the controller gave no outcome for this key"))
+            )
             await self._finish(key, planned_on[key], outcome, delay)
 
     async def _plan_and_apply(
@@ -305,7 +307,7 @@ class Controller(Generic[T, Observed, Change]):
         outcomes: dict[str, Outcome] = {}
         for key, obj in objects.items():
             if key not in answers:
-                outcomes[key] = Outcome(error=Failed("left out of the observation"))
+                outcomes[key] = Outcome(error=Failed("the observation lacks this key"))
                 continue
             change = await contained(self._plan(key, obj, answers[key]))
             if isinstance(change, Exception):

@@ -17,4 +17,4 @@ class Priority(IntEnum):
 
 
 current: Final[ContextVar[Priority]] = ContextVar("proreus_priority", default=Priority.USER)
-"""The priority of the work that the running task does; outside a queue, somebody waits."""
+"""The priority of the running task's work; USER outside a queue."""

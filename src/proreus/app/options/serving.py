@@ -56,7 +56,9 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
     ] = ""
     tls_curve_preferences: Annotated[
         tuple[int, ...],
-        Flag(SERVING, "Curve by its IANA number, such as 29 (X25519); several: any.", integers),
+        Flag(
+            SERVING, "Curve by its IANA number, such as 29 (X25519); several: any curve.", integers
+        ),
     ] = ()
     tls_sni_cert_key: Annotated[
         tuple[NamedCertificate, ...],

@@ -92,8 +92,8 @@ class Drafts:
         asked = {node.metadata.name for one in replies for node in one.question.candidates}
         if alive := sorted(asked - suspected):
             self.held.append(
-                "not Ready, so the cloud is asked about them again and again, but their machines "
-                f"are there or not known to be gone: {', '.join(alive)}"
+                "not Ready, but kept while their machines exist or are not known to be gone: "
+                f"{', '.join(alive)}"
             )
         for node, patch in decided.taints:
             self.patch(node.metadata.name, patch)

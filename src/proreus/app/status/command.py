@@ -47,7 +47,7 @@ class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Flag(
             "status",
-            "URL of a manager, such as https://10.0.0.5:10258; it gets the kubeconfig's credentials.",
+            "URL of a manager, such as https://10.0.0.5:10258; it gets your credentials.",
         ),
     ] = ""
     insecure_skip_tls_verify: Annotated[
