@@ -1,9 +1,9 @@
 """Follow the cloud-config and the files that it names, and take over changes at run time.
 
 The config is read again when its file, its Secret or a file in `CloudProvider.watched_files` has
-changed. One that is wrong is told (log, event, metric) and the provider that works stays. One that
-is right makes a new provider, which is started beside the old one; if the cloud refuses it, it is
-tried again with backoff. Only once it has started do the controllers change over to it.
+changed. A wrong config is reported (log, event, metric), and the working provider stays in use. A
+right one makes a new provider, which is started beside the old one; if the cloud refuses it, it is
+tried again with backoff. Only once it has started are the controllers switched to it.
 """
 
 import asyncio

@@ -148,7 +148,7 @@ class GuardedInstances:
         answer = await self._guard.run(
             "describe", lambda: self._instances.describe(asked), seconds=None
         )
-        # What is no mapping is told where answers are checked.
+        # An answer that is no mapping is reported where answers are checked.
         return {**answer, **unreadable} if unreadable and isinstance(answer, Mapping) else answer
 
 

@@ -1,8 +1,8 @@
 """Record events: what users read with `kubectl describe`.
 
 They are the least urgent of all writes: one at a time, behind other writes while these are
-queued, and the same event again only counts the one there is. An error is told at once, and while
-it lasts every ten minutes with the count. Similar ones are combined and floods are cut
+queued, and the same event again only counts the one there is. An error is written at once, and
+while it lasts every ten minutes with the count. Similar ones are combined and floods are cut
 (`runtime.correlation`). Recording never waits; when the API server cannot keep up, the oldest
 events are dropped.
 """

@@ -9,7 +9,7 @@ Safety rests on three things, and on no clock of another machine:
   start: `check` refuses from the renew deadline on, which is shorter than the lease. The clock
   goes on while the machine sleeps (CLOCK_BOOTTIME).
 
-A standby polls the lease, and looks at once when it is told that the lease has changed (`look`).
+A standby polls the lease, and tries at once when the lease is seen to change (`try_now`).
 """
 
 import asyncio

@@ -19,7 +19,7 @@ async def supervise(
 ) -> None:
     """Run `factory()` until it returns; when it raises, start it again after the backoff.
 
-    `on_crash` is told what was raised, and None once the task has run for `backoff.cap` seconds
+    `on_crash` gets what was raised, and None once the task has run for `backoff.cap` seconds
     since; from then on its failures are counted anew. `Health.flag` makes such a function.
     """
     loop = asyncio.get_running_loop()
@@ -64,7 +64,7 @@ def contain_exits(loop: asyncio.AbstractEventLoop, on_exit: Callable[[str, Exite
     """Turn SystemExit in a task into that task's failure, so that the loop goes on.
 
     asyncio lets it through, so a task that a cloud's SDK made could end the process. `on_exit` is
-    told the task's function and the failure, whose cause is what was raised.
+    called with the task's function and the failure, whose cause is what was raised.
     """
 
     def make(loop: asyncio.AbstractEventLoop, work: Any, **kwargs: Any) -> asyncio.Task[Any]:

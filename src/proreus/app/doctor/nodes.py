@@ -180,7 +180,7 @@ def _is_unattended(node: Node, observed: Observed) -> bool:
 def _from_condition(node: Node, observed: Observed) -> Finding | None:
     answer = _answer(node, observed)
     if isinstance(answer, CloudError) and not has_taint(node, TAINT_UNINITIALIZED):
-        return None  # it is told of the cloud
+        return None  # reported as a finding about the cloud
     state = condition_now(node, observed)
     if state is None:
         return None

@@ -1,6 +1,6 @@
 """Read the cluster and the cloud for the doctor, without a write.
 
-What this user may not read is left out and told. Access reviews are answers, not objects: the API
+What this user may not read is left out and listed. Access reviews are answers, not objects: the API
 server keeps none of them.
 """
 

@@ -57,5 +57,5 @@ def _caches(options: DoctorOptions) -> frozenset[str]:
         return frozenset()
     try:
         return load(options.cloud_provider).needs
-    except ConfigError:  # it is told of the cloud
+    except ConfigError:  # reported as a finding about the cloud
         return frozenset()

@@ -3,7 +3,7 @@
 A node is *uninitialised* while it carries the taint
 `node.cloudprovider.kubernetes.io/uninitialized`. Its initialisation takes two patches: first the
 status (addresses and the condition `CloudInitialized=True`), then labels, provider id and, last
-of all, the taint. A failure to initialise is told by `CloudInitialized=False`. Afterwards the
+of all, the taint. A failure to initialise shows as `CloudInitialized=False`. Afterwards the
 condition stays True; what the refresh finds wrong is its reason (`TopologyDiffers` and others).
 """
 
@@ -92,7 +92,7 @@ def plan(
         now: The time for `lastTransitionTime`.
         refresh: Whether the cloud was asked about a node that is initialised already.
         ownership: Whether the machine is this cloud's. A node of another's is left alone, but
-            an uninitialised one without the condition is told so once.
+            an uninitialised one without the condition gets it once.
     """
     if node.metadata.deletion_timestamp is not None:
         return None

@@ -274,7 +274,7 @@ class RouteController:
         klog.warning(
             log, "A route differs from the desired state", destination=str(unit.destination),
             node=unit.desired.node if unit.desired else "", failures=attempt.failures,
-            said=attempt.text,
+            answer=attempt.text,
         )  # fmt: skip
 
     def _event(self, name: str, event: PlannedEvent) -> None:

@@ -151,7 +151,7 @@ def after_delete(
 ) -> Change:
     """Return the change after an answer to `delete`; only `Done` removes the finalizer.
 
-    A Service that is gone, or new under the old name, is neither patched nor told anything;
+    A Service that is gone, or new under the old name, gets neither patch nor event;
     `after` and `error` hold all the same, so that the deletion goes on.
     """
     present = service if service is not None and service.metadata.uid == ref.uid else None
