@@ -628,7 +628,7 @@ def failures_logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]
     found = [
         record.__dict__["klog_fields"]
         for record in caplog.records
-        if record.getMessage() == "A call for machines failed"
+        if record.getMessage() == "Describing instances failed"
     ]
     caplog.clear()
     return found

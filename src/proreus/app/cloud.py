@@ -81,11 +81,11 @@ class Cloud:
                         await self._close(tried)
 
         await supervise("cloud-provider", attempt, backoff=RESTART, on_crash=self._on_crash)
-        (found,) = result
-        if isinstance(found, ConfigError):
-            raise found
+        (started,) = result
+        if isinstance(started, ConfigError):
+            raise started
         self._context = context
-        return found
+        return started
 
     async def replace(
         self,

@@ -53,10 +53,10 @@ def parse(
         SystemExit: `--help` was asked for.
     """
     go_runner, rest = without_program(args)
-    found, removed = flags.parse(
+    parsed, removed = flags.parse(
         options, rest, program, description, file=config_file.read, of_provider=flags_of_provider
     )
-    return CommandLine(found, removed, go_runner)
+    return CommandLine(parsed, removed, go_runner)
 
 
 def without_program(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

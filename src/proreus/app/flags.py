@@ -62,10 +62,10 @@ class FlagError(Exception):
         self.problems = tuple(problems)
         self.readable = readable
 
-    def with_more(self, found: Iterable[str]) -> "FlagError":
+    def with_more(self, problems: Iterable[str]) -> "FlagError":
         """Add problems found later, except those that may only follow from these."""
         named_already = set(_FLAG.findall(" ".join(self.problems)))
-        more = [one for one in found if named_already.isdisjoint(_FLAG.findall(one))]
+        more = [text for text in problems if named_already.isdisjoint(_FLAG.findall(text))]
         return FlagError([*self.problems, *more])
 
 

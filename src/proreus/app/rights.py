@@ -127,21 +127,21 @@ def merged(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def manifests(
-    found: Sequence[Role], subjects: Mapping[str, Mapping[str, str]] | None = None
+    all_roles: Sequence[Role], subjects: Mapping[str, Mapping[str, str]] | None = None
 ) -> list[dict[str, Any]]:
     """Return ServiceAccounts, roles and bindings as objects of the API.
 
     Args:
-        found: The roles.
+        all_roles: The roles to write.
         subjects: Who stands for an account, as a subject of a binding; such accounts are not made.
     """
     known = subjects or {}
-    accounts = dict.fromkeys(role.account for role in found if role.account not in known)
+    accounts = dict.fromkeys(role.account for role in all_roles if role.account not in known)
     objects: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(name, SYSTEM)}
         for name in accounts
     ]
-    for role in found:
+    for role in all_roles:
         kind = "Role" if role.namespace else "ClusterRole"
         default = {"kind": "ServiceAccount", "name": role.account, "namespace": SYSTEM}
         subject = dict(known.get(role.account, default))

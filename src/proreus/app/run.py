@@ -85,7 +85,7 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
     Raises:
         FlagError: With every problem of the flags and of both configurations.
     """
-    found = [*problems(options), *select(options.controllers)[1], *servers.problems(options)]
+    wrong = [*problems(options), *select(options.controllers)[1], *servers.problems(options)]
     provider: CloudProvider | None = None
     cluster: ClientConfig | None = None
     if options.cloud_provider:
@@ -94,18 +94,18 @@ def _configured(options: Options) -> tuple[CloudProvider | None, ClientConfig]:
                 load(options.cloud_provider)
             else:
                 provider = InitCloudProvider(options.cloud_provider, options.cloud_config)
-                found.extend(webhooks.enabled(options, provider)[1])
+                wrong.extend(webhooks.enabled(options, provider)[1])
         except ConfigError as exc:
-            found.extend(exc.problems)
+            wrong.extend(exc.problems)
     if options.enable_leader_migration:
         try:
             migration.load(options.leader_migration_config)
         except ConfigError as exc:
-            found.extend(exc.problems)
+            wrong.extend(exc.problems)
     try:
         cluster = kubeconfig.load(options.kubeconfig, options.master)
     except KubeConfigError as exc:
-        found.extend(exc.problems)
-    if found or cluster is None:
-        raise flags.FlagError(found)
+        wrong.extend(exc.problems)
+    if wrong or cluster is None:
+        raise flags.FlagError(wrong)
     return provider, cluster

@@ -33,7 +33,7 @@ class FailedCalls:
                 self._logged[uid] = type(answer)
                 new.setdefault(type(answer), (answer, []))[1].append(name)
         for error, names in new.values():
-            klog.warning(log, "A call for machines failed", nodes=_some(names), err=error)
+            klog.warning(log, "Describing instances failed", nodes=_some(names), err=error)
 
     def forget(self, uid: str) -> None:
         """Drop what was logged about the Node of that uid."""

@@ -48,14 +48,14 @@ def stated_flags(observed: Observed) -> Mapping[str, str]:
     """Return the flags on the first manager's command line, by name without dashes."""
     specs = [one.spec.template.spec for one in observed.workloads or ()]
     specs += [one.spec for one in observed.pods or ()]
-    found: dict[str, str] = {}
+    stated: dict[str, str] = {}
     for spec in specs[:1]:
         for container in spec.containers:
             for text in (*container.command, *container.args):
                 if text.startswith("--"):
                     name, equals, value = text.removeprefix("--").partition("=")
-                    found[name.replace("_", "-")] = value if equals else "true"
-    return found
+                    stated[name.replace("_", "-")] = value if equals else "true"
+    return stated
 
 
 def service_account(observed: Observed) -> str:

@@ -51,13 +51,13 @@ def as_stated(options: DoctorOptions, stated: Mapping[str, str]) -> DoctorOption
     """Fill in flags from the manager's own command line, where none were given."""
     defaults = DoctorOptions()
     table = flags_of(DoctorOptions)
-    found: dict[str, Any] = {}
+    filled: dict[str, Any] = {}
     for field in _READ_OFF_THE_MANAGER:
         text = stated.get(named(field))
         if text is None or getattr(options, field) != getattr(defaults, field):
             continue
         try:
-            found[field] = table[field].parse(text)
+            filled[field] = table[field].parse(text)
         except ValueError:
             continue  # the manager itself complains about it
-    return msgspec.structs.replace(options, **found)
+    return msgspec.structs.replace(options, **filled)

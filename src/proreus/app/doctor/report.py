@@ -20,10 +20,10 @@ def as_text(diagnosis: Diagnosis) -> str:
     ]
     parts += [f"could not read {text}\n" for text in diagnosis.unread]
     parts += [f"note: {text}\n" for text in diagnosis.notes]
-    found = len(diagnosis.findings)
+    count = len(diagnosis.findings)
     looked = f"{_many(diagnosis.nodes, 'node')}, {_many(diagnosis.services, 'Service')}"
-    if found:
-        parts.append(f"{_many(found, 'problem')} found ({looked})")
+    if count:
+        parts.append(f"{_many(count, 'problem')} found ({looked})")
     elif diagnosis.unread:
         parts.append(f"no problem found in what could be read ({looked})")
     else:

@@ -38,13 +38,13 @@ def _needs(options: DoctorOptions) -> Iterator[Need]:
         None,
         per_controller=options.leader_elect_per_controller,
     )
-    found = roles(
+    all_roles = roles(
         options,
         chosen=chosen,
         leases=[lease.name for lease in leases],
         needs=_caches(options),
     )
-    for role in found:
+    for role in all_roles:
         for rule in role.rules:
             for verb in rule.verbs:
                 for name in rule.names or ("",):

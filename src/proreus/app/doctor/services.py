@@ -266,10 +266,10 @@ def _from_condition(service: Service, state: Condition, observed: Observed) -> I
                 "look at the load balancer in the cloud's console, and at the manager's log",
             )
         return
-    found = _EXPLANATIONS.get(state.reason)
-    if found is None:
+    explanation = _EXPLANATIONS.get(state.reason)
+    if explanation is None:
         return
-    check, problem, remedy = found
+    check, problem, remedy = explanation
     if state.reason == Reason.CLOUD_ERROR and _LIMIT.search(state.message):
         check, problem = "cloud-limit", "a limit of the cloud is reached"
         remedy = "free addresses or load balancers, or ask for a larger limit or pool"

@@ -56,16 +56,16 @@ def _merge(status: dict[str, Any], body: Mapping[str, Any]) -> None:
 
 def lines(node: Node, *patches: Patch | None) -> tuple[str, ...]:
     """Describe what the patches change, a line for each part."""
-    found: list[str] = []
+    described: list[str] = []
     for patch in patches:
         if not patch:
             continue
         body = _json(patch.body)
         if patch.type is PatchType.JSON:
-            found += _operations(_json(node), body)
+            described += _operations(_json(node), body)
         else:
-            found += _status(body["status"])
-    return tuple(found)
+            described += _status(body["status"])
+    return tuple(described)
 
 
 def _operations(document: Any, ops: Sequence[Mapping[str, Any]]) -> Iterator[str]:

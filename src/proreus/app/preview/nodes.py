@@ -45,28 +45,28 @@ class Drafts:
     def changes(self) -> tuple[Change, ...]:
         """Return the changes, node by node; deletions last."""
         written = (
-            Change(f"node/{name}", "change", tuple(found))
-            for name, found in sorted(self._lines.items())
+            Change(f"node/{name}", "change", tuple(described))
+            for name, described in sorted(self._lines.items())
         )
         return (*written, *self._cloud, *self._gone)
 
     @property
     def stuck(self) -> tuple[str, ...]:
         """Return the nodes that stay uninitialised for a reason already in their condition."""
-        found = []
+        described = []
         for name, node in sorted(self.nodes.items()):
             state = condition(node.status.conditions, node_plan.CONDITION)
             waits = state is not None and state.status == "False"
             if state and waits and has_taint(node, TAINT_UNINITIALIZED) and name not in self._lines:
-                found.append(f"node/{name} is not initialised: {state.reason}: {state.message}")
-        return tuple(found)
+                described.append(f"node/{name} is not initialised: {state.reason}: {state.message}")
+        return tuple(described)
 
     def patch(self, name: str, *patches: Patch | None) -> None:
         """Apply patches to a node, and note what they change."""
         node = self.nodes[name]
-        found = lines(node, *patches)
-        if found:
-            self._lines.setdefault(name, []).extend(found)
+        described = lines(node, *patches)
+        if described:
+            self._lines.setdefault(name, []).extend(described)
             self.nodes[name] = applied(node, *patches)
 
     def initialise(self, answers: Mapping[str, InstanceAnswer], owns: Owns) -> None:

@@ -115,10 +115,10 @@ def _chosen(
     return frozenset(chosen), tuple(notes)
 
 
-def _why_not(one: Descriptor, settings: Settings, cloud: CloudProvider) -> str:
-    if one.needed(settings) and getattr(cloud, one.capability) is None:
-        return f"the cloud has no {one.capability}"
-    return one.why_not(settings)
+def _why_not(descriptor: Descriptor, settings: Settings, cloud: CloudProvider) -> str:
+    if descriptor.needed(settings) and getattr(cloud, descriptor.capability) is None:
+        return f"the cloud has no {descriptor.capability}"
+    return descriptor.why_not(settings)
 
 
 async def _preview(world: _World) -> Preview:

@@ -76,15 +76,15 @@ def due(
     """
     by_slices = tuple(slices)
     shown = None if owned is None else drift.shown(owned)
-    found = []
+    result = []
     for service in services:
         desired = _desired(service, nodes, by_slices, cloud=cloud, cluster=cluster, classes=classes)
         memory = None
         if isinstance(desired, LoadBalancer) and shown is not None:
             memory = drift.adopted(desired, cloud.fingerprint(desired), shown)
         verb = decide(service, memory, desired, cluster=cluster, classes=classes)
-        found.append(Due(service, verb))
-    return tuple(found)
+        result.append(Due(service, verb))
+    return tuple(result)
 
 
 def _desired(

@@ -49,14 +49,14 @@ class _NoMeter:
 class CidrSet:
     """Track the blocks of one cluster CIDR. Each counts its holders, and is free without any."""
 
-    def __init__(self, of: Range, meter: Meter | None = None) -> None:
+    def __init__(self, cluster_range: Range, meter: Meter | None = None) -> None:
         """Start with all blocks free; each takes one byte."""
-        self.cluster = of.cluster
-        self.mask = of.mask
-        self.size = of.size
+        self.cluster = cluster_range.cluster
+        self.mask = cluster_range.mask
+        self.size = cluster_range.size
         self._meter = meter or _NoMeter()
-        self._shift = of.cluster.max_prefixlen - of.mask
-        self._first = int(of.cluster.network_address)
+        self._shift = cluster_range.cluster.max_prefixlen - cluster_range.mask
+        self._first = int(cluster_range.cluster.network_address)
         self._holders = bytearray(self.size)
         self._next = 0
 
