@@ -103,8 +103,8 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
         str,
         Flag(
             IPAM,
-            "RangeAllocator, IPAMFromCloud or CloudAllocator (the cloud's go to the nodes), or "
-            "IPAMFromCluster (the nodes' go to the cloud).",
+            "Who allocates node CIDRs: RangeAllocator (this manager), IPAMFromCloud or "
+            "CloudAllocator (the cloud), IPAMFromCluster (this manager, for nodes and cloud).",
             _allocator,
             check=lambda value: "" if value in set(Mode) else f"must be one of {', '.join(Mode)}",
         ),

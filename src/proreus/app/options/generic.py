@@ -42,7 +42,7 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Flag(
             GENERIC,
-            "Requests to the API server at once, above --kube-api-qps.",
+            "Requests to the API server that may go at once, above the rate.",
             integer,
             at_least(0),
         ),

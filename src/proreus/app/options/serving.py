@@ -117,7 +117,7 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
     ] = ""
     requestheader_allowed_names: Annotated[
         tuple[str, ...],
-        Flag(AUTHENTICATION, "Common names of front proxies; none: any.", names),
+        Flag(AUTHENTICATION, "Common names of front proxies; if empty, any name.", names),
     ] = ()
     requestheader_username_headers: Annotated[
         tuple[str, ...], Flag(AUTHENTICATION, "Headers with the user's name.", names)
@@ -158,7 +158,11 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
     ] = ("/healthz", "/readyz", "/livez")
     webhooks: Annotated[
         tuple[str, ...],
-        Flag(WEBHOOK, "Admission webhooks to serve: '*' all, 'name', '-name'.", names),
+        Flag(
+            WEBHOOK,
+            "Admission webhooks to serve: '*' is all, 'name' adds one, '-name' removes it.",
+            names,
+        ),
     ] = ()
     webhook_bind_address: Annotated[
         str, Flag(WEBHOOK, "IP address of --webhook-secure-port.", address)
