@@ -28,8 +28,8 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
 
     Args:
         observed: What was read.
-        node: Of the nodes, speak of this one only.
-        service: Of the Services, speak of this one only: namespace/name or name.
+        node: Report only on this node.
+        service: Report only on this Service: namespace/name or name.
     """
     about_nodes = tuple(nodes.findings(observed))
     about_services = tuple(services.findings(observed))

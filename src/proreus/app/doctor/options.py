@@ -31,9 +31,9 @@ class DoctorOptions(Options, frozen=True, kw_only=True):
     """Hold the flags of `proreus doctor`."""
 
     namespace: Annotated[str, Flag(DOCTOR, "Namespace of the manager.", short="n")] = "kube-system"
-    node: Annotated[str, Flag(DOCTOR, "Of the nodes, speak of this one only.")] = ""
+    node: Annotated[str, Flag(DOCTOR, "Report only on this node.")] = ""
     service: Annotated[
-        str, Flag(DOCTOR, "Of the Services, speak of this one only: namespace/name or name.")
+        str, Flag(DOCTOR, "Report only on this Service: namespace/name or name.")
     ] = ""
     patience: Annotated[
         float,
