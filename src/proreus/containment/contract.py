@@ -46,7 +46,7 @@ def struct(value: object, type_: type[T]) -> T:
         plain = msgspec.to_builtins(value, enc_hook=_builtin)
         found = msgspec.convert(plain, type_)
     except (msgspec.ValidationError, TypeError, ValueError) as exc:
-        raise Broken(f"the {type_.__name__} is not sound: {exc}") from exc
+        raise Broken(f"the {type_.__name__} is not valid: {exc}") from exc
     if isinstance(found, Pending) and not _is_delay(found.after):
         raise Broken(f"Pending.after is {found.after!r}: it must be seconds")
     return found

@@ -79,7 +79,7 @@ class WorkQueue(Generic[K]):
         metrics.WORKQUEUE_LONGEST.labels(name).set_function(lambda: max(self._running(), default=0))
 
     def add(self, key: K, priority: Priority = Priority.USER, *, after: float = 0.0) -> None:
-        """Queue the key, ready in `after` seconds; a key already queued becomes the more urgent."""
+        """Queue the key, ready in `after` seconds; an earlier time and a higher priority win."""
         if self._shut_down:
             return
         due = self._now() + max(after, 0.0)
