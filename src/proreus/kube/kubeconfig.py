@@ -167,7 +167,7 @@ def _plugin(fields: Fields) -> ExecPlugin:
     elif mode and mode not in _INTERACTIVE:
         fields.problem("interactiveMode", f"must be one of {', '.join(_INTERACTIVE)}")
     elif not mode and version == API_VERSIONS[0]:
-        fields.problem("interactiveMode", "is not set (Never serves here)")
+        fields.problem("interactiveMode", "is not set; give Never")
     plugin = ExecPlugin(
         command=command,
         args=fields.texts("args"),
