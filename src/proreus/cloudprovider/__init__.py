@@ -69,6 +69,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     Previews,
 )
+from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
 from proreus.cloudprovider.operations import finished
 from proreus.cloudprovider.ownership import Naming, Owner, Tenants, refusal
 from proreus.cloudprovider.paging import pages
@@ -172,6 +173,8 @@ __all__ = [
     "Unauthenticated",
     "Volumes",
     "Webhook",
+    "ask_all",
+    "attempt",
     "available",
     "bearer",
     "cloud_error",
@@ -179,6 +182,7 @@ __all__ = [
     "default_load_balancer_name",
     "finished",
     "form_body",
+    "in_parts",
     "json_body",
     "load",
     "marks",

@@ -2,13 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.aws.api import Api
@@ -40,8 +42,6 @@ _ABSENT = "InvalidInstanceID.NotFound"
 _MALFORMED = "InvalidInstanceID.Malformed"
 _ROUNDS = 3
 _LIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
-
-T = TypeVar("T")
 
 Answer = Described | CloudError | None
 """The instance; why it is not known; or None: EC2 says that there is none."""
@@ -86,7 +86,9 @@ async def _asked(api: Api, ids: Collection[str]) -> dict[str, Answer]:
     """What one call says: about the ids for which it is refused, or else about all."""
     try:
         shown = [
-            one for part in _parts(ids, MOST_IDS) for one in await instances(api, InstanceIds=part)
+            one
+            for part in in_parts(ids, MOST_IDS)
+            for one in await instances(api, InstanceIds=part)
         ]
     except Refused as error:
         named = ids_in(error.text) & set(ids)
@@ -106,7 +108,7 @@ async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
     """
     shown = [
         one
-        for part in _parts(ids, MOST_VALUES)
+        for part in in_parts(ids, MOST_VALUES)
         for one in await instances(
             api, Filters=[{"Name": "instance-id", "Values": part}], MaxResults=MOST_RESULTS
         )
@@ -114,7 +116,7 @@ async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
     found = _with_unknown(ids, shown)
     left_out = [id_ for id_, one in found.items() if isinstance(one, CloudError)]
     alone = random.sample(left_out, min(MOST_ALONE, len(left_out)))
-    answers = await asyncio.gather(*(_part(_asked(api, {id_})) for id_ in alone))
+    answers = await asyncio.gather(*(attempt(_asked(api, {id_})) for id_ in alone))
     for id_, answer in zip(alone, answers, strict=True):
         found |= {id_: answer} if isinstance(answer, CloudError) else answer
     return found
@@ -210,23 +212,18 @@ class AWSInstances:
         }
 
     async def _find(self, targets: Iterable[Target]) -> Found:
-        """Raises what all parts fail of, so that the batch is tried again as a whole."""
         wanted = list(targets)
         ids = {one.id for one in wanted} - {""}
         names = {one.dns_name for one in wanted} - {""}
         hosts = {one.fargate for one in wanted} - {""}
-        of_ids, of_names, of_hosts = await asyncio.gather(
-            _part(by_id(self._api, ids)), _part(self._by_name(names)), _part(self._by_host(hosts))
+        of_ids, of_names, of_hosts = await ask_all(
+            (ids, partial(by_id, self._api)), (names, self._by_name), (hosts, self._by_host)
         )
-        asked = [part for part, of in ((of_ids, ids), (of_names, names), (of_hosts, hosts)) if of]
-        failed = [part for part in asked if isinstance(part, CloudError)]
-        if failed and len(failed) == len(asked):
-            raise failed[0]
         return Found(of_ids, of_names, of_hosts)
 
     async def _by_name(self, names: Collection[str]) -> Mapping[str, Sequence[Described]]:
         found: dict[str, list[Described]] = {}
-        for part in _parts(names, MOST_VALUES):
+        for part in in_parts(names, MOST_VALUES):
             filters = [
                 {"Name": "private-dns-name", "Values": part},
                 {"Name": "instance-state-name", "Values": _LIVE},
@@ -242,7 +239,7 @@ class AWSInstances:
             ("private-ip-address", "PrivateIpAddress", [h for h in hosts if is_address(h)]),
             ("private-dns-name", "PrivateDnsName", [h for h in hosts if not is_address(h)]),
         ):
-            for part in _parts(of_kind, MOST_VALUES):
+            for part in in_parts(of_kind, MOST_VALUES):
                 filters = [
                     {"Name": name, "Values": part},
                     {"Name": "attachment.status", "Values": ["attached"]},
@@ -370,15 +367,3 @@ def _layers_of(node: Node) -> dict[str, str]:
         for key, value in node.metadata.labels.items()
         if key.startswith(LABEL_NETWORK_LAYER)
     }
-
-
-def _parts(items: Iterable[str], size: int) -> Iterable[list[str]]:
-    ordered = sorted(items)
-    return (ordered[start : start + size] for start in range(0, len(ordered), size))
-
-
-async def _part(work: Coroutine[Any, Any, T]) -> T | CloudError:
-    try:
-        return await work
-    except CloudError as error:
-        return error

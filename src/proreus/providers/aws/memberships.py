@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from proreus.cloudprovider.lookups import in_parts
 from proreus.providers.aws.identity import Described
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class Memberships:
                     "ec2",
                     "DescribeInstances",
                     "Reservations",
-                    Filters=[{"Name": "instance-id", "Values": ids[first : first + _MOST_VALUES]}],
+                    Filters=[{"Name": "instance-id", "Values": part}],
                 )
-                for first in range(0, len(ids), _MOST_VALUES)
+                for part in in_parts(ids, _MOST_VALUES)
             )
         )
         now = self._api.context.now()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
+from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.identity import Described
@@ -56,9 +57,7 @@ class Topology:
                     known[str(one["InstanceId"])] = kept
             if self._rests_until is not None and self._api.context.now() < self._rests_until:
                 return known
-            ids = sorted(unknown)
-            for start in range(0, len(ids), MOST_IDS):
-                part = ids[start : start + MOST_IDS]
+            for part in in_parts(unknown, MOST_IDS):
                 known.update(await self._ask({id_: unknown[id_] for id_ in part}))
         return known
 

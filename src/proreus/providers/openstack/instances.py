@@ -1,13 +1,13 @@
 """Instances: servers of Nova, and what Neutron says about their addresses."""
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.lookups import ask_all, attempt
 from proreus.kube.objects import Node
 from proreus.providers.openstack.config import Networking
 from proreus.providers.openstack.machines import (
@@ -23,8 +23,6 @@ from proreus.providers.openstack.reading import Reader
 
 BATCH = 1000
 """Nodes in one `describe`: as many as Nova tells in one page unless it is set up otherwise."""
-
-T = TypeVar("T")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -78,7 +76,7 @@ class OpenStackInstances:
             if not isinstance(one, NotFound | CloudError)
         }
         wires, types = await asyncio.gather(
-            _part(self._reader.wires(servers)), self._types(servers.values())
+            attempt(self._reader.wires(servers)), self._types(servers.values())
         )
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
@@ -90,16 +88,9 @@ class OpenStackInstances:
         return answers
 
     async def _find(self, targets: Collection[Target]) -> Found:
-        """Raises what all parts fail of, so that the batch is tried again as a whole."""
         ids = {one.id for one in targets} - {""}
         names = {one.name for one in targets} - {""}
-        of_ids, of_names = await asyncio.gather(
-            _part(self._reader.by_id(ids)), _part(self._reader.by_name(names))
-        )
-        asked = [part for part, of in ((of_ids, ids), (of_names, names)) if of]
-        failed = [part for part in asked if isinstance(part, CloudError)]
-        if failed and len(failed) == len(asked):
-            raise failed[0]
+        of_ids, of_names = await ask_all((ids, self._reader.by_id), (names, self._reader.by_name))
         return Found(of_ids, of_names)
 
     async def _types(self, servers: Collection[Described]) -> dict[str, str | CloudError]:
@@ -152,10 +143,3 @@ def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
         ids = ", ".join(sorted(map(id_of, alike)))
         return IdentityConflict(f"{len(alike)} servers are called {wanted.name}: {ids}")
     return alike[0] if alike else NotFound()
-
-
-async def _part(work: Awaitable[T]) -> T | CloudError:
-    try:
-        return await work
-    except CloudError as error:
-        return error

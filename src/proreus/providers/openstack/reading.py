@@ -1,10 +1,11 @@
 """Servers, ports and flavors, read in few requests."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.lookups import attempt, in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.machines import Described, Wires, id_of
@@ -60,7 +61,7 @@ class Reader:
             CloudError: Nova does not tell.
         """
         found: dict[str, list[Described]] = {}
-        for part in _parts(names, MOST_NAMES):
+        for part in in_parts(names, MOST_NAMES):
             parameters = {"name": pattern(part)}
             listed, _ = await self._api.pages(
                 "nova", "server_list", "servers/detail", "servers", parameters
@@ -147,27 +148,16 @@ class Reader:
             found, _ = await self._api.pages("neutron", operation, what, what, parameters)
             return found
 
-        parts = await asyncio.gather(*(self._slot(part(of)) for of in _parts(ids, MOST_IDS)))
+        parts = await asyncio.gather(*(self._slot(part(of)) for of in in_parts(ids, MOST_IDS)))
         return [one for found in parts for one in found]
 
     async def _each(
         self, keys: Collection[str], ask: Callable[[str], Awaitable[T]]
     ) -> dict[str, T | CloudError]:
-        async def answer(key: str) -> T | CloudError:
-            try:
-                return await self._slot(ask(key))
-            except CloudError as error:
-                return error
-
         ordered = sorted(keys)
-        answers = await asyncio.gather(*(answer(key) for key in ordered))
+        answers = await asyncio.gather(*(attempt(self._slot(ask(key))) for key in ordered))
         return dict(zip(ordered, answers, strict=True))
 
     async def _slot(self, work: Awaitable[T]) -> T:
         async with self._slots:
             return await work
-
-
-def _parts(items: Iterable[str], size: int) -> list[list[str]]:
-    ordered = sorted(items)
-    return [ordered[start : start + size] for start in range(0, len(ordered), size)]

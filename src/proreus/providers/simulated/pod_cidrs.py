@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.simulated.api import Api, Machine
@@ -21,10 +22,10 @@ class SimulatedPodCIDRs:
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
         """Bulk reads by provider id; a node whose instance is not found is left out."""
         ids = {node.metadata.name: self._id(node) for node in nodes}
-        asked = sorted({id_ for id_ in ids.values() if id_ is not None})
+        asked = {id_ for id_ in ids.values() if id_ is not None}
         found: dict[str, Machine] = {}
-        for start in range(0, len(asked), self._batch_size):
-            answer = await self._api.batch_get(asked[start : start + self._batch_size], ())
+        for part in in_parts(asked, self._batch_size):
+            answer = await self._api.batch_get(part, ())
             found.update((machine.id, machine) for machine in answer.instances)
         return {name: found[id_].pod_cidrs for name, id_ in ids.items() if id_ in found}
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.classic.parts import Balancer
 from proreus.providers.aws.identity import tags_of
@@ -82,9 +83,11 @@ async def tags_by_name(api: "Api", names: Sequence[str]) -> dict[str, dict[str, 
     Raises:
         CloudError: AWS does not answer, or one of them is gone.
     """
-    chunks = [names[first : first + _MOST_NAMES] for first in range(0, len(names), _MOST_NAMES)]
     answers = await asyncio.gather(
-        *(api.call("elb", "DescribeTags", LoadBalancerNames=chunk) for chunk in chunks)
+        *(
+            api.call("elb", "DescribeTags", LoadBalancerNames=chunk)
+            for chunk in in_parts(names, _MOST_NAMES)
+        )
     )
     return {
         one["LoadBalancerName"]: tags_of(one)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.annotations import TRAFFIC_PORT
 from proreus.providers.aws.identity import tags_of
@@ -89,9 +90,11 @@ async def tags_by_arn(api: "Api", arns: Sequence[str]) -> dict[str, dict[str, st
     Raises:
         CloudError: AWS does not answer, or one of them is gone.
     """
-    chunks = [arns[first : first + _MOST_ARNS] for first in range(0, len(arns), _MOST_ARNS)]
     answers = await asyncio.gather(
-        *(api.call("elbv2", "DescribeTags", ResourceArns=chunk) for chunk in chunks)
+        *(
+            api.call("elbv2", "DescribeTags", ResourceArns=chunk)
+            for chunk in in_parts(arns, _MOST_ARNS)
+        )
     )
     return {
         one["ResourceArn"]: tags_of(one) for answer in answers for one in answer["TagDescriptions"]

@@ -1,0 +1,47 @@
+"""Questions about a batch of machines: in parts that a cloud takes, and some of which may fail.
+
+    of_ids, of_names = await ask_all((ids, self._by_id), (names, self._by_name))
+
+What an answer means for one node, a provider decides in a pure function (`match`): absence is only
+what the cloud says of that very machine; what a list left out is unknown, or asked for alone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+from proreus.cloudprovider.errors import CloudError
+
+Item = TypeVar("Item", bound=Any)
+Answer = TypeVar("Answer")
+
+Question = tuple[Collection[str], Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]]
+"""Ids or names, and what asks about them."""
+
+
+def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:
+    """The items, sorted, in as many lists as it takes for each to have `size` at most. Pure."""
+    ordered = sorted(items)
+    return [ordered[first : first + size] for first in range(0, len(ordered), size)]
+
+
+async def attempt(work: Awaitable[Answer]) -> Answer | CloudError:
+    """The answer, or the CloudError that it raises."""
+    try:
+        return await work
+    except CloudError as error:
+        return error
+
+
+async def ask_all(*questions: Question) -> list[Any]:
+    """Ask side by side; of each the answer or the error, so that one failure costs no other.
+
+    Raises:
+        CloudError: All that were about anything failed: the batch is to be tried again as a whole.
+    """
+    answers = await asyncio.gather(*(attempt(ask(about)) for about, ask in questions))
+    asked = [answer for answer, (about, _) in zip(answers, questions, strict=True) if about]
+    failed = [answer for answer in asked if isinstance(answer, CloudError)]
+    if failed and len(failed) == len(asked):
+        raise failed[0]
+    return list(answers)
