@@ -22,7 +22,7 @@ from proreus.cloudprovider import (
     OwnedObject,
     Throttled,
 )
-from proreus.cloudprovider.converge import converge
+from proreus.cloudprovider.steps import converge
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers, conclude

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.cloudprovider import InvalidRequest
+from proreus.cloudprovider import InvalidRequest, PartChange, foresee
 from proreus.providers.aws.annotations import INTERNAL, PUBLIC
 from proreus.providers.aws.classic.parts import Actual, Balancer, Wish
 from proreus.providers.aws.classic.plan import (
@@ -33,6 +33,7 @@ from proreus.providers.aws.classic.plan import (
     groups_of,
     plan,
 )
+from proreus.providers.aws.classic.preview import pretend, told
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
 from proreus.providers.aws.own_groups import (
     ChangeRules,
@@ -258,86 +259,41 @@ class Model:
         match step:
             case CreateGroup():
                 assert self.now.group is None
-                self.set(group=Group("sg-1", tags=wanted.tags))
-            case ChangeRules(_, change):
+            case ChangeRules():
                 assert self.now.group is not None
-                rules = (self.now.group.rules - set(change.revoke)) | set(change.grant)
-                self.set(group=msgspec.structs.replace(self.now.group, rules=rules))
-            case CreateBalancer(groups):
+            case CreateBalancer():
                 assert self.now.balancer is None
-                made = balancer(
-                    groups=groups, listeners=wanted.listeners, health=None, targets=frozenset(),
-                    attributes={}, tags=wanted.tags, subnets=frozenset(wanted.subnets),
-                    zones=frozenset(wanted.subnets.values()),
-                )  # fmt: skip
-                self.set(balancer=made)
             case _:
                 assert self.now.balancer is not None
-                self.set(balancer=changed(self.now.balancer, step))
-
-    def set(self, **fields: Any) -> None:
-        self.now = msgspec.structs.replace(self.now, **fields)
-
-
-def changed(lb: Balancer, step: Step) -> Balancer:
-    """The load balancer after a step about nothing but itself."""
-    match step:
-        case AttachSubnets() | DetachSubnets():
-            fields = placed_anew(lb, step)
-        case CreateListeners() | DeleteListeners() | ChangeCertificate():
-            fields = listening(lb, step)
-        case CreatePolicy() | SetBackendPolicies() | SetListenerPolicies():
-            fields = under_policies(lb, step)
-        case ConfigureHealthCheck(health):
-            fields = {"health": health}
-        case ChangeAttributes(attributes):
-            fields = {"attributes": {**lb.attributes, **attributes}}
-        case ApplyGroups(groups):
-            fields = {"groups": groups}
-        case Register(new):
-            fields = {"targets": lb.targets | set(new)}
-        case Deregister(gone):
-            fields = {"targets": lb.targets - set(gone)}
-        case _:
-            raise AssertionError(step)
-    return msgspec.structs.replace(lb, **fields)
+                admit(self.now.balancer, step)
+        self.now = pretend(self.now, step, wanted)
+        if isinstance(step, AttachSubnets | DetachSubnets):
+            assert self.now.balancer is not None
+            # AWS knows the zones of all subnets.
+            placed = msgspec.structs.replace(
+                self.now.balancer, **subnets(*self.now.balancer.subnets)
+            )
+            self.now = msgspec.structs.replace(self.now, balancer=placed)
 
 
-def placed_anew(lb: Balancer, step: AttachSubnets | DetachSubnets) -> dict[str, Any]:
-    if isinstance(step, DetachSubnets):
-        return subnets(*(lb.subnets - set(step.subnets)))
-    assert {one[0] for one in step.subnets}.isdisjoint(lb.zones)
-    return subnets(*lb.subnets, *step.subnets)
-
-
-def listening(
-    lb: Balancer, step: CreateListeners | DeleteListeners | ChangeCertificate
-) -> dict[str, Any]:
+def admit(lb: Balancer, step: Step) -> None:
+    """Refuse what AWS refuses."""
     ports = {one.port for one in lb.listeners}
-    if isinstance(step, CreateListeners):
-        assert {one.port for one in step.listeners}.isdisjoint(ports)
-        return {"listeners": lb.listeners | set(step.listeners)}
-    if isinstance(step, ChangeCertificate):
-        (found,) = (one for one in lb.listeners if one.port == step.port and one.certificate)
-        other = msgspec.structs.replace(found, certificate=step.certificate)
-        return {"listeners": lb.listeners - {found} | {other}}
-    assert ports.issuperset(step.ports)
-    policies = {port: one for port, one in lb.listener_policies.items() if port not in step.ports}
-    kept = frozenset(one for one in lb.listeners if one.port not in step.ports)
-    return {"listeners": kept, "listener_policies": policies}
-
-
-def under_policies(
-    lb: Balancer, step: CreatePolicy | SetBackendPolicies | SetListenerPolicies
-) -> dict[str, Any]:
-    if isinstance(step, CreatePolicy):
-        assert step.name not in lb.policies
-        return {"policies": {**lb.policies, step.name: step.type}}
-    if isinstance(step, SetBackendPolicies):
-        assert lb.policies.keys() >= set(step.policies)
-        return {"backend_policies": {**lb.backend_policies, step.port: step.policies}}
-    assert [lb.policies[one] for one in step.policies] == [TLS_POLICY_TYPE]
-    return {"listener_policies": {**lb.listener_policies, step.port: step.policies}}
+    match step:
+        case AttachSubnets(new):
+            assert {one[0] for one in new}.isdisjoint(lb.zones)
+        case CreateListeners(listeners):
+            assert {one.port for one in listeners}.isdisjoint(ports)
+        case DeleteListeners(gone):
+            assert ports.issuperset(gone)
+        case ChangeCertificate(port):
+            assert [one.port for one in lb.listeners if one.certificate].count(port) == 1
+        case CreatePolicy(name):
+            assert name not in lb.policies
+        case SetBackendPolicies(_, names):
+            assert lb.policies.keys() >= set(names)
+        case SetListenerPolicies(_, names):
+            assert [lb.policies[one] for one in names] == [TLS_POLICY_TYPE]
 
 
 LISTENERS = st.frozensets(
@@ -377,6 +333,7 @@ def converge(model: Model, wanted: Wish) -> None:
             return
         for step in steps:
             model.take(step, wanted)
+            assert list(told(step, wanted)), step
     raise AssertionError(plan(wanted, model.now))
 
 
@@ -400,3 +357,30 @@ def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wis
             assert {port: found.listener_policies[port] for port in tls} == dict.fromkeys(
                 tls, policy
             )
+
+
+@given(WISHES, WISHES)
+def test_the_preview_ends_with_what_is_wished_and_says_nothing_of_what_is_so(
+    first: Wish, second: Wish
+) -> None:
+    model = Model()
+    converge(model, first)
+
+    def steps(now: Actual) -> tuple[Step, ...]:
+        return plan(second, now)
+
+    found, then = foresee(model.now, steps, lambda now, step: pretend(now, step, second))
+    assert bool(found) == bool(steps(model.now))
+    converge(model, second)
+    assert then.balancer is not None
+    assert model.now.balancer is not None
+    fields = ("subnets", "groups", "listeners", "targets", "listener_policies", "health")
+    for field in fields:
+        assert getattr(then.balancer, field) == getattr(model.now.balancer, field), field
+
+
+def test_a_preview_names_parts_as_people_know_them() -> None:
+    steps, _ = foresee(Actual(), lambda now: plan(WISH, now), lambda a, b: pretend(a, b, WISH))
+    shown = [one for step in steps for one in told(step, WISH)]
+    assert shown[0] == PartChange("create", f"security group {WISH.own.name if WISH.own else ''}")
+    assert {one.part.split()[0] for one in shown} >= {"load", "listener", "target", "rule"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.cloudprovider import InvalidRequest
+from proreus.cloudprovider import InvalidRequest, PartChange, foresee
 from proreus.providers.aws.annotations import INTERNAL, PUBLIC
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.network.parts import (
@@ -40,6 +40,7 @@ from proreus.providers.aws.network.plan import (
     target_group_name,
     warning,
 )
+from proreus.providers.aws.network.preview import pretend, told
 from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, Group, GroupWish
 from proreus.providers.aws.rules import Change, Rule
 
@@ -318,111 +319,62 @@ class Model:
     """A cloud that does what steps say, and refuses what AWS refuses."""
 
     def __init__(self) -> None:
-        self.lb: Balancer | None = None
-        self.listeners: dict[str, Listener] = {}
-        self.groups: dict[str, TargetGroup] = {}
-        self.made = 0
-
-    def shown(self) -> Actual:
-        return Actual(self.lb, tuple(self.listeners.values()), tuple(self.groups.values()))
-
-    def arn(self) -> str:
-        self.made += 1
-        return f"arn-{self.made}"
-
-    def listen(self, arn: str, mapping: PortMapping, target_group: str) -> None:
-        assert target_group in self.groups
-        others = (one.port for one in self.listeners.values() if one.arn != arn)
-        assert mapping.port not in others, "DuplicateListener"
-        assert self.lb is not None
-        is_dual = self.lb.address_type == DUALSTACK
-        assert self.lb.source_nat or not is_dual or "UDP" not in mapping.protocol
-        policy = mapping.policy or ("aws-own" if mapping.protocol == "TLS" else "")
-        self.listeners[arn] = Listener(
-            arn, mapping.port, mapping.protocol, target_group, mapping.certificate, policy
-        )
-
-    def change_group(self, arn: str, **fields: Any) -> None:
-        self.groups[arn] = msgspec.structs.replace(self.groups[arn], **fields)
-
-    def change_lb(self, **fields: Any) -> None:
-        assert self.lb is not None
-        self.lb = msgspec.structs.replace(self.lb, **fields)
+        self.now = Actual()
 
     def take(self, step: Step, wanted: Wish) -> None:
-        match step:
-            case CreateBalancer():
-                self.lb = balancer(
-                    arn=self.arn(), attributes={}, tags=wanted.tags, groups=wanted.groups,
-                    address_type=wanted.address_type, source_nat=wanted.source_nat,
-                    zones={one.zone: one.subnet for one in wanted.placed},
-                )  # fmt: skip
-            case CreateTargetGroup(name, mapping):
-                assert name not in {one.name for one in self.groups.values()}
-                new = TargetGroup(self.arn(), name, mapping.health, tags=wanted.tags)
-                self.groups[new.arn] = new
-            case CreateListener(mapping, target_group):
-                assert self.lb is not None
-                self.listen(self.arn(), mapping, target_group)
-            case ChangeListener(arn, mapping, target_group):
-                self.listen(arn, mapping, target_group)
-            case ChangeHealthCheck(arn, health):
-                old = self.groups[arn].health
-                assert (health.protocol, health.interval) == (old.protocol, old.interval)
-                self.change_group(arn, health=health)
-            case Register(arn, instances):
-                self.change_group(arn, targets=self.groups[arn].targets | set(instances))
-            case Deregister(arn, instances):
-                self.change_group(arn, targets=self.groups[arn].targets - set(instances))
-            case Delete(part):
-                self.delete(part)
-            case _:
-                self.change(step)
+        admit(self.now, step)
+        self.now = pretend(self.now, step, wanted)
+        listeners = (
+            msgspec.structs.replace(one, policy="aws-own")
+            if one.protocol == "TLS" and not one.policy
+            else one
+            for one in self.now.listeners
+        )
+        self.now = msgspec.structs.replace(self.now, listeners=tuple(listeners))
 
-    def change(self, step: Step) -> None:
-        match step:
-            case ChangeAttributes(arn, attributes, of_target_group):
-                if of_target_group:
-                    self.change_group(arn, attributes={**self.groups[arn].attributes, **attributes})
-                else:
-                    assert self.lb is not None
-                    self.change_lb(attributes={**self.lb.attributes, **attributes})
-            case ChangeAddressType(address_type):
-                assert self.lb is not None
-                udp = any("UDP" in one.protocol for one in self.listeners.values())
-                assert address_type != DUALSTACK or self.lb.source_nat or not udp
-                self.change_lb(address_type=address_type)
-            case ChangeSubnets(subnets, source_nat):
-                self.change_lb(zones={one[-1]: one for one in subnets})
-                if source_nat:
-                    self.change_lb(address_type=DUALSTACK, source_nat=True)
-            case ChangeGroups(groups):
-                self.change_lb(groups=groups)
-            case AddTags(arn, tags) if arn in self.groups:
-                self.change_group(arn, tags={**self.groups[arn].tags, **tags})
-            case AddTags(_, tags):
-                assert self.lb is not None
-                self.change_lb(tags={**self.lb.tags, **tags})
 
-    def delete(self, part: Balancer | Listener | TargetGroup) -> None:
-        if isinstance(part, Balancer):
-            self.lb, self.listeners = None, {}
-        elif isinstance(part, Listener):
-            del self.listeners[part.arn]
-        else:
-            used = {one.target_group for one in self.listeners.values()}
+def admit(now: Actual, step: Step) -> None:
+    """Refuse what AWS refuses."""
+    groups = {one.arn: one for one in now.target_groups}
+    match step:
+        case CreateTargetGroup(name):
+            assert name not in {one.name for one in now.target_groups}
+        case CreateListener(mapping, target_group):
+            admit_listener(now, "", mapping, target_group)
+        case ChangeListener(arn, mapping, target_group):
+            admit_listener(now, arn, mapping, target_group)
+        case ChangeHealthCheck(arn, health):
+            old = groups[arn].health
+            assert (health.protocol, health.interval) == (old.protocol, old.interval)
+        case ChangeAddressType(address_type):
+            assert now.balancer is not None
+            udp = any("UDP" in one.protocol for one in now.listeners)
+            assert address_type != DUALSTACK or now.balancer.source_nat or not udp
+        case Delete(TargetGroup() as part):
+            used = {one.target_group for one in now.listeners}
             assert part.arn not in used, "ResourceInUse"
-            del self.groups[part.arn]
+        case ChangeAttributes() | AddTags() | ChangeGroups() | ChangeSubnets():
+            assert now.balancer is not None
+
+
+def admit_listener(now: Actual, arn: str, mapping: PortMapping, target_group: str) -> None:
+    assert target_group in {one.arn for one in now.target_groups}
+    others = (one.port for one in now.listeners if one.arn != arn)
+    assert mapping.port not in others, "DuplicateListener"
+    assert now.balancer is not None
+    is_dual = now.balancer.address_type == DUALSTACK
+    assert now.balancer.source_nat or not is_dual or "UDP" not in mapping.protocol
 
 
 def converge(model: Model, wanted: Wish) -> None:
     for _ in range(6):
-        steps = plan(wanted, model.shown())
+        steps = plan(wanted, model.now)
         if not steps:
             return
         for step in steps:
             model.take(step, wanted)
-    raise AssertionError(plan(wanted, model.shown()))
+            assert list(told(step, wanted, model.now)), step
+    raise AssertionError(plan(wanted, model.now))
 
 
 MAPPINGS = st.lists(
@@ -458,14 +410,36 @@ def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wis
     model = Model()
     for wanted in wishes:
         converge(model, wanted)
-        assert {one.port for one in model.listeners.values()} == {
-            one.port for one in wanted.mappings
-        }
-        assert model.lb is not None
-        assert model.lb.address_type == wanted.address_type
-        assert len(model.groups) == len(wanted.mappings)
-        assert all(one.targets == wanted.targets for one in model.groups.values())
+        assert {one.port for one in model.now.listeners} == {one.port for one in wanted.mappings}
+        assert model.now.balancer is not None
+        assert model.now.balancer.address_type == wanted.address_type
+        assert len(model.now.target_groups) == len(wanted.mappings)
+        assert all(one.targets == wanted.targets for one in model.now.target_groups)
     for _ in range(3):
-        for step in delete_steps(model.shown()):
+        for step in delete_steps(model.now):
             model.take(step, wishes[-1])
-    assert model.shown() == Actual()
+    assert model.now == Actual()
+
+
+@given(WISHES, WISHES)
+def test_the_preview_is_what_is_then_done_and_says_nothing_of_what_is_so(
+    first: Wish, second: Wish
+) -> None:
+    model = Model()
+    converge(model, first)
+
+    def steps(now: Actual) -> tuple[Step, ...]:
+        return plan(second, now)
+
+    found, then = foresee(model.now, steps, lambda now, step: pretend(now, step, second))
+    assert bool(found) == bool(steps(model.now))
+    assert steps(then) == ()
+    assert len([one for step in found for one in told(step, second, then)]) >= len(found)
+
+
+def test_a_preview_names_parts_as_people_know_them() -> None:
+    steps, then = foresee(Actual(), lambda now: plan(WISH, now), lambda a, b: pretend(a, b, WISH))
+    shown = [one for step in steps for one in told(step, WISH, then)]
+    assert PartChange("create", f"target group {NAME}", "TCP 30080") in shown
+    assert PartChange("create", "listener 80", "TCP to 30080") in shown
+    assert PartChange("create", "target i-1", f"target group {NAME}") in shown

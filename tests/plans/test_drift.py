@@ -1,5 +1,8 @@
 """What the cloud shows, compared with the wish."""
 
+import uuid
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -41,6 +44,45 @@ def test_fingerprints_are_shown_by_service_and_only_where_there_are_some() -> No
         [owned("u1", "a", "x", "y"), owned("u1", "b"), owned("u2", "", "z"), owned("", "c")]
     )
     assert found == {"u1": {"a": frozenset({"x", "y"}), "b": frozenset()}}
+
+
+def test_what_is_only_recorded_says_nothing_when_it_is_the_services_turn() -> None:
+    recorded = OwnedObject("lb", "x", service_uid="u1", fingerprint="a", recorded=True)
+    turn = drift.turn_of("u1")
+    assert drift.shown([recorded]) == {"u1": {"a": frozenset()}}
+    assert drift.shown([recorded], {turn}) == drift.shown([recorded], drift.EVERY_TURN) == {}
+    assert drift.shown([recorded], drift.EVERY_TURN - {turn}) == {"u1": {"a": frozenset()}}
+    assert drift.shown([owned("u1", "a")], drift.EVERY_TURN) == {"u1": {"a": frozenset()}}
+
+
+def test_turns_are_even_and_those_of_the_service_alone() -> None:
+    counts = Counter(drift.turn_of(str(uuid.UUID(int=number))) for number in range(2400))
+    assert counts.keys() == drift.EVERY_TURN
+    assert max(counts.values()) < 200
+
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("since", "now", "turns"),
+    [
+        (None, 0.0, {0}),
+        (None, 25.5 * HOUR, {1}),
+        (1.2 * HOUR, 2.2 * HOUR, {2}),
+        (1.2 * HOUR, 1.9 * HOUR, set()),
+        (1.9 * HOUR, 4.1 * HOUR, {2, 3, 4}),
+        (22.5 * HOUR, 24.5 * HOUR, {23, 0}),
+        (1.0 * HOUR, 900 * HOUR, drift.EVERY_TURN),
+        (9.0 * HOUR, 2.5 * HOUR, {2}),
+    ],
+    ids=["the first pass", "the second day", "an hour later", "in the same hour", "late",
+         "over midnight", "after weeks", "a clock that was set back"],
+)  # fmt: skip
+def test_each_period_has_its_turn_and_none_is_passed_over(
+    since: float | None, now: float, turns: set[int]
+) -> None:
+    assert drift.turns(since, now, HOUR) == turns
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proreus.cloudprovider import (
+    MARK_FINGERPRINT,
+    ClusterIdentity,
+    LoadBalancerRef,
+    PartChange,
+)
+from proreus.providers.openstack.octavia import owners, records
 from proreus.providers.openstack.octavia.parts import Balancer, Listener, Member, Monitor, Pool
 from proreus.providers.openstack.octavia.plan import (
     ACTIVE,
@@ -27,6 +34,7 @@ from proreus.providers.openstack.octavia.plan import (
     departure,
     plan,
 )
+from proreus.providers.openstack.octavia.preview import pretend, told
 
 HOSTS = (Member("10.0.0.5", 30080, name="a"), Member("10.0.0.6", 30080, name="b"))
 CHECK = Monitor("TCP", {"delay": 5}, id="m")
@@ -185,74 +193,6 @@ def test_deletion_goes_part_by_part_where_it_cannot() -> None:
     assert deletion(but(left, stray=()), cascade=False) == gone
 
 
-class Octavia:
-    """Does what a plan says, as Octavia would."""
-
-    def __init__(self, there: Balancer | None) -> None:
-        self.there = there
-        self.made = 0
-
-    def id(self) -> str:
-        self.made += 1
-        return f"new-{self.made}"
-
-    def do(self, step: Step) -> None:
-        there = self.there
-        if isinstance(step, MakeBalancer):
-            parts = step.wanted.listeners if step.with_parts else ()
-            listeners = tuple(self.whole(one) for one in parts)
-            self.there = but(step.wanted, id=self.id(), status=ACTIVE, listeners=listeners)
-        elif isinstance(step, DropBalancer):
-            self.there = None
-        elif there is not None:
-            self.there = self.changed(there, step)
-
-    def whole(self, of: Listener) -> Listener:
-        pool = of.pool
-        if pool is not None:
-            monitor = but(pool.monitor, id=self.id()) if pool.monitor else None
-            pool = but(pool, id=self.id(), monitor=monitor)
-        return but(of, id=self.id(), pool=pool)
-
-    def changed(self, there: Balancer, step: Step) -> Balancer:
-        if isinstance(step, Change) and step.collection == "loadbalancers":
-            return but(there, fields={**there.fields, **step.fields})
-        if isinstance(step, MakeListener):
-            new = but(step.wanted, id=self.id(), pool=None)
-            return but(there, listeners=(*there.listeners, new))
-        if isinstance(step, Drop) and step.collection == "listeners":
-            gone = [one for one in there.listeners if one.id == step.id]
-            left = tuple(one for one in there.listeners if one.id != step.id)
-            loose = [one.pool.id for one in gone if one.pool is not None]
-            return but(there, listeners=left, stray=(*there.stray, *loose))
-        listeners = tuple(self.of_listener(one, step) for one in there.listeners)
-        stray = tuple(one for one in there.stray if not (isinstance(step, Drop) and one == step.id))
-        return but(there, listeners=listeners, stray=stray)
-
-    def of_listener(self, one: Listener, step: Step) -> Listener:
-        if isinstance(step, Change) and step.id == one.id:
-            return but(one, fields={**one.fields, **step.fields})
-        if isinstance(step, MakePool) and step.listener == one.id:
-            return but(one, pool=but(step.wanted, id=self.id(), members=(), monitor=None))
-        pool = one.pool
-        if pool is None:
-            return one
-        if isinstance(step, Drop) and step.id == pool.id:
-            return but(one, pool=None)
-        if isinstance(step, Change) and step.id == pool.id:
-            pool = but(pool, fields={**pool.fields, **step.fields})
-        elif isinstance(step, SetMembers) and step.pool == pool.id:
-            pool = but(pool, members=step.members)
-        elif isinstance(step, MakeMonitor) and step.pool == pool.id:
-            pool = but(pool, monitor=but(step.wanted, id=self.id()))
-        elif pool.monitor is not None and isinstance(step, Drop) and step.id == pool.monitor.id:
-            pool = but(pool, monitor=None)
-        elif pool.monitor is not None and isinstance(step, Change) and step.id == pool.monitor.id:
-            fields = {**pool.monitor.fields, **step.fields}
-            pool = but(pool, monitor=but(pool.monitor, fields=fields))
-        return but(one, pool=pool)
-
-
 FIELDS = st.dictionaries(st.sampled_from("ab"), st.integers(0, 1))
 MEMBERS = st.lists(st.sampled_from(HOSTS), unique=True).map(tuple)
 MONITORS = st.none() | st.builds(Monitor, st.sampled_from(["TCP", "HTTP"]), FIELDS)
@@ -273,21 +213,119 @@ def test_every_way_from_one_wish_to_another_ends_at_it(
     after: Balancer,
     at_once: bool,  # noqa: FBT001
 ) -> None:
-    octavia = Octavia(None)
+    there: Balancer | None = None
     for wish in (before, after):
         for _ in range(60):
-            step = plan(wish, octavia.there, at_once=at_once, cascade=at_once, is_known=True)
+            step = plan(wish, there, at_once=at_once, cascade=at_once, is_known=True)
             if step is None:
                 break
-            octavia.do(step)
+            assert list(told(step, there)), step
+            there = pretend(there, step)
         assert step is None, step
-        there = octavia.there
         assert there is not None
         assert {one.key for one in there.listeners} == {one.key for one in wish.listeners}
         assert there.stray == ()
     for _ in range(60):
-        step = deletion(octavia.there, cascade=at_once)
+        step = deletion(there, cascade=at_once)
         if step is None:
             break
-        octavia.do(step)
-    assert octavia.there is None
+        there = pretend(there, step)
+    assert there is None
+
+
+def test_a_preview_names_parts_as_people_know_them() -> None:
+    shown = [(one.action, one.part) for one in told(MakeBalancer(WISH, with_parts=True), None)]
+    assert shown == [
+        ("create", "load balancer web"),
+        ("create", "listener TCP/80"), ("create", "pool "),
+        ("create", "member 10.0.0.5:30080"), ("create", "member 10.0.0.6:30080"),
+        ("create", "monitor TCP"),
+        ("create", "listener UDP/80"), ("create", "pool "),
+        ("create", "member 10.0.0.5:30080"), ("create", "member 10.0.0.6:30080"),
+        ("create", "monitor TCP"),
+    ]  # fmt: skip
+    new = Member("10.0.0.7", 30080, name="c")
+    moved = but(HOSTS[1], monitor_port=1)
+    assert list(told(SetMembers("p", (moved, new)), THERE)) == [
+        PartChange("change", "member 10.0.0.6:30080", "subnet_id=, monitor_port=1"),
+        PartChange("create", "member 10.0.0.7:30080", "c"),
+        PartChange("delete", "member 10.0.0.5:30080"),
+    ]
+    (one,) = told(Drop("listeners", "l"), THERE)
+    assert one == PartChange("delete", "listener TCP/80")
+    (one,) = told(Change("pools", "p", {"lb_algorithm": "SOURCE_IP"}), THERE)
+    assert one == PartChange("change", "pool p", "lb_algorithm=SOURCE_IP")
+
+
+REF = LoadBalancerRef(ClusterIdentity("c", "c-uid"), "shop", "web", "uid", "auid")
+RECORDED = f"{MARK_FINGERPRINT}=c-uid/uid/made.hosts"
+DESCRIBED = {"id": "b", "tags": ["x", RECORDED, f"{MARK_FINGERPRINT}=c-uid/other/made.hosts"]}
+BARE = ["x", f"{MARK_FINGERPRINT}=c-uid/other/made.hosts"]
+LABELS = {"tags": ["x", RECORDED, "y"]}
+
+CLEARED: dict[str, tuple[Step, str, Step]] = {
+    "a change of a part: the record goes first": (
+        Drop("listeners", "l"), "hosts", Change("loadbalancers", "b", {"tags": BARE})
+    ),
+    "a change of the load balancer: with it": (
+        Change("loadbalancers", "b", {"description": "d"}),
+        "hosts",
+        Change("loadbalancers", "b", {"description": "d", "tags": BARE}),
+    ),
+    "a change of its tags: with it": (
+        Change("loadbalancers", "b", LABELS),
+        "hosts",
+        Change("loadbalancers", "b", {"tags": ["x", "y"]}),
+    ),
+    "members come and go: that makes it void": (
+        SetMembers("p", HOSTS[:1]), "hosts", SetMembers("p", HOSTS[:1])
+    ),
+    "members stay and are asked otherwise": (
+        SetMembers("p", (but(HOSTS[0], monitor_port=1), HOSTS[1])),
+        "hosts",
+        Change("loadbalancers", "b", {"tags": BARE}),
+    ),
+    "the load balancer goes, and the record with it": (
+        DropBalancer("b", cascade=True), "hosts", DropBalancer("b", cascade=True)
+    ),
+    "it was written beside other members, so it says nothing": (
+        Drop("listeners", "l"), "others", Drop("listeners", "l")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLEARED)
+def test_no_record_is_left_that_is_not_true(name: str) -> None:
+    step, hosts, first = CLEARED[name]
+    assert records.before(step, DESCRIBED, but(THERE, hosts=hosts), REF) == first
+
+
+def test_a_record_counts_for_the_members_that_it_was_written_beside() -> None:
+    record = records.written("made", "hosts")
+    assert records.valid(record, "hosts") == "made"
+    assert records.valid(record, "others") == ""
+    assert records.valid("", records.hosts_of(())) == ""
+
+
+def test_members_are_told_by_their_ids_in_any_order() -> None:
+    def pool(id_: str, *members: str) -> dict[str, Any]:
+        listed = [{"id": one} for one in members]
+        return {"id": id_, "members": listed, "loadbalancers": [{"id": "b"}]}
+
+    one = records.hosts_of([pool("p", "m", "n"), pool("q")])
+    assert one == records.hosts_of([pool("q"), pool("p", "n", "m")])
+    both = [pool("q"), pool("p", "n", "m")]
+    assert records.by_balancer(both) == {"b": both}
+    for other in ([pool("p", "m")], [pool("p", "m", "o"), pool("q")], [pool("p", "m", "n")], []):
+        assert records.hosts_of(other) != one
+
+
+def test_of_two_records_of_one_service_none_counts_and_both_go() -> None:
+    twice = {"tags": [RECORDED, RECORDED.replace("made", "else"), "x"]}
+    assert owners.record_of(DESCRIBED, "c-uid", "uid") == "made.hosts"
+    assert owners.record_of(twice, "c-uid", "uid") == ""
+    assert owners.recorded(owners.tags_of(twice), REF, "") == ["x"]
+    assert owners.recorded(["x", RECORDED], REF, "new") == [
+        "x", f"{MARK_FINGERPRINT}=c-uid/uid/new"
+    ]  # fmt: skip
+    assert RECORDED not in owners.without(DESCRIBED, REF)

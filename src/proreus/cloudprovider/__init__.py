@@ -33,6 +33,7 @@ from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER,
     MARK_CLUSTER_UID,
+    MARK_FINGERPRINT,
     MARK_SERVICE,
     MARK_SERVICE_UID,
     ClusterIdentity,
@@ -88,6 +89,7 @@ from proreus.cloudprovider.provider import (
     SSHKeys,
     Volumes,
 )
+from proreus.cloudprovider.recorded import MadeFrom, Record, desired_digest
 from proreus.cloudprovider.refused import ErrorBody, Reason, Refused, cloud_error, retry_after
 from proreus.cloudprovider.requests import (
     Answer,
@@ -99,11 +101,13 @@ from proreus.cloudprovider.requests import (
 )
 from proreus.cloudprovider.rest import RestClient, tls_context
 from proreus.cloudprovider.routes import Route, Routes
+from proreus.cloudprovider.steps import converge, foresee
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
 __all__ = [
     "MARK_CLUSTER",
     "MARK_CLUSTER_UID",
+    "MARK_FINGERPRINT",
     "MARK_SERVICE",
     "MARK_SERVICE_UID",
     "AdmissionRequest",
@@ -146,6 +150,7 @@ __all__ = [
     "LoadBalancer",
     "LoadBalancerRef",
     "LoadBalancers",
+    "MadeFrom",
     "Naming",
     "NotFound",
     "NotSupported",
@@ -159,6 +164,7 @@ __all__ = [
     "Previews",
     "ProviderFlag",
     "Reason",
+    "Record",
     "Refused",
     "RegisterCloudProvider",
     "Request",
@@ -179,8 +185,11 @@ __all__ = [
     "bearer",
     "cloud_error",
     "config_text",
+    "converge",
     "default_load_balancer_name",
+    "desired_digest",
     "finished",
+    "foresee",
     "form_body",
     "in_parts",
     "json_body",

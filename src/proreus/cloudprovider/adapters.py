@@ -20,6 +20,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
+    PartChange,
 )
 from proreus.kube.objects import Node, Service
 
@@ -28,6 +29,7 @@ Answer = TypeVar("Answer")
 
 Ensure = Callable[[LoadBalancer], Awaitable[EnsureAnswer]]
 Delete = Callable[[LoadBalancerRef], Awaitable[DeleteAnswer]]
+Preview = Callable[[LoadBalancer], Awaitable[Sequence[PartChange]]]
 ListOwned = Callable[[ClusterIdentity], Awaitable[Sequence[OwnedObject]]]
 
 
@@ -71,6 +73,7 @@ def per_service(
     host_policy: Callable[[Service], HostPolicy] = lambda _: HostPolicy(),
     list_owned: ListOwned | None = None,
     fingerprint: Callable[[LoadBalancer], str] = lambda _: "",
+    preview: Preview | None = None,
     concurrency: int = 1,
 ) -> LoadBalancers:
     """Load balancers of a cloud whose calls concern one Service.
@@ -82,7 +85,10 @@ def per_service(
         group: What shares cloud objects; by default nothing does.
         host_policy: Which nodes are hosts; by default all, in both families.
         list_owned: Lists what carries the cluster's marks, if the cloud can.
-        fingerprint: What `list_owned` shows for a load balancer that is as wished.
+        fingerprint: What `list_owned` shows for a load balancer that is as wished. A CloudError
+            that it raises means that there is none.
+        preview: What `ensure` would change, found by reading only, if the provider can tell; what
+            it raises is that Service's answer.
         concurrency: How many members of one group are worked on at once; more than one is safe
             only where they do not change what they share.
     """
@@ -94,6 +100,7 @@ def per_service(
         host_policy=host_policy,
         list_owned=list_owned or _cannot_list,
         fingerprint=fingerprint,
+        preview=preview or _cannot_tell,
         concurrency=concurrency,
     )
 
@@ -155,6 +162,7 @@ class _PerService:
         host_policy: Callable[[Service], HostPolicy],
         list_owned: ListOwned,
         fingerprint: Callable[[LoadBalancer], str],
+        preview: Preview,
         concurrency: int,
     ) -> None:
         self._ensure = ensure
@@ -164,6 +172,7 @@ class _PerService:
         self._host_policy = host_policy
         self._list_owned = list_owned
         self._fingerprint = fingerprint
+        self._preview = preview
         self._concurrency = concurrency
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
@@ -185,11 +194,23 @@ class _PerService:
         return await self._list_owned(cluster)
 
     def fingerprint(self, wanted: LoadBalancer) -> str:
-        return self._fingerprint(wanted)
+        try:
+            return self._fingerprint(wanted)
+        except CloudError:
+            return ""  # `ensure` says what is wrong
+
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        return await _each(wanted, lambda lb: lb.ref.uid, self._preview, self._concurrency)
 
 
 async def _cannot_list(cluster: ClusterIdentity) -> Sequence[OwnedObject]:
     raise NotSupported(f"this cloud cannot list what belongs to the cluster {cluster.name}")
+
+
+async def _cannot_tell(wanted: LoadBalancer) -> Sequence[PartChange]:
+    raise NotSupported(f"the provider cannot say what it would change for {wanted.ref.key}")
 
 
 async def _each(

@@ -17,6 +17,8 @@ MARK_SERVICE = "proreus/service"
 """Mark on cloud objects: namespace and name of the Service."""
 MARK_SERVICE_UID = "proreus/service-uid"
 """Mark on cloud objects: the UID of the Service, the proof of ownership."""
+MARK_FINGERPRINT = "proreus/fingerprint"
+"""Mark on load balancers: a digest of what they were made from (`recorded`). It proves nothing."""
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
@@ -32,7 +34,9 @@ class OwnedObject(msgspec.Struct, frozen=True):
     `kind` is the cloud's word for it, `id` its identifier there, `service_uid` the UID of the
     Service it was made for, or "" if it is shared, `fingerprint` what the provider made it from
     (compared with the wish to find drift), or "". `addresses` are the IP addresses and host names
-    that the Service's status is to show, beside a fingerprint.
+    that the Service's status is to show, beside a fingerprint. It is `recorded` if it does not
+    follow from what the cloud shows now, but is what the last `ensure` has left there: such a
+    Service is ensured each day all the same.
     """
 
     kind: str
@@ -41,6 +45,7 @@ class OwnedObject(msgspec.Struct, frozen=True):
     service_uid: str = ""
     fingerprint: str = ""
     addresses: tuple[str, ...] = ()
+    recorded: bool = False
 
 
 def marks(cluster: ClusterIdentity, service: str, service_uid: str) -> Mapping[str, str]:

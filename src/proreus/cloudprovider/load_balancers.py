@@ -164,7 +164,7 @@ class PartChange(msgspec.Struct, frozen=True):
 class Previews(Protocol):
     """What `LoadBalancers` may offer besides, for `proreus plan`.
 
-    A provider that observes, plans purely and then applies has it for nothing.
+    A provider that observes, plans purely and then applies has it for nothing (`foresee`).
     """
 
     async def preview(
@@ -172,7 +172,8 @@ class Previews(Protocol):
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """What `ensure` would change, by the ref's `uid`; nothing for what is as wished.
 
-        Reads only. An error is what `ensure` would answer.
+        Reads only. An error is what `ensure` would answer; `NotSupported` where it cannot be told.
+        What only an earlier change would show, such as an id, is said as far as it is known.
         """
 
 
@@ -214,5 +215,7 @@ class LoadBalancers(Protocol):
     def fingerprint(self, wanted: LoadBalancer) -> str:
         """The `fingerprint` that `list_owned` shows if all is as wished. No I/O.
 
-        "" where there is none: every pass over all Services then ensures this one.
+        It is a digest of what a listing shows, or of what `ensure` has recorded (`Record`); the
+        latter is believed for a day at most. "" where there is none: every pass over all Services
+        then ensures this one.
         """

@@ -130,7 +130,7 @@ class OctaviaWire:
             found["loadbalancers"] = [{"id": balancer["id"]}]
             users = [of for of in self.of["listeners"].values() if of["default_pool_id"] == id_]
             found["listeners"] = [{"id": of["id"]} for of in users]
-            found["members"] = [{"id": str(n)} for n, _ in enumerate(self.members[id_])]
+            found["members"] = [{"id": one["id"]} for one in self.members[id_]]
             if found["session_persistence"]:
                 found["session_persistence"] = {**rules.SESSION, **found["session_persistence"]}
             if not found["healthmonitor_id"]:
@@ -161,8 +161,7 @@ class OctaviaWire:
             "operating_status": "NO_MONITOR" if status == "PENDING_CREATE" else "ONLINE",
         }
         return [
-            {**rules.filled("members", one), "id": str(n), **now}
-            for n, one in enumerate(self.members[pool])
+            {**rules.filled("members", one), "id": one["id"], **now} for one in self.members[pool]
         ]
 
     def _work(self, balancer: Json) -> None:
@@ -289,7 +288,7 @@ class OctaviaWire:
             pool = made.pop("default_pool", None)
             made["default_pool_id"] = self.make("pools", pool, balancer)["id"] if pool else None
         elif kind == "pools":
-            self.members[made["id"]] = made.pop("members", [])
+            self._put_members(made["id"], made.pop("members", []))
             monitor = made.pop("healthmonitor", None)
             made["healthmonitor_id"] = None
             if monitor:
@@ -383,8 +382,16 @@ class OctaviaWire:
         refused = refused or self._touched("pools", pool)
         if refused is not None:
             return refused
-        self.members[pool["id"]] = body["members"]
+        self._put_members(pool["id"], body["members"])
         return web.Response(status=202)
+
+    def _put_members(self, pool: str, given: list[Json]) -> None:
+        """A member is the same as before if address and port are (Octavia's `members.put`)."""
+        old = {_key(one): one for one in self.members.get(pool, ())}
+        self.members[pool] = [
+            {**one, "id": same["id"] if (same := old.get(_key(one))) else self.id()}
+            for one in given
+        ]
 
     def _taken(self, port: str, but: str = "") -> web.Response | None:
         """A port that cannot have a floating address."""
@@ -466,6 +473,10 @@ def _matches(one: Json, query: dict[str, list[str]]) -> bool:
             if str(one.get(name)) not in values:
                 return False
     return True
+
+
+def _key(member: Json) -> tuple[str, int]:
+    return member["address"], member["protocol_port"]
 
 
 def _missing(kind: str, id_: str) -> web.Response:

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
-from proreus.cloudprovider import Ensured, InvalidRequest, Pending, Refused
+from proreus.cloudprovider import Ensured, InvalidRequest, PartChange, Pending, Refused
 from proreus.cloudprovider.load_balancers import Done
-from proreus.kube.objects import (
-    LoadBalancerIngress,
-)
+from proreus.kube.objects import LoadBalancerIngress, Service, ServicePort
+from proreus.providers.openstack import OpenStackCloud
 
 from .balancing import SUBNET, Balancing, P, balancing, known
-from .wire import Json, started, uuid
+from .wire import CLUSTER, Json, started, uuid
 
 
 @pytest.fixture
@@ -308,3 +309,144 @@ async def test_a_404_of_a_proxy_deletes_nothing_and_is_no_absence(site: Balancin
         assert site.octavia.of["loadbalancers"]
         assert isinstance(await site.delete(provider, service), Done)
     assert not site.octavia.of["loadbalancers"]
+
+
+async def shown(site: Balancing, provider: OpenStackCloud, service: Service) -> bool:
+    """Whether the listing tells that all is as the Service wishes."""
+    assert provider.load_balancers is not None
+    expected = provider.load_balancers.fingerprint(site.wish(provider, service))
+    owned = await provider.load_balancers.list_owned(CLUSTER)
+    assert expected
+    return {one.fingerprint for one in owned if one.service_uid == "uid-web"} == {expected}
+
+
+def written(service: Service, answer: Ensured) -> Service:
+    """The Service once the framework has written the answer."""
+    meta = msgspec.structs.replace(
+        service.metadata, annotations={**service.metadata.annotations, **answer.annotations}
+    )
+    return known(
+        msgspec.structs.replace(service, metadata=meta), *(one.ip for one in answer.ingress)
+    )
+
+
+async def test_what_it_was_made_from_is_recorded_and_another_process_finds_nothing_to_do(
+    site: Balancing,
+) -> None:
+    dual = site.service(ip_families=("IPv4", "IPv6"))
+    async with started(site.wire.config()) as provider:
+        service = written(dual, await site.ensure(provider, dual))
+        assert site.wire.asked["loadbalancer_update"] == 2
+    site.wire.good_tokens |= {"token-2"}
+    async with started(site.wire.config()) as later:
+        before = site.wire.asked.copy()
+        assert await shown(site, later, service)
+        asked = site.wire.asked - before
+        assert asked["loadbalancer_list"] == asked["pool_list"] == 1
+        # The status, an annotation or a load balancer is not as it was left.
+        assert not await shown(site, later, known(service, "203.0.113.1"))
+        assert not await shown(site, later, known(dual, *(service_addresses(service))))
+        site.octavia.remove(next(iter(site.octavia.of["loadbalancers"])))
+        assert not await shown(site, later, service)
+
+
+def service_addresses(service: Service) -> list[str]:
+    return [one.ip for one in service.status.load_balancer.ingress if one.ip]
+
+
+async def test_new_hosts_wait_for_no_record_and_make_it_void_themselves(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        service = written(site.service(), await site.ensure(provider, site.service(), nodes=1))
+        assert not await shown(site, provider, service)
+        site.wire.asked.clear()
+        wish = site.wish(provider, service)
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.update_hosts([wish]))["uid-web"]
+        assert isinstance(answer, Pending)
+        # In the first request already the hosts are there, and the record counts no more.
+        assert site.members() == [["10.0.0.1", "10.0.0.2"]]
+        assert site.wire.asked["loadbalancer_update"] == 0
+        owned = await provider.load_balancers.list_owned(CLUSTER)
+        assert {one.fingerprint for one in owned} == {""}
+        await site.ensure(provider, service)
+        assert site.wire.asked["loadbalancer_update"] == 1
+        assert await shown(site, provider, service)
+
+
+async def test_a_record_is_gone_before_anything_else_is_changed(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        service = written(site.service(), await site.ensure(provider, site.service()))
+        more = (ServicePort(80, "http", node_port=30080), ServicePort(443, "s", node_port=30443))
+        other = msgspec.structs.replace(
+            service, spec=msgspec.structs.replace(service.spec, ports=more)
+        )
+        assert provider.load_balancers is not None
+        assert await shown(site, provider, service)
+        await provider.load_balancers.ensure([site.wish(provider, other)])
+        assert len(site.octavia.of["listeners"]) == 1
+        assert not await shown(site, provider, service)
+        await site.ensure(provider, other)
+        assert await shown(site, provider, other)
+        assert not await shown(site, provider, service)
+
+
+async def test_a_record_is_gone_before_a_floating_address_is_taken_away(site: Balancing) -> None:
+    name = "service.beta.kubernetes.io/openstack-internal-load-balancer"
+    async with started(site.wire.config()) as provider:
+        public = written(site.service(), await site.ensure(provider, site.service()))
+        internal = msgspec.structs.replace(
+            public,
+            metadata=msgspec.structs.replace(
+                public.metadata, annotations={**public.metadata.annotations, name: "true"}
+            ),
+        )
+        assert provider.load_balancers is not None
+        answer = (await provider.load_balancers.ensure([site.wish(provider, internal)]))["uid-web"]
+        # Octavia still works on the tag: the record comes with the next request.
+        assert isinstance(answer, Pending)
+        assert site.octavia.of["floatingips"] == {}
+        assert not await shown(site, provider, public)
+        internal = written(internal, await site.ensure(provider, internal))
+        assert await shown(site, provider, internal)
+
+
+async def test_a_preview_tells_each_part_and_the_floating_address(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        new = await previewed(site, provider, site.service())
+        assert [(one.action, one.part) for one in new] == [
+            ("create", "load balancer kube_service_test_shop_web"),
+            ("create", "listener TCP/80"),
+            ("create", "pool pool_0_kube_service_test_shop_web"),
+            ("create", "member 10.0.0.1:30080"),
+            ("create", "member 10.0.0.2:30080"),
+            ("create", "floating IP"),
+        ]
+        assert not any(site.octavia.of.values())
+        service = written(site.service(), await site.ensure(provider, site.service()))
+        site.octavia.only("loadbalancers")["provisioning_status"] = "PENDING_UPDATE"
+        assert await previewed(site, provider, service) == ()
+        internal = {"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"}
+        (gone,) = await previewed(site, provider, site.service(internal))
+        assert (gone.action, gone.part.split()[0]) == ("delete", "floating")
+        (lost,) = site.octavia.of["pools"]
+        site.octavia.members[lost].pop()
+        (added,) = await previewed(site, provider, service)
+        assert added == PartChange("create", "member 10.0.0.2:30080", "n2")
+
+
+async def test_a_preview_answers_with_the_error_that_ensure_would(site: Balancing) -> None:
+    async with started(site.wire.config()) as provider:
+        assert provider.load_balancers is not None
+        wish = site.wish(provider, site.service({f"{P}load-balancer-id": uuid(77)}))
+        for verb in (provider.load_balancers.ensure, previews(provider)):
+            answer = (await verb([wish]))["uid-web"]
+            assert isinstance(answer, InvalidRequest)
+            assert "there is no such load balancer" in str(answer)
+
+
+def previews(provider: OpenStackCloud) -> Any:
+    return provider.load_balancers.preview  # type: ignore[union-attr]
+
+
+async def previewed(site: Balancing, provider: OpenStackCloud, service: Service) -> Any:
+    return tuple((await previews(provider)([site.wish(provider, service)]))["uid-web"])

@@ -65,6 +65,9 @@ def due(
 ) -> tuple[Due, ...]:
     """Decide as the controller does after a restart.
 
+    Fingerprints that are only recorded are not believed: a preview finds out what somebody has
+    changed by hand, and only reads.
+
     Args:
         services: All of them.
         nodes: As they will be.
@@ -75,7 +78,7 @@ def due(
         classes: Which classes are ours.
     """
     by_slices = tuple(slices)
-    shown = None if owned is None else drift.shown(owned)
+    shown = None if owned is None else drift.shown(owned, drift.EVERY_TURN)
     result = []
     for service in services:
         desired = _desired(service, nodes, by_slices, cloud=cloud, cluster=cluster, classes=classes)

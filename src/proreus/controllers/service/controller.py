@@ -69,6 +69,7 @@ class ServiceController:
         self._nodes_changed = asyncio.Event()
         self._host_sets = HostSets()
         self._node_syncs = NodeSyncs()
+        self._surveyed: float | None = None
         self.leaks: tuple[leaks.Leak, ...] = ()
         self._loop: Controller[Service, None, Verb] = Controller(
             CONTROLLER,
@@ -203,7 +204,9 @@ class ServiceController:
             klog.warning(log, "The load balancers could not be listed", err=owned)
             raise owned
         self._report_leaks(owned, present | self._known_uids())
-        return drift.shown(owned)
+        before, self._surveyed = self._surveyed, self._env.now().timestamp()
+        period = self._env.settings.load_balancer_resync_period
+        return drift.shown(owned, drift.turns(before, self._surveyed, period))
 
     def _known_uids(self) -> set[str]:
         services = {service.metadata.uid for service in self._env.services.all()}

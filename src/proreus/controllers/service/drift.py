@@ -2,9 +2,17 @@
 
 One list of all that carries our marks answers for every Service. Those that it shows as wished
 cost nothing more; the others are ensured, which writes only what differs.
+
+Some clouds show only what the last `ensure` has recorded, which tells nothing of what somebody has
+changed by hand since. Such a Service is ensured all the same when it is its turn, once in
+`THOROUGH` periods: once a day, unless `--load-balancer-resync-period` is another than an hour. The
+turns are those of the wall clock and depend on the Service's UID alone, so that restarts neither
+skip any nor begin again, and in each period it is the turn of as many Services as in any other.
 """
 
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from proreus.cloudprovider.identity import OwnedObject
 from proreus.cloudprovider.load_balancers import LoadBalancer
@@ -15,10 +23,43 @@ Shown = Mapping[str, Mapping[str, frozenset[str]]]
 """The fingerprints that the cloud shows, with their addresses, by the UID of the Service."""
 
 
-def shown(owned: Iterable[OwnedObject]) -> Shown:
-    """The fingerprints among the objects; those without one say nothing."""
+THOROUGH: Final = 24
+"""In so many periods each Service is ensured whose fingerprint is only recorded."""
+
+EVERY_TURN: Final = frozenset(range(THOROUGH))
+"""Believes no fingerprint that is only recorded."""
+
+
+def turn_of(uid: str) -> int:
+    """Which turn of `THOROUGH` a Service has."""
+    return zlib.crc32(uid.encode()) % THOROUGH
+
+
+def turns(since: float | None, now: float, period: float) -> frozenset[int]:
+    """The turns that have come since the last pass.
+
+    Args:
+        since: When that was, in seconds of the wall clock; None if there was none. One that is in
+            the future, because the clock was set back, counts as none.
+        now: The present.
+        period: Seconds between two passes; none is exactly as long.
+    """
+    present = int(now // period)
+    if since is None or since > now:
+        return frozenset({present % THOROUGH})
+    first = max(int(since // period) + 1, present - THOROUGH + 1)
+    return frozenset(number % THOROUGH for number in range(first, present + 1))
+
+
+def shown(owned: Iterable[OwnedObject], due: Collection[int] = ()) -> Shown:
+    """The fingerprints among the objects; those without one say nothing.
+
+    Nor do those that are only recorded, of Services whose turn is `due`.
+    """
     found: dict[str, dict[str, frozenset[str]]] = {}
     for thing in owned:
+        if thing.recorded and turn_of(thing.service_uid) in due:
+            continue
         if thing.service_uid and thing.fingerprint:
             addresses = frozenset(thing.addresses)
             found.setdefault(thing.service_uid, {})[thing.fingerprint] = addresses

@@ -297,8 +297,8 @@ def _tags(reader: _Reader) -> dict[str, str]:
     name = "additional-resource-tags"
     found = reader.pairs(name)
     for key, value in found.items():
-        if key.lower().startswith("aws:") or key.startswith("kubernetes.io/"):
-            reader.wrong(name, "keys that begin with aws: or kubernetes.io/ are reserved")
+        if key.lower().startswith("aws:") or key.startswith(("kubernetes.io/", "proreus/")):
+            reader.wrong(name, "keys that begin with aws:, kubernetes.io/ or proreus/ are reserved")
         elif len(key) > 128 or len(value) > 256 or not _TAG.fullmatch(key + value):  # noqa: PLR2004 - AWS' limits
             reader.wrong(name, "a key has at most 128 characters, a value 256, of A-Z 0-9 _.:/=+@-")
     if len(found) > _MOST_TAGS:

@@ -5,10 +5,14 @@ changed is decided from rules that are read within the same turn.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.steps import nothing
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.rules import (
@@ -23,6 +27,7 @@ from proreus.providers.aws.rules import (
     permissions_of,
     rules_of,
     shared_health,
+    told_rules,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +65,54 @@ def host_group(instance: Described, tagged: Collection[str]) -> str:
     )
 
 
+class Access(msgspec.Struct, frozen=True):
+    """How a load balancer is to reach its hosts, and no other instances.
+
+    Attributes:
+        instances: Ids of its hosts; none: all its rules are taken away.
+        change: What to do to a group with such rules, in which there is a host, or none. Pure.
+        is_marked: Tells rules by which a group without the cluster's tag is one to change: its
+            hosts may have left it, or be gone. Pure.
+    """
+
+    instances: frozenset[str]
+    change: Callable[[frozenset[Rule], bool], Change]
+    is_marked: Callable[[frozenset[Rule]], bool]
+
+
+def network_access(name: str, instances: Collection[str], want: frozenset[Rule]) -> Access:
+    """For clients of a network load balancer. Pure.
+
+    Args:
+        name: The load balancer's.
+        instances: Ids of its hosts.
+        want: The rules that their groups need; see `rules.of_network`.
+    """
+
+    def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
+        return _network_change(name, have, want if is_home else frozenset())
+
+    return Access(frozenset(instances), change, lambda have: bool(made_for(name, have)))
+
+
+def classic_access(group: str, instances: Collection[str], *, is_own: bool) -> Access:
+    """For a classic load balancer. Pure.
+
+    Args:
+        group: Its first security group.
+        instances: Ids of its hosts.
+        is_own: Whether the group was made for it. One that was given others may use, too, so
+            nothing is taken from it before `HostGroups.forget_given`.
+    """
+    wanted = frozenset({of_hosts(group, "" if is_own else HOST_RULE)})
+    ours: frozenset[Rule] = wanted if is_own else frozenset()
+
+    def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
+        return changed(have, wanted if is_home else frozenset(), ours)
+
+    return Access(frozenset(instances), change, lambda have: bool(have & ours))
+
+
 class HostGroups:
     """Lets load balancers reach hosts."""
 
@@ -71,15 +124,14 @@ class HostGroups:
         self._turn = asyncio.Lock()
         self._memberships = Memberships(api)
 
-    async def allow_network(
-        self, name: str, instances: Collection[str], want: frozenset[Rule]
+    async def allow(
+        self, access: Access, before: Callable[[], Awaitable[None]] = nothing
     ) -> Mapping[str, str]:
-        """Let the clients of a network load balancer reach its hosts, and no other instances.
+        """Change the groups as a load balancer needs it, in one turn.
 
         Args:
-            name: The load balancer's.
-            instances: Ids of its hosts; none: all its rules are taken away.
-            want: The rules that their groups need; see `rules.of_network`.
+            access: What it needs.
+            before: Called before the first change, if there is any.
 
         Returns:
             By instance id why one has no group for it.
@@ -87,37 +139,24 @@ class HostGroups:
         Raises:
             CloudError: AWS does not answer, or refuses a rule.
         """
+        async with self._turn:
+            changes, refused = await self.foresee(access)
+            if changes:
+                await before()
+            await asyncio.gather(
+                *(apply_change(self._api, id_, one) for id_, one in changes.items())
+            )
+        return refused
 
-        def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
-            return _network_change(name, have, want if is_home else frozenset())
-
-        return await self._allow(instances, change, lambda have: bool(made_for(name, have)))
-
-    async def allow_classic(
-        self, group: str, instances: Collection[str], *, is_own: bool
-    ) -> Mapping[str, str]:
-        """Let a classic load balancer reach its hosts.
-
-        Args:
-            group: Its first security group.
-            instances: Ids of its hosts.
-            is_own: Whether the group was made for it: then it reaches no other instances. One that
-                was given others may use, too, so nothing is taken from it before `forget_given`.
-
-        Returns:
-            By instance id why one has no group for it.
+    async def foresee(self, access: Access) -> tuple[dict[str, Change], dict[str, str]]:
+        """What `allow` would change, by the ids of groups, and what it would answer.
 
         Raises:
-            CloudError: AWS does not answer, or refuses a rule.
+            CloudError: AWS does not answer.
         """
-        rule = of_hosts(group, "" if is_own else HOST_RULE)
-        wanted: frozenset[Rule] = frozenset({rule})
-        ours: frozenset[Rule] = wanted if is_own else frozenset()
-
-        def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
-            return changed(have, wanted if is_home else frozenset(), ours)
-
-        return await self._allow(instances, change, lambda have: bool(have & ours))
+        groups, homes, refused = await self._look(access)
+        changes = {id_: access.change(have, id_ in homes) for id_, have in groups.items()}
+        return {id_: one for id_, one in changes.items() if one}, refused
 
     async def forget_own(self, group: str) -> None:
         """Take away every rule that names the group of a load balancer: it is to be deleted.
@@ -126,12 +165,12 @@ class HostGroups:
             CloudError: AWS does not answer, or refuses.
         """
         async with self._turn:
-            await self._revoke({group}, lambda _: True)
+            await self._revoke(await self.naming({group}))
 
     async def forget_given(
         self, groups: Collection[str], used: Callable[[], Awaitable[Collection[str]]]
     ) -> None:
-        """Take away what `allow_classic` has made for groups that were given.
+        """Take away what was made for groups that were given.
 
         Args:
             groups: Their ids.
@@ -143,9 +182,18 @@ class HostGroups:
         """
         async with self._turn:
             if idle := set(groups) - set(await used()):
-                await self._revoke(idle, lambda rule: rule.description == HOST_RULE)
+                await self._revoke(await self.naming(idle, HOST_RULE))
 
-    async def _revoke(self, groups: Collection[str], is_ours: Callable[[Rule], bool]) -> None:
+    async def naming(self, groups: Collection[str], description: str = "") -> dict[str, Change]:
+        """How to take away the rules that name groups, by the groups in which they are.
+
+        Args:
+            groups: The ids of those that are named.
+            description: Of the rules that count; "" for all.
+
+        Raises:
+            CloudError: AWS does not answer.
+        """
         found = await self._api.pages(
             "ec2",
             "DescribeSecurityGroups",
@@ -155,43 +203,30 @@ class HostGroups:
                 {"Name": "ip-permission.group-id", "Values": sorted(groups)},
             ],
         )
-        for one in found:
-            rules = (
-                rule
-                for rule in sorted(rules_of(one.get("IpPermissions") or ()))
-                if rule.source in groups and is_ours(rule)
-            )
-            await apply_change(self._api, one["GroupId"], Change(revoke=tuple(rules)))
-
-    async def _allow(
-        self,
-        instances: Collection[str],
-        change: Callable[[frozenset[Rule], bool], Change],
-        is_marked: Callable[[frozenset[Rule]], bool],
-    ) -> Mapping[str, str]:
-        """Change every group, told its rules and whether a host is in it, in one turn.
-
-        `is_marked` tells rules by which a group without the cluster's tag is one to change: its
-        hosts may have left it, or be gone.
-        """
-        async with self._turn:
-            groups, homes, refused = await self._look(instances, is_marked)
-            await asyncio.gather(
-                *(
-                    apply_change(self._api, id_, change(have, id_ in homes))
-                    for id_, have in groups.items()
+        return {
+            str(one["GroupId"]): Change(
+                revoke=tuple(
+                    rule
+                    for rule in sorted(rules_of(one.get("IpPermissions") or ()))
+                    if rule.source in groups and description in {"", rule.description}
                 )
             )
-        return refused
+            for one in found
+        }
+
+    async def _revoke(self, changes: Mapping[str, Change]) -> None:
+        for group, change in changes.items():
+            await apply_change(self._api, group, change)
 
     async def _look(
-        self, instances: Collection[str], is_marked: Callable[[frozenset[Rule]], bool]
+        self, access: Access
     ) -> tuple[dict[str, frozenset[Rule]], set[str], dict[str, str]]:
         """The rules of the groups to change, the hosts' groups, and who has none.
 
         All groups of the network are looked through where a host is in one without the cluster's
         tag, and where there is no host: nothing tells then in which groups hosts have been.
         """
+        instances = access.instances
         is_whole = not instances or not self._tags.id
         described = await self._groups(with_tag=not is_whole)
         tagged = {one["GroupId"] for one in self._tags.mine(described)} if self._tags.id else set()
@@ -208,7 +243,7 @@ class HostGroups:
         concerned = {
             id_: have
             for id_, have in rules.items()
-            if id_ in tagged or id_ in homes or is_marked(have)
+            if id_ in tagged or id_ in homes or access.is_marked(have)
         }
         return concerned, homes, refused
 
@@ -221,6 +256,12 @@ class HostGroups:
         return await self._api.pages(
             "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
         )
+
+
+def told_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
+    """The lines about changes of groups, by their ids. Pure."""
+    for group, change in changes.items():
+        yield from told_rules(group, change)
 
 
 async def apply_change(api: "Api", group: str, change: Change) -> None:

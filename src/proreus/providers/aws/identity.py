@@ -29,6 +29,11 @@ Described = Mapping[str, Any]
 """Something that AWS describes, with its `Tags`."""
 
 
+def pairs_of(values: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags or attributes as AWS takes them. Pure."""
+    return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
 def tags_of(described: Described) -> dict[str, str]:
     """Its tags by key."""
     return {tag["Key"]: tag.get("Value", "") for tag in described.get("Tags") or ()}

@@ -1,6 +1,7 @@
 """Load balancers of Services, of the kind that each Service's annotations ask for."""
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,11 +15,13 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
+    PartChange,
     Pending,
 )
-from proreus.kube.objects import Service
+from proreus.cloudprovider.recorded import desired_digest
+from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.aws import annotations
-from proreus.providers.aws.annotations import PREFIX, Kind
+from proreus.providers.aws.annotations import PREFIX, Asked, Kind
 from proreus.providers.aws.classic.balancers import ClassicBalancers
 from proreus.providers.aws.classic.observe import exists
 from proreus.providers.aws.groups import HostGroups
@@ -42,7 +45,12 @@ def load_balancers(api: "Api", place: Place, config: "AWSConfig") -> LoadBalance
     """The capability. Rules in groups of hosts are shared by all, and have turns of their own."""
     verbs = Verbs(api, place, config)
     return per_service(
-        verbs.ensure, verbs.delete, host_policy=host_policy, list_owned=partial(list_owned, api)
+        verbs.ensure,
+        verbs.delete,
+        host_policy=host_policy,
+        list_owned=partial(list_owned, api),
+        fingerprint=verbs.fingerprint,
+        preview=verbs.preview,
     )
 
 
@@ -66,6 +74,7 @@ class Verbs:
     def __init__(self, api: "Api", place: Place, config: "AWSConfig") -> None:
         """Speak through `api`."""
         self._api = api
+        self._inputs = (config.global_, config.tenants, place)
         settings, named = config.global_, Named(api, place, config.tenants)
         hosts = None if settings.disable_security_group_ingress else HostGroups(api, place)
         subnets = Subnets(api, place)
@@ -82,12 +91,47 @@ class Verbs:
         Raises:
             CloudError: It cannot be, or AWS refuses.
         """
+        asked = await self._check(wanted)
+        made_from = partial(self._made_from, wanted, asked)
+        if asked.kind is Kind.CLASSIC:
+            return await self._classic.ensure(wanted, asked, made_from)
+        return await self._network.ensure(wanted, asked, made_from)
+
+    async def preview(self, wanted: LoadBalancer) -> Sequence[PartChange]:
+        """What `ensure` would change.
+
+        Raises:
+            CloudError: It cannot be, or AWS does not answer.
+        """
+        asked = await self._check(wanted)
+        if asked.kind is Kind.CLASSIC:
+            return await self._classic.preview(wanted, asked)
+        return await self._network.preview(wanted, asked)
+
+    def fingerprint(self, wanted: LoadBalancer) -> str:
+        """What is recorded on a load balancer that is as wished. No I/O.
+
+        Raises:
+            InvalidRequest: An annotation is wrong.
+        """
+        asked = annotations.read(wanted.service.metadata.annotations)
+        return self._made_from(wanted, asked, wanted.ref.last_ingress)
+
+    def _made_from(
+        self, wanted: LoadBalancer, asked: Asked, ingress: Sequence[LoadBalancerIngress]
+    ) -> str:
+        return desired_digest(wanted, asked, self._inputs, ingress=ingress)
+
+    async def _check(self, wanted: LoadBalancer) -> Asked:
+        """What the annotations ask for, if that can be.
+
+        Raises:
+            CloudError: It cannot be, or AWS does not answer.
+        """
         asked = annotations.read(wanted.service.metadata.annotations)
         await self._check_kind(wanted, asked.kind)
         check(wanted, asked)
-        if asked.kind is Kind.CLASSIC:
-            return await self._classic.ensure(wanted, asked)
-        return await self._network.ensure(wanted, asked)
+        return asked
 
     async def delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
         """Delete what was made for the Service, of both kinds, whatever its annotations say now.

@@ -11,11 +11,11 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
-from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.load_balancers import LoadBalancerRef, PartChange
 from proreus.cloudprovider.refused import Refused
-from proreus.providers.aws.groups import HostGroups, apply_change
-from proreus.providers.aws.identity import tags_of
-from proreus.providers.aws.rules import Change, Rule, changed, rules_of
+from proreus.providers.aws.groups import HostGroups, apply_change, told_changes
+from proreus.providers.aws.identity import pairs_of, tags_of
+from proreus.providers.aws.rules import Change, Rule, changed, rules_of, told_rules
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -77,6 +77,32 @@ def group_steps(
         yield TagGroup(have.id, missing)
 
 
+def pretend_group(
+    have: Group | None, step: GroupStep, wish: GroupWish | None, tags: Mapping[str, str]
+) -> Group | None:
+    """The group after a step; a new one has no id yet, only its name. Pure."""
+    match step:
+        case CreateGroup() if wish is not None:
+            return Group(f"new {wish.name}", tags=tags)
+        case ChangeRules(_, change) if have is not None:
+            rules = (have.rules - set(change.revoke)) | set(change.grant)
+            return msgspec.structs.replace(have, rules=rules)
+        case TagGroup(_, missing) if have is not None:
+            return msgspec.structs.replace(have, tags={**have.tags, **missing})
+    raise AssertionError(step)
+
+
+def told_group(step: GroupStep, wish: GroupWish | None) -> Iterator[PartChange]:
+    """The lines about a step. Pure."""
+    match step:
+        case CreateGroup():
+            yield PartChange("create", f"security group {wish.name if wish is not None else ''}")
+        case ChangeRules(id_, change):
+            yield from told_rules(id_, change)
+        case TagGroup(id_, tags):
+            yield PartChange("change", f"security group {id_}", f"tags {' '.join(sorted(tags))}")
+
+
 class OwnGroups:
     """Finds, makes and deletes such groups."""
 
@@ -128,14 +154,11 @@ class OwnGroups:
         match step:
             case CreateGroup() if wish is not None:
                 return await self._create(wish, tags)
-            case ChangeRules(id_, change) if have is not None:
+            case ChangeRules(id_, change):
                 await apply_change(self._api, id_, change)
-                rules = (have.rules - set(change.revoke)) | set(change.grant)
-                return msgspec.structs.replace(have, rules=rules)
-            case TagGroup(id_, missing) if have is not None:
-                await self._api.call("ec2", "CreateTags", Resources=[id_], Tags=_pairs(missing))
-                return msgspec.structs.replace(have, tags={**have.tags, **missing})
-        raise AssertionError(step)
+            case TagGroup(id_, missing):
+                await self._api.call("ec2", "CreateTags", Resources=[id_], Tags=pairs_of(missing))
+        return pretend_group(have, step, wish, tags)
 
     async def _create(self, wish: GroupWish, tags: Mapping[str, str]) -> Group:
         try:
@@ -145,7 +168,7 @@ class OwnGroups:
                 GroupName=wish.name,
                 Description=wish.description,
                 VpcId=self._vpc,
-                TagSpecifications=[{"ResourceType": "security-group", "Tags": _pairs(tags)}],
+                TagSpecifications=[{"ResourceType": "security-group", "Tags": pairs_of(tags)}],
             )
         except Refused as error:
             # Made by an attempt whose answer was lost.
@@ -154,6 +177,19 @@ class OwnGroups:
                 raise
             return found
         return Group(answer["GroupId"], tags=tags)
+
+    async def foresee_let_go(
+        self, group: Group | None, hosts: HostGroups | None
+    ) -> tuple[PartChange, ...]:
+        """What `let_go` would delete.
+
+        Raises:
+            CloudError: AWS does not answer.
+        """
+        if group is None:
+            return ()
+        naming = await hosts.naming({group.id}) if hosts is not None else {}
+        return (*told_changes(naming), PartChange("delete", f"security group {group.id}"))
 
     async def let_go(self, group: Group | None, hosts: HostGroups | None) -> str:
         """Delete a group that no load balancer needs any more, and the rules that name it.
@@ -180,7 +216,3 @@ class OwnGroups:
             if error.code not in _GONE:
                 raise
         return ""
-
-
-def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in values.items()]

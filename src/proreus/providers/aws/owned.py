@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER_UID,
+    MARK_FINGERPRINT,
     MARK_SERVICE,
     MARK_SERVICE_UID,
     ClusterIdentity,
@@ -56,6 +57,12 @@ async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObje
 
 
 def _owned(kind: str, id_: str, tags: Mapping[str, str]) -> OwnedObject:
+    made_from = tags.get(MARK_FINGERPRINT, "")
     return OwnedObject(
-        kind, id_, service=tags.get(MARK_SERVICE, ""), service_uid=tags.get(MARK_SERVICE_UID, "")
+        kind,
+        id_,
+        service=tags.get(MARK_SERVICE, ""),
+        service_uid=tags.get(MARK_SERVICE_UID, ""),
+        fingerprint=made_from,
+        recorded=bool(made_from),
     )

@@ -6,11 +6,12 @@
 AWS groups rules into permissions as it likes, so they are compared one by one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.load_balancers import PartChange
 from proreus.providers.aws.annotations import TRAFFIC_PORT
 from proreus.providers.aws.listeners import Listener, PortMapping
 
@@ -103,6 +104,21 @@ def changed(have: frozenset[Rule], want: frozenset[Rule], ours: frozenset[Rule])
     grant = {_bare(rule): rule for rule in sorted(want) if _bare(rule) not in bare}
     revoke = (rule for rule in sorted(have & ours) if _bare(rule) not in wished)
     return Change(tuple(grant.values()), tuple(revoke))
+
+
+def told_rules(group: str, change: Change) -> Iterator[PartChange]:
+    """The lines about a change of a group's rules."""
+    part = f"rule of security group {group}"
+    yield from (PartChange("create", part, _text(one)) for one in change.grant)
+    yield from (PartChange("delete", part, _text(one)) for one in change.revoke)
+
+
+def _text(rule: Rule) -> str:
+    if rule.protocol == ALL:
+        return f"everything from {rule.source}"
+    first, last = rule.from_port, rule.to_port
+    ports = str(first) if first == last else f"{first} to {last}"
+    return f"{rule.protocol} {ports} from {rule.source}"
 
 
 def _bare(rule: Rule) -> Rule:

@@ -21,9 +21,10 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
+    PartChange,
 )
 from proreus.kube.objects import KubeObject, LoadBalancerIngress, Node, Service
-from proreus.providers.local import memo, network, nft, nft_changes, plan, pools
+from proreus.providers.local import memo, network, nft, nft_changes, plan, pools, preview
 from proreus.providers.local.announce import announce
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.figures import FIGURES
@@ -129,6 +130,29 @@ class LocalLoadBalancers:
             await self._change(edit)
         except CloudError as error:
             return {one.ref.uid: error for one in wanted}
+        return answers
+
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        """One reading of the kernel, and what `ensure` would change then."""
+        async with self._turn:
+            shown = await self._show()
+        state = _state(shown)
+        is_damaged = work(state, shown, self._gateway) != Work()
+        in_use = _in_use(self._context.listers["nodes"].all(), self._reach)
+        answers: dict[str, Sequence[PartChange] | CloudError] = {}
+        for wish in wanted:
+            uid = wish.ref.uid
+            try:
+                after, _ = self._ensured(state, wish, in_use)
+            except CloudError as error:
+                answers[uid] = error
+                continue
+            answers[uid] = preview.changes(state, after, uid, is_damaged=is_damaged)
+            state = after
+        if problems := network.obstacles(state, shown.settings, shown.interfaces):
+            return {one.ref.uid: CloudError("; ".join(problems)) for one in wanted}
         return answers
 
     async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:

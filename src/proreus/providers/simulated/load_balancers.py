@@ -1,12 +1,11 @@
 """Load balancers of the simulated cloud: observe, plan (`plan.py`), apply."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from proreus.cloudprovider.converge import converge
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER_UID,
@@ -26,11 +25,13 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
+from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.steps import converge
 from proreus.kube.objects import LoadBalancerIngress, PortStatus, Service
 from proreus.providers.simulated import preview
 from proreus.providers.simulated.api import Api
-from proreus.providers.simulated.parts import Address, Balancer, Part, RoutePart, Target
+from proreus.providers.simulated.parts import Address, Balancer, Part, RoutePart
 from proreus.providers.simulated.plan import (
     FAMILY,
     Actual,
@@ -52,9 +53,6 @@ from proreus.providers.simulated.plan import (
 
 PORT_ERROR = "simulated/ListenerFailed"
 _ASK_AGAIN = 1.0
-
-_Item = TypeVar("_Item", LoadBalancer, LoadBalancerRef)
-_Said = TypeVar("_Said", EnsureAnswer, DeleteAnswer)
 
 
 class SimulatedLoadBalancers:
@@ -80,22 +78,19 @@ class SimulatedLoadBalancers:
 
     async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """One read, then the writes that are needed: none if all is as wished."""
-        said = await asyncio.gather(*(_caught(self._ensure, one) for one in wanted))
+        said = await asyncio.gather(*(attempt(self._ensure(one)) for one in wanted))
         return {one.ref.uid: answer for one, answer in zip(wanted, said, strict=True)}
 
     async def preview(
         self, wanted: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """One read, and what `ensure` would write then."""
-        said = await asyncio.gather(*(self._preview(one) for one in wanted))
+        said = await asyncio.gather(*(attempt(self._preview(one)) for one in wanted))
         return {one.ref.uid: answer for one, answer in zip(wanted, said, strict=True)}
 
-    async def _preview(self, wanted: LoadBalancer) -> Sequence[PartChange] | CloudError:
-        try:
-            check(wanted)
-            actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
-        except CloudError as error:
-            return error
+    async def _preview(self, wanted: LoadBalancer) -> Sequence[PartChange]:
+        check(wanted)
+        actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
         return preview.changes(wanted, actual, self._region)
 
     async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
@@ -104,7 +99,7 @@ class SimulatedLoadBalancers:
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete what carries the Service's marks, found by name (never stale) and by tags."""
-        said = await asyncio.gather(*(_caught(self._delete, one) for one in gone))
+        said = await asyncio.gather(*(attempt(self._delete(one)) for one in gone))
         return {one.uid: answer for one, answer in zip(gone, said, strict=True)}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -167,14 +162,16 @@ class SimulatedLoadBalancers:
                 return lambda now: _with(now, changed)
             case Delete(part):
                 await self._api.delete(part)
-                return lambda now: _without(now, part)
             case AddTargets(balancer, add):
                 answer = await self._api.change_targets(balancer.id, "add", {"targets": add})
                 refused = {one.instance_id: one.reason for one in answer.rejected}
-                return lambda now: _retargeted(now, balancer, add=add, refused=refused)
+                taken = tuple(one for one in add if one.instance_id not in refused)
+                return lambda now: _refusing(
+                    preview.pretend(now, AddTargets(balancer, taken)), refused
+                )
             case RemoveTargets(balancer, ids):
                 await self._api.change_targets(balancer.id, "remove", {"instance_ids": ids})
-                return lambda now: _retargeted(now, balancer, remove=ids)
+        return lambda now: preview.pretend(now, step)
 
 
 def conclude(wanted: LoadBalancer, actual: Actual, region: str) -> EnsureAnswer:
@@ -227,33 +224,5 @@ def _with(actual: Actual, part: Part, *, made: bool = False) -> Actual:
     )
 
 
-def _without(actual: Actual, part: Part) -> Actual:
-    parts = {id_: one for id_, one in actual.parts.items() if id_ != part.id}
-    return msgspec.structs.replace(actual, parts=parts)
-
-
-def _retargeted(
-    actual: Actual,
-    balancer: Balancer,
-    *,
-    add: Sequence[Target] = (),
-    remove: Sequence[str] = (),
-    refused: Mapping[str, str] = {},
-) -> Actual:
-    """With targets added and removed; other changes of the balancer in `actual` stay."""
-    now = actual.parts[balancer.id]
-    if not isinstance(now, Balancer):
-        return actual
-    have = {target.instance_id: target for target in now.targets}
-    have |= {target.instance_id: target for target in add if target.instance_id not in refused}
-    left = tuple(target for id_, target in have.items() if id_ not in remove)
-    changed = msgspec.structs.replace(now, targets=left)
-    return msgspec.structs.replace(_with(actual, changed), refused={**actual.refused, **refused})
-
-
-async def _caught(verb: Callable[[_Item], Awaitable[_Said]], item: _Item) -> _Said | CloudError:
-    """The verb's answer, or its error as an answer."""
-    try:
-        return await verb(item)
-    except CloudError as error:
-        return error
+def _refusing(actual: Actual, refused: Mapping[str, str]) -> Actual:
+    return msgspec.structs.replace(actual, refused={**actual.refused, **refused})

@@ -1,7 +1,4 @@
-"""What `ensure` would do to a load balancer, step by step, without doing it. Pure.
-
-`plan` is asked again and again, as in `ensure`, but the steps are only pretended.
-"""
+"""What `ensure` would do to a load balancer, step by step, without doing it. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,6 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.load_balancers import LoadBalancer, PartChange
+from proreus.cloudprovider.steps import foresee
 from proreus.providers.simulated.parts import Address, Balancer, Firewall, Listener, Part, Target
 from proreus.providers.simulated.plan import (
     Actual,
@@ -29,21 +27,14 @@ _NOT_SHOWN = frozenset(
 )
 
 
-MOST_ROUNDS = 12
-"""The longest way is six: delete in three rounds, make in three."""
-
-
 def changes(wanted: LoadBalancer, actual: Actual, region: str) -> tuple[PartChange, ...]:
     """Every change, in the order of `ensure`; none if all is as wished."""
-    found: list[PartChange] = []
-    for _ in range(MOST_ROUNDS):
-        for step in plan(wanted, actual, region):
-            found += _told(step)
-            actual = _pretended(actual, step)
-    return tuple(found)
+    steps, _ = foresee(actual, lambda now: plan(wanted, now, region), pretend)
+    return tuple(change for step in steps for change in told(step))
 
 
-def _told(step: Step) -> Iterator[PartChange]:
+def told(step: Step) -> Iterator[PartChange]:
+    """The lines about one step."""
     match step:
         case Create(collection, body):
             detail = _detail({key: value for key, value in body.items() if value not in ("", None)})
@@ -81,8 +72,8 @@ def _text(value: Any) -> str:
     return " ".join(map(str, plain)) if isinstance(plain, list | tuple) else str(plain).lower()
 
 
-def _pretended(actual: Actual, step: Step) -> Actual:
-    """The parts as the cloud would show them after the step."""
+def pretend(actual: Actual, step: Step) -> Actual:
+    """What there is after a step, if the cloud refuses nothing."""
     parts = dict(actual.parts)
     match step:
         case Create(collection, body):

@@ -1,6 +1,6 @@
 """Takes the steps of a plan, one call for each."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.annotations import INTERNAL
 from proreus.providers.aws.classic.observe import balancer_of
-from proreus.providers.aws.classic.parts import Actual, Balancer, Wish
+from proreus.providers.aws.classic.parts import Actual, Wish
 from proreus.providers.aws.classic.plan import (
     AddTags,
     ApplyGroups,
@@ -27,6 +27,8 @@ from proreus.providers.aws.classic.plan import (
     SetListenerPolicies,
     Step,
 )
+from proreus.providers.aws.classic.preview import made, pretend
+from proreus.providers.aws.identity import pairs_of
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
 from proreus.providers.aws.names import ids_in
 from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, OwnGroups, TagGroup
@@ -52,19 +54,24 @@ async def take(api: "Api", own_groups: OwnGroups, wish: Wish, actual: Actual, st
             group = await own_groups.take(step, wish.own, wish.tags, actual.group)
             return lambda now: msgspec.structs.replace(now, group=group)
         case CreateBalancer(groups):
-            made = await _create(api, wish, groups)
-            return lambda now: msgspec.structs.replace(now, balancer=made)
+            dns_name = await _create(api, wish, groups)
+            balancer = made(wish, groups, dns_name)
+            return lambda now: msgspec.structs.replace(now, balancer=balancer)
         case Register() | Deregister():
             return await _reregister(api, wish, actual, step)
+        case AttachSubnets() | DetachSubnets():
+            return await _replace(api, wish, step)
         case CreateListeners() | DeleteListeners() | ChangeCertificate():
-            return await _change_listeners(api, wish, step)
+            await _change_listeners(api, wish, step)
         case CreatePolicy() | SetListenerPolicies() | SetBackendPolicies():
-            return await _change_policies(api, wish, step)
+            await _change_policies(api, wish, step)
         case _:
-            return await _change(api, wish, step)
+            await _change(api, wish, step)
+    return lambda now: pretend(now, step, wish)
 
 
-async def _create(api: "Api", wish: Wish, groups: tuple[str, ...]) -> Balancer:
+async def _create(api: "Api", wish: Wish, groups: tuple[str, ...]) -> str:
+    """Make the load balancer; its host name."""
     scheme = {"Scheme": wish.scheme} if wish.scheme == INTERNAL else {}
     answer = await api.call(
         "elb",
@@ -73,19 +80,10 @@ async def _create(api: "Api", wish: Wish, groups: tuple[str, ...]) -> Balancer:
         Listeners=[_given(one) for one in sorted(wish.listeners)],
         Subnets=sorted(wish.subnets),
         SecurityGroups=list(groups),
-        Tags=_pairs(wish.tags),
+        Tags=pairs_of(wish.tags),
         **scheme,
     )
-    return Balancer(
-        name=wish.name,
-        dns_name=answer["DNSName"],
-        scheme=wish.scheme,
-        subnets=frozenset(wish.subnets),
-        zones=frozenset(wish.subnets.values()),
-        groups=groups,
-        listeners=wish.listeners,
-        tags=wish.tags,
-    )
+    return str(answer["DNSName"])
 
 
 def _given(listener: Listener) -> dict[str, Any]:
@@ -102,18 +100,16 @@ def _given(listener: Listener) -> dict[str, Any]:
 
 async def _change_listeners(
     api: "Api", wish: Wish, step: CreateListeners | DeleteListeners | ChangeCertificate
-) -> Effect:
+) -> None:
     of = {"LoadBalancerName": wish.name}
     match step:
         case CreateListeners(listeners):
             given = [_given(one) for one in listeners]
             await api.call("elb", "CreateLoadBalancerListeners", **of, Listeners=given)
-            return lambda now: _with_listeners(now, listeners)
         case DeleteListeners(ports):
             await api.call(
                 "elb", "DeleteLoadBalancerListeners", **of, LoadBalancerPorts=list(ports)
             )
-            return lambda now: _with_listeners(now, (), without=ports)
         case ChangeCertificate(port, certificate):
             await api.call(
                 "elb",
@@ -122,13 +118,11 @@ async def _change_listeners(
                 LoadBalancerPort=port,
                 SSLCertificateId=certificate,
             )
-            changed = tuple(one for one in wish.listeners if one.port == port)
-            return lambda now: _with_listeners(now, changed, without=(port,))
 
 
 async def _change_policies(
     api: "Api", wish: Wish, step: CreatePolicy | SetListenerPolicies | SetBackendPolicies
-) -> Effect:
+) -> None:
     of = {"LoadBalancerName": wish.name}
     match step:
         case CreatePolicy(name, type_, attribute, value):
@@ -140,7 +134,6 @@ async def _change_policies(
                 PolicyTypeName=type_,
                 PolicyAttributes=[{"AttributeName": attribute, "AttributeValue": value}],
             )
-            return lambda now: _updated(now, policies={name: type_})
         case SetListenerPolicies(port, policies):
             await api.call(
                 "elb",
@@ -149,7 +142,6 @@ async def _change_policies(
                 LoadBalancerPort=port,
                 PolicyNames=list(policies),
             )
-            return lambda now: _updated(now, listener_policies={port: policies})
         case SetBackendPolicies(port, policies):
             await api.call(
                 "elb",
@@ -158,7 +150,6 @@ async def _change_policies(
                 InstancePort=port,
                 PolicyNames=list(policies),
             )
-            return lambda now: _updated(now, backend_policies={port: policies})
 
 
 async def _reregister(
@@ -168,10 +159,13 @@ async def _reregister(
         operation, gone = "DeregisterInstancesFromLoadBalancer", step.instances
         # What AWS does not know any more is not registered any more.
         await _all_that_can_be(api, operation, wish.name, gone)
-        return lambda now: _with_targets(now, remove=gone)
+        return lambda now: pretend(now, step, wish)
     new = [one for one in step.instances if one not in actual.refused]
     refused = await _all_that_can_be(api, "RegisterInstancesWithLoadBalancer", wish.name, new)
-    return lambda now: _with_targets(now, add=set(new) - refused.keys(), refused=refused)
+    registered = Register(tuple(one for one in new if one not in refused))
+    return lambda now: msgspec.structs.replace(
+        pretend(now, registered, wish), refused={**now.refused, **refused}
+    )
 
 
 async def _all_that_can_be(
@@ -192,33 +186,34 @@ async def _all_that_can_be(
     return refused
 
 
+async def _replace(api: "Api", wish: Wish, step: AttachSubnets | DetachSubnets) -> Effect:
+    """Change where it stands; AWS does not say in which zones that is then, so it is asked."""
+    given = {"LoadBalancerName": wish.name, "Subnets": list(step.subnets)}
+    if isinstance(step, AttachSubnets):
+        await api.call("elb", "AttachLoadBalancerToSubnets", **given)
+    else:
+        await api.call("elb", "DetachLoadBalancerFromSubnets", **given)
+    answer = await api.call("elb", "DescribeLoadBalancers", LoadBalancerNames=[wish.name])
+    found = balancer_of(answer["LoadBalancerDescriptions"][0])
+    return lambda now: msgspec.structs.replace(
+        now,
+        balancer=now.balancer
+        and msgspec.structs.replace(now.balancer, subnets=found.subnets, zones=found.zones),
+    )
+
+
 async def _change(
     api: "Api",
     wish: Wish,
-    step: (
-        AttachSubnets
-        | DetachSubnets
-        | ApplyGroups
-        | ConfigureHealthCheck
-        | ChangeAttributes
-        | AddTags
-    ),
-) -> Effect:
+    step: ApplyGroups | ConfigureHealthCheck | ChangeAttributes | AddTags,
+) -> None:
     of = {"LoadBalancerName": wish.name}
     match step:
-        case AttachSubnets(subnets):
-            await api.call("elb", "AttachLoadBalancerToSubnets", **of, Subnets=list(subnets))
-            return await _placed(api, wish.name)
-        case DetachSubnets(subnets):
-            await api.call("elb", "DetachLoadBalancerFromSubnets", **of, Subnets=list(subnets))
-            return await _placed(api, wish.name)
         case ApplyGroups(groups):
             given = list(groups)
             await api.call("elb", "ApplySecurityGroupsToLoadBalancer", **of, SecurityGroups=given)
-            return lambda now: _with(now, groups=groups)
         case ConfigureHealthCheck(health):
             await api.call("elb", "ConfigureHealthCheck", **of, HealthCheck=_health(health))
-            return lambda now: _with(now, health=health)
         case ChangeAttributes(attributes):
             given_attributes = {
                 section: {key: one for key, one in values.items() if one != ""}
@@ -227,17 +222,8 @@ async def _change(
             await api.call(
                 "elb", "ModifyLoadBalancerAttributes", **of, LoadBalancerAttributes=given_attributes
             )
-            return lambda now: _updated(now, attributes=attributes)
         case AddTags(tags):
-            await api.call("elb", "AddTags", LoadBalancerNames=[wish.name], Tags=_pairs(tags))
-            return lambda now: _updated(now, tags=tags)
-
-
-async def _placed(api: "Api", name: str) -> Effect:
-    """In which zones it stands now: that of a subnet is not told."""
-    answer = await api.call("elb", "DescribeLoadBalancers", LoadBalancerNames=[name])
-    found = balancer_of(answer["LoadBalancerDescriptions"][0])
-    return lambda now: _with(now, subnets=found.subnets, zones=found.zones)
+            await api.call("elb", "AddTags", LoadBalancerNames=[wish.name], Tags=pairs_of(tags))
 
 
 def _health(health: ClassicHealthCheck) -> dict[str, Any]:
@@ -248,38 +234,3 @@ def _health(health: ClassicHealthCheck) -> dict[str, Any]:
         "Timeout": health.timeout,
         "Interval": health.interval,
     }
-
-
-def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in values.items()]
-
-
-def _with(now: Actual, **fields: Any) -> Actual:
-    return msgspec.structs.replace(
-        now, balancer=now.balancer and msgspec.structs.replace(now.balancer, **fields)
-    )
-
-
-def _updated(now: Actual, **fields: Mapping[Any, Any]) -> Actual:
-    """With more in mappings."""
-    have = {name: getattr(now.balancer, name, {}) for name in fields}
-    return _with(now, **{name: {**have[name], **more} for name, more in fields.items()})
-
-
-def _with_listeners(
-    now: Actual, new: Collection[Listener], without: Collection[int] = ()
-) -> Actual:
-    have = now.balancer.listeners if now.balancer is not None else frozenset()
-    kept = (one for one in have if one.port not in without)
-    return _with(now, listeners=frozenset((*kept, *new)))
-
-
-def _with_targets(
-    now: Actual,
-    add: Collection[str] = (),
-    remove: Collection[str] = (),
-    refused: Mapping[str, str] | None = None,
-) -> Actual:
-    now = msgspec.structs.replace(now, refused={**now.refused, **(refused or {})})
-    have = now.balancer.targets if now.balancer is not None else frozenset()
-    return _with(now, targets=(have | set(add)) - set(remove))

@@ -5,15 +5,19 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from proreus.cloudprovider.converge import converge
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import MARK_FINGERPRINT
 from proreus.cloudprovider.load_balancers import (
     Done,
+    EnsureAnswer,
     Ensured,
     LoadBalancer,
     LoadBalancerRef,
+    PartChange,
     Pending,
 )
+from proreus.cloudprovider.recorded import MadeFrom, Record
+from proreus.cloudprovider.steps import converge, foresee
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import Asked
@@ -21,11 +25,13 @@ from proreus.providers.aws.classic import plan
 from proreus.providers.aws.classic.apply import take
 from proreus.providers.aws.classic.observe import observe
 from proreus.providers.aws.classic.parts import Actual, Attributes, Wish
-from proreus.providers.aws.groups import HostGroups
-from proreus.providers.aws.identity import TAG_SERVICE, Place
+from proreus.providers.aws.classic.preview import pretend, told
+from proreus.providers.aws.groups import Access, HostGroups, classic_access, told_changes
+from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
 from proreus.providers.aws.names import targets_of
-from proreus.providers.aws.own_groups import GroupWish, OwnGroups
+from proreus.providers.aws.own_groups import Group, GroupWish, OwnGroups
+from proreus.providers.aws.rules import HOST_RULE
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
 
@@ -58,11 +64,67 @@ class ClassicBalancers:
         self._named = named
         self._own_groups = OwnGroups(api, place.vpc)
 
-    async def ensure(self, wanted: LoadBalancer, asked: Asked) -> Ensured | Pending:
-        """Bring it to what is wished.
+    async def ensure(self, wanted: LoadBalancer, asked: Asked, made_from: MadeFrom) -> EnsureAnswer:
+        """Bring it to what is wished, and record that.
 
         Raises:
             CloudError: It cannot be, or AWS refuses.
+        """
+        wish, before = await self._prepare(wanted, asked)
+        tags = before.balancer.tags if before.balancer is not None else {}
+        record = Record(tags.get(MARK_FINGERPRINT, ""), partial(self._mark, wish.name))
+        actual = await converge(
+            before,
+            lambda now: plan.plan(wish, now),
+            partial(take, self._api, self._own_groups, wish),
+            before=record.clear,
+        )
+        balancer = actual.balancer
+        if balancer is None:
+            raise CloudError(f"{wish.name} is gone again")
+        groups = plan.groups_of(wish, actual)
+        targets, rejected = targets_of(wanted.hosts)
+        refused = dict(actual.refused)
+        if self._hosts is not None:
+            refused |= await self._hosts.allow(_access(wish, actual), record.clear)
+        ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
+        if _idle(actual, groups) is not None:
+            await record.clear()
+        if left := await self._let_go(actual, _former(before, groups), keep=groups):
+            return Pending(_ASK_AGAIN, left, ingress)
+        refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
+        answer = Ensured(ingress, {**rejected, **refused_nodes})
+        if not answer.rejected:
+            # Hosts that were rejected are to be tried again with each look at all Services.
+            await record.keep(made_from(ingress))
+        return answer
+
+    async def preview(self, wanted: LoadBalancer, asked: Asked) -> Sequence[PartChange]:
+        """What `ensure` would change.
+
+        Raises:
+            CloudError: It cannot be, or AWS does not answer.
+        """
+        wish, before = await self._prepare(wanted, asked)
+        steps, then = foresee(
+            before,
+            lambda now: plan.plan(wish, now),
+            lambda now, step: pretend(now, step, wish),
+        )
+        found = [change for step in steps for change in told(step, wish)]
+        groups = plan.groups_of(wish, then)
+        if self._hosts is not None:
+            found += told_changes((await self._hosts.foresee(_access(wish, then)))[0])
+            if former := _given(_former(before, groups), then) - await self._used_groups(wish.name):
+                found += told_changes(await self._hosts.naming(former, HOST_RULE))
+        found += await self._own_groups.foresee_let_go(_idle(then, groups), self._hosts)
+        return found
+
+    async def _prepare(self, wanted: LoadBalancer, asked: Asked) -> tuple[Wish, Actual]:
+        """What there is to be, and what there is.
+
+        Raises:
+            CloudError: It cannot be, or AWS does not answer.
         """
         subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
         wish = wish_of(wanted, asked, self._place, self._settings, subnets)
@@ -72,27 +134,12 @@ class ClassicBalancers:
         plan.check(wish, before)
         have = before.balancer.groups if before.balancer is not None else ()
         await self._named.check(wanted.ref, asked, groups=have, is_new=before.balancer is None)
-        actual = await converge(
-            before,
-            lambda now: plan.plan(wish, now),
-            partial(take, self._api, self._own_groups, wish),
-        )
-        balancer = actual.balancer
-        if balancer is None:
-            raise CloudError(f"{wish.name} is gone again")
-        groups = plan.groups_of(wish, actual)
-        targets, rejected = targets_of(wanted.hosts)
-        refused = dict(actual.refused)
-        if self._hosts is not None:
-            refused |= await self._hosts.allow_classic(
-                groups[0], wish.targets - refused.keys(), is_own=wish.own is not None
-            )
-        ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
-        former = set(before.balancer.groups) - set(groups) if before.balancer is not None else set()
-        if left := await self._let_go(actual, former, keep=groups):
-            return Pending(_ASK_AGAIN, left, ingress)
-        refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
-        return Ensured(ingress, {**rejected, **refused_nodes})
+        return wish, before
+
+    async def _mark(self, name: str, made_from: str) -> None:
+        """Write the record; no record is an empty one, which needs no right to take tags away."""
+        tags = pairs_of({MARK_FINGERPRINT: made_from})
+        await self._api.call("elb", "AddTags", LoadBalancerNames=[name], Tags=tags)
 
     async def delete(self, gone: LoadBalancerRef) -> Done | Pending:
         """Delete it, its security group, and the rules in the groups of hosts.
@@ -132,16 +179,13 @@ class ClassicBalancers:
         `former` are groups that the load balancer had.
         """
         await self._forget_given(former, actual)
-        group = actual.group
-        idle = group if group is not None and group.id not in keep else None
-        return await self._own_groups.let_go(idle, self._hosts)
+        return await self._own_groups.let_go(_idle(actual, keep), self._hosts)
 
     async def _forget_given(
         self, groups: Collection[str], actual: Actual, beside: str = ""
     ) -> None:
         """Take away the rules made for given groups, but for those that others use, too."""
-        own = actual.group.id if actual.group is not None else ""
-        given = set(groups) - {own}
+        given = _given(groups, actual)
         if given and self._hosts is not None:
             await self._hosts.forget_given(given, partial(self._used_groups, beside))
 
@@ -154,6 +198,31 @@ class ClassicBalancers:
             if one["LoadBalancerName"] != beside
             for group in one.get("SecurityGroups") or ()
         }
+
+
+def _access(wish: Wish, actual: Actual) -> Access:
+    """What it needs of the groups of its hosts."""
+    return classic_access(
+        plan.groups_of(wish, actual)[0],
+        wish.targets - actual.refused.keys(),
+        is_own=wish.own is not None,
+    )
+
+
+def _idle(actual: Actual, keep: Collection[str]) -> Group | None:
+    """The group that was made for it, unless it is to be kept."""
+    group = actual.group
+    return group if group is not None and group.id not in keep else None
+
+
+def _former(before: Actual, groups: Collection[str]) -> set[str]:
+    """The groups that it had and has no more."""
+    return set(before.balancer.groups) - set(groups) if before.balancer is not None else set()
+
+
+def _given(groups: Collection[str], actual: Actual) -> set[str]:
+    """Those that were not made for it."""
+    return set(groups) - ({actual.group.id} if actual.group is not None else set())
 
 
 def group_name(name: str) -> str:

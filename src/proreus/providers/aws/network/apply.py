@@ -1,11 +1,12 @@
 """Takes the steps of a plan, one call for each."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from proreus.cloudprovider.refused import Refused
+from proreus.providers.aws.identity import pairs_of
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.names import ids_in
 from proreus.providers.aws.network import observe
@@ -33,6 +34,7 @@ from proreus.providers.aws.network.plan import (
     Register,
     Step,
 )
+from proreus.providers.aws.network.preview import changed, in_zones, with_listener
 from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, OwnGroups, TagGroup
 
 if TYPE_CHECKING:
@@ -61,17 +63,18 @@ async def take(
         CloudError: AWS refuses.
     """
     match step:
-        case Delete(part):
-            return await _delete(api, part)
+        case Delete():
+            return await _delete(api, step)
         case Register() | Deregister():
             return await _retarget(api, actual, step)
         case AddTags(arn, tags):
-            await api.call("elbv2", "AddTags", ResourceArns=[arn], Tags=_pairs(tags))
-            return lambda now: _retagged(now, arn, tags)
+            await api.call("elbv2", "AddTags", ResourceArns=[arn], Tags=pairs_of(tags))
+            return lambda now: changed(now, step)
         case ChangeAttributes() | ChangeAddressType() | ChangeSubnets() | ChangeGroups():
             return await _change_balancer(api, actual, step)
         case ChangeHealthCheck():
-            return await _change_health_check(api, actual, step)
+            await _change_health_check(api, actual, step)
+            return lambda now: changed(now, step)
     if wish is None:
         raise AssertionError(step)
     return await _create(api, own_groups, wish, actual, step)
@@ -97,15 +100,15 @@ async def _create(
                 "elbv2",
                 "CreateListener",
                 LoadBalancerArn=actual.balancer.arn,
-                Tags=_pairs(wish.tags),
+                Tags=pairs_of(wish.tags),
                 **_forward(mapping, target_group),
             )
-            return lambda now: _with_listener(now, observe.listener_of(answer["Listeners"][0]))
+            return lambda now: with_listener(now, observe.listener_of(answer["Listeners"][0]))
         case ChangeListener(arn, mapping, target_group):
             answer = await api.call(
                 "elbv2", "ModifyListener", ListenerArn=arn, **_forward(mapping, target_group)
             )
-            return lambda now: _with_listener(now, observe.listener_of(answer["Listeners"][0]))
+            return lambda now: with_listener(now, observe.listener_of(answer["Listeners"][0]))
     raise AssertionError(step)
 
 
@@ -127,7 +130,7 @@ async def _create_balancer(api: "Api", wish: Wish, groups: tuple[str, ...]) -> B
         Scheme=wish.scheme,
         IpAddressType=wish.address_type,
         SubnetMappings=mappings,
-        Tags=_pairs(wish.tags),
+        Tags=pairs_of(wish.tags),
         **secured,
         **(_SOURCE_NAT if wish.source_nat else {}),
     )
@@ -150,7 +153,7 @@ async def _create_group(api: "Api", wish: Wish, name: str, mapping: PortMapping)
         VpcId=wish.vpc,
         TargetType="instance",
         IpAddressType=wish.target_type,
-        Tags=_pairs(wish.tags),
+        Tags=pairs_of(wish.tags),
         HealthCheckProtocol=mapping.health.protocol,
         HealthCheckIntervalSeconds=mapping.health.interval,
         **_health(mapping.health),
@@ -160,9 +163,9 @@ async def _create_group(api: "Api", wish: Wish, name: str, mapping: PortMapping)
     )
 
 
-async def _change_health_check(api: "Api", actual: Actual, step: ChangeHealthCheck) -> Effect:
-    arn, health, group = step.arn, step.health, _group(actual, step.arn)
-    have = group.health if group is not None else health
+async def _change_health_check(api: "Api", actual: Actual, step: ChangeHealthCheck) -> None:
+    arn, health = step.arn, step.health
+    have = next((one.health for one in actual.target_groups if one.arn == arn), health)
     drifted: dict[str, Any] = {}
     # Both are part of the group's name, so they differ only if somebody has changed them.
     if have.protocol != health.protocol:
@@ -170,7 +173,6 @@ async def _change_health_check(api: "Api", actual: Actual, step: ChangeHealthChe
     if have.interval != health.interval:
         drifted["HealthCheckIntervalSeconds"] = health.interval
     await api.call("elbv2", "ModifyTargetGroup", TargetGroupArn=arn, **drifted, **_health(health))
-    return lambda now: _with_group(now, arn, health=health)
 
 
 def _health(health: HealthCheck) -> dict[str, Any]:
@@ -199,7 +201,7 @@ async def _retarget(api: "Api", actual: Actual, step: Register | Deregister) -> 
     arn, instances = step.arn, step.instances
     if isinstance(step, Deregister):
         await api.call("elbv2", "DeregisterTargets", TargetGroupArn=arn, Targets=_ids(instances))
-        return lambda now: _retargeted(now, arn, remove=instances)
+        return lambda now: changed(now, step)
     # AWS takes all or none; those that it names are left out, and told.
     refused: dict[str, str] = {}
     left = [one for one in instances if one not in actual.refused]
@@ -213,10 +215,14 @@ async def _retarget(api: "Api", actual: Actual, step: Register | Deregister) -> 
                 raise
             refused |= dict.fromkeys(named, error.text)
             left = [one for one in left if one not in named]
-    return lambda now: _retargeted(now, arn, add=tuple(left), refused=refused)
+    registered = Register(arn, tuple(left))
+    return lambda now: msgspec.structs.replace(
+        changed(now, registered), refused={**now.refused, **refused}
+    )
 
 
-async def _delete(api: "Api", part: Balancer | Listener | TargetGroup) -> Effect:
+async def _delete(api: "Api", step: Delete) -> Effect:
+    part = step.part
     match part:
         case Balancer():
             operation, field = "DeleteLoadBalancer", "LoadBalancerArn"
@@ -229,7 +235,7 @@ async def _delete(api: "Api", part: Balancer | Listener | TargetGroup) -> Effect
     except Refused as error:
         if error.code not in _GONE:
             raise
-    return lambda now: _without(now, part)
+    return lambda now: changed(now, step)
 
 
 async def _change_balancer(
@@ -245,13 +251,11 @@ async def _change_balancer(
                 if of_target_group
                 else ("ModifyLoadBalancerAttributes", "LoadBalancerArn")
             )
-            await api.call("elbv2", operation, **{field: of}, Attributes=_pairs(attributes))
-            return lambda now: _with_attributes(now, of, attributes)
+            await api.call("elbv2", operation, **{field: of}, Attributes=pairs_of(attributes))
         case ChangeAddressType(address_type):
             await api.call(
                 "elbv2", "SetIpAddressType", LoadBalancerArn=arn, IpAddressType=address_type
             )
-            return lambda now: _with_balancer(now, address_type=address_type)
         case ChangeSubnets(subnets, source_nat):
             answer = await api.call(
                 "elbv2",
@@ -260,83 +264,15 @@ async def _change_balancer(
                 Subnets=list(subnets),
                 **({"IpAddressType": DUALSTACK, **_SOURCE_NAT} if source_nat else {}),
             )
-            changed: dict[str, Any] = {
-                "zones": {one["ZoneName"]: one["SubnetId"] for one in answer["AvailabilityZones"]},
-                **({"address_type": DUALSTACK, "source_nat": True} if source_nat else {}),
-            }
-            return lambda now: _with_balancer(now, **changed)
+            zones = {one["ZoneName"]: one["SubnetId"] for one in answer["AvailabilityZones"]}
+            return lambda now: in_zones(changed(now, step), zones)
         case ChangeGroups(groups):
             await api.call(
                 "elbv2", "SetSecurityGroups", LoadBalancerArn=arn, SecurityGroups=list(groups)
             )
-            return lambda now: _with_balancer(now, groups=groups)
+    return lambda now: changed(now, step)
 
 
 def _ids(instances: "tuple[str, ...] | list[str]") -> list[dict[str, str]]:
     # Without a port: each gets traffic at the port of the group.
     return [{"Id": one} for one in instances]
-
-
-def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in values.items()]
-
-
-def _with_balancer(now: Actual, **fields: Any) -> Actual:
-    return msgspec.structs.replace(
-        now, balancer=now.balancer and msgspec.structs.replace(now.balancer, **fields)
-    )
-
-
-def _with_group(now: Actual, arn: str, **fields: Any) -> Actual:
-    groups = (
-        msgspec.structs.replace(one, **fields) if one.arn == arn else one
-        for one in now.target_groups
-    )
-    return msgspec.structs.replace(now, target_groups=tuple(groups))
-
-
-def _with_listener(now: Actual, listener: Listener) -> Actual:
-    others = (one for one in now.listeners if one.arn != listener.arn)
-    return msgspec.structs.replace(now, listeners=(*others, listener))
-
-
-def _group(now: Actual, arn: str) -> TargetGroup | None:
-    return next((one for one in now.target_groups if one.arn == arn), None)
-
-
-def _with_attributes(now: Actual, arn: str, attributes: Mapping[str, str]) -> Actual:
-    if group := _group(now, arn):
-        return _with_group(now, arn, attributes={**group.attributes, **attributes})
-    have = now.balancer.attributes if now.balancer is not None else {}
-    return _with_balancer(now, attributes={**have, **attributes})
-
-
-def _retagged(now: Actual, arn: str, tags: Mapping[str, str]) -> Actual:
-    if group := _group(now, arn):
-        return _with_group(now, arn, tags={**group.tags, **tags})
-    have = now.balancer.tags if now.balancer is not None else {}
-    return _with_balancer(now, tags={**have, **tags})
-
-
-def _retargeted(
-    now: Actual,
-    arn: str,
-    add: tuple[str, ...] = (),
-    remove: tuple[str, ...] = (),
-    refused: Mapping[str, str] | None = None,
-) -> Actual:
-    now = msgspec.structs.replace(now, refused={**now.refused, **(refused or {})})
-    group = _group(now, arn)
-    targets = (group.targets | set(add)) - set(remove) if group is not None else frozenset()
-    return _with_group(now, arn, targets=targets)
-
-
-def _without(now: Actual, part: Balancer | Listener | TargetGroup) -> Actual:
-    if isinstance(part, Balancer):
-        # Its listeners go with it.
-        return msgspec.structs.replace(now, balancer=None, listeners=())
-    return msgspec.structs.replace(
-        now,
-        listeners=tuple(one for one in now.listeners if one.arn != part.arn),
-        target_groups=tuple(one for one in now.target_groups if one.arn != part.arn),
-    )

@@ -1,27 +1,31 @@
 """Network load balancers of Services: wish, observe, plan, apply."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proreus.cloudprovider.converge import converge
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import MARK_FINGERPRINT
 from proreus.cloudprovider.load_balancers import (
     Done,
+    EnsureAnswer,
     Ensured,
     LoadBalancer,
     LoadBalancerRef,
+    PartChange,
     Pending,
 )
+from proreus.cloudprovider.recorded import MadeFrom, Record
+from proreus.cloudprovider.steps import converge, foresee
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import PREFIX, Asked
 from proreus.providers.aws.config import SecurityGroupMode
-from proreus.providers.aws.groups import HostGroups
-from proreus.providers.aws.identity import TAG_SERVICE, Place
+from proreus.providers.aws.groups import Access, HostGroups, network_access, told_changes
+from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.network import plan
@@ -30,10 +34,12 @@ from proreus.providers.aws.network.observe import NETWORK, find_balancer, observ
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
     Actual,
+    Balancer,
     Placed,
     Wish,
 )
-from proreus.providers.aws.own_groups import GroupWish, OwnGroups
+from proreus.providers.aws.network.preview import pretend, told
+from proreus.providers.aws.own_groups import Group, GroupWish, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
 
@@ -70,14 +76,71 @@ class NetworkBalancers:
         self._own_groups = OwnGroups(api, place.vpc)
         self._makes_groups = settings.nlb_security_group_mode is SecurityGroupMode.MANAGED
 
-    async def ensure(self, wanted: LoadBalancer, asked: Asked) -> Ensured | Pending:
-        """Bring it to what is wished.
+    async def ensure(self, wanted: LoadBalancer, asked: Asked, made_from: MadeFrom) -> EnsureAnswer:
+        """Bring it to what is wished, and record that.
 
         Raises:
             CloudError: It cannot be, or AWS refuses.
         """
-        subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
+        wish, actual, subnets = await self._prepare(wanted, asked)
         targets, rejected = targets_of(wanted.hosts)
+        if warning := plan.warning(wish, actual):
+            self._api.context.events.event(wanted.service, "Warning", _IGNORED, warning)
+        record = _record(self._api, actual.balancer)
+        actual = await converge(
+            actual,
+            lambda now: plan.plan(wish, now),
+            partial(take, self._api, self._own_groups, wish),
+            before=record.clear,
+        )
+        balancer = actual.balancer
+        if balancer is None:
+            raise CloudError(f"{wish.name} is gone again")
+        refused = dict(actual.refused)
+        if self._hosts is not None:
+            refused |= await self._hosts.allow(_access(wanted, wish, actual, subnets), record.clear)
+        ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
+        if balancer.state != _ACTIVE:
+            return Pending(_ASK_AGAIN, f"load balancer {wish.name} is {balancer.state}", ingress)
+        if idle := _idle(actual):
+            await record.clear()
+        if left := await self._own_groups.let_go(idle, self._hosts):
+            return Pending(_ASK_AGAIN, left, ingress)
+        refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
+        answer = Ensured(ingress, {**rejected, **refused_nodes})
+        if not answer.rejected and not warning:
+            # Both are to be said again with each look at all Services.
+            await record.keep(made_from(ingress), partial(_mark, self._api, balancer.arn))
+        return answer
+
+    async def preview(self, wanted: LoadBalancer, asked: Asked) -> Sequence[PartChange]:
+        """What `ensure` would change.
+
+        Raises:
+            CloudError: It cannot be, or AWS does not answer.
+        """
+        wish, actual, subnets = await self._prepare(wanted, asked)
+        steps, then = foresee(
+            actual,
+            lambda now: plan.plan(wish, now),
+            lambda now, step: pretend(now, step, wish),
+        )
+        found = [change for step in steps for change in told(step, wish, then)]
+        if self._hosts is not None:
+            access = _access(wanted, wish, then, subnets)
+            found += told_changes((await self._hosts.foresee(access))[0])
+        found += await self._own_groups.foresee_let_go(_idle(then), self._hosts)
+        return found
+
+    async def _prepare(
+        self, wanted: LoadBalancer, asked: Asked
+    ) -> tuple[Wish, Actual, Sequence[Subnet]]:
+        """What there is to be, what there is, and where it stands.
+
+        Raises:
+            CloudError: It cannot be, or AWS does not answer.
+        """
+        subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
         wish = wish_of(wanted, asked, self._place, self._settings, subnets)
         names = [plan.target_group_name(wish, one) for one in wish.mappings]
         actual = await self._observe(wanted.ref, names, with_group=self._makes_groups)
@@ -85,28 +148,9 @@ class NetworkBalancers:
         # One that was made without groups gets none.
         have = (actual.balancer.groups or asked.security_groups) if actual.balancer else ()
         await self._named.check(wanted.ref, asked, groups=have, is_new=actual.balancer is None)
-        if warning := plan.warning(wish, actual):
-            self._api.context.events.event(wanted.service, "Warning", _IGNORED, warning)
         if not self._makes_groups and not _has_own_group(actual):
             wish = msgspec.structs.replace(wish, own=None)
-        actual = await converge(
-            actual,
-            lambda now: plan.plan(wish, now),
-            partial(take, self._api, self._own_groups, wish),
-        )
-        balancer = actual.balancer
-        if balancer is None:
-            raise CloudError(f"{wish.name} is gone again")
-        refused = {**actual.refused, **await self._let_in(wanted, wish, actual, subnets)}
-        ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
-        if balancer.state != _ACTIVE:
-            return Pending(_ASK_AGAIN, f"load balancer {wish.name} is {balancer.state}", ingress)
-        # Another one may have been given meanwhile.
-        idle = actual.group if not _has_own_group(actual) else None
-        if left := await self._own_groups.let_go(idle, self._hosts):
-            return Pending(_ASK_AGAIN, left, ingress)
-        refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
-        return Ensured(ingress, {**rejected, **refused_nodes})
+        return wish, actual, subnets
 
     async def delete(self, gone: LoadBalancerRef) -> Done | Pending:
         """Delete every part, and the rules in the groups of hosts.
@@ -117,7 +161,7 @@ class NetworkBalancers:
         actual = await self._observe(gone, ("",), with_group=True)
         await converge(actual, plan.delete_steps, partial(take, self._api, self._own_groups, None))
         if self._hosts is not None:
-            await self._hosts.allow_network(gone.name, (), frozenset())
+            await self._hosts.allow(network_access(gone.name, (), frozenset()))
         if left := await self._own_groups.let_go(actual.group, self._hosts):
             return Pending(_ASK_AGAIN, left)
         return Done(found=actual != Actual())
@@ -141,22 +185,33 @@ class NetworkBalancers:
         group = await self._own_groups.find(group_name(ref), ref)
         return msgspec.structs.replace(actual, group=group)
 
-    async def _let_in(
-        self, wanted: LoadBalancer, wish: Wish, actual: Actual, subnets: Sequence[Subnet]
-    ) -> Mapping[str, str]:
-        """Let clients and health checks reach the hosts; by instance id why one has no group."""
-        if self._hosts is None:
-            return {}
-        return await self._hosts.allow_network(
-            wish.name,
-            wish.targets - actual.refused.keys(),
-            rules.of_network(
-                wish.name,
-                wish.mappings,
-                _ranges(wanted),
-                [cidr for one in subnets for cidr in (one.v4, one.v6) if cidr],
-            ),
-        )
+
+def _access(wanted: LoadBalancer, wish: Wish, actual: Actual, subnets: Sequence[Subnet]) -> Access:
+    """What clients and health checks need of the groups of hosts."""
+    ranges = [cidr for one in subnets for cidr in (one.v4, one.v6) if cidr]
+    return network_access(
+        wish.name,
+        wish.targets - actual.refused.keys(),
+        rules.of_network(wish.name, wish.mappings, _ranges(wanted), ranges),
+    )
+
+
+def _record(api: "Api", balancer: Balancer | None) -> Record:
+    if balancer is None:
+        return Record("", partial(_mark, api, ""))
+    shown = balancer.tags.get(MARK_FINGERPRINT, "")
+    return Record(shown, partial(_mark, api, balancer.arn))
+
+
+async def _mark(api: "Api", arn: str, made_from: str) -> None:
+    """Write the record; no record is an empty one, which needs no right to take tags away."""
+    tags = pairs_of({MARK_FINGERPRINT: made_from})
+    await api.call("elbv2", "AddTags", ResourceArns=[arn], Tags=tags)
+
+
+def _idle(actual: Actual) -> Group | None:
+    """The group that was made for it, if it has it no more: another one may have been given."""
+    return actual.group if not _has_own_group(actual) else None
 
 
 def _has_own_group(actual: Actual) -> bool:

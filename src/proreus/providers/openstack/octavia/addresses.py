@@ -1,11 +1,13 @@
 """Gives load balancers their floating addresses, and deletes these."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
-from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
+from proreus.cloudprovider.steps import nothing
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Says
@@ -17,11 +19,15 @@ from proreus.providers.openstack.octavia.turns import Turn
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """The load balancer of a family: as Octavia describes it, and what a Service has of it."""
+    """The load balancer of a family: as Octavia describes it, and what a Service has of it.
+
+    Both are None where it is to be made; then `subnet` says where, if it is known.
+    """
 
     family: str
-    described: Described
-    actual: Balancer
+    described: Described | None
+    actual: Balancer | None
+    subnet: str = ""
 
 
 class Addresses:
@@ -32,48 +38,81 @@ class Addresses:
         self._octavia = octavia
         self._networks = networks
 
-    async def ensure(self, of: LoadBalancer, asked: Says, at: "Placed", turn: Turn) -> str:
-        """The address: the floating one where there is to be one.
+    async def ensure(
+        self,
+        of: LoadBalancer,
+        asked: Says,
+        at: Placed,
+        turn: Turn,
+        before: Callable[[], Awaitable[None]] = nothing,
+    ) -> str:
+        """The address: the floating one where there is to be one; `before` comes before a change.
 
         Raises:
             InvalidRequest: There cannot be one, or must be one.
             CloudError: Neutron refuses, or does not answer.
         """
         found, actual = at.described, at.actual
-        port, address = str(found["vip_port_id"]), str(found["vip_address"])
-        floating = await self._networks.at_port(port)
-        is_own = floating is not None and is_made_for(floating, of.ref)
-        if at.family == "IPv4" and not asked.internal:
-            if floating is None:
-                floating = await self._give(of, asked, found, turn)
-            elif is_own:
+        if found is None or actual is None:
+            raise CloudError("there is no load balancer to have an address")
+        floating = await self._networks.at_port(str(found["vip_port_id"]))
+        address = str(found["vip_address"])
+        match _decide(of, asked, at, floating):
+            case "give" if (network := await self._network(of, asked, at)) is not None:
+                await before()
+                with turn.change(id_of(found)):
+                    port = str(found["vip_port_id"])
+                    floating = await self._networks.give(of, asked, network, port)
+            case "mark" if floating is not None:
+                await before()
                 await self._networks.keep(floating, of.ref, kept=asked.keep)
-            address = str(floating["floating_ip_address"]) if floating is not None else address
-        elif floating is not None and is_own:
-            if actual.others:
-                raise InvalidRequest(
-                    f"load balancer {actual.id} cannot become internal while other Services use it"
-                )
-            with turn.change(actual.id):
-                await self._networks.take_away(floating)
-        return address
+            case "take" if floating is not None:
+                await before()
+                with turn.change(actual.id):
+                    await self._networks.take_away(floating)
+        is_external = at.family == "IPv4" and not asked.internal and floating is not None
+        return str(floating["floating_ip_address"]) if is_external and floating else address
 
-    async def _give(
-        self, of: LoadBalancer, asked: Says, found: Described, turn: Turn
-    ) -> Described | None:
-        """A floating address for one that has none; None if it stands in an external network."""
+    async def foresee(self, of: LoadBalancer, asked: Says, at: Placed) -> tuple[PartChange, ...]:
+        """What `ensure` would change.
+
+        Raises:
+            InvalidRequest: There cannot be one, or must be one.
+            CloudError: Neutron does not answer.
+        """
+        floating = None
+        if at.described is not None:
+            floating = await self._networks.at_port(str(at.described["vip_port_id"]))
+        part = "floating IP" if floating is None else f"floating IP {_address_of(floating)}"
+        match _decide(of, asked, at, floating):
+            case "give" if (network := await self._network(of, asked, at)) is not None:
+                loose = await self._networks.loose(of)
+                if not loose:
+                    await self._networks.sources(of, asked, network)
+                detail = _address_of(loose[0]) if loose else of.requested_address
+                return (PartChange("create", part, detail or f"of network {network}"),)
+            case "mark":
+                return (PartChange("change", part, "kept" if asked.keep else "not kept"),)
+            case "take":
+                return (PartChange("delete", part),)
+        return ()
+
+    async def _network(self, of: LoadBalancer, asked: Says, at: Placed) -> str | None:
+        """The network of a new floating address; None if the load balancer stands in such a one."""
         external = await self._networks.external()
-        if str(found.get("vip_network_id")) in external:
+        if at.described is not None:
+            stands = str(at.described.get("vip_network_id"))
+        else:
+            stands = asked.network_id or await self._networks.network_of(at.subnet)
+        if stands in external:
             return None
-        if not owners.is_made_for(found, of.ref):
+        if at.described is not None and not owners.is_made_for(at.described, of.ref):
             # What shares it may be meant to be internal.
             raise InvalidRequest(
-                f"load balancer {id_of(found)} has no floating IP, and gets none by a Service"
-                " that it was not made for: give it one"
+                f"load balancer {id_of(at.described)} has no floating IP, and gets none by a"
+                " Service that it was not made for: give it one"
             )
-        network = _floating_network(asked, external)
-        with turn.change(id_of(found)):
-            return await self._networks.give(of, asked, network, str(found["vip_port_id"]))
+        return _floating_network(asked, external)
 
     async def delete(self, ref: LoadBalancerRef, gone: Sequence[Described], turn: Turn) -> bool:
         """Delete those that go with a Service; whether there were any.
@@ -108,6 +147,32 @@ class Addresses:
             with turn.change(balancer_id):
                 await self._networks.take_away(one)
         return bool(found)
+
+
+def _decide(
+    of: LoadBalancer, asked: Says, at: Placed, floating: Described | None
+) -> Literal["give", "mark", "take", ""]:
+    """What to do about the floating address at a load balancer.
+
+    Raises:
+        InvalidRequest: It is to go, and others use it.
+    """
+    is_own = floating is not None and is_made_for(floating, of.ref)
+    if at.family == "IPv4" and not asked.internal:
+        if floating is None:
+            return "give"
+        return "mark" if is_own and is_kept(floating) != asked.keep else ""
+    if not is_own:
+        return ""
+    if at.actual is not None and at.actual.others:
+        raise InvalidRequest(
+            f"load balancer {at.actual.id} cannot become internal while other Services use it"
+        )
+    return "take"
+
+
+def _address_of(floating: Described) -> str:
+    return str(floating["floating_ip_address"])
 
 
 def _floating_network(asked: Says, external: Mapping[str, str]) -> str:

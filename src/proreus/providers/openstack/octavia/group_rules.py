@@ -5,12 +5,12 @@ add, and the two rules with which Neutron makes a group, which let nodes send an
 """
 
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.octavia.owners import of_marks
@@ -68,6 +68,38 @@ class PortChange(msgspec.Struct, frozen=True):
 
     port: Described
     groups: tuple[str, ...]
+
+
+class GroupWork(msgspec.Struct, frozen=True):
+    """What is to be done to a group; nothing is false.
+
+    Attributes:
+        tags: All tags that it is to have; none if it has them.
+        rules: Of its rules.
+        ports: Which ports get it, and which lose it.
+    """
+
+    tags: tuple[str, ...] = ()
+    rules: RuleChange = RuleChange()
+    ports: tuple[PortChange, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.tags or self.rules != RuleChange() or self.ports)
+
+
+def told(work: GroupWork) -> Iterator[PartChange]:
+    """The lines about the work on a group."""
+    if work.tags:
+        yield PartChange("change", "security group", f"tags {' '.join(work.tags)}")
+    for rule in work.rules.make:
+        text = f"{rule.protocol} {rule.port} from {rule.source}"
+        yield PartChange("create", "rule of the security group", text)
+    for id_ in work.rules.drop:
+        yield PartChange("delete", f"rule {id_} of the security group")
+    for port in work.ports:
+        text = f"security groups {' '.join(port.groups) or 'none'}"
+        yield PartChange("change", f"port {id_of(port.port)}", text)
 
 
 def name_of(ref: LoadBalancerRef) -> str:

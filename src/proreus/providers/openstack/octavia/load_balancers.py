@@ -12,14 +12,18 @@ What a verb changes it has seen as it is: see `turns`. So Services that share a 
 not wait for one another's verbs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from proreus.cloudprovider.adapters import per_service
-from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.errors import CloudError, RetryAfter
+from proreus.cloudprovider.identity import (
+    ClusterIdentity,
+    OwnedObject,
+    default_load_balancer_name,
+)
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -29,9 +33,11 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
+    PartChange,
     Pending,
 )
-from proreus.cloudprovider.ownership import refusal
+from proreus.cloudprovider.ownership import Owner
+from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.openstack.config import OpenStackConfig
@@ -39,7 +45,7 @@ from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners, wishes
 from proreus.providers.openstack.octavia.addresses import Addresses, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Says, says, selector
-from proreus.providers.openstack.octavia.finding import Finder
+from proreus.providers.openstack.octavia.cases import Cases, broken
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.parts import Balancer
@@ -48,20 +54,26 @@ from proreus.providers.openstack.octavia.plan import (
     ERROR,
     Broken,
     Change,
-    Look,
     MakeBalancer,
-    MakeListener,
-    MakePool,
-    SetMembers,
     Step,
-    Taken,
     Wait,
-    deletion,
     departure,
-    plan,
+)
+from proreus.providers.openstack.octavia.preview import pretend, told
+from proreus.providers.openstack.octavia.records import (
+    before,
+    by_balancer,
+    hosts_of,
+    valid,
+    written,
 )
 from proreus.providers.openstack.octavia.security_groups import SecurityGroups
 from proreus.providers.openstack.octavia.turns import Turn, Turns
+
+_ID: Final = f"{PREFIX}load-balancer-id"
+_ADDRESS: Final = f"{PREFIX}load-balancer-address"
+_MOST_STEPS: Final = 1000
+"""More than the parts that Octavia lets a load balancer have."""
 
 PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
 """Seconds until Octavia is asked again whether it is ready; an amphora takes a minute or two."""
@@ -79,12 +91,11 @@ class OctaviaLoadBalancers:
     ) -> None:
         """Work as the cloud-config says."""
         self._octavia = octavia
-        self._networks = networks
         self._groups = groups
         self._settings = config.load_balancer
         self._classes = config.load_balancer_class
-        self._tenants = config.tenants
-        self._finder = Finder(octavia, networks, config)
+        self._cases = Cases(octavia, networks, config)
+        self._inputs = (config.load_balancer, config.tenants)
         self._addresses = Addresses(octavia, networks)
         self._turns = Turns()
         self._deleted: set[str] = set()
@@ -97,6 +108,8 @@ class OctaviaLoadBalancers:
             self.delete,
             host_policy=self.host_policy,
             list_owned=self.list_owned,
+            fingerprint=self.fingerprint,
+            preview=self.preview,
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
@@ -104,28 +117,79 @@ class OctaviaLoadBalancers:
         return HostPolicy(selector(service.metadata.annotations, self._settings.node_selector))
 
     async def ensure(self, of: LoadBalancer) -> EnsureAnswer:
-        """One load balancer for each family, one step for each."""
+        """One load balancer for each family, one step for each; in the end, record that."""
         asked = says(of.service.metadata.annotations, self._settings, self._classes)
-        subnets: dict[str, str] = {}
         with self._turns.begin() as turn:
-            answers = [
-                await self._ensure(of, asked, family, subnets, turn) for family in of.families
-            ]
-        waiting = [one for one in answers if isinstance(one, Pending)]
-        if waiting:
-            return waiting[0]
-        if (pending := await self._groups.ensure(of, subnets)) is not None:
-            return pending
-        done = [one for one in answers if isinstance(one, Ensured)]
-        return Ensured(
-            ingress=tuple(ingress for one in done for ingress in one.ingress),
-            annotations=done[0].annotations,
-        )
+            made = [await self._ensure(of, asked, family, turn) for family in of.families]
+            waiting = [one for one in made if isinstance(one, Pending)]
+            if waiting:
+                return waiting[0]
+            done = [one for one in made if isinstance(one, _Made)]
+            subnets = {one.family: one.members for one in done}
+            pending = await self._groups.ensure(of, subnets, done[0].record.clear)
+            if pending is not None:
+                return pending
+            if any(one.record.is_cleared for one in done):
+                # That was a change of the load balancer, so Octavia takes no other one now.
+                return self._pending(of.ref, "Octavia changes the load balancer", is_waiting=False)
+            answer = Ensured(
+                ingress=tuple(one.ingress for one in done), annotations=done[0].annotations
+            )
+            made_from = self._made_from(of, asked, answer.annotations, answer.ingress)
+            for one in done:
+                await one.record.keep(made_from)
+        return answer
+
+    async def preview(self, of: LoadBalancer) -> Sequence[PartChange]:
+        """What `ensure` would change."""
+        asked = says(of.service.metadata.annotations, self._settings, self._classes)
+        found: list[PartChange] = []
+        subnets: dict[str, str] = {}
+        for family in of.families:
+            every = await self._cases.found(of.ref)
+            case = await self._cases.of(of, asked, family, every, at_work=True)
+            subnets[family] = case.members
+            mine = [one for one in every if wishes.family_of(one) == family]
+            surplus = await self._cases.surplus(mine, of.ref)
+            found += (PartChange("delete", f"load balancer {one.id}") for one in surplus)
+            actual = case.actual
+            for _ in range(_MOST_STEPS):
+                step, actual = await self._cases.next(of, asked, case, actual)
+                if step is None:
+                    break
+                if isinstance(step, Wait):
+                    detail = f"Octavia works on it ({step.status})"
+                    found.append(PartChange("change", f"load balancer {case.wanted.name}", detail))
+                    break
+                found += told(step, actual)
+                actual = pretend(actual, step)
+            placed = Placed(family, case.found, actual, case.subnet)
+            found += await self._addresses.foresee(of, asked, placed)
+        return [*found, *await self._groups.foresee(of, subnets)]
+
+    def fingerprint(self, of: LoadBalancer) -> str:
+        """What `list_owned` shows of one that is as wished: its record once for each family."""
+        annotations = of.service.metadata.annotations
+        asked = says(annotations, self._settings, self._classes)
+        made_from = self._made_from(of, asked, annotations, of.ref.last_ingress)
+        return _joined([made_from for _ in of.families])
+
+    def _made_from(
+        self,
+        of: LoadBalancer,
+        asked: Says,
+        annotations: Mapping[str, str],
+        ingress: Sequence[LoadBalancerIngress],
+    ) -> str:
+        """The digest of all that decides; `annotations` with those that the framework writes."""
+        written = [annotations.get(name, "") for name in (_ID, _ADDRESS)]
+        read = msgspec.structs.replace(asked, adopted="")
+        return desired_digest(of, read, written, self._inputs, ingress=ingress)
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """The floating addresses first, since nothing leads to them afterwards."""
         with self._turns.begin() as turn:
-            found = await self._finder.found(ref)
+            found = await self._cases.found(ref)
             observed = [(one, await self._octavia.observe(one, ref)) for one in found]
             steps = [
                 (actual.id, step)
@@ -144,7 +208,7 @@ class OctaviaLoadBalancers:
             floating = await self._addresses.delete(ref, gone, turn)
             for id_, step in steps:
                 if isinstance(step, Broken):
-                    raise _broken(id_)
+                    raise broken(id_)
                 if not isinstance(step, Wait):
                     await self._take(step, id_, (), turn)
         if steps:
@@ -161,7 +225,7 @@ class OctaviaLoadBalancers:
         """The next step to delete it, or to leave it to others; None if there is none."""
         if is_needed(described, actual, ref):
             return departure(actual, owners.without(described, ref))
-        return deletion(actual, cascade=self._settings.cascade_delete)
+        return self._cases.undoing(actual)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """The load balancers and security groups with the cluster's tag.
@@ -169,118 +233,89 @@ class OctaviaLoadBalancers:
         Of a load balancer that was not made in the cluster, its Services have the listeners.
         """
         found = await self._octavia.balancers({"tags": owners.cluster_tag(cluster.uid)})
-        balancers = [
-            OwnedObject(
-                "load balancer"
-                if owners.is_made_in(one, cluster)
-                else "listeners of load balancer",
-                id_of(one),
-                user.key,
-                user.service_uid,
-            )
-            for one in found
-            for user in owners.users(one, cluster)
+        users = [(one, user) for one in found for user in owners.users(one, cluster)]
+        refs = [_ref(cluster, user) for _, user in users]
+        records = [
+            owners.record_of(one, cluster.uid, ref.uid)
+            for (one, _), ref in zip(users, refs, strict=True)
         ]
+        pools = by_balancer(await self._octavia.pools()) if any(records) else {}
+        made_from: dict[str, list[str]] = {}
+        for (one, _), ref, record in zip(users, refs, records, strict=True):
+            every = pools.get(id_of(one), ())
+            hosts = hosts_of(pool for pool in every if owners.is_part_of(pool, one, ref))
+            made_from.setdefault(ref.uid, []).append(valid(record, hosts))
+        balancers = []
+        for one, user in users:
+            is_made_here = owners.is_made_in(one, cluster)
+            kind = "load balancer" if is_made_here else "listeners of load balancer"
+            shown = _joined(made_from[user.service_uid])
+            balancers.append(
+                OwnedObject(
+                    kind,
+                    id_of(one),
+                    user.key,
+                    user.service_uid,
+                    fingerprint=shown,
+                    recorded=bool(shown),
+                )
+            )
         return [*balancers, *await self._groups.owned(cluster)]
 
     async def _ensure(
-        self, of: LoadBalancer, asked: Says, family: str, subnets: dict[str, str], turn: Turn
-    ) -> Ensured | Pending:
-        found = await self._one(of, asked, family, turn)
-        is_own = found is None or owners.is_made_for(found, of.ref)
-        if found is None:
-            await self._check_place(of, asked)
-            subnet = await self._networks.subnet(of, asked, family)
-        else:
-            subnet = str(found.get("vip_subnet_id") or "")
-        members = await self._networks.member_subnet(asked, family, subnet)
-        subnets[family] = members
-        provider = self._settings.lb_provider
-        wanted = wishes.wish(of, asked, family, provider=provider, member_subnet=members)
-        tags = owners.of_parts(of.marks, of.ref)
-        actual = None
-        if found is None:
-            placed = self._place(of, asked, family, subnet)
-            wanted = msgspec.structs.replace(wanted, placed=placed)
-        else:
-            actual = await self._octavia.observe(found, of.ref)
-            on_it = tags if is_own else owners.of_sharer(of.marks, of.ref)
-            labels = {"tags": owners.with_tags(found, on_it, of.ref)}
-            fields = {**wanted.fields, **labels} if is_own else labels
-            wanted = msgspec.structs.replace(wanted, fields=fields)
-        step, actual = await self._next(wanted, actual, is_known=_is_known(of, is_own=is_own))
+        self, of: LoadBalancer, asked: Says, family: str, turn: Turn
+    ) -> "_Made | Pending":
+        every = await self._cases.found(of.ref)
+        mine = [one for one in every if wishes.family_of(one) == family]
+        for one in await self._cases.surplus(mine, of.ref):
+            step = self._cases.undoing(one)
+            if step is not None and not isinstance(step, Wait | Broken):
+                await self._take(step, one.id, (), turn)
+        case = await self._cases.of(of, asked, family, every)
+        step, actual = await self._cases.next(of, asked, case, case.actual)
         id_ = actual.id if actual is not None else ""
-        if isinstance(step, Broken):
-            raise _broken(id_)
-        if isinstance(step, Taken):
-            raise InvalidRequest(
-                f"port {step.port}/{step.transport} of load balancer {id_} is taken by another"
-                " listener"
-            )
         if isinstance(step, Wait):
             text = f"Octavia works on load balancer {id_} ({step.status})"
             return self._pending(of.ref, text, is_waiting=True)
         if step is not None:
-            await self._check_parts(of, asked, actual, step)
-            await self._take(step, id_, tags, turn)
+            if case.found is not None and actual is not None:
+                step = before(step, case.found, actual, of.ref)
+            await self._take(step, id_, case.tags, turn)
             what = "makes" if isinstance(step, MakeBalancer) else "changes"
             return self._pending(of.ref, f"Octavia {what} the load balancer", is_waiting=False)
         self._waited.pop(of.ref.uid, None)
-        if found is None or actual is None:
+        if case.found is None or actual is None:
             raise CloudError("there is no load balancer, and nothing to do")
-        address = await self._addresses.ensure(of, asked, Placed(family, found, actual), turn)
-        return Ensured(
-            ingress=(self._ingress(asked, address),),
-            annotations={
-                f"{PREFIX}load-balancer-id": id_of(found),
-                f"{PREFIX}load-balancer-address": address,
-            },
+        record = self._record(of.ref, case.found, actual, turn)
+        placed = Placed(family, case.found, actual, case.subnet)
+        address = await self._addresses.ensure(of, asked, placed, turn, record.clear)
+        return _Made(
+            family,
+            case.members,
+            self._ingress(asked, address),
+            {_ID: id_, _ADDRESS: address},
+            record,
         )
 
-    async def _next(
-        self, wanted: Balancer, actual: Balancer | None, *, is_known: bool
-    ) -> tuple[Step | None, Balancer | None]:
-        """The next step, and what has been seen until then."""
-        while True:
-            step = plan(
-                wanted,
-                actual,
-                at_once=not self._settings.provider_requires_serial_api_calls,
-                cascade=self._settings.cascade_delete,
-                is_known=is_known,
-            )
-            if not isinstance(step, Look) or actual is None:
-                return step, actual
-            actual = await self._octavia.look(actual, step.pool)
+    def _record(
+        self, ref: LoadBalancerRef, described: Described, actual: Balancer, turn: Turn
+    ) -> Record:
+        """The record on a load balancer; what is written counts for the members it has now."""
 
-    async def _check_place(self, of: LoadBalancer, asked: Says) -> None:
-        """Refuse to make one where the Service may not have it.
+        async def write(made_from: str) -> None:
+            record = written(made_from, actual.hosts) if made_from else ""
+            tags = owners.recorded(owners.tags_of(described), ref, record)
+            step = Change("loadbalancers", actual.id, {"tags": tags})
+            with turn.change(actual.id):
+                try:
+                    await self._octavia.take(step, actual.id, ())
+                except Refused as error:
+                    if is_immutable(error):
+                        raise RetryAfter(str(error), after=PACE[0]) from error
+                    raise
 
-        Raises:
-            InvalidRequest: An annotation names what is another's, or in use.
-        """
-        if port := asked.named.get("port-id"):
-            for one in await self._octavia.balancers({"vip_port_id": port}):
-                makers = ", ".join(map(str, owners.makers(one))) or "nobody known"
-                raise InvalidRequest(
-                    f"annotation {PREFIX}port-id: load balancer {id_of(one)} uses it, which belongs"
-                    f" to {makers}"
-                )
-        await self._networks.check(of, wishes.places(asked))
-
-    async def _check_parts(
-        self, of: LoadBalancer, asked: Says, actual: Balancer | None, step: Step
-    ) -> None:
-        """Refuse parts that name what the Service may not, unless it has such parts already."""
-        if not isinstance(step, MakeBalancer | MakeListener | MakePool | SetMembers | Change):
-            return
-        new = wishes.new_parts(asked, actual)
-        member_subnet = {name: id_ for name, id_ in new.items() if name == "member-subnet-id"}
-        await self._networks.check(of, member_subnet)
-        name = "default-tls-container-ref"
-        # Barbican's containers bear no marks.
-        if name in new and (no := refusal((), of.ref, self._tenants, (new[name],))):
-            raise InvalidRequest(f"annotation {PREFIX}{name}: {no}")
+        record = owners.record_of(described, ref.cluster.uid, ref.uid)
+        return Record(valid(record, actual.hosts), write)
 
     async def _take(self, step: Step, id_: str, tags: Sequence[str], turn: Turn) -> None:
         """Take a step, unless Octavia works on the load balancer after all."""
@@ -297,21 +332,6 @@ class OctaviaLoadBalancers:
         self._waited[ref.uid] = waited + 1
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)
 
-    def _place(self, of: LoadBalancer, asked: Says, family: str, subnet: str) -> dict[str, object]:
-        """What stays as it was made."""
-        requested = of.requested_address
-        is_own = bool(requested) and wishes.version_of(requested) == family and asked.internal
-        found = {
-            "provider": self._settings.lb_provider,
-            "vip_port_id": asked.port_id,
-            "vip_subnet_id": "" if asked.port_id else subnet,
-            "vip_network_id": "" if asked.port_id or subnet else asked.network_id,
-            "vip_address": requested if is_own else "",
-            "flavor_id": asked.flavor_id,
-            "availability_zone": asked.availability_zone,
-        }
-        return {name: value for name, value in found.items() if value}
-
     def _ingress(self, asked: Says, address: str) -> LoadBalancerIngress:
         if asked.hostname:
             return LoadBalancerIngress(hostname=asked.hostname)
@@ -321,27 +341,35 @@ class OctaviaLoadBalancers:
             return LoadBalancerIngress(hostname=f"{name}.{suffix}")
         return LoadBalancerIngress(ip=address, ip_mode="Proxy" if asked.proxy else None)
 
-    async def _one(
-        self, of: LoadBalancer, asked: Says, family: str, turn: Turn
-    ) -> Described | None:
-        """The load balancer of a family; None if it is to be made.
 
-        Raises:
-            InvalidRequest: The Service names one that it cannot use.
-        """
-        every = await self._finder.found(of.ref)
-        found = [one for one in every if wishes.family_of(one) == family]
-        for extra in found[1:]:
-            # A request without an answer had made one after all.
-            if owners.is_made_for(extra, of.ref) and not owners.others(extra, (), of.ref):
-                actual = await self._octavia.observe(extra, of.ref)
-                step = deletion(actual, cascade=self._settings.cascade_delete)
-                if step is not None and not isinstance(step, Wait | Broken) and not actual.others:
-                    await self._take(step, actual.id, (), turn)
-        named = await self._finder.named(of, asked, every)
-        if named is not None:
-            return named if wishes.family_of(named) == family else None
-        return found[0] if found else None
+class _Made(msgspec.Struct, frozen=True):
+    """The load balancer of a family, as wished.
+
+    Attributes:
+        family: IPv4 or IPv6.
+        members: The subnet of its members.
+        ingress: What the status is to show.
+        annotations: What the framework is to write.
+        record: The record on it.
+    """
+
+    family: str
+    members: str
+    ingress: LoadBalancerIngress
+    annotations: Mapping[str, str]
+    record: Record
+
+
+def _ref(cluster: ClusterIdentity, user: Owner) -> LoadBalancerRef:
+    """Names the load balancer of a Service that is known by its tags alone."""
+    uid = user.service_uid
+    name = default_load_balancer_name(uid)
+    return LoadBalancerRef(cluster, user.namespace, user.service, uid, name)
+
+
+def _joined(records: Sequence[str]) -> str:
+    """What the records on all load balancers of a Service say; "" if one says nothing."""
+    return ",".join(sorted(records)) if all(records) else ""
 
 
 def is_needed(described: Described, actual: Balancer, ref: LoadBalancerRef) -> bool:
@@ -354,12 +382,3 @@ def is_needed(described: Described, actual: Balancer, ref: LoadBalancerRef) -> b
         return True
     is_left = not actual.taken and owners.is_made_in(described, ref.cluster)
     return not (is_left or owners.is_made_for(described, ref))
-
-
-def _is_known(of: LoadBalancer, *, is_own: bool) -> bool:
-    """Whether somebody may know its address, or it was not made for the Service."""
-    return bool(of.ref.last_ingress) or not is_own
-
-
-def _broken(id_: str) -> CloudError:
-    return CloudError(f"load balancer {id_} is in the state {ERROR}: repair or delete it")

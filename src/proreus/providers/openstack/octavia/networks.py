@@ -97,16 +97,11 @@ class Networks:
                 there is no such subnet.
             CloudError: There is none to be had.
         """
-        requested = of.requested_address
-        if requested:
-            loose = await self._floating({"floating_ip_address": requested})
-            self._check_requested(of, loose)
-        else:
-            loose = [one for one in await self.made_for(of.ref) if not one.get("port_id")]
-        for one in loose[:1]:
+        for one in (await self.loose(of))[:1]:
             await self._change_floating(one, {"port_id": port})
             return one
-        await self.check(of, {name: says.named[name] for name in _FLOATING if name in says.named})
+        requested = of.requested_address
+        subnets = await self.sources(of, says, network)
         wanted: dict[str, str] = {
             "floating_network_id": network,
             "port_id": port,
@@ -114,7 +109,7 @@ class Networks:
             **({"floating_ip_address": requested} if requested else {}),
         }
         refused: CloudError | None = None
-        for subnet in await self._subnets(of.ref, says.floating, network):
+        for subnet in subnets:
             chosen = {"subnet_id": subnet} if subnet else {}
             try:
                 answer = await self._api.change(
@@ -130,6 +125,38 @@ class Networks:
                 made: Described = answer["floatingip"]
                 return made
         raise refused or InvalidRequest("no floating subnet is of that name or has those tags")
+
+    async def loose(self, of: LoadBalancer) -> list[Described]:
+        """The floating addresses that a Service is given before a new one is made.
+
+        Raises:
+            InvalidRequest: The requested address is another's.
+            CloudError: Neutron does not tell.
+        """
+        if not of.requested_address:
+            return [one for one in await self.made_for(of.ref) if not one.get("port_id")]
+        found = await self._floating({"floating_ip_address": of.requested_address})
+        self._check_requested(of, found)
+        return found
+
+    async def sources(self, of: LoadBalancer, says: Says, network: str) -> list[str]:
+        """The subnets for a new floating address, in the order in which they are tried.
+
+        Raises:
+            InvalidRequest: What annotations name for it is another's, or is not there.
+            CloudError: Neutron does not tell.
+        """
+        await self.check(of, {name: says.named[name] for name in _FLOATING if name in says.named})
+        return await self._subnets(of.ref, says.floating, network)
+
+    async def network_of(self, subnet: str) -> str:
+        """The network of a subnet; "" if that is not known.
+
+        Raises:
+            CloudError: Neutron does not tell.
+        """
+        found = await self._described("subnet-id", subnet) if subnet else None
+        return str((found or {}).get("network_id") or "")
 
     def _check_requested(self, of: LoadBalancer, found: Iterable[Described]) -> None:
         """Refuse what is another's, unless the Service's status shows that it has it already."""

@@ -9,7 +9,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api, Parameters
 from proreus.providers.openstack.machines import Described, id_of
-from proreus.providers.openstack.octavia import documents, owners
+from proreus.providers.openstack.octavia import documents, owners, records
 from proreus.providers.openstack.octavia.parts import Balancer
 from proreus.providers.openstack.octavia.plan import (
     ACTIVE,
@@ -48,6 +48,14 @@ class Octavia:
             CloudError: Octavia does not tell.
         """
         return await self._list("loadbalancers", parameters)
+
+    async def pools(self) -> list[Described]:
+        """All pools of the project, each with the ids of its members and its load balancer.
+
+        Raises:
+            CloudError: Octavia does not tell.
+        """
+        return await self._list("pools", {})
 
     async def balancer(self, id_: str) -> Described | None:
         """One by its id; None if there is none.
@@ -88,6 +96,7 @@ class Octavia:
             documents.actual(described, own, kept),
             taken=frozenset(documents.port_of(one) for one in foreign),
             others=owners.others(described, foreign, ref),
+            hosts=records.hosts_of(kept),
         )
 
     async def look(self, of: Balancer, pool: str) -> Balancer:

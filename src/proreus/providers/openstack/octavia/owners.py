@@ -15,6 +15,7 @@ from typing import Final
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER,
     MARK_CLUSTER_UID,
+    MARK_FINGERPRINT,
     MARK_SERVICE,
     MARK_SERVICE_UID,
     ClusterIdentity,
@@ -92,6 +93,20 @@ def of_sharer(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]
     """The tags of a Service on a load balancer that was not made for it."""
     about = {key: marks[key] for key in (MARK_CLUSTER, MARK_CLUSTER_UID) if key in marks}
     return (*of_marks(about), name_of(ref), shared_tag(ref))
+
+
+def record_of(described: Described, cluster_uid: str, service_uid: str) -> str:
+    """What a Service has recorded on it; "" without a record, or with several."""
+    prefix = f"{cluster_uid}/{service_uid}/"
+    found = [one for one in values(described, MARK_FINGERPRINT) if one.startswith(prefix)]
+    return found[0].removeprefix(prefix) if len(found) == 1 else ""
+
+
+def recorded(tags: Iterable[str], ref: LoadBalancerRef, record: str) -> list[str]:
+    """The tags with another record of the Service in them; with none if that is ""."""
+    prefix = f"{MARK_FINGERPRINT}={ref.cluster.uid}/{ref.uid}/"
+    others = [tag for tag in tags if not tag.startswith(prefix)]
+    return [*others, f"{prefix}{record}"] if record else others
 
 
 def values(described: Described, key: str) -> list[str]:
@@ -321,7 +336,7 @@ def without(described: Described, ref: LoadBalancerRef) -> list[str]:
     if is_made_for(described, ref):
         gone |= {service_tag(ref.uid), f"{MARK_SERVICE}={ref.key}"}
         gone |= set() if is_used else {made_tag(ref)}
-    left = [tag for tag in tags_of(described) if tag not in gone]
+    left = recorded((tag for tag in tags_of(described) if tag not in gone), ref, "")
     rest = {"tags": left}
     made, shared = values(rest, MADE), values(rest, SHARED)
     is_there = any(_owner(one).cluster_uid == ref.cluster.uid for one in (*made, *shared))

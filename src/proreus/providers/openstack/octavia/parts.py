@@ -78,6 +78,7 @@ class Balancer(msgspec.Struct, frozen=True):
         stray: Pools that no listener uses, by id.
         taken: Ports that are others' listeners, as `Listener.key`.
         others: What tells of other Services that use it.
+        hosts: A digest of the Service's pools and the ids of their members; "" for a wish.
         id: Octavia's; "" for a wish.
         status: Octavia's provisioning status; "" for a wish.
     """
@@ -89,5 +90,6 @@ class Balancer(msgspec.Struct, frozen=True):
     stray: tuple[str, ...] = ()
     taken: frozenset[tuple[str, int]] = frozenset()
     others: frozenset[str] = frozenset()
+    hosts: str = ""
     id: str = ""
     status: str = ""

@@ -5,7 +5,7 @@ two the older stays.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
@@ -15,8 +15,9 @@ from proreus.cloudprovider.identity import (
     ClusterIdentity,
     OwnedObject,
 )
-from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, Pending
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange, Pending
 from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.steps import nothing
 from proreus.providers.openstack.api import Api, Parameters
 from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.hops import revision_of
@@ -24,8 +25,10 @@ from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.group_rules import (
     PREFIX,
+    GroupWork,
     PortChange,
     Rule,
+    RuleChange,
     Spot,
     changed_ports,
     changed_rules,
@@ -34,6 +37,7 @@ from proreus.providers.openstack.octavia.group_rules import (
     name_of,
     spots,
     tags_of,
+    told,
     unreached,
     wished,
 )
@@ -47,6 +51,8 @@ _CHANGED: Final = 412
 _RULE_EXISTS: Final = "SecurityGroupRuleExists"
 _IN_USE: Final = "SecurityGroupInUse"
 _GROUPS: Final = ("security_groups",)
+_NEW: Final = "new"
+"""The id of a group that is not made yet."""
 
 
 class SecurityGroups:
@@ -62,33 +68,84 @@ class SecurityGroups:
         self._left_lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def ensure(self, of: LoadBalancer, subnets: Mapping[str, str]) -> Pending | None:
+    async def ensure(
+        self,
+        of: LoadBalancer,
+        subnets: Mapping[str, str],
+        before: Callable[[], Awaitable[None]] = nothing,
+    ) -> Pending | None:
         """Let the load balancers reach the nodes, or take the group away if it is not wanted.
 
         Args:
             of: The framework's wish.
             subnets: The member subnets by family.
+            before: Called before the first change, if there is any.
 
         Raises:
             InvalidRequest: A subnet is not known.
             CloudError: Neutron refuses, or does not answer.
         """
         if not self._settings.manage_security_groups:
-            return await self._forget(of.ref)
+            return await self._forget(of.ref, before)
+        found = await self._found(of.ref)
+        rules = await self._wished(of, subnets)
+        if len(found) != 1:
+            await before()
+        group, *twins = found or [await self._make(of.ref)]
+        for twin in twins:
+            if (pending := await self._drop(twin)) is not None:
+                return pending
+        work = await self._work(of, subnets, group, rules)
+        if work:
+            await before()
+        await self._tag(group, work.tags)
+        pending = await self._set_rules(group, work.rules)
+        return await self._set_ports(work.ports) or pending
+
+    async def foresee(self, of: LoadBalancer, subnets: Mapping[str, str]) -> list[PartChange]:
+        """What `ensure` would change.
+
+        Raises:
+            InvalidRequest: A subnet is not known.
+            CloudError: Neutron does not answer.
+        """
+        if not self._settings.manage_security_groups:
+            found = await self._found(of.ref) if name_of(of.ref) in await self._leftover() else []
+            return [PartChange("delete", f"security group {id_of(one)}") for one in found]
+        found = await self._found(of.ref)
+        rules = await self._wished(of, subnets)
+        changes = [PartChange("delete", f"security group {id_of(one)}") for one in found[1:]]
+        if not found:
+            changes.append(PartChange("create", f"security group {name_of(of.ref)}"))
+        return [*changes, *told(await self._work(of, subnets, found[0] if found else None, rules))]
+
+    async def _wished(self, of: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Rule]:
+        """The rules that the Service needs."""
         if not all(subnets.values()):
             raise InvalidRequest(
                 "the subnet of the nodes is not known, which manage-security-groups needs: give"
                 " member-subnet-id in [LoadBalancer]"
             )
         cidrs = {family: await self._cidr(subnet) for family, subnet in subnets.items()}
-        group, *twins = await self._found(of.ref) or [await self._make(of.ref)]
-        for twin in twins:
-            if (pending := await self._drop(twin)) is not None:
-                return pending
-        await self._tag(group, tags_of(of.marks))
-        rules = wished(of, cidrs, self._settings.lb_provider)
-        pending = await self._set_rules(group, rules)
-        return await self._set_ports(id_of(group), spots(of, subnets)) or pending
+        return wished(of, cidrs, self._settings.lb_provider)
+
+    async def _work(
+        self,
+        of: LoadBalancer,
+        subnets: Mapping[str, str],
+        group: Described | None,
+        rules: Collection[Rule],
+    ) -> GroupWork:
+        """What is to be done to a group; None is one that is still to be made."""
+        there = group or {}
+        have, tags = there.get("tags"), tags_of(of.marks)
+        id_ = id_of(group) if group is not None else ""
+        return GroupWork(
+            # Some Neutrons have no tags, and a new group gets them when it is there.
+            () if have is None or set(tags) <= set(have) else tags,
+            changed_rules(rules, there.get("security_group_rules") or ()),
+            tuple(await self._ports(id_, spots(of, subnets))),
+        )
 
     async def remove(self, ref: LoadBalancerRef) -> Pending | bool:
         """Delete the Service's group, whether groups are wanted now or not.
@@ -129,21 +186,29 @@ class SecurityGroups:
             if tag in owners.tags_of(one)
         ]
 
-    async def _forget(self, ref: LoadBalancerRef) -> Pending | None:
+    async def _forget(
+        self, ref: LoadBalancerRef, before: Callable[[], Awaitable[None]]
+    ) -> Pending | None:
         """Take away what is left of a time when groups were wanted; one list tells of which."""
+        left = await self._leftover()
+        if name_of(ref) not in left:
+            return None
+        await before()
+        answer = await self.remove(ref)
+        if isinstance(answer, Pending):
+            return answer
+        left.discard(name_of(ref))
+        return None
+
+    async def _leftover(self) -> set[str]:
+        """The names of all groups that there were when this was asked first."""
         async with self._left_lock:
             if self._left is None:
                 names = await self._listed({"fields": ("id", "name")})
                 self._left = {
                     str(one["name"]) for one in names if str(one["name"]).startswith(PREFIX)
                 }
-        if name_of(ref) not in self._left:
-            return None
-        answer = await self.remove(ref)
-        if isinstance(answer, Pending):
-            return answer
-        self._left.discard(name_of(ref))
-        return None
+        return self._left
 
     async def _found(self, ref: LoadBalancerRef) -> list[Described]:
         """The groups of the Service's name with their rules, the oldest first.
@@ -176,20 +241,17 @@ class SecurityGroups:
         return made
 
     async def _tag(self, group: Described, tags: Collection[str]) -> None:
-        there = group.get("tags")
-        if there is None or set(tags) <= set(there):
-            return
-        await self._api.change(
-            "neutron",
-            "security_group_tag_replace",
-            "PUT",
-            f"security-groups/{id_of(group)}/tags",
-            {"tags": sorted({*there, *tags})},
-        )
+        if tags:
+            await self._api.change(
+                "neutron",
+                "security_group_tag_replace",
+                "PUT",
+                f"security-groups/{id_of(group)}/tags",
+                {"tags": sorted({*group["tags"], *tags})},
+            )
 
-    async def _set_rules(self, group: Described, rules: Collection[Rule]) -> Pending | None:
+    async def _set_rules(self, group: Described, change: RuleChange) -> Pending | None:
         """What is missing comes first, so that a changed port is never closed."""
-        change = changed_rules(rules, group["security_group_rules"])
         if change.make and not await self._add_rules(id_of(group), change.make):
             return Pending(_SOON, f"rules of security group {id_of(group)} have changed meanwhile")
         for id_ in change.drop:
@@ -212,12 +274,14 @@ class SecurityGroups:
             return False
         return True
 
-    async def _set_ports(self, group: str, wanted: Collection[Spot]) -> Pending | None:
-        """Give the group to the ports of hosts, and take it from all others."""
-        attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS)
+    async def _ports(self, group: str, wanted: Collection[Spot]) -> list[PortChange]:
+        """The ports that are to get a group, and those that are to lose it; "" is a new group."""
+        attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS) if group else []
         servers = unreached(wanted, attached)
         candidates = await self._reader.ports("device_id", servers, more=_GROUPS)
-        changes = changed_ports(wanted, attached, candidates, group)
+        return changed_ports(wanted, attached, candidates, group or _NEW)
+
+    async def _set_ports(self, changes: Collection[PortChange]) -> Pending | None:
         answers = await asyncio.gather(*(self._set_groups(one) for one in changes))
         for error in (one for one in answers if isinstance(one, CloudError)):
             raise error
@@ -242,7 +306,8 @@ class SecurityGroups:
         return None
 
     async def _drop(self, group: Described) -> Pending | None:
-        if (pending := await self._set_ports(id_of(group), ())) is not None:
+        changes = await self._ports(id_of(group), ())
+        if (pending := await self._set_ports(changes)) is not None:
             return pending
         try:
             await self._gone("security_group_delete", f"security-groups/{id_of(group)}")

@@ -1,0 +1,190 @@
+"""What there is after a step, and what is said of a step before it is taken. Pure."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import PartChange
+from proreus.providers.aws.classic.parts import Actual, Balancer, Wish
+from proreus.providers.aws.classic.plan import (
+    AddTags,
+    ApplyGroups,
+    AttachSubnets,
+    ChangeAttributes,
+    ChangeCertificate,
+    ConfigureHealthCheck,
+    CreateBalancer,
+    CreateListeners,
+    CreatePolicy,
+    DeleteListeners,
+    Deregister,
+    DetachSubnets,
+    Register,
+    SetBackendPolicies,
+    SetListenerPolicies,
+    Step,
+)
+from proreus.providers.aws.listeners import Listener
+from proreus.providers.aws.own_groups import (
+    ChangeRules,
+    CreateGroup,
+    TagGroup,
+    pretend_group,
+    told_group,
+)
+
+
+def pretend(now: Actual, step: Step, wish: Wish) -> Actual:
+    """What there is after a step, if AWS refuses nothing.
+
+    A new load balancer has no host name yet. The zone of a subnet that is not wished is not known:
+    where one is left, it counts as a zone of its own.
+    """
+    match step:
+        case CreateGroup() | ChangeRules() | TagGroup():
+            group = pretend_group(now.group, step, wish.own, wish.tags)
+            return msgspec.structs.replace(now, group=group)
+        case CreateBalancer(groups):
+            return msgspec.structs.replace(now, balancer=made(wish, groups))
+    if now.balancer is None:
+        raise AssertionError(step)
+    fields = _changed(now.balancer, step, wish)
+    return msgspec.structs.replace(now, balancer=msgspec.structs.replace(now.balancer, **fields))
+
+
+def _changed(have: Balancer, step: Step, wish: Wish) -> Mapping[str, Any]:
+    """The fields of the load balancer that differ after a step."""
+    found: dict[str, Any] = {}
+    match step:
+        case AttachSubnets() | DetachSubnets():
+            found = _placed(have, step, wish)
+        case CreateListeners() | DeleteListeners() | ChangeCertificate():
+            found = _listening(have, step, wish)
+        case CreatePolicy() | SetListenerPolicies() | SetBackendPolicies():
+            found = _under_policies(have, step)
+        case ApplyGroups(groups):
+            found = {"groups": groups}
+        case ConfigureHealthCheck(health):
+            found = {"health": health}
+        case ChangeAttributes(attributes):
+            found = {"attributes": {**have.attributes, **attributes}}
+        case AddTags(tags):
+            found = {"tags": {**have.tags, **tags}}
+        case Register(new):
+            found = {"targets": have.targets | set(new)}
+        case Deregister(gone):
+            found = {"targets": have.targets - set(gone)}
+    return found
+
+
+def _placed(have: Balancer, step: AttachSubnets | DetachSubnets, wish: Wish) -> dict[str, Any]:
+    given = set(step.subnets)
+    is_more = isinstance(step, AttachSubnets)
+    subnets = have.subnets | given if is_more else have.subnets - given
+    zones = frozenset(wish.subnets.get(one, f"zone of {one}") for one in subnets)
+    return {"subnets": subnets, "zones": zones}
+
+
+def _listening(
+    have: Balancer, step: CreateListeners | DeleteListeners | ChangeCertificate, wish: Wish
+) -> dict[str, Any]:
+    """What goes with a listener: its policies, but not with another certificate."""
+    match step:
+        case CreateListeners(new):
+            return {"listeners": have.listeners | set(new)}
+        case DeleteListeners(gone):
+            policies = have.listener_policies.items()
+            kept = {port: one for port, one in policies if port not in gone}
+            left = frozenset(one for one in have.listeners if one.port not in gone)
+            return {"listeners": left, "listener_policies": kept}
+        case ChangeCertificate(port):
+            others = {one for one in have.listeners if one.port != port}
+            changed = {one for one in wish.listeners if one.port == port}
+            return {"listeners": frozenset(others | changed)}
+
+
+def _under_policies(
+    have: Balancer, step: CreatePolicy | SetListenerPolicies | SetBackendPolicies
+) -> dict[str, Any]:
+    match step:
+        case CreatePolicy(name, type_):
+            return {"policies": {**have.policies, name: type_}}
+        case SetListenerPolicies(port, policies):
+            return {"listener_policies": {**have.listener_policies, port: policies}}
+        case SetBackendPolicies(port, policies):
+            return {"backend_policies": {**have.backend_policies, port: policies}}
+
+
+def made(wish: Wish, groups: tuple[str, ...], dns_name: str = "") -> Balancer:
+    """The load balancer as it is when it has just been made."""
+    return Balancer(
+        name=wish.name,
+        dns_name=dns_name,
+        scheme=wish.scheme,
+        subnets=frozenset(wish.subnets),
+        zones=frozenset(wish.subnets.values()),
+        groups=groups,
+        listeners=wish.listeners,
+        tags=wish.tags,
+    )
+
+
+def told(step: Step, wish: Wish) -> Iterator[PartChange]:
+    """The lines about a step."""
+    name = f"load balancer {wish.name}"
+    match step:
+        case CreateGroup() | ChangeRules() | TagGroup():
+            yield from told_group(step, wish.own)
+        case CreateBalancer():
+            subnets = " ".join(sorted(wish.subnets))
+            yield PartChange("create", name, f"{wish.scheme}, subnets {subnets}")
+            yield from _told_listeners(wish.listeners)
+        case CreateListeners(listeners):
+            yield from _told_listeners(listeners)
+        case ApplyGroups(groups):
+            yield PartChange("change", name, f"security groups {' '.join(groups)}")
+        case AddTags(tags):
+            yield PartChange("change", name, f"tags {' '.join(sorted(tags))}")
+        case ConfigureHealthCheck(health):
+            times = f"every {health.interval} s within {health.timeout} s"
+            yield PartChange("change", "health check", f"{health.target} {times}")
+        case ChangeAttributes(attributes):
+            for section, values in attributes.items():
+                detail = ", ".join(f"{key}={one}" for key, one in values.items())
+                yield PartChange("change", f"attribute {section}", detail)
+        case _:
+            yield from _told_parts(step)
+
+
+def _told_parts(step: Step) -> Iterator[PartChange]:
+    match step:
+        case AttachSubnets(ids):
+            yield from (PartChange("create", f"subnet {one}") for one in ids)
+        case DetachSubnets(ids):
+            yield from (PartChange("delete", f"subnet {one}") for one in ids)
+        case Register(ids):
+            yield from (PartChange("create", f"target {one}") for one in ids)
+        case Deregister(ids):
+            yield from (PartChange("delete", f"target {one}") for one in ids)
+        case DeleteListeners(ports):
+            yield from (PartChange("delete", f"listener {port}") for port in ports)
+        case ChangeCertificate(port, certificate):
+            yield PartChange("change", f"listener {port}", f"certificate {certificate}")
+        case CreatePolicy(policy):
+            yield PartChange("create", f"policy {policy}")
+        case SetListenerPolicies(port, policies):
+            yield PartChange("change", f"listener {port}", f"policies {' '.join(policies)}")
+        case SetBackendPolicies(port, policies):
+            text = " ".join(policies) or "none"
+            yield PartChange("change", f"instance port {port}", f"policies {text}")
+
+
+def _told_listeners(listeners: Collection[Listener]) -> Iterator[PartChange]:
+    for one in sorted(listeners):
+        tls = f", certificate {one.certificate}" if one.certificate else ""
+        yield PartChange(
+            "create",
+            f"listener {one.port}",
+            f"{one.protocol} to {one.instance_protocol} {one.instance_port}{tls}",
+        )

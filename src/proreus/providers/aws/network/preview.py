@@ -1,0 +1,231 @@
+"""What there is after a step, and what is said of a step before it is taken. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import PartChange
+from proreus.providers.aws.listeners import PortMapping
+from proreus.providers.aws.network.parts import (
+    DUALSTACK,
+    Actual,
+    Balancer,
+    Listener,
+    TargetGroup,
+    Wish,
+)
+from proreus.providers.aws.network.plan import (
+    AddTags,
+    ChangeAddressType,
+    ChangeAttributes,
+    ChangeGroups,
+    ChangeHealthCheck,
+    ChangeListener,
+    ChangeSubnets,
+    CreateBalancer,
+    CreateListener,
+    CreateTargetGroup,
+    Delete,
+    Deregister,
+    Register,
+    Step,
+)
+from proreus.providers.aws.own_groups import (
+    ChangeRules,
+    CreateGroup,
+    TagGroup,
+    pretend_group,
+    told_group,
+)
+
+_NEW = "new "
+"""Begins the ARN of what AWS has not named yet."""
+
+
+def pretend(now: Actual, step: Step, wish: Wish) -> Actual:
+    """What there is after a step, if AWS refuses nothing; what is new has no ARN yet."""
+    match step:
+        case CreateGroup() | ChangeRules() | TagGroup():
+            group = pretend_group(now.group, step, wish.own, wish.tags)
+            return msgspec.structs.replace(now, group=group)
+        case CreateBalancer() | CreateTargetGroup() | CreateListener() | ChangeListener():
+            return _made(now, step, wish)
+        case ChangeSubnets(subnets) if now.balancer is not None:
+            known = {subnet: zone for zone, subnet in now.balancer.zones.items()}
+            known |= {one.subnet: one.zone for one in wish.placed}
+            return in_zones(changed(now, step), {known[one]: one for one in subnets})
+        case _:
+            return changed(now, step)
+
+
+def in_zones(now: Actual, zones: Mapping[str, str]) -> Actual:
+    """With the load balancer in these subnets, by zone."""
+    balancer = now.balancer and msgspec.structs.replace(now.balancer, zones=zones)
+    return msgspec.structs.replace(now, balancer=balancer)
+
+
+def changed(now: Actual, step: Step) -> Actual:
+    """The same after a step that makes nothing; for the zones of subnets, see `in_zones`."""
+    match step:
+        case Delete(part):
+            return _without(now, part)
+        case Register() | Deregister() | ChangeHealthCheck():
+            return _with_group(now, step)
+        case ChangeAttributes(arn, attributes):
+            return _updated(now, arn, "attributes", attributes)
+        case AddTags(arn, tags):
+            return _updated(now, arn, "tags", tags)
+        case ChangeAddressType() | ChangeGroups() | ChangeSubnets():
+            return _with_balancer(now, step)
+    raise AssertionError(step)
+
+
+def with_listener(now: Actual, listener: Listener) -> Actual:
+    """With a listener, in the place of one with the same ARN."""
+    others = (one for one in now.listeners if one.arn != listener.arn)
+    return msgspec.structs.replace(now, listeners=(*others, listener))
+
+
+def _made(
+    now: Actual,
+    step: CreateBalancer | CreateTargetGroup | CreateListener | ChangeListener,
+    wish: Wish,
+) -> Actual:
+    match step:
+        case CreateBalancer(groups):
+            balancer = Balancer(
+                arn=f"{_NEW}{wish.name}",
+                name=wish.name,
+                dns_name="",
+                scheme=wish.scheme,
+                state="provisioning",
+                address_type=wish.address_type,
+                zones={one.zone: one.subnet for one in wish.placed},
+                source_nat=wish.source_nat,
+                groups=groups,
+                tags=wish.tags,
+            )
+            return msgspec.structs.replace(now, balancer=balancer)
+        case CreateTargetGroup(name, mapping):
+            group = TargetGroup(f"{_NEW}{name}", name, mapping.health, tags=wish.tags)
+            return msgspec.structs.replace(now, target_groups=(*now.target_groups, group))
+        case CreateListener(mapping, target_group):
+            return with_listener(now, _listener(f"{_NEW}{mapping.port}", mapping, target_group))
+        case ChangeListener(arn, mapping, target_group):
+            return with_listener(now, _listener(arn, mapping, target_group))
+
+
+def _listener(arn: str, mapping: PortMapping, target_group: str) -> Listener:
+    return Listener(
+        arn, mapping.port, mapping.protocol, target_group, mapping.certificate, mapping.policy
+    )
+
+
+def _with_balancer(now: Actual, step: ChangeAddressType | ChangeGroups | ChangeSubnets) -> Actual:
+    fields: dict[str, Any] = {}
+    match step:
+        case ChangeAddressType(address_type):
+            fields = {"address_type": address_type}
+        case ChangeGroups(groups):
+            fields = {"groups": groups}
+        case ChangeSubnets(_, source_nat):
+            fields = {"address_type": DUALSTACK, "source_nat": True} if source_nat else {}
+    balancer = now.balancer and msgspec.structs.replace(now.balancer, **fields)
+    return msgspec.structs.replace(now, balancer=balancer)
+
+
+def _with_group(now: Actual, step: Register | Deregister | ChangeHealthCheck) -> Actual:
+    groups = []
+    for one in now.target_groups:
+        if one.arn != step.arn:
+            groups.append(one)
+            continue
+        match step:
+            case Register(_, new):
+                groups.append(msgspec.structs.replace(one, targets=one.targets | set(new)))
+            case Deregister(_, gone):
+                groups.append(msgspec.structs.replace(one, targets=one.targets - set(gone)))
+            case ChangeHealthCheck(_, health):
+                groups.append(msgspec.structs.replace(one, health=health))
+    return msgspec.structs.replace(now, target_groups=tuple(groups))
+
+
+def _updated(now: Actual, arn: str, field: str, more: Mapping[str, str]) -> Actual:
+    """With more in a mapping of the load balancer or of a target group."""
+
+    def update(part: Any) -> Any:
+        if part is None or part.arn != arn:
+            return part
+        return msgspec.structs.replace(part, **{field: {**getattr(part, field), **more}})
+
+    groups = tuple(map(update, now.target_groups))
+    return msgspec.structs.replace(now, balancer=update(now.balancer), target_groups=groups)
+
+
+def _without(now: Actual, part: Balancer | Listener | TargetGroup) -> Actual:
+    if isinstance(part, Balancer):
+        # Its listeners go with it.
+        return msgspec.structs.replace(now, balancer=None, listeners=())
+    return msgspec.structs.replace(
+        now,
+        listeners=tuple(one for one in now.listeners if one.arn != part.arn),
+        target_groups=tuple(one for one in now.target_groups if one.arn != part.arn),
+    )
+
+
+def told(step: Step, wish: Wish, now: Actual) -> Iterator[PartChange]:
+    """The lines about a step; `now` is what there is when all are taken, which has the names."""
+    balancer = f"load balancer {wish.name}"
+    match step:
+        case CreateGroup() | ChangeRules() | TagGroup():
+            yield from told_group(step, wish.own)
+        case CreateBalancer():
+            subnets = " ".join(one.subnet for one in wish.placed)
+            detail = f"{wish.scheme}, {wish.address_type}, subnets {subnets}"
+            yield PartChange("create", balancer, detail)
+        case ChangeGroups(groups):
+            yield PartChange("change", balancer, f"security groups {' '.join(groups)}")
+        case ChangeAddressType(address_type):
+            yield PartChange("change", balancer, f"address type {address_type}")
+        case ChangeSubnets(subnets, source_nat):
+            more = f", {DUALSTACK}, source NAT" if source_nat else ""
+            yield PartChange("change", balancer, f"subnets {' '.join(subnets)}{more}")
+        case ChangeAttributes(arn, attributes):
+            detail = ", ".join(f"{key}={value}" for key, value in attributes.items())
+            yield PartChange("change", _named(arn, balancer, now), detail)
+        case AddTags(arn, tags):
+            yield PartChange("change", _named(arn, balancer, now), f"tags {' '.join(sorted(tags))}")
+        case _:
+            yield from _told_parts(step, now)
+
+
+def _told_parts(step: Step, now: Actual) -> Iterator[PartChange]:
+    match step:
+        case CreateTargetGroup(name, mapping):
+            detail = f"{mapping.target_protocol} {mapping.target_port}"
+            yield PartChange("create", f"target group {name}", detail)
+        case CreateListener(mapping) | ChangeListener(_, mapping):
+            is_new = isinstance(step, CreateListener)
+            tls = f", certificate {mapping.certificate}" if mapping.certificate else ""
+            detail = f"{mapping.protocol} to {mapping.target_port}{tls}"
+            yield PartChange("create" if is_new else "change", f"listener {mapping.port}", detail)
+        case ChangeHealthCheck(arn, health):
+            detail = f"{health.protocol} {health.port}{health.path} every {health.interval} s"
+            yield PartChange("change", f"health check of {_named(arn, '', now)}", detail)
+        case Register(arn, ids):
+            group = _named(arn, "", now)
+            yield from (PartChange("create", f"target {one}", group) for one in ids)
+        case Deregister(arn, ids):
+            group = _named(arn, "", now)
+            yield from (PartChange("delete", f"target {one}", group) for one in ids)
+        case Delete(Listener() as listener):
+            yield PartChange("delete", f"listener {listener.port}")
+        case Delete(TargetGroup() as target_group):
+            yield PartChange("delete", f"target group {target_group.name}")
+
+
+def _named(arn: str, balancer: str, now: Actual) -> str:
+    """What has an ARN: a target group, or else the load balancer."""
+    names = {one.arn: f"target group {one.name}" for one in now.target_groups}
+    return names.get(arn, balancer)

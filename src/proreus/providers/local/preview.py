@@ -1,0 +1,51 @@
+"""What `ensure` would change of one load balancer in the kernel. Pure."""
+
+from collections.abc import Mapping
+
+from proreus.cloudprovider.load_balancers import PartChange
+from proreus.providers.local.plan import State
+
+
+def changes(before: State, after: State, uid: str, *, is_damaged: bool) -> tuple[PartChange, ...]:
+    """What differs between two states about a Service's load balancer.
+
+    Args:
+        before: What the kernel has.
+        after: What it is to have.
+        uid: The Service's.
+        is_damaged: Whether the kernel lacks something of what it should have already, for
+            whichever Service; that is repaired at once.
+    """
+    old, new = _parts(before, uid), _parts(after, uid)
+    found = [
+        PartChange("change" if part in old else "create", part, detail)
+        for part, detail in new.items()
+        if old.get(part) != detail
+    ]
+    found += (PartChange("delete", part) for part in old if part not in new)
+    if is_damaged and uid in before.balancers:
+        found.append(PartChange("change", "kernel", "what is missing or too much there"))
+    return tuple(found)
+
+
+def _parts(state: State, uid: str) -> Mapping[str, str]:
+    """The parts by name, each with what may differ of it."""
+    balancer = state.balancers.get(uid)
+    if balancer is None:
+        return {}
+    affinity = f"affinity {balancer.affinity} s" if balancer.affinity else ""
+    found = {f"address {one}": balancer.sharing_key for one in balancer.addresses.values()}
+    found |= {f"port {protocol.upper()}/{port}": affinity for protocol, port in balancer.ports}
+    for family, ranges in balancer.ranges.items():
+        found |= {f"source range {one}": family for one in ranges}
+    for family, key in balancer.pools.items():
+        pool = state.pools[key]
+        check = pool.check
+        found[f"health check {family}"] = f"{check.port}{check.path}" if check.port else "none"
+        # Nodes that are leaving keep their connections for a while, and get no new ones.
+        staying = [one.node for one in pool.members if not one.leaving]
+        found |= {
+            f"node {node} {family}": state.machines[node].addresses.get(family, "")
+            for node in staying
+        }
+    return found

@@ -1,0 +1,170 @@
+"""What there is after a step, and what is said of a step before it is taken. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import PartChange
+from proreus.providers.openstack.octavia.parts import Balancer, Listener, Pool
+from proreus.providers.openstack.octavia.plan import (
+    ACTIVE,
+    Change,
+    Drop,
+    DropBalancer,
+    MakeBalancer,
+    MakeListener,
+    MakeMonitor,
+    MakePool,
+    SetMembers,
+    Step,
+)
+
+_NEW = "new "
+"""Begins the id of what Octavia has not named yet."""
+
+
+def pretend(there: Balancer | None, step: Step) -> Balancer | None:
+    """What there is after a step, if Octavia refuses nothing; what is new has no id yet."""
+    if isinstance(step, MakeBalancer):
+        parts = step.wanted.listeners if step.with_parts else ()
+        listeners = tuple(_whole(one) for one in parts)
+        id_ = f"{_NEW}{step.wanted.name}"
+        return msgspec.structs.replace(step.wanted, id=id_, status=ACTIVE, listeners=listeners)
+    if isinstance(step, DropBalancer) or there is None:
+        return None
+    if isinstance(step, Change) and step.collection == "loadbalancers":
+        return msgspec.structs.replace(there, fields={**there.fields, **step.fields})
+    if isinstance(step, MakeListener):
+        new = msgspec.structs.replace(_whole(step.wanted), pool=None)
+        return msgspec.structs.replace(there, listeners=(*there.listeners, new))
+    if isinstance(step, Drop):
+        return _without(there, step)
+    listeners = tuple(_changed(one, step) for one in there.listeners)
+    return msgspec.structs.replace(there, listeners=listeners)
+
+
+def _whole(of: Listener) -> Listener:
+    """A listener that is made with all that is in it."""
+    pool = of.pool and _made(of.pool, of)
+    return msgspec.structs.replace(of, id=f"{_NEW}{_port(of)}", pool=pool)
+
+
+def _made(pool: Pool, of: Listener) -> Pool:
+    id_ = f"{_NEW}{of.protocol} {_port(of)}"
+    monitor = pool.monitor and msgspec.structs.replace(pool.monitor, id=id_)
+    return msgspec.structs.replace(pool, id=id_, monitor=monitor, is_read=True)
+
+
+def _without(there: Balancer, step: Drop) -> Balancer:
+    """A pool stays when its listener goes."""
+    gone = [one for one in there.listeners if one.id == step.id]
+    loose = [one.pool.id for one in gone if one.pool is not None]
+    return msgspec.structs.replace(
+        there,
+        listeners=tuple(_changed(one, step) for one in there.listeners if one.id != step.id),
+        stray=(*(one for one in there.stray if one != step.id), *loose),
+    )
+
+
+def _changed(one: Listener, step: Step) -> Listener:
+    pool = one.pool
+    match step:
+        case Change("listeners", one.id, fields):
+            return msgspec.structs.replace(one, fields={**one.fields, **fields})
+        case MakePool(wanted, one.id):
+            pool = msgspec.structs.replace(_made(wanted, one), members=(), monitor=None)
+        case Drop("pools", id_) if pool is not None and pool.id == id_:
+            pool = None
+        case _ if pool is not None:
+            pool = _changed_pool(pool, step)
+    return msgspec.structs.replace(one, pool=pool)
+
+
+def _changed_pool(pool: Pool, step: Step) -> Pool:
+    monitor = pool.monitor
+    match step:
+        case Change("pools", pool.id, fields):
+            return msgspec.structs.replace(pool, fields={**pool.fields, **fields})
+        case SetMembers(pool.id, members):
+            return msgspec.structs.replace(pool, members=members)
+        case MakeMonitor(wanted, pool.id):
+            monitor = msgspec.structs.replace(wanted, id=f"{_NEW}{pool.id}")
+        case Drop("healthmonitors", id_) if monitor is not None and monitor.id == id_:
+            monitor = None
+        case Change("healthmonitors", id_, fields) if monitor is not None and monitor.id == id_:
+            monitor = msgspec.structs.replace(monitor, fields={**monitor.fields, **fields})
+    return msgspec.structs.replace(pool, monitor=monitor)
+
+
+def told(step: Step, there: Balancer | None) -> Iterator[PartChange]:
+    """The lines about a step; `there` is what there is before it."""
+    match step:
+        case MakeBalancer(wanted):
+            yield PartChange("create", f"load balancer {wanted.name}", _text(wanted.placed))
+            for one in wanted.listeners if step.with_parts else ():
+                yield from _told_listener(one)
+        case DropBalancer(id_):
+            yield PartChange("delete", f"load balancer {id_}")
+        case MakeListener(wanted):
+            yield PartChange("create", f"listener {_port(wanted)}", _text(wanted.fields))
+        case MakePool(wanted):
+            yield PartChange("create", f"pool {wanted.name}", _text(wanted.fields))
+        case MakeMonitor(wanted):
+            yield PartChange("create", f"monitor {wanted.type}", _text(wanted.fields))
+        case SetMembers():
+            yield from _told_members(step, there)
+        case Change(collection, id_, fields):
+            yield PartChange("change", _named(collection, id_, there), _text(fields))
+        case Drop(collection, id_):
+            yield PartChange("delete", _named(collection, id_, there))
+
+
+def _told_listener(of: Listener) -> Iterator[PartChange]:
+    yield PartChange("create", f"listener {_port(of)}", _text(of.fields))
+    pool = of.pool
+    if pool is None:
+        return
+    yield PartChange("create", f"pool {pool.name}", _text(pool.fields))
+    for one in pool.members:
+        yield PartChange("create", f"member {one.address}:{one.port}", one.name)
+    if pool.monitor is not None:
+        yield PartChange("create", f"monitor {pool.monitor.type}", _text(pool.monitor.fields))
+
+
+def _told_members(step: SetMembers, there: Balancer | None) -> Iterator[PartChange]:
+    pools = [one.pool for one in there.listeners if one.pool is not None] if there else []
+    old = {
+        (one.address, one.port): one
+        for pool in pools
+        if pool.id == step.pool
+        for one in pool.members
+    }
+    new = {(one.address, one.port): one for one in step.members}
+    for (address, port), one in new.items():
+        part = f"member {address}:{port}"
+        if (address, port) not in old:
+            yield PartChange("create", part, one.name)
+        elif old[address, port].key != one.key:
+            yield PartChange(
+                "change", part, f"subnet_id={one.subnet_id}, monitor_port={one.monitor_port}"
+            )
+    for address, port in old.keys() - new.keys():
+        yield PartChange("delete", f"member {address}:{port}")
+
+
+def _named(collection: str, id_: str, there: Balancer | None) -> str:
+    listeners = there.listeners if there is not None else ()
+    names = {one.id: f"listener {_port(one)}" for one in listeners}
+    return names.get(id_, f"{collection.removesuffix('s')} {id_}")
+
+
+def _port(of: Listener) -> str:
+    return f"{of.protocol}/{of.port}"
+
+
+def _text(fields: Mapping[str, object]) -> str:
+    return ", ".join(f"{key}={_value(one)}" for key, one in fields.items() if one is not None)
+
+
+def _value(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

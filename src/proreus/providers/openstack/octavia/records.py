@@ -1,0 +1,86 @@
+"""The record of what a load balancer was made from, as a tag of it. Pure.
+
+To change a tag is a change as any other: Octavia works on the load balancer for a while and refuses
+everything else. So a record that had to be taken away before hosts are changed would cost as many
+requests as that change itself. Therefore it says, too, which members it was written beside, and
+counts only as long as the list of pools shows just these: Octavia gives a new member a new id, so
+to set members makes the record void in the same request. Before all other changes it is taken away.
+
+    proreus/fingerprint=<cluster uid>/<Service uid>/<made from>.<members>
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.octavia import owners
+from proreus.providers.openstack.octavia.parts import Balancer
+from proreus.providers.openstack.octavia.plan import Change, DropBalancer, SetMembers, Step
+
+_LENGTH: Final = 16
+
+
+def hosts_of(pools: Iterable[Described]) -> str:
+    """A digest of the pools of one Service, and of the ids of their members."""
+    shown = sorted(
+        (id_of(pool), sorted(id_of(member) for member in pool.get("members") or ()))
+        for pool in pools
+    )
+    return hashlib.sha256(repr(shown).encode()).hexdigest()[:_LENGTH]
+
+
+def by_balancer(pools: Iterable[Described]) -> Mapping[str, list[Described]]:
+    """The pools of each load balancer that has any, by its id."""
+    found: dict[str, list[Described]] = {}
+    for pool in pools:
+        for balancer in pool.get("loadbalancers") or ():
+            found.setdefault(id_of(balancer), []).append(pool)
+    return found
+
+
+def written(made_from: str, hosts: str) -> str:
+    """A record: what it was made from, and which members it has."""
+    return f"{made_from}.{hosts}"
+
+
+def valid(record: str, hosts: str) -> str:
+    """What a record says it was made from; "" if it was written beside other members."""
+    made_from, _, beside = record.partition(".")
+    return made_from if beside == hosts else ""
+
+
+def before(step: Step, described: Described, actual: Balancer, ref: LoadBalancerRef) -> Step:
+    """The step to take in the place of one, so that no record is left that is not true.
+
+    Args:
+        step: What is to be done next.
+        described: The load balancer.
+        actual: The same with its parts.
+        ref: The Service.
+    """
+    record = owners.record_of(described, ref.cluster.uid, ref.uid)
+    is_void = not valid(record, actual.hosts)
+    # With the load balancer goes its record.
+    if is_void or isinstance(step, DropBalancer) or _changes_members(step, actual):
+        return step
+    fields: Mapping[str, object] = {}
+    if isinstance(step, Change) and step.collection == "loadbalancers":
+        fields = step.fields
+    given = fields.get("tags")
+    tags = map(str, given) if isinstance(given, list) else owners.tags_of(described)
+    return Change("loadbalancers", actual.id, {**fields, "tags": owners.recorded(tags, ref, "")})
+
+
+def _changes_members(step: Step, actual: Balancer) -> bool:
+    """Whether a step adds a member or takes one away: Octavia knows them by address and port."""
+    if not isinstance(step, SetMembers):
+        return False
+    there = {
+        (member.address, member.port)
+        for listener in actual.listeners
+        if listener.pool is not None and listener.pool.id == step.pool
+        for member in listener.pool.members
+    }
+    return there != {(member.address, member.port) for member in step.members}
