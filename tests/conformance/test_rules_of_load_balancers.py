@@ -19,7 +19,9 @@ from proreus.cloudprovider import (
     HealthCheck,
     LoadBalancer,
     LoadBalancerRef,
+    NotSupported,
     OwnedObject,
+    PartChange,
     Throttled,
 )
 from proreus.cloudprovider.steps import converge
@@ -28,10 +30,13 @@ from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers, conclude
 from proreus.providers.simulated.parts import Address, Listener, Part
 from proreus.providers.simulated.plan import Actual, Delete, Step, owned, plan
-from proreus.testing.conformance import interruptions, load_balancers, ownership
+from proreus.testing.conformance import foresight, interruptions, load_balancers, ownership
+from proreus.testing.conformance.rule import Status
 from proreus.testing.conformance.site import CLUSTER
+from proreus.testing.conformance.suite import Suite
 
-from .broken import fails, failures
+from .broken import copy, fails, failures
+from .simulated_fixture import SimulatedFixture
 
 
 class Nowhere(SimulatedLoadBalancers):
@@ -264,6 +269,58 @@ class DeletesByName(SimulatedLoadBalancers):
         return answer
 
 
+class ForeseesByDoing(SimulatedLoadBalancers):
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        said = await super().preview(wanted)
+        await self.ensure(wanted)
+        return said
+
+
+class ForeseesNothing(SimulatedLoadBalancers):
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        return {one.ref.uid: () for one in wanted}
+
+
+class ForeseesAlways(SimulatedLoadBalancers):
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        return {one.ref.uid: (PartChange("change", "load balancer"),) for one in wanted}
+
+
+class DigestsThePortsAlone(SimulatedLoadBalancers):
+    """Shows a fingerprint that tells nothing of hosts."""
+
+    def fingerprint(self, wanted: LoadBalancer) -> str:
+        return ",".join(str(one.port) for one in wanted.frontends)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        parts = [one for one in await self._api.parts() if isinstance(one, Listener)]
+        ports = ",".join(str(one.port) for one in sorted(parts, key=lambda one: one.port))
+        found = await super().list_owned(cluster)
+        return [msgspec.structs.replace(one, fingerprint=ports) for one in found]
+
+
+class RecordsTooEarly(SimulatedLoadBalancers):
+    """Records what it is going to do, beyond the process."""
+
+    said: ClassVar[dict[str, str]] = {}
+
+    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+        self.said[wanted.ref.uid] = self.fingerprint(wanted)
+        return await super()._ensure(wanted)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        return [
+            msgspec.structs.replace(one, fingerprint=self.said.get(one.service_uid, ""))
+            for one in await super().list_owned(cluster)
+        ]
+
+
 BROKEN: dict[str, type] = {
     "ensured": Nowhere,
     "ensure-again": WritesAlways,
@@ -286,11 +343,14 @@ BROKEN: dict[str, type] = {
     "marks-listed": ListsWithoutServices,
     "other-cluster": EveryCluster,
     "foreign-untouched": DeletesByName,
+    "previewed": ForeseesAlways,
+    "fingerprint-shown": DigestsThePortsAlone,
+    "fingerprint-true": RecordsTooEarly,
 }
 
 
 def test_each_rule_has_a_broken_copy() -> None:
-    rules = (*load_balancers.RULES, *interruptions.RULES, *ownership.RULES)
+    rules = (*load_balancers.RULES, *interruptions.RULES, *ownership.RULES, *foresight.RULES)
     assert set(BROKEN) == {rule.id for rule in rules}
 
 
@@ -317,3 +377,33 @@ async def test_a_copy_that_breaks_one_rule_fails_no_other(rule: str) -> None:
 async def test_a_field_that_is_ignored_is_named(broken: type, field: str) -> None:
     found = await failures(broken, load_balancers.fields_honoured)
     assert field in found["fields-honoured"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "seen"), [(ForeseesNothing, "says nothing"), (ForeseesByDoing, "preview wrote")]
+)
+async def test_a_preview_that_is_not_of_what_is_done_is_told(broken: type, seen: str) -> None:
+    found = await failures(broken, foresight.previewed)
+    assert seen in found["previewed"]
+
+
+class Silent(SimulatedLoadBalancers):
+    """Says neither what it would do nor what is as wished."""
+
+    def fingerprint(self, wanted: LoadBalancer) -> str:
+        return ""
+
+    async def preview(
+        self, wanted: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        return {one.ref.uid: NotSupported("no") for one in wanted}
+
+
+async def test_a_provider_without_preview_or_fingerprint_is_told_to_declare_that() -> None:
+    provider = copy(Silent)
+    fixture = type("Fixture", (SimulatedFixture,), {"provider_class": provider})
+    rules = (foresight.previewed, foresight.fingerprint_shown)
+    findings = await Suite(fixture).findings(rules)
+    assert [one.status for one in findings] == [Status.NOT_OFFERED] * len(rules)
+    assert "'preview'" in findings[0].remedy
+    assert "'fingerprint'" in findings[1].remedy

@@ -42,8 +42,8 @@ class CloudFixture:
     Attributes:
         lacks: What the provider or the cloud does not have: "instances", "load_balancers",
             "routes" (capabilities that stay None), "endpoint" (the cloud does not speak HTTP),
-            "batches" (`batch_size` is 1), "list_owned" (it raises `NotSupported`) or "groups"
-            (all Services are one group).
+            "batches" (`batch_size` is 1), "list_owned" (it raises `NotSupported`), "groups" (all
+            Services are one group), "preview" (there is none) or "fingerprint" (it is "").
         endpoint: URL of the cloud's HTTP API, set once the fixture is entered. With it, requests
             are seen, refused and left unanswered.
         authority: Signs the certificates of proxies before the cloud, which then speak TLS: set

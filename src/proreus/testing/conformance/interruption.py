@@ -17,6 +17,7 @@ class Interruption:
         *,
         after_effect: bool = False,
         for_good: bool = True,
+        only_writes: bool = False,
         error: CloudError | None = None,
     ) -> None:
         """Break a call.
@@ -25,6 +26,8 @@ class Interruption:
             at: Which call, the first being 1.
             after_effect: Its answer is lost; otherwise it is never sent.
             for_good: No later call works either, as if the process had been killed.
+            only_writes: Count no calls that only read: where the process is killed at one of them,
+                the cloud is as if it were at the next write.
             error: What the provider sees, by default an error that fits.
         """
         self.armed = False
@@ -32,6 +35,7 @@ class Interruption:
         self._at = at
         self._after_effect = after_effect
         self._for_good = for_good
+        self._only_writes = only_writes
         self._error = error
         self._count = 0
 
@@ -41,18 +45,19 @@ class Interruption:
 
     def before(self, service: str, operation: str, *, read: bool) -> None:
         """Lose the call before it is sent."""
-        del read
-        if self.armed and not self._after_effect:
+        counts = not (read and self._only_writes)
+        if self.armed and counts and not self._after_effect:
             self._count += 1
-        self._lose(f"{service}.{operation}", now=not self._after_effect)
+        self._lose(f"{service}.{operation}", now=counts and not self._after_effect)
 
     def after(self, record: CallRecord) -> None:
         """Lose the answer."""
         if record.outcome is Outcome.CANCELLED:
             return
-        if self.armed and self._after_effect:
+        counts = not (record.read and self._only_writes)
+        if self.armed and counts and self._after_effect:
             self._count += 1
-        self._lose(f"{record.service}.{record.operation}", now=self._after_effect)
+        self._lose(f"{record.service}.{record.operation}", now=counts and self._after_effect)
 
     def _lose(self, call: str, *, now: bool) -> None:
         gone = self.reached and self._for_good

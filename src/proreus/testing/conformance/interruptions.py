@@ -21,12 +21,14 @@ _MOST_CALLS = 50
 Verb = Callable[[Started], Awaitable[object]]
 
 
-async def _interrupted(
-    site: Site, verb: Verb, *, after_effect: bool, for_good: bool
+async def interrupted(
+    site: Site, verb: Verb, *, after_effect: bool, for_good: bool, only_writes: bool = False
 ) -> AsyncIterator[tuple[Interruption, object]]:
     """Run the verb with its first call broken, then its second, while there are more."""
     for at in range(1, _MOST_CALLS + 1):
-        interruption = Interruption(at, after_effect=after_effect, for_good=for_good)
+        interruption = Interruption(
+            at, after_effect=after_effect, for_good=for_good, only_writes=only_writes
+        )
         started = await site.start(hooks=interruption)
         came_of_it = await outcome(verb(started))
         if not interruption.reached:
@@ -35,17 +37,19 @@ async def _interrupted(
     raise Violated(f"the verb makes more than {_MOST_CALLS} calls for one load balancer")
 
 
-class _Attempt:
+class Attempt:
     """An `ensure` or a `delete` of one wish, which changes between the attempts."""
 
     def __init__(self, wish: LoadBalancer) -> None:
         self.wish = wish
 
     async def ensure(self, started: Started) -> object:
+        """Ensure it once."""
         answers = await started.load_balancers.ensure([self.wish])
         return answers.get(self.wish.ref.uid)
 
     async def delete(self, started: Started) -> object:
+        """Delete it once."""
         answers = await started.load_balancers.delete([self.wish.ref])
         return answers.get(self.wish.ref.uid)
 
@@ -61,13 +65,13 @@ async def ensure_interrupted(site: Site) -> None:
     started = await site.start()
     hosts = await site.hosts(started, 2)
     before = await site.objects(started)
-    attempt = _Attempt(site.wish(started, hosts))
+    attempt = Attempt(site.wish(started, hosts))
     await site.ensure(started, attempt.wish)
     whole = len(await site.objects(started)) - len(before)
     await site.delete(started, attempt.wish.ref)
     for after_effect in (False, True):
         attempt.wish = site.wish(started, hosts)
-        cuts = _interrupted(site, attempt.ensure, after_effect=after_effect, for_good=True)
+        cuts = interrupted(site, attempt.ensure, after_effect=after_effect, for_good=True)
         async for cut, _ in cuts:
             await site.ensure(started, attempt.wish)
             made = len(await site.objects(started)) - len(before)
@@ -90,8 +94,8 @@ async def ensure_interrupted_then_delete(site: Site) -> None:
     hosts = await site.hosts(started, 2)
     before = await site.objects(started)
     for after_effect in (False, True):
-        attempt = _Attempt(site.wish(started, hosts))
-        cuts = _interrupted(site, attempt.ensure, after_effect=after_effect, for_good=True)
+        attempt = Attempt(site.wish(started, hosts))
+        cuts = interrupted(site, attempt.ensure, after_effect=after_effect, for_good=True)
         async for cut, _ in cuts:
             await site.delete(started, attempt.wish.ref)
             check_objects(before, await site.objects(started), f"{cut}; after the delete")
@@ -110,9 +114,9 @@ async def delete_interrupted(site: Site) -> None:
     hosts = await site.hosts(started, 2)
     before = await site.objects(started)
     for after_effect in (False, True):
-        attempt = _Attempt(site.wish(started, hosts, ports=MORE_PORTS))
+        attempt = Attempt(site.wish(started, hosts, ports=MORE_PORTS))
         await site.ensure(started, attempt.wish)
-        cuts = _interrupted(site, attempt.delete, after_effect=after_effect, for_good=True)
+        cuts = interrupted(site, attempt.delete, after_effect=after_effect, for_good=True)
         async for cut, _ in cuts:
             await site.delete(started, attempt.wish.ref)
             check_objects(before, await site.objects(started), f"{cut}; after the next delete")
@@ -132,8 +136,8 @@ async def failure_told(site: Site) -> None:
     started = await site.start()
     hosts = await site.hosts(started, 2)
     for after_effect in (False, True):
-        attempt = _Attempt(site.wish(started, hosts))
-        cuts = _interrupted(site, attempt.ensure, after_effect=after_effect, for_good=False)
+        attempt = Attempt(site.wish(started, hosts))
+        cuts = interrupted(site, attempt.ensure, after_effect=after_effect, for_good=False)
         async for cut, answer in cuts:
             if isinstance(answer, Ensured):
                 await converged(site, attempt.wish, f"{cut} and ensure answered Ensured")
@@ -142,9 +146,9 @@ async def failure_told(site: Site) -> None:
         await site.delete(started, attempt.wish.ref)
     before = await site.objects(started)
     for after_effect in (False, True):
-        attempt = _Attempt(site.wish(started, hosts))
+        attempt = Attempt(site.wish(started, hosts))
         await site.ensure(started, attempt.wish)
-        cuts = _interrupted(site, attempt.delete, after_effect=after_effect, for_good=False)
+        cuts = interrupted(site, attempt.delete, after_effect=after_effect, for_good=False)
         async for cut, answer in cuts:
             if isinstance(answer, Done):
                 left = await site.objects(started)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 
-from proreus.cloudprovider import LoadBalancer
+from proreus.cloudprovider import LoadBalancer, NotSupported
 from proreus.kube.objects import LoadBalancerIngress, Node
 from proreus.testing.conformance.answers import Violated, mapping
 from proreus.testing.conformance.fixture import NotOffered
@@ -138,12 +138,30 @@ async def fields_honoured(site: Site) -> None:
         )
     for field, wish in changed.items():
         await site.ensure(started, first)
+        foreseen = await preview_of(started, wish)
         started.new_calls()
         if await site.refused(started, wish):
             continue
-        if all(call.read for call in started.new_calls()):
+        # A record of what was made is written of what is ignored, too: it is in no preview.
+        if foreseen == () or all(call.read for call in started.new_calls()):
             raise Violated(f"{field} was changed, and ensure neither wrote anything nor refused it")
         await converged(site, wish, f"{field} was changed")
+
+
+async def preview_of(started: Started, wish: LoadBalancer) -> object:
+    """What `preview` answers, as a tuple if it is a sequence; `NotSupported` if there is none.
+
+    Raises:
+        Violated: It answers for nobody.
+    """
+    function = getattr(started.load_balancers, "preview", None)
+    if function is None:
+        return NotSupported("there is no preview")
+    try:
+        answer = mapping("preview", await function([wish])).get(wish.ref.uid)
+    except NotSupported as reason:
+        return reason
+    return tuple(answer) if isinstance(answer, Sequence) else answer
 
 
 def _respecified(

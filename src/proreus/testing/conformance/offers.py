@@ -15,6 +15,8 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "batches": "a batch is of one node",
         "list_owned": "the provider cannot list what a cluster owns",
         "groups": "all Services are one group",
+        "preview": "the provider cannot say what it would change, so `proreus plan` shows no parts",
+        "fingerprint": "the provider has no fingerprint, so each restart ensures every Service",
     }
 )
 """What `CloudFixture.lacks` may name, and what that means."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from proreus.testing.conformance import (
     failures,
+    foresight,
     interruptions,
     load_balancers,
     machines,
@@ -28,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     *load_balancers.RULES,
     *interruptions.RULES,
     *ownership.RULES,
+    *foresight.RULES,
     *routes.RULES,
     *failures.RULES,
     *process.RULES,

@@ -1,0 +1,162 @@
+"""Rules about what a provider tells without being asked to act: previews and fingerprints."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import msgspec
+
+from proreus.cloudprovider import (
+    CloudError,
+    Ensured,
+    LoadBalancer,
+    NotSupported,
+    OwnedObject,
+    PartChange,
+)
+from proreus.kube.objects import Node
+from proreus.testing.conformance.answers import Violated
+from proreus.testing.conformance.fixture import NotOffered
+from proreus.testing.conformance.interruptions import Attempt, ensure_interrupted, interrupted
+from proreus.testing.conformance.load_balancers import (
+    MORE_PORTS,
+    converged,
+    ensure_again,
+    preview_of,
+)
+from proreus.testing.conformance.offers import DECLARED
+from proreus.testing.conformance.ownership import marks_listed
+from proreus.testing.conformance.rule import rule
+from proreus.testing.conformance.site import CLUSTER, Site, Started
+
+
+@rule(ensure_again, wants=("preview",))
+async def previewed(site: Site) -> None:
+    """`preview` says what `ensure` would change: nothing once that is done; and only reads.
+
+    Observe and plan as `ensure` does, and pretend the steps (`proreus.cloudprovider.foresee`).
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 2)
+    first = site.wish(started, hosts[:1])
+    second = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
+    for wish, when in (
+        (first, "for a load balancer that is not there yet"),
+        (second, "for another host and another port"),
+    ):
+        before = await site.objects(started)
+        if not await _preview(started, wish):
+            raise Violated(f"preview says nothing {when}")
+        if await site.objects(started) != before:
+            raise Violated(f"the cloud's objects are different after a preview {when}")
+        await site.ensure(started, wish)
+        if said := await _preview(started, wish):
+            raise Violated(f"ensure has done all {when}, and still preview says {said}")
+
+
+async def _preview(started: Started, wish: LoadBalancer) -> tuple[PartChange, ...]:
+    started.new_calls()
+    answer = await preview_of(started, wish)
+    if isinstance(answer, NotSupported):
+        raise NotOffered(f"{DECLARED['preview']}: {answer}", "preview")
+    if isinstance(answer, CloudError):
+        raise Violated(f"preview answers {answer!r} where ensure does its work")
+    if not isinstance(answer, tuple) or not all(isinstance(one, PartChange) for one in answer):
+        raise Violated(f"preview answers {answer!r} where a sequence of PartChange is due")
+    writes = [f"{call.service}.{call.operation}" for call in started.new_calls() if not call.read]
+    if writes:
+        raise Violated(f"preview wrote: {', '.join(writes)}")
+    return answer
+
+
+@rule(marks_listed, wants=("fingerprint",))
+async def fingerprint_shown(site: Site) -> None:
+    """`list_owned` shows the `fingerprint` of a load balancer that is as wished, and no other.
+
+    Digest what the cloud lists and, alike, what it should list. Where a listing does not show
+    enough, let `ensure` record a digest of the wish (`proreus.cloudprovider.Record`).
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 2)
+    first = site.wish(started, hosts[:1])
+    changed = {
+        "the hosts": site.wish(started, hosts, of=first.service),
+        "the ports": site.wish(started, hosts[:1], of=first.service, ports=MORE_PORTS),
+    }
+    (answer,) = await site.ensure(started, first)
+    first = _with_status(first, answer)
+    if not started.load_balancers.fingerprint(first):
+        _lacks_fingerprint()
+    if not _shows(await _owned(started), first, await site.start()):
+        raise Violated("after ensure, list_owned does not show what fingerprint expects")
+    for what, other in changed.items():
+        wish = _with_status(other, answer)
+        if _shows(await _owned(started), wish, started):
+            raise Violated(f"list_owned shows what fingerprint expects of a wish with {what} other")
+        (answer,) = await site.ensure(started, wish)
+        if not _shows(await _owned(started), _with_status(wish, answer), started):
+            raise Violated(f"after {what} were changed, list_owned does not show the fingerprint")
+
+
+@rule(fingerprint_shown, ensure_interrupted)
+async def fingerprint_true(site: Site) -> None:
+    """A fingerprint is not shown of a load balancer whose `ensure` was cut off before its end.
+
+    Take a record away before the first change (`Record.clear`), and write it after the last.
+    """
+    started = await site.start()
+    hosts = await site.hosts(started, 2)
+    for after_effect in (False, True):
+        attempt = Attempt(site.wish(started, hosts[:1]))
+        (answer,) = await site.ensure(started, attempt.wish)
+        old = _with_status(attempt.wish, answer)
+        attempt.wish = _second(site, started, hosts, old, answer)
+        cuts = interrupted(
+            site, attempt.ensure, after_effect=after_effect, for_good=True, only_writes=True
+        )
+        async for cut, _ in cuts:
+            for wish in (old, attempt.wish):
+                if _shows(await _owned(started), wish, started):
+                    await converged(site, wish, f"{cut}, and the fingerprint of a wish is shown")
+            await site.delete(started, old.ref)
+            attempt.wish = site.wish(started, hosts[:1])
+            (answer,) = await site.ensure(started, attempt.wish)
+            old = _with_status(attempt.wish, answer)
+            attempt.wish = _second(site, started, hosts, old, answer)
+        await site.delete(started, old.ref)
+
+
+def _second(
+    site: Site, started: Started, hosts: Sequence[Node], first: LoadBalancer, answer: Ensured
+) -> LoadBalancer:
+    """With another port and another host."""
+    other = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
+    return _with_status(other, answer)
+
+
+def _with_status(wish: LoadBalancer, answer: Ensured) -> LoadBalancer:
+    """The wish once the framework has written the answer on the Service."""
+    meta = wish.service.metadata
+    annotations = {**meta.annotations, **answer.annotations}
+    service = msgspec.structs.replace(
+        wish.service, metadata=msgspec.structs.replace(meta, annotations=annotations)
+    )
+    ref = msgspec.structs.replace(wish.ref, last_ingress=answer.ingress, service=service)
+    return msgspec.structs.replace(wish, ref=ref, service=service)
+
+
+def _shows(owned: Sequence[OwnedObject], wish: LoadBalancer, by: Started) -> bool:
+    """Whether the fingerprint of a wish is listed, as a provider computes it."""
+    expected = by.load_balancers.fingerprint(wish)
+    mine = [one.fingerprint for one in owned if one.service_uid == wish.ref.uid]
+    return bool(expected) and expected in mine
+
+
+async def _owned(started: Started) -> Sequence[OwnedObject]:
+    return await started.load_balancers.list_owned(CLUSTER)
+
+
+def _lacks_fingerprint() -> NoReturn:
+    raise NotOffered(DECLARED["fingerprint"], "fingerprint")
+
+
+RULES = (previewed, fingerprint_shown, fingerprint_true)
