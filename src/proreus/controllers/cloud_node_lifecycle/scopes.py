@@ -126,7 +126,9 @@ def weigh(fleet: Fleet, replies: Sequence[Reply], memory: ScopeMemory, rules: Ru
     shown = {key: s for key, node in ready.items() if (s := known.sighting(node).shown) is not None}
     missing, returned = follow(memory.missing, ready, witness_answers, shown)
     standing = stand(missing, len(fleet.eligible), at, policy)
-    endings = endings_of(memory.endings, memory.missing, memory.strange, returned, at, policy)
+    endings = endings_of(
+        memory.endings, memory.missing, returned, at, policy, strange=memory.strange
+    )
     since = {**strangers(missing, len(fleet.eligible), at, policy), **memory.strange}
     strange = dict(_strange(fleet, since, known, endings))
     evidence = {

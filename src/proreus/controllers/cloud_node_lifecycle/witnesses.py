@@ -170,10 +170,11 @@ def follow(
 def endings_of(
     before: Iterable[Ending],
     missing: Mapping[Key, Missing],
-    strange: Collection[Key],
     returned: Collection[Key],
     at: float,
     policy: Policy,
+    *,
+    strange: Collection[Key] = (),
 ) -> tuple[Ending, ...]:
     """Return the endings of the last minute, with that of nodes that have returned now.
 
@@ -182,10 +183,10 @@ def endings_of(
     Args:
         before: The endings of the pass before.
         missing: The missing nodes of the pass before.
-        strange: The strange nodes of the pass before, silent ones too.
         returned: The nodes of them, or others, that have returned.
         at: The time.
         policy: The numbers.
+        strange: The strange nodes of the pass before, silent ones too.
     """
     recent = tuple(ending for ending in before if at - ending.at < policy.dying)
     since = min((row.first for key, row in missing.items() if key in returned), default=None)
