@@ -39,6 +39,8 @@ SETTLED: Final = 120.0
 LAPSED: Final = 1020.0
 """Seconds after which a Ready node that the cloud knows no more is taken for unknown."""
 ENOUGH: Final = 3
+LOST: Final = 540.0
+"""Seconds of absence after which a Ready node may be taken for one that the cloud has lost."""
 
 
 class Machine:
@@ -60,6 +62,8 @@ class Machine:
         self.pinned = False
         self.pinned_at = 0.0
         self.shown: float | None = None
+        self.unknown: float | None = None
+        self.turned = 0.0
         self.annotations: dict[str, str] = {}
         self.node = self._node()
 
@@ -70,8 +74,8 @@ class Machine:
                 self.annotations = {} if one.op == "remove" else {ANNOTATION_UNKNOWN: "true"}
         self.node = self._node()
 
-    def turn(self, *, ready: bool) -> None:
-        self.ready = ready
+    def turn(self, *, ready: bool, at: float = 0.0) -> None:
+        self.ready, self.turned = ready, at
         self.node = self._node()
 
     def _node(self) -> Node:
@@ -87,6 +91,15 @@ class Machine:
     @property
     def lives(self) -> bool:
         return self.dead is None
+
+    def is_lost(self, now: float) -> bool:
+        """Whether the cloud did not know it while it was Ready, and has not shown since.
+
+        Then nothing tells its end from that, unless others return.
+        """
+        known_for_lost = bool(self.annotations) and self.shown is None
+        until = now if self.ready else self.turned
+        return known_for_lost or (self.unknown is not None and until - self.unknown >= LOST)
 
     @property
     def vouches(self) -> bool:
@@ -316,6 +329,13 @@ class World:
             machine = self.chance.choice(vouching)
             machine.stranger, machine.lapsed = True, self.now()
 
+    def returned(self, machine: Machine, unknown: float) -> None:
+        """What hid a machine has ended, and so for all that went missing with it or later."""
+        for one in self.machines.values():
+            is_with_it = one.unknown is not None and one.unknown >= unknown - LOST
+            if one.scope == machine.scope and is_with_it and not one.stranger:
+                one.unknown = None
+
     def _lose_one(self) -> None:
         machine = self._pick()
         if machine is not None:
@@ -336,7 +356,7 @@ class World:
 
     def _fall_silent(self, machine: Machine) -> None:
         if machine.ready and machine.name in self.machines:
-            machine.turn(ready=False)
+            machine.turn(ready=False, at=self.now())
             self._cache = None
 
     def _silence(self) -> None:
@@ -348,7 +368,7 @@ class World:
 
         def back() -> None:
             if machine.lives and machine.name in self.machines:
-                machine.turn(ready=True)
+                machine.turn(ready=True, at=self.now())
                 self._cache = None
 
         self.after(self.chance.choice([90.0, 900.0, 3600.0, 9000.0]), back)
@@ -405,7 +425,7 @@ class World:
         self._inventory = Inventory(cast("Any", self.instances), on_error=lambda *_: None)
         self._started = self.now()
         for machine in self.machines.values():
-            machine.shown = None
+            machine.shown = machine.unknown = None
         for scope in self.right_since:
             self.right_since[scope] = max(self.right_since[scope], self.now())
         self._controller = CloudNodeLifecycleController(self.environment())
@@ -450,12 +470,14 @@ class World:
                 self.right_since[scope] = now
                 continue
             strange = any(one.stranger for one in mine)
-            lapsed = [one.lapsed for one in mine if one.lapsed is not None]
+            lost = [one for one in mine if one.is_lost(now)]
+            missed = [one.unknown or now for one in lost if one.shown is not None]
+            missed += [one.lapsed + REFRESH + 30.0 for one in mine if one.lapsed is not None]
             for one in mine:
                 # What this manager has never seen may be in another account; and what it has not
-                # seen since another machine has lapsed, may have lapsed with it.
-                is_strange = one.shown is None and (strange or bool(one.annotations))
-                is_strange |= any((one.shown or 0.0) <= at + REFRESH + 30.0 for at in lapsed)
+                # seen since the cloud has lost another machine, may have been lost with it.
+                is_strange = one in lost or any((one.shown or 0.0) <= at for at in missed)
+                is_strange |= one.shown is None and (strange or bool(lost))
                 if one.dead is None or one.ready or is_strange:
                     continue
                 since = max(one.dead, self.right_since[scope])
@@ -512,11 +534,16 @@ class Instances:
         return frozenset(lost)
 
     def _answer(self, machine: Machine, *, hidden: bool) -> InstanceAnswer:
+        is_shown = machine.lives and not hidden and not machine.stranger
+        if is_shown:
+            if machine.ready and machine.unknown is not None:
+                self._world.returned(machine, machine.unknown)
+            machine.shown, machine.unknown = self._world.now(), None
+            return Instance(provider_id=machine.id)
+        if machine.ready and machine.unknown is None:
+            machine.unknown = self._world.now()
         if hidden or machine.stranger:
             return NotFound()
-        if machine.lives:
-            machine.shown = self._world.now()
-            return Instance(provider_id=machine.id)
         return NotFound(tombstone=self._world.kind.tombstones)
 
 

@@ -1,7 +1,8 @@
 """Clusters whose machines come and go, and whose cloud answers wrongly for a while.
 
 No living machine's Node is ever deleted, and a dead one's goes within 15 minutes of right answers,
-where three Ready nodes of its scope live. What wrong answers look like: `spot.World`.
+where three Ready nodes of its scope live, unless the cloud had lost it, or another, while it was
+Ready. What wrong answers look like: `spot.World`.
 
 `-m long` runs as many clusters as PROREUS_SPOT_SEEDS says, a thousand by default, from the seed
 PROREUS_SPOT_FIRST on.
