@@ -253,14 +253,14 @@ class Batches:
         try:
             return contract.answer(answers[name], Instance, NotFound)
         except contract.Broken as broken:
-            text = f"{self._provider} gave a wrong answer for node {name}: {broken}"
+            text = f"{self._provider} gave an invalid answer for node {name}: {broken}"
             return self._fault(CloudError(text), Kind.WRONG_ANSWER)
 
     def _refused(self, error: CloudError, search: _Search) -> CloudError:
         try:
             sound = contract.error(error)
         except contract.Broken as broken:
-            text = f"{self._provider} raised a wrong error: {broken}"
+            text = f"{self._provider} raised an invalid error: {broken}"
             return self._fault(CloudError(text), Kind.WRONG_ANSWER, error)
         search.refused = True
         return sound

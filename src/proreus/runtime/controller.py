@@ -98,7 +98,7 @@ async def contained(work: Awaitable[Result]) -> Result | Exception:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return Failed(f"cancelled from within: {exc!r}")
+        return Failed(f"the work cancelled itself: {exc!r}")
     except Exception as exc:  # noqa: BLE001 - this is the one place that contains anything
         return exc
     except BaseException as exc:  # noqa: BLE001 - SDKs call sys.exit()

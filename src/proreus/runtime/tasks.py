@@ -38,7 +38,7 @@ async def supervise(
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            crash: Exception = RuntimeError(f"cancelled from within: {exc!r}")
+            crash: Exception = RuntimeError(f"the work cancelled itself: {exc!r}")
         except Exception as exc:  # noqa: BLE001 - whatever it is, the task is started again
             crash = exc
         else:
