@@ -40,7 +40,7 @@ def owned(uid: str, fingerprint: str, *addresses: str) -> OwnedObject:
 
 
 def test_fingerprints_are_shown_by_service_and_only_where_there_are_some() -> None:
-    found = drift.shown(
+    found = drift.fingerprints(
         [owned("u1", "a", "x", "y"), owned("u1", "b"), owned("u2", "", "z"), owned("", "c")]
     )
     assert found == {"u1": {"a": frozenset({"x", "y"}), "b": frozenset()}}
@@ -49,10 +49,14 @@ def test_fingerprints_are_shown_by_service_and_only_where_there_are_some() -> No
 def test_what_is_only_recorded_says_nothing_when_it_is_the_services_turn() -> None:
     recorded = OwnedObject("lb", "x", service_uid="u1", fingerprint="a", recorded=True)
     turn = drift.turn_of("u1")
-    assert drift.shown([recorded]) == {"u1": {"a": frozenset()}}
-    assert drift.shown([recorded], {turn}) == drift.shown([recorded], drift.EVERY_TURN) == {}
-    assert drift.shown([recorded], drift.EVERY_TURN - {turn}) == {"u1": {"a": frozenset()}}
-    assert drift.shown([owned("u1", "a")], drift.EVERY_TURN) == {"u1": {"a": frozenset()}}
+    assert drift.fingerprints([recorded]) == {"u1": {"a": frozenset()}}
+    assert (
+        drift.fingerprints([recorded], {turn})
+        == drift.fingerprints([recorded], drift.EVERY_TURN)
+        == {}
+    )
+    assert drift.fingerprints([recorded], drift.EVERY_TURN - {turn}) == {"u1": {"a": frozenset()}}
+    assert drift.fingerprints([owned("u1", "a")], drift.EVERY_TURN) == {"u1": {"a": frozenset()}}
 
 
 def test_turns_are_even_and_those_of_the_service_alone() -> None:
@@ -100,7 +104,7 @@ def test_each_period_has_its_turn_and_none_is_passed_over(
     ],
 )
 def test_a_load_balancer_is_as_wished_if_the_cloud_shows_what_is_expected(
-    expected: str, cloud: drift.Shown, *, is_same: bool
+    expected: str, cloud: drift.Fingerprints, *, is_same: bool
 ) -> None:
     assert drift.is_as_desired(WISH, expected, cloud) is is_same
 

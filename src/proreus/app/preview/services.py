@@ -78,13 +78,13 @@ def due(
         classes: Which classes are ours.
     """
     by_slices = tuple(slices)
-    shown = None if owned is None else drift.shown(owned, drift.EVERY_TURN)
+    observed = None if owned is None else drift.fingerprints(owned, drift.EVERY_TURN)
     result = []
     for service in services:
         desired = _desired(service, nodes, by_slices, cloud=cloud, cluster=cluster, classes=classes)
         memory = None
-        if isinstance(desired, LoadBalancer) and shown is not None:
-            memory = drift.adopted(desired, cloud.fingerprint(desired), shown)
+        if isinstance(desired, LoadBalancer) and observed is not None:
+            memory = drift.adopted(desired, cloud.fingerprint(desired), observed)
         verb = decide(service, memory, desired, cluster=cluster, classes=classes)
         result.append(Due(service, verb))
     return tuple(result)

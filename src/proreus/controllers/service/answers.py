@@ -1,6 +1,6 @@
 """Decide what to write on a Service before the first cloud call and after each answer. Pure.
 
-Each `Change` holds at most one patch per subresource. The condition remembers what was said last,
+Each `Change` holds at most one patch per subresource. The condition holds the last state,
 so a repeated answer is no write, and no event unless it is a failure that is tried again: the
 recorder counts those and writes a lasting one every ten minutes.
 """

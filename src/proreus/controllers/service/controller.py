@@ -194,7 +194,7 @@ class ServiceController:
                     self._memory[key] = plan.doubted(self._memory[key])
                 self._queue.add(key, Priority.RESYNC, after=after)
 
-    async def _survey(self) -> drift.Shown | None:
+    async def _survey(self) -> drift.Fingerprints | None:
         """List our cloud objects; None if the cloud cannot list them."""
         present = self._known_uids()
         owned = await contained(self._cloud.list_owned(self._env.cluster))
@@ -206,7 +206,7 @@ class ServiceController:
         self._report_leaks(owned, present | self._known_uids())
         before, self._surveyed = self._surveyed, self._env.now().timestamp()
         period = self._env.settings.load_balancer_resync_period
-        return drift.shown(owned, drift.turns(before, self._surveyed, period))
+        return drift.fingerprints(owned, drift.turns(before, self._surveyed, period))
 
     def _known_uids(self) -> set[str]:
         services = {service.metadata.uid for service in self._env.services.all()}

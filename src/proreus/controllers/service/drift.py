@@ -1,7 +1,7 @@
-"""What the cloud has, compared with what it should have: after a restart, and every hour. Pure.
+"""Compare what the cloud has with the desired state: after a restart, and every hour. Pure.
 
-One list of all that carries our marks answers for every Service. Those that it shows as wished
-cost nothing more; the others are ensured, which writes only what differs.
+One list of all objects with our marks answers for every Service. Those that are as desired cost
+nothing more; the others are ensured, which writes only what differs.
 
 Some clouds show only what the last `ensure` has recorded, which tells nothing of what somebody has
 changed by hand since. Such a Service is ensured all the same when it is its turn, once in
@@ -19,24 +19,24 @@ from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.controllers.service.conditions import readiness
 from proreus.controllers.service.plan import Memory, fingerprint
 
-Shown = Mapping[str, Mapping[str, frozenset[str]]]
+Fingerprints = Mapping[str, Mapping[str, frozenset[str]]]
 """The fingerprints that the cloud shows, with their addresses, by the UID of the Service."""
 
 
 THOROUGH: Final = 24
-"""In so many periods each Service is ensured whose fingerprint is only recorded."""
+"""How many periods it takes until each Service with a recorded fingerprint was ensured once."""
 
 EVERY_TURN: Final = frozenset(range(THOROUGH))
-"""Believes no fingerprint that is only recorded."""
+"""The turns of all Services: with these no recorded fingerprint counts."""
 
 
 def turn_of(uid: str) -> int:
-    """Which turn of `THOROUGH` a Service has."""
+    """Return the turn of a Service, from 0 to `THOROUGH` - 1."""
     return zlib.crc32(uid.encode()) % THOROUGH
 
 
 def turns(since: float | None, now: float, period: float) -> frozenset[int]:
-    """The turns that have come since the last pass.
+    """Return the turns that have come since the last pass.
 
     Args:
         since: When that was, in seconds of the wall clock; None if there was none. One that is in
@@ -51,39 +51,39 @@ def turns(since: float | None, now: float, period: float) -> frozenset[int]:
     return frozenset(number % THOROUGH for number in range(first, present + 1))
 
 
-def shown(owned: Iterable[OwnedObject], due: Collection[int] = ()) -> Shown:
-    """The fingerprints among the objects; those without one say nothing.
+def fingerprints(owned: Iterable[OwnedObject], due: Collection[int] = ()) -> Fingerprints:
+    """Return the fingerprints that the objects show, by Service.
 
-    Nor do those that are only recorded, of Services whose turn is `due`.
+    Recorded ones of Services whose turn is `due` are left out.
     """
-    found: dict[str, dict[str, frozenset[str]]] = {}
-    for thing in owned:
-        if thing.recorded and turn_of(thing.service_uid) in due:
+    observed: dict[str, dict[str, frozenset[str]]] = {}
+    for item in owned:
+        if item.recorded and turn_of(item.service_uid) in due:
             continue
-        if thing.service_uid and thing.fingerprint:
-            addresses = frozenset(thing.addresses)
-            found.setdefault(thing.service_uid, {})[thing.fingerprint] = addresses
-    return found
+        if item.service_uid and item.fingerprint:
+            addresses = frozenset(item.addresses)
+            observed.setdefault(item.service_uid, {})[item.fingerprint] = addresses
+    return observed
 
 
-def is_as_desired(desired: LoadBalancer, expected: str, cloud: Shown) -> bool:
+def is_as_desired(desired: LoadBalancer, expected: str, observed: Fingerprints) -> bool:
     """Tell whether cloud and Service show the desired fingerprint and address.
 
     Addresses are compared where the cloud lists them.
     """
-    addresses = cloud.get(desired.ref.uid, {}).get(expected)
+    addresses = observed.get(desired.ref.uid, {}).get(expected)
     if expected == "" or addresses is None:
         return False
     stated = {point.ip or point.hostname for point in desired.ref.last_ingress}
     return not addresses or addresses == stated
 
 
-def adopted(desired: LoadBalancer, expected: str, cloud: Shown) -> Memory | None:
+def adopted(desired: LoadBalancer, expected: str, observed: Fingerprints) -> Memory | None:
     """Return what may be remembered after a restart; None if the Service must be ensured.
 
     A Service without an address is ensured, since only that tells the address.
     """
-    if not desired.ref.last_ingress or not is_as_desired(desired, expected, cloud):
+    if not desired.ref.last_ingress or not is_as_desired(desired, expected, observed):
         return None
     return Memory(desired.ref, fingerprint(desired), condition=readiness(desired.hosts, {}))
 
