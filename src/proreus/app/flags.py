@@ -136,9 +136,10 @@ def parser(
 
     `own` are the provider's flags, by field name.
     """
+    cloud = " --cloud-provider=NAME" if "cloud_provider" in flags_of(options) else ""
     result = argparse.ArgumentParser(
         prog=program, description=description, allow_abbrev=False, add_help=False,
-        usage=f"{program} --cloud-provider=NAME [flags]",
+        usage=f"{program}{cloud} [flags]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     result.add_argument("-h", "--help", action="help", help="Show this help and exit.")
