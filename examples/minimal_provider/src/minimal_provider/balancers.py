@@ -20,6 +20,7 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     LoadBalancers,
     OwnedObject,
+    PartChange,
     RestClient,
     per_service,
 )
@@ -35,6 +36,7 @@ def load_balancers(api: RestClient) -> LoadBalancers:
         host_policy=lambda _: HostPolicy(families=("IPv4",)),
         list_owned=verbs.list_owned,
         fingerprint=lambda wanted: digest(plan(wanted)[0]),
+        preview=verbs.preview,
     )
 
 
@@ -51,11 +53,18 @@ class Verbs:
         observed = await self._things.find(desired.name)
         if observed is None:
             observed = await self._things.create(desired)
-        elif not is_ours(observed, wanted.ref):
-            raise CloudError(f"the balancer {desired.name} was made for somebody else: remove it")
-        elif unplaced(observed) != desired:
+        elif diff(observed, desired, wanted.ref):
             observed = await self._things.replace(desired.name, desired)
         return Ensured((LoadBalancerIngress(ip=observed.address, ip_mode="Proxy"),), rejected)
+
+    async def preview(self, wanted: LoadBalancer) -> Sequence[PartChange]:
+        """What `ensure` would do, found by reading only."""
+        desired, _ = plan(wanted)
+        observed = await self._things.find(desired.name)
+        if observed is None:
+            return (PartChange("create", f"balancer {desired.name}"),)
+        fields = diff(observed, desired, wanted.ref)
+        return (PartChange("change", f"balancer {desired.name}", fields),) if fields else ()
 
     async def delete(self, gone: LoadBalancerRef) -> Done:
         """Delete the balancer, if there is one and it is ours."""
@@ -95,6 +104,18 @@ def impossible(wanted: LoadBalancer) -> Iterator[str]:
         yield "spec.sessionAffinity: this cloud knows None only"
     if wanted.requested_address:
         yield "spec.loadBalancerIP: this cloud chooses the address, leave it empty"
+
+
+def diff(observed: Balancer, desired: Balancer, ref: LoadBalancerRef) -> str:
+    """What is to be changed, in words; "" for nothing. Pure.
+
+    Raises:
+        CloudError: The balancer is not ours.
+    """
+    if not is_ours(observed, ref):
+        raise CloudError(f"the balancer {desired.name} was made for somebody else: remove it")
+    now, then = msgspec.structs.asdict(unplaced(observed)), msgspec.structs.asdict(desired)
+    return ", ".join(name for name in then if now[name] != then[name])
 
 
 def unplaced(balancer: Balancer) -> Balancer:
