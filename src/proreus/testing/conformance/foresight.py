@@ -70,10 +70,10 @@ async def _preview(started: Started, wish: LoadBalancer) -> tuple[PartChange, ..
 
 @rule(marks_listed, wants=("fingerprint",))
 async def fingerprint_shown(site: Site) -> None:
-    """`list_owned` shows the `fingerprint` of a load balancer that is as wished, and no other.
+    """`list_owned` shows the `fingerprint` of a load balancer that is as desired, and no other.
 
     Digest what the cloud lists and, alike, what it should list. Where a listing does not show
-    enough, let `ensure` record a digest of the wish (`proreus.cloudprovider.Record`).
+    enough, let `ensure` record a digest of that (`proreus.cloudprovider.Record`).
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
@@ -91,7 +91,7 @@ async def fingerprint_shown(site: Site) -> None:
     for what, other in changed.items():
         wish = _with_status(other, answer)
         if _shows(await _owned(started), wish, started):
-            raise Violated(f"list_owned shows what fingerprint expects of a wish with {what} other")
+            raise Violated(f"list_owned shows what fingerprint expects once {what} change")
         (answer,) = await site.ensure(started, wish)
         if not _shows(await _owned(started), _with_status(wish, answer), started):
             raise Violated(f"after {what} were changed, list_owned does not show the fingerprint")
@@ -134,7 +134,7 @@ def _second(
 
 
 def _with_status(wish: LoadBalancer, answer: Ensured) -> LoadBalancer:
-    """The wish once the framework has written the answer on the Service."""
+    """What is desired once the framework has written the answer on the Service."""
     meta = wish.service.metadata
     annotations = {**meta.annotations, **answer.annotations}
     service = msgspec.structs.replace(
@@ -145,7 +145,7 @@ def _with_status(wish: LoadBalancer, answer: Ensured) -> LoadBalancer:
 
 
 def _shows(owned: Sequence[OwnedObject], wish: LoadBalancer, by: Started) -> bool:
-    """Whether the fingerprint of a wish is listed, as a provider computes it."""
+    """Whether the fingerprint of what is desired is listed, as a provider computes it."""
     expected = by.load_balancers.fingerprint(wish)
     mine = [one.fingerprint for one in owned if one.service_uid == wish.ref.uid]
     return bool(expected) and expected in mine

@@ -38,7 +38,7 @@ async def interrupted(
 
 
 class Attempt:
-    """An `ensure` or a `delete` of one wish, which changes between the attempts."""
+    """An `ensure` or a `delete` of one load balancer, which changes between the attempts."""
 
     def __init__(self, wish: LoadBalancer) -> None:
         self.wish = wish

@@ -23,7 +23,7 @@ _IP_MODES = {None, "VIP", "Proxy"}
 async def ensured(site: Site) -> None:
     """`ensure` makes a load balancer and says where it is.
 
-    Make what the `LoadBalancer` wishes and answer, under the Service's uid, with
+    Make what the `LoadBalancer` says and answer, under the Service's uid, with
     `Ensured((LoadBalancerIngress(ip=…),))` or a hostname. While the cloud still works on it,
     answer `Pending`.
     """
@@ -53,7 +53,7 @@ def _check_ingress(point: LoadBalancerIngress) -> None:
 async def ensure_again(site: Site) -> None:
     """A second `ensure` with nothing changed answers the same and writes nothing.
 
-    Read what the cloud has, compare it with the wish in a pure function, and write only the
+    Read what the cloud has, compare it with what is desired in a pure function, and write only the
     differences. Answer from what was read. The calls that only read say `read=True`.
     """
     started = await site.start()
@@ -70,7 +70,7 @@ async def ensure_again(site: Site) -> None:
 
 
 async def converged(site: Site, wish: LoadBalancer, since: str) -> None:
-    """Hold the cloud against a wish: an `ensure` by a new process finds nothing to do."""
+    """Hold the cloud against what is desired: an `ensure` by a new process finds nothing to do."""
     later = await site.start()
     await site.ensure(later, wish)
     _no_writes(later, since)
@@ -79,14 +79,16 @@ async def converged(site: Site, wish: LoadBalancer, since: str) -> None:
 def _no_writes(started: Started, since: str) -> None:
     writes = [f"{call.service}.{call.operation}" for call in started.new_calls() if not call.read]
     if writes:
-        raise Violated(f"{since}, but the next ensure of the same wish wrote: {', '.join(writes)}")
+        raise Violated(
+            f"{since}, but the next ensure of the same load balancer wrote: {', '.join(writes)}"
+        )
 
 
 @rule(ensure_again)
 async def ports_changed(site: Site) -> None:
     """Changed ports are changed in the cloud, in place, and nothing of the old ones stays.
 
-    `ensure` gets the whole wish each time: add what is missing, take away what is too much.
+    `ensure` gets all that is desired each time: add what is missing, take away what is too much.
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
@@ -111,7 +113,7 @@ async def ports_changed(site: Site) -> None:
 
 @rule(ensure_again)
 async def fields_honoured(site: Site) -> None:
-    """What is changed in a wish is changed in the cloud or refused, and never ignored.
+    """What is desired otherwise is changed in the cloud or refused, and never ignored.
 
     Compare every field of the `LoadBalancer` with what the cloud has. Refuse what the cloud
     cannot do with `InvalidRequest` or `NotSupported`, naming the field.
@@ -174,7 +176,7 @@ def _respecified(
 
 @rule(ensure_again)
 async def update_hosts(site: Site) -> None:
-    """`update_hosts` brings the hosts to what is wished: more of them, and fewer.
+    """`update_hosts` brings the hosts to what is desired: more of them, and fewer.
 
     It may do all that `ensure` does; afterwards `ensure` must find nothing to do.
     """
@@ -287,7 +289,7 @@ def check_objects(before: Mapping[str, object], after: Mapping[str, object], whe
 async def deleted_again(site: Site) -> None:
     """Deleting what is gone, or never was, is `Done`.
 
-    A part that the cloud does not know is no error in `delete`: it is what is wished.
+    A part that the cloud does not know is no error in `delete`: it is what is desired.
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)

@@ -261,7 +261,7 @@ class Site:
         ports: Sequence[tuple[int, int]] = PORTS,
         cluster: ClusterIdentity = CLUSTER,
     ) -> LoadBalancer:
-        """What the framework would wish for a Service, by default a new one."""
+        """What the framework would desire for a Service, by default a new one."""
         found = of or self.service()
         spec = msgspec.structs.replace(
             found.spec,
@@ -280,7 +280,7 @@ class Site:
         return [expect(Ensured, answers[one.ref.uid], "ensure") for one in wishes]
 
     async def refused(self, started: Started, wish: LoadBalancer) -> bool:
-        """Ensure until nothing is pending; whether the wish was refused as impossible."""
+        """Ensure until nothing is pending; whether that was refused as impossible."""
         answers = await self._settled("ensure", started.load_balancers.ensure, {wish.ref.uid: wish})
         answer = answers[wish.ref.uid]
         if isinstance(answer, InvalidRequest | NotSupported):
