@@ -71,14 +71,14 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("since", "now", "turns"),
     [
-        (None, 0.0, {0}),
-        (None, 25.5 * HOUR, {1}),
+        (None, 0.0, {23, 0}),
+        (None, 25.5 * HOUR, {0, 1}),
         (1.2 * HOUR, 2.2 * HOUR, {2}),
         (1.2 * HOUR, 1.9 * HOUR, set()),
         (1.9 * HOUR, 4.1 * HOUR, {2, 3, 4}),
         (22.5 * HOUR, 24.5 * HOUR, {23, 0}),
         (1.0 * HOUR, 900 * HOUR, drift.EVERY_TURN),
-        (9.0 * HOUR, 2.5 * HOUR, {2}),
+        (9.0 * HOUR, 2.5 * HOUR, {1, 2}),
     ],
     ids=["the first pass", "the second day", "an hour later", "in the same hour", "late",
          "over midnight", "after weeks", "a clock that was set back"],

@@ -36,6 +36,7 @@ from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, que
 from proreus.controllers.node_ipam.cidrset import Blocks, Range
 from proreus.controllers.node_ipam.plan import Mode
 from proreus.controllers.service.intake import AS_GO
+from proreus.controllers.service.plan import Ensure
 from proreus.kube import patch as patches
 from proreus.kube.objects import (
     FINALIZER_LOAD_BALANCER,
@@ -372,6 +373,29 @@ def test_services_are_decided_as_after_a_restart(
         assert change.action == action
         assert "".join(change.lines[:1]).startswith(line)
     assert len(list(services.unforeseen(due, given))) == unforeseen
+
+
+SETTLED = a_service(
+    **FINALIZED,
+    ingress=["192.0.2.1"],
+    conditions=(
+        Condition(
+            "LoadBalancerReady", "False", "NoHosts", "There are no available nodes for LoadBalancer"
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(("recorded", "is_asked"), [(False, False), (True, True)])
+def test_only_a_fingerprint_that_the_cloud_shows_spares_the_question(
+    *, recorded: bool, is_asked: bool
+) -> None:
+    hooks: Any = Hooks()
+    owned = (OwnedObject("lb", "lb-1", "default/web", "u", "f", recorded=recorded),)
+    (due,) = services.due(
+        [SETTLED], (), (), cloud=hooks, owned=owned, cluster=CLUSTER, classes=AS_GO
+    )
+    assert isinstance(due.verb, Ensure) is is_asked, due.verb
 
 
 def test_a_report_is_a_diff_or_json() -> None:

@@ -39,14 +39,15 @@ def turns(since: float | None, now: float, period: float) -> frozenset[int]:
     """Return the turns that have come since the last pass.
 
     Args:
-        since: When that was, in seconds of the wall clock; None if there was none. One that is in
-            the future, because the clock was set back, counts as none.
+        since: When that was, in seconds of the wall clock; None if there was none: then the turn
+            of the period before counts, too, for which the last process may have ended too early.
+            One that is in the future, because the clock was set back, counts as none.
         now: The present.
         period: Seconds between two passes; none is exactly as long.
     """
     present = int(now // period)
     if since is None or since > now:
-        return frozenset({present % THOROUGH})
+        return frozenset({(present - 1) % THOROUGH, present % THOROUGH})
     first = max(int(since // period) + 1, present - THOROUGH + 1)
     return frozenset(number % THOROUGH for number in range(first, present + 1))
 
