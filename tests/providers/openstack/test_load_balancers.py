@@ -346,6 +346,10 @@ async def test_what_it_was_made_from_is_recorded_and_another_process_finds_nothi
         # The status, an annotation or a load balancer is not as it was left.
         assert not await shown(site, later, known(service, "203.0.113.1"))
         assert not await shown(site, later, known(dual, *(service_addresses(service))))
+        for one in site.octavia.of["loadbalancers"].values():
+            one.update(provisioning_status="PENDING_UPDATE", left=1)
+        assert not await shown(site, later, service)
+        assert await shown(site, later, service)
         site.octavia.remove(next(iter(site.octavia.of["loadbalancers"])))
         assert not await shown(site, later, service)
 

@@ -235,8 +235,11 @@ class OctaviaLoadBalancers:
         found = await self._octavia.balancers({"tags": owners.cluster_tag(cluster.uid)})
         users = [(one, user) for one in found for user in owners.users(one, cluster)]
         refs = [_ref(cluster, user) for _, user in users]
+        # While Octavia works on it the list may still show members that are going.
         records = [
             owners.record_of(one, cluster.uid, ref.uid)
+            if one.get("provisioning_status") == ACTIVE
+            else ""
             for (one, _), ref in zip(users, refs, strict=True)
         ]
         pools = by_balancer(await self._octavia.pools()) if any(records) else {}
