@@ -1,12 +1,15 @@
 """A whole manager on AWS: many nodes and Services, while AWS throttles, fails and forgets."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from proreus.cloudprovider import MARK_FINGERPRINT
+from proreus.controllers.service import drift
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
 from proreus.providers.aws.annotations import PREFIX
@@ -208,6 +211,19 @@ class Life:
             *(f"{one['GroupId']} {one['IpPermissions']}" for one in groups),
         }
 
+    async def is_recorded(self) -> bool:
+        """Whether each load balancer tells what it was made from."""
+        classic = self._classic.describe_load_balancers()["LoadBalancerDescriptions"]
+        names = [one["LoadBalancerName"] for one in classic]
+        network = self._elb.describe_load_balancers()["LoadBalancers"]
+        arns = [one["LoadBalancerArn"] for one in network]
+        described = [
+            *self._classic.describe_tags(LoadBalancerNames=names)["TagDescriptions"],
+            *self._elb.describe_tags(ResourceArns=arns)["TagDescriptions"],
+        ]
+        tags = [{tag["Key"]: tag["Value"] for tag in one["Tags"]} for one in described]
+        return all(one.get(MARK_FINGERPRINT) for one in tags)
+
     async def empty(self) -> None:
         """Wait until nothing is left of any load balancer."""
 
@@ -287,3 +303,32 @@ async def test_nothing_is_left_of_the_life_of_500_nodes_and_50_services(
 ) -> None:
     async with set_up(control_plane, tmp_path) as site:
         await live(Life(site, aws, tmp_path, 1800.0), nodes=500, services=50, leaving=20)
+
+
+@pytest.mark.long
+async def test_after_a_restart_only_what_is_new_and_whose_turn_it_is_is_looked_at(
+    control_plane: ControlPlane, aws: StrictAWS, tmp_path: Path
+) -> None:
+    async with set_up(control_plane, tmp_path) as site:
+        life = Life(site, aws, tmp_path, 180.0)
+        async with life.manager():
+            names = await life.join(2)
+            await life.serve(4)
+            await life.served(4, {80}, names)
+            await life.until("all is recorded", life.is_recorded)
+        services = (await site.client.list(SERVICES, "default")).items
+        uids = [one.metadata.uid for one in services if one.spec.type == "LoadBalancer"]
+        # Of the hour before, too, in case the clock strikes meanwhile.
+        due = [
+            uid
+            for uid in uids
+            if not drift.turns(None, time.time(), 3600.0).isdisjoint(
+                {drift.turn_of(uid), (drift.turn_of(uid) - 1) % drift.THOROUGH}
+            )
+        ]
+        aws.calls()
+        async with life.manager():
+            await site.client.create(SERVICES, _service(4), "default")
+            await life.served(5, {80}, names)
+        looks = [one for one in aws.calls() if one.endswith("DescribeLoadBalancerAttributes")]
+        assert len(looks) <= len(due)
