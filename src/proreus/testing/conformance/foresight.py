@@ -13,7 +13,6 @@ from proreus.cloudprovider import (
     OwnedObject,
     PartChange,
 )
-from proreus.kube.objects import Node
 from proreus.testing.conformance.answers import Violated
 from proreus.testing.conformance.fixture import NotOffered
 from proreus.testing.conformance.interruptions import Attempt, ensure_interrupted, interrupted
@@ -105,11 +104,12 @@ async def fingerprint_true(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
+    first = site.wish(started, hosts[:1])
+    (answer,) = await site.ensure(started, first)
+    old = _with_status(first, answer)
+    more = site.wish(started, hosts, of=old.service, ports=MORE_PORTS)
+    attempt = Attempt(_with_status(more, answer))
     for after_effect in (False, True):
-        attempt = Attempt(site.wish(started, hosts[:1]))
-        (answer,) = await site.ensure(started, attempt.wish)
-        old = _with_status(attempt.wish, answer)
-        attempt.wish = _second(site, started, hosts, old, answer)
         cuts = interrupted(
             site, attempt.ensure, after_effect=after_effect, for_good=True, only_writes=True
         )
@@ -117,20 +117,8 @@ async def fingerprint_true(site: Site) -> None:
             for wish in (old, attempt.wish):
                 if _shows(await _owned(started), wish, started):
                     await converged(site, wish, f"{cut}, and the fingerprint of a wish is shown")
-            await site.delete(started, old.ref)
-            attempt.wish = site.wish(started, hosts[:1])
-            (answer,) = await site.ensure(started, attempt.wish)
-            old = _with_status(attempt.wish, answer)
-            attempt.wish = _second(site, started, hosts, old, answer)
-        await site.delete(started, old.ref)
-
-
-def _second(
-    site: Site, started: Started, hosts: Sequence[Node], first: LoadBalancer, answer: Ensured
-) -> LoadBalancer:
-    """With another port and another host."""
-    other = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
-    return _with_status(other, answer)
+            await site.ensure(started, old)
+        await site.ensure(started, old)
 
 
 def _with_status(wish: LoadBalancer, answer: Ensured) -> LoadBalancer:
