@@ -985,17 +985,17 @@ def test_what_any_call_has_shown_is_kept_until_the_node_is_forgotten() -> None:
         (one,), (lost,) = group(HERE, 1), group(LOST, 1)
         assert bench.inventory.sighting(one) == Sighting()
         await bench.get([one, lost])
-        assert bench.inventory.sighting(one) == Sighting(shown=0.0)
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0, until=1.0)
         assert bench.inventory.sighting(lost) == Sighting(missing=0.0)
         bench.cloud.answer = lambda _: GONE
         await asyncio.sleep(4.0)
         await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
         await asyncio.sleep(4.0)
         await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
-        assert bench.inventory.sighting(one) == Sighting(shown=0.0, missing=5.0)
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0, missing=5.0, until=1.0)
         bench.cloud.answer = lambda _: NotFound(tombstone=True)
         await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
-        assert bench.inventory.sighting(one) == Sighting(shown=0.0)
+        assert bench.inventory.sighting(one) == Sighting(shown=0.0, until=1.0)
         assert bench.inventory.sighting(node(HERE + "0", "cloud://new")) == Sighting()
         bench.inventory.forget(one.metadata.uid)
         assert bench.inventory.sighting(one) == Sighting()
@@ -1019,17 +1019,41 @@ def test_a_node_that_is_forgotten_while_somebody_looks_stays_forgotten() -> None
     clock.run(scenario())
 
 
-def test_a_late_answer_does_not_undo_a_newer_one() -> None:
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_late_answer_undoes_no_newer_one_but_has_shown_the_machine(before: int) -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud())
-        bench.cloud.latency = 10.0
         (one,) = group(HERE, 1)
-        slow = asyncio.create_task(bench.get([one]))
+        bench.cloud.answer = lambda _: GONE
+        for _ in range(before):
+            await bench.inventory.ask_with_witnesses([one], [], ())
+        began = now()
+        bench.cloud.latency = 10.0
+        slow = asyncio.create_task(bench.get([one], began))
         await asyncio.sleep(1.0)
-        bench.cloud.latency, bench.cloud.answer = 1.0, lambda _: GONE
+        bench.cloud.latency = 1.0
         await bench.inventory.ask_with_witnesses([one], [], ())
         bench.cloud.answer = lambda _: Instance(provider_id="cloud://w0")
         await slow
-        assert bench.inventory.sighting(one) == Sighting(missing=1.0)
+        seen = bench.inventory.sighting(one)
+        assert seen == Sighting(shown=began, missing=began + 1.0, until=began + 10.0)
+        assert seen.is_after(began + 9.0)
+        assert not seen.is_after(began + 10.0)
+
+    clock.run(scenario())
+
+
+def test_a_late_answer_that_shows_nothing_changes_nothing() -> None:
+    async def scenario() -> None:
+        bench = Bench(the_cloud())
+        (one,) = group(HERE, 1)
+        bench.cloud.latency = 10.0
+        slow = asyncio.create_task(bench.get([one]))
+        await asyncio.sleep(1.0)
+        bench.cloud.latency = 1.0
+        await bench.inventory.ask_with_witnesses([one], [], ())
+        bench.cloud.answer = lambda _: GONE
+        await slow
+        assert bench.inventory.sighting(one) == Sighting(shown=1.0, until=2.0)
 
     clock.run(scenario())

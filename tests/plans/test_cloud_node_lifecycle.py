@@ -1230,6 +1230,15 @@ def test_what_died_just_before_answers_were_right_again_goes(before: float) -> N
     assert any(step.delete for step in one.until(60))
 
 
+def test_a_slow_call_that_showed_the_machine_takes_the_proofs_of_its_time() -> None:
+    """It may have been sent after an answer that lacked the machine, though it began before."""
+    one = fleet(1, 4)
+    one.after(0)
+    one.sightings["gone0"] = Sighting(one.at - 5, missing=one.at, until=one.at + 20)
+    assert deleted(one.after(30)) == []
+    assert deleted(one.after(30)) == ["gone0"]
+
+
 def test_what_stays_unknown_after_others_returned_is_strange(apply_patch: ApplyPatch) -> None:
     one = fleet(0, 9)
     one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(4)}

@@ -43,10 +43,16 @@ class Sighting(msgspec.Struct, frozen=True):
         shown: When the call began that last showed it; None if none ever did.
         missing: When the first of those calls began that have not found it since; None if the
             last one found it.
+        until: When the last call ended that showed it: it may have been there until then.
     """
 
     shown: float | None = None
     missing: float | None = None
+    until: float | None = None
+
+    def is_after(self, began: float) -> bool:
+        """Tell whether a call may have shown the machine after one that began then."""
+        return max(self.shown or 0.0, self.until or 0.0) > began
 
 
 _NEVER: Final = Sighting()
@@ -315,7 +321,11 @@ class Inventory:
         answer = observation.answer
         old_id, old = self._known.get(uid, ("", None))
         is_old = old is not None and old_id == provider_id and old.began > observation.began
-        if isinstance(answer, CloudError) or is_old:
+        if isinstance(answer, CloudError):
+            return
+        if old is not None and is_old:
+            # A slow call may have shown it after a later one had not found it.
+            self._sightings[uid] = (provider_id, _late(self.sighting(node), observation, old))
             return
         self._unclaim(uid)
         self._known[uid] = (provider_id, observation)
@@ -358,10 +368,26 @@ class Inventory:
 def _sighting(before: Sighting, observation: Observation) -> Sighting:
     """Add one more answer that is no error to a sighting."""
     if isinstance(observation.answer, Instance):
-        return Sighting(shown=observation.began)
+        return Sighting(shown=observation.began, until=_until(before, observation))
     if isinstance(observation.answer, NotFound) and observation.answer.tombstone:
-        return Sighting(shown=before.shown)
-    return Sighting(before.shown, observation.began if before.missing is None else before.missing)
+        return Sighting(shown=before.shown, until=before.until)
+    missing = observation.began if before.missing is None else before.missing
+    return Sighting(before.shown, missing, before.until)
+
+
+def _late(before: Sighting, observation: Observation, newest: Observation) -> Sighting:
+    """Add an answer of a call that began before that of `newest`, which has come already."""
+    if not isinstance(observation.answer, Instance):
+        return before
+    began, missing = observation.began, before.missing
+    if missing is not None and missing < began:
+        missing = newest.began
+    return Sighting(max(before.shown or began, began), missing, _until(before, observation))
+
+
+def _until(before: Sighting, observation: Observation) -> float:
+    ended = observation.began if observation.ended is None else observation.ended
+    return max(ended, before.until or ended)
 
 
 def _is_lost(node: Node, observed: Mapping[str, Sequence[Observation]]) -> bool:

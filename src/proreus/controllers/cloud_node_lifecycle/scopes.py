@@ -220,7 +220,7 @@ def _lost(
 def _after(evidence: Evidence | None, answer: Answer | None, sighting: Sighting) -> Evidence | None:
     """Update the evidence by the answer; drop proofs from before any call showed the machine."""
     proofs = evidence.proved if evidence is not None else None
-    if evidence is not None and proofs is not None and (sighting.shown or 0.0) > proofs.first:
+    if evidence is not None and proofs is not None and sighting.is_after(proofs.first):
         evidence = doubted(evidence)
     return evidence if answer is None else updated(evidence, answer.value)
 
@@ -230,11 +230,9 @@ def _valid(
 ) -> Iterator[View]:
     """Return the views without nodes whose machine was there later: shown, or the node Ready."""
     shown = {key for key, answer in answers.items() if _is_shown(answer.observation)}
-    since = {
-        key: known.sighting(node).shown for key, node in fleet.open.items() if key not in shown
-    }
+    seen = {key: known.sighting(node) for key, node in fleet.open.items() if key not in shown}
     for view in views:
-        absent = (key for key in view.absent & since.keys() if (since[key] or 0.0) <= view.began)
+        absent = (k for k in view.absent & seen.keys() if not seen[k].is_after(view.began))
         yield msgspec.structs.replace(view, absent=frozenset(absent))
 
 
