@@ -12,7 +12,7 @@ from proreus.cloudprovider import Ensured, InvalidRequest, Pending
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done
 from proreus.controllers.service.leaks import due, leaks
-from proreus.kube.objects import Service, ServicePort
+from proreus.kube.objects import LoadBalancerStatus, Service, ServicePort, ServiceStatus
 from proreus.providers.openstack import OpenStackCloud
 
 from .balancing import SUBNET, Balancing, P, balancing, known
@@ -166,6 +166,51 @@ async def test_a_name_and_an_annotation_are_no_proof(site: Balancing) -> None:
         made["tags"].append("proreus/service-uid=uid-web")
         assert isinstance(await site.ensure(provider, service), Ensured)
         assert len(site.octavia.of["loadbalancers"]) == 1
+
+
+def of_a_namesake(site: Balancing) -> Json:
+    """What the official manager of another cluster of the same name has made for such a Service."""
+    name = "kube_service_test_shop_web"
+    site.octavia._make_balancer({"name": name, "tags": [name], "vip_subnet_id": uuid(777)})
+    made = site.octavia.only("loadbalancers")
+    made |= {"provisioning_status": "ACTIVE", "vip_address": "10.0.0.99"}
+    return made
+
+
+@pytest.mark.parametrize("wish", ["hostname", "address", "address, no annotation"])
+async def test_a_status_proves_nothing_of_another_once_the_own_one_is_deleted(
+    site: Balancing, wish: str
+) -> None:
+    """The status stays until the last part is gone, and annotations are what a tenant writes."""
+    theirs = of_a_namesake(site)
+    before = all_there(site)["objects"]
+    service = (
+        site.service({f"{P}hostname": "web.example.org"})
+        if wish == "hostname"
+        else site.service({INTERNAL: "true"}, load_balancer_ip=theirs["vip_address"])
+    )
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, service)
+        assert isinstance(answer, Ensured)
+        status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=answer.ingress))
+        named = {"hostname": by_id(theirs["id"]), "address": answer.annotations}.get(wish, {})
+        annotations = {**service.metadata.annotations, **named}
+        metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
+        edited = msgspec.structs.replace(service, metadata=metadata, status=status)
+        assert await site.delete(provider, edited) == Done(found=True)
+        assert all_there(site)["objects"] == before
+
+
+async def test_one_with_the_address_of_another_is_spared_where_the_annotation_names_that(
+    site: Balancing,
+) -> None:
+    """Somebody has deleted the Service's own one by hand; in networks apart addresses are alike."""
+    theirs = of_a_namesake(site)
+    before = all_there(site)
+    service = known(site.service(by_id(uuid(998))), theirs["vip_address"])
+    async with started(site.wire.config()) as provider:
+        assert await site.delete(provider, service) == Done(found=False)
+    assert all_there(site) == before
 
 
 async def test_what_the_owner_left_to_a_neighbour_is_still_no_strangers(site: Balancing) -> None:

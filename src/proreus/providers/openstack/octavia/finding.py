@@ -71,9 +71,12 @@ class Finder:
     async def _is_shown(self, described: Described, ref: LoadBalancerRef) -> bool:
         """Whether the Service's status tells of it; annotations alone are what a tenant writes.
 
-        Of a Service that shows a host name they tell which one the official manager has made.
+        Of a Service that shows a host name they tell which one the official manager has made. They
+        spare one where they name another: in networks apart two may have the same address.
         """
-        if _written(ref) == id_of(described) and any(one.hostname for one in ref.last_ingress):
+        if (written := _written(ref)) and written != id_of(described):
+            return False
+        if written and any(one.hostname for one in ref.last_ingress):
             return True
         known = {one.ip for one in ref.last_ingress if one.ip}
         if str(described.get("vip_address")) in known:

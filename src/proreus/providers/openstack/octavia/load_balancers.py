@@ -98,7 +98,7 @@ class OctaviaLoadBalancers:
         self._inputs = (config.load_balancer, config.tenants)
         self._addresses = Addresses(octavia, networks)
         self._turns = Turns()
-        self._deleted: set[str] = set()
+        self._deleted: dict[str, frozenset[str]] = {}
         self._waited: dict[str, int] = {}
 
     def offered(self) -> LoadBalancers:
@@ -146,7 +146,7 @@ class OctaviaLoadBalancers:
         found: list[PartChange] = []
         subnets: dict[str, str] = {}
         for family in of.families:
-            every = await self._cases.found(of.ref)
+            every = await self._found(of.ref)
             case = await self._cases.of(of, asked, family, every, at_work=True)
             subnets[family] = case.members
             mine = [one for one in every if wishes.family_of(one) == family]
@@ -189,7 +189,7 @@ class OctaviaLoadBalancers:
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """The floating addresses first, since nothing leads to them afterwards."""
         with self._turns.begin() as turn:
-            found = await self._cases.found(ref)
+            found = await self._found(ref)
             observed = [(one, await self._octavia.observe(one, ref)) for one in found]
             steps = [
                 (actual.id, step)
@@ -197,7 +197,8 @@ class OctaviaLoadBalancers:
                 if (step := self._undoing(one, actual, ref)) is not None
             ]
             if steps:
-                self._deleted.add(ref.uid)
+                begun = self._deleted.get(ref.uid, frozenset())
+                self._deleted[ref.uid] = begun.union(id_ for id_, _ in steps)
             if steps and all(isinstance(step, Wait) for _, step in steps):
                 return self._pending(ref, "Octavia deletes the load balancer", is_waiting=True)
             gone = [
@@ -218,8 +219,19 @@ class OctaviaLoadBalancers:
         if isinstance(group, Pending):
             return group
         was_there = ref.uid in self._deleted or floating or group
-        self._deleted.discard(ref.uid)
+        self._deleted.pop(ref.uid, None)
         return Done(found=was_there)
+
+    async def _found(self, ref: LoadBalancerRef) -> list[Described]:
+        """All that the Service uses.
+
+        Once it is deleted, its status, which is the proof of what bears no tags, is of the past.
+        """
+        found = await self._cases.found(ref)
+        begun = self._deleted.get(ref.uid)
+        if begun is None:
+            return found
+        return [one for one in found if id_of(one) in begun or owners.is_used_by(one, ref)]
 
     def _undoing(self, described: Described, actual: Balancer, ref: LoadBalancerRef) -> Step | None:
         """The next step to delete it, or to leave it to others; None if there is none."""
@@ -268,7 +280,7 @@ class OctaviaLoadBalancers:
     async def _ensure(
         self, of: LoadBalancer, asked: Says, family: str, turn: Turn
     ) -> "_Made | Pending":
-        every = await self._cases.found(of.ref)
+        every = await self._found(of.ref)
         mine = [one for one in every if wishes.family_of(one) == family]
         for one in await self._cases.surplus(mine, of.ref):
             step = self._cases.undoing(one)
