@@ -1230,6 +1230,25 @@ def test_what_died_just_before_answers_were_right_again_goes(before: float) -> N
     assert any(step.delete for step in one.until(60))
 
 
+@pytest.mark.parametrize("whose", ["yes", "no"])
+def test_a_mark_holds_whatever_keeps_its_node_from_being_asked_about(
+    apply_patch: ApplyPatch, whose: str
+) -> None:
+    """Else what left the answers together with it would go after a restart."""
+    before = fleet(0, 9)
+    before.sightings["up0"] = Sighting(missing=before.at)
+    (_, mark), *_ = [one for found in before.until(65) for one in found.marks]
+    one = fleet(1, 9)
+    one.replace(apply_patch(up("up0", AUTOSCALER), mark))
+    one.owns = lambda n: Ownership(whose if n.metadata.name == "up0" else "yes")
+    found = one.until(700)
+    if whose == "no":
+        assert any(step.delete for step in found)
+    else:
+        assert all(step.delete == () for step in found)
+        assert found[-1].held["gone0"].hold is Alert.NOT_SHOWN
+
+
 def test_a_slow_call_that_showed_the_machine_takes_the_proofs_of_its_time() -> None:
     """It may have been sent after an answer that lacked the machine, though it began before."""
     one = fleet(1, 4)

@@ -228,10 +228,13 @@ def _fleets(
 ) -> Iterable[Fleet]:
     """Group the nodes by scope; no groups while no node is in question or unknown to the cloud."""
     in_question = candidates(nodes, now, known.owns, policy, known.known_for)
-    is_quiet = not in_question and not memory.scopes
-    if is_quiet and not any(
-        is_marked(node) or known.sighting(node).missing is not None for node in nodes
-    ):
+    marked = {
+        key_of(node): node
+        for node in nodes
+        if is_marked(node) and known.owns(node) is not Ownership.NO
+    }
+    is_quiet = not in_question and not memory.scopes and not marked
+    if is_quiet and all(known.sighting(node).missing is None for node in nodes):
         return
     open_: dict[Scope, dict[Key, Node]] = {}
     for node in in_question:
@@ -242,12 +245,13 @@ def _fleets(
         if known.owns(node) is Ownership.YES:
             scope = known.scope(node)
             totals[scope] = totals.get(scope, 0) + 1
-    all_ = {key_of(node): node for node in nodes} if memory.scopes else {}
+    all_ = {key_of(node): node for node in nodes} if memory.scopes or marked else {}
     for scope in dict.fromkeys((*open_, *eligible, *memory.scopes)):
         asked = open_.get(scope, {})
         witnesses = {key_of(node): node for node in eligible.get(scope, ())}
         before = memory.scopes.get(scope, ScopeMemory())
-        remembered = (before.strange.keys() | before.missing.keys()) & all_.keys()
+        remembered = {key for key, node in marked.items() if known.scope(node) == scope}
+        remembered |= (before.strange.keys() | before.missing.keys()) & all_.keys()
         rest = {key: all_[key] for key in remembered - asked.keys() - witnesses.keys()}
         yield Fleet(scope, asked, witnesses, rest, totals.get(scope, 0))
 
