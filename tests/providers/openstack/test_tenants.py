@@ -168,6 +168,30 @@ async def test_a_name_and_an_annotation_are_no_proof(site: Balancing) -> None:
         assert len(site.octavia.of["loadbalancers"]) == 1
 
 
+async def test_a_tag_with_its_name_makes_anothers_listeners_not_the_services(
+    site: Balancing,
+) -> None:
+    """Another cluster of the same name has such a Service there, under its official manager."""
+    name = "kube_service_test_shop_web"
+    made = by_hand(site)
+    made["tags"] = [name]
+    part = {"name": f"listener_0_{name}", "tags": [name], "protocol": "TCP", "protocol_port": 443}
+    site.octavia.make("listeners", part, made["id"])
+    before = all_there(site)
+    service = site.service(by_id(made["id"]))
+    async with started(site.wire.config()) as provider:
+        answer = await site.ensure(provider, service)
+        assert await site.delete(provider, service) == Done(found=False)
+        assert all_there(site) == before
+        assert isinstance(answer, InvalidRequest)
+        tag = f"proreus/shared-by={CLUSTER.uid}/shop/web/uid-web"
+        assert f"tag it {tag}" in str(answer)
+        made["tags"].append(tag)
+        assert isinstance(await site.ensure(provider, service), Ensured)
+        assert await site.delete(provider, service) == Done(found=True)
+    assert made["id"] in site.octavia.of["loadbalancers"]
+
+
 def of_a_namesake(site: Balancing) -> Json:
     """What the official manager of another cluster of the same name has made for such a Service."""
     name = "kube_service_test_shop_web"

@@ -201,6 +201,14 @@ def may_be_used_by(described: Described, ref: LoadBalancerRef) -> bool:
         return False
     if is_named_for(described, ref):
         return is_made_for(described, ref)
+    return is_named_by(described, ref)
+
+
+def is_named_by(described: Described, ref: LoadBalancerRef) -> bool:
+    """Whether it has the Service's official tag, as far as anybody can tell.
+
+    Of several clusters of one name any Service of that key has it, under an official manager.
+    """
     return name_of(ref) in tags_of(described) and not _strangers_named_alike(described, ref)
 
 

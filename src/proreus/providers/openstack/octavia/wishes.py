@@ -97,15 +97,15 @@ def _refusal(of: LoadBalancer, named: Described, tenants: Tenants) -> str:
     """Why a Service may not use a load balancer that was not made for it, whatever it wishes."""
     if refused := refusal(owners.makers(named), of.ref, tenants, (id_of(named),)):
         return refused
-    if not owners.is_named_for(named, of.ref):
+    if owners.is_named_for(named, of.ref):
+        if not owners.may_be_used_by(named, of.ref):
+            return "it was made for another Service of this name"
+        says, tag = "its name says that it was made for", owners.service_tag(of.ref.uid)
+    elif owners.is_named_by(named, of.ref):
+        says, tag = "a tag with its name says that it is used by", owners.shared_tag(of.ref)
+    else:
         return ""
-    if owners.may_be_used_by(named, of.ref):
-        tag = owners.service_tag(of.ref.uid)
-        return (
-            "only its name says that it was made for this Service, whose status does not show it:"
-            f" if it was, tag it {tag}"
-        )
-    return "it was made for another Service of this name"
+    return f"only {says} this Service, whose status does not show it: if that is so, tag it {tag}"
 
 
 def places(says: Says) -> dict[str, str]:
