@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import InvalidRequest, PartChange, foresee
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.providers.aws.annotations import INTERNAL, PUBLIC
+from proreus.providers.aws.identity import TAG_SERVICE, ClusterTags, Place
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
+from proreus.providers.aws.network.balancers import ours
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
     Actual,
@@ -308,6 +312,28 @@ def test_security_groups_that_come_too_late_are_told_and_the_rest_is_done() -> N
     assert warning(late, Actual()) == ""
     assert warning(late, actual(balancer(groups=("sg-2",)))) == ""
     assert warning(WISH, actual()) == ""
+
+
+@pytest.mark.parametrize(
+    ("mine", "tags", "stays"),
+    [
+        ("", {"kubernetes.io/cluster/other": "owned"}, True),
+        ("", {"KubernetesCluster": "other"}, True),
+        ("", {"kubernetes.io/cluster/other": "owned", MARK_CLUSTER_UID: "uid"}, False),
+        ("", {}, False),
+        ("mine", {"kubernetes.io/cluster/mine": "owned"}, False),
+        ("mine", {"kubernetes.io/cluster/other": "owned"}, True),
+        ("mine", {}, True),
+    ],
+)
+def test_a_target_group_that_is_in_no_use_stays_if_it_is_another_clusters(
+    mine: str, tags: dict[str, str], *, stays: bool
+) -> None:
+    ref = LoadBalancerRef(ClusterIdentity("test", "uid"), "shop", "web", "web-uid", "a1")
+    place = Place("us-east-1", "vpc", "", ClusterTags(mine))
+    found = group(tags={TAG_SERVICE: "shop/web", **tags})
+    left = ours(Actual(None, (), (found,)), ref, place)
+    assert delete_steps(left) == (() if stays else (Delete(found),))
 
 
 def test_what_is_new_or_the_same_can_be() -> None:

@@ -39,6 +39,14 @@ def tags_of(described: Described) -> dict[str, str]:
     return {tag["Key"]: tag.get("Value", "") for tag in described.get("Tags") or ()}
 
 
+def owning_clusters(tags: Mapping[str, str]) -> list[str]:
+    """The ids of the clusters with which something with these tags lives and dies."""
+    found = {key.removeprefix(TAG_CLUSTER): value for key, value in tags.items()}
+    ids = [id_ for id_, value in found.items() if value == OWNED and TAG_CLUSTER + id_ in tags]
+    legacy = tags.get(TAG_LEGACY)
+    return ids or ([legacy] if legacy else [])
+
+
 class ClusterTags(msgspec.Struct, frozen=True):
     """How AWS' objects are told to be this cluster's.
 

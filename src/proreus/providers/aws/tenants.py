@@ -18,13 +18,11 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.providers.aws.annotations import PREFIX, Asked
 from proreus.providers.aws.identity import (
-    OWNED,
-    TAG_CLUSTER,
-    TAG_LEGACY,
     TAG_SERVICE,
     ClusterTags,
     Described,
     Place,
+    owning_clusters,
     tags_of,
 )
 
@@ -57,19 +55,11 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
     if known.cluster_uid or not _is_foreign(tags, cluster):
         return (known,) if known != Owner() else ()
     # Ids in tags are not names of clusters: this one is not compared with any.
-    return tuple(Owner(id_, "", namespace, name, uid) for id_ in _clusters(tags))
+    return tuple(Owner(id_, "", namespace, name, uid) for id_ in owning_clusters(tags))
 
 
 def _is_foreign(tags: Mapping[str, str], cluster: ClusterTags) -> bool:
-    return bool(cluster.id) and bool(_clusters(tags)) and not cluster.has(tags)
-
-
-def _clusters(tags: Mapping[str, str]) -> list[str]:
-    """The ids of the clusters with which something lives and dies."""
-    found = {key.removeprefix(TAG_CLUSTER): value for key, value in tags.items()}
-    ids = [id_ for id_, value in found.items() if value == OWNED and TAG_CLUSTER + id_ in tags]
-    legacy = tags.get(TAG_LEGACY)
-    return ids or ([legacy] if legacy else [])
+    return bool(cluster.id) and bool(owning_clusters(tags)) and not cluster.has(tags)
 
 
 class Named:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.identity import MARK_FINGERPRINT
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_FINGERPRINT
 from proreus.cloudprovider.load_balancers import (
     Done,
     EnsureAnswer,
@@ -25,7 +25,7 @@ from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import PREFIX, Asked
 from proreus.providers.aws.config import SecurityGroupMode
 from proreus.providers.aws.groups import Access, HostGroups, network_access, told_changes
-from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
+from proreus.providers.aws.identity import TAG_SERVICE, Place, owning_clusters, pairs_of
 from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.network import plan
@@ -308,11 +308,25 @@ def _target_attributes(asked: Asked) -> dict[str, str]:
 def ours(actual: Actual, ref: LoadBalancerRef, place: Place) -> Actual:
     """What there is without target groups that were not made for this Service. Pure.
 
+    Where this cluster has no id, one that no listener uses is another's if it has the tag of any
+    cluster, unless it has our mark, too.
+
     Raises:
         CloudError: The load balancer of that name was not made for it.
     """
     balancer = actual.balancer
     if balancer is not None and not place.made_for(ref, balancer.tags):
         raise CloudError(f"the load balancer {balancer.name} has tags of another owner: look at it")
-    groups = (one for one in actual.target_groups if place.made_for(ref, one.tags))
+    used = {one.target_group for one in actual.listeners}
+    groups = (
+        one
+        for one in actual.target_groups
+        if place.made_for(ref, one.tags)
+        and (
+            place.tags.id
+            or one.arn in used
+            or MARK_CLUSTER_UID in one.tags
+            or not owning_clusters(one.tags)
+        )
+    )
     return msgspec.structs.replace(actual, target_groups=tuple(groups))
