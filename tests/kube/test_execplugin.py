@@ -480,7 +480,7 @@ def test_secrets_do_not_show() -> None:
         ({"command": "./no-such"}, ["exec.command: ", "/no-such cannot be executed; get it at x"]),
         ({"apiVersion": ""}, ["exec.apiVersion: must be one of"]),
         ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, ["exec.apiVersion: must be one"]),
-        ({"interactiveMode": "Always"}, ["exec.interactiveMode: is Always, but there is nobody"]),
+        ({"interactiveMode": "Always"}, ["exec.interactiveMode: is Always, but nobody"]),
         ({"interactiveMode": "Sometimes"}, ["exec.interactiveMode: must be one of Never, If"]),
         ({"interactiveMode": ""}, ["exec.interactiveMode: is not set"]),
         ({"args": ["secret", 5]}, ["exec.args: is not a list of strings"]),
