@@ -147,7 +147,6 @@ STAGES: Final = (
         420,
         (*_OPENSTACK, ".ci/openstack"),
         prepare=(".ci/openstack", "prepare"),
-        ci=True,
     ),
     Stage(
         "aws",
