@@ -32,7 +32,7 @@ if not all(shutil.which(program) for program in ("nft", "ip")):
 class Machines(CloudFixture):
     """A namespace whose network all machines are in, and an inventory, one file a machine."""
 
-    lacks = ("endpoint",)
+    lacks = ("endpoint", "groups")
     own_data_path = (
         True  # connections are led to nodes as they are: tests/providers/test_local_traffic.py
     )
