@@ -131,6 +131,7 @@ STAGES: Final = (
         (".ci/python",),
         150,
         ("constraints.txt",),
+        ci=True,
     ),
     Stage(
         "cluster",
