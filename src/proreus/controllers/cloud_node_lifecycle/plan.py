@@ -286,9 +286,8 @@ def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -
     decided.suspects += [node for key, node in fleet.open.items() if key[0] in findings.suspects]
     if policy.witnesses:
         decided.marks += islice(_marks(fleet, findings), _MOST_MARKS)
-    ready = fleet.ready
     for key in findings.standing.missing:
-        decided.unknown[ready[key].metadata.name] = key in findings.standing.aside
+        decided.unknown[fleet.node(key).metadata.name] = key in findings.standing.aside
 
 
 def _ruling(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Verdict:

@@ -72,6 +72,10 @@ class Fleet(msgspec.Struct, frozen=True):
         """Return all nodes."""
         return {**self.eligible, **self.open, **self.rest}
 
+    def node(self, key: Key) -> Node:
+        """Return one of the nodes."""
+        return self.eligible.get(key) or self.open.get(key) or self.rest[key]
+
     @property
     def ready(self) -> Mapping[Key, Node]:
         """Return the Ready nodes, whether they can be witnesses or not: their machines run."""
@@ -210,9 +214,8 @@ def _lost(
     fleet: Fleet, standing: Standing, strange: Mapping[Key, float], known: Known
 ) -> Mapping[Key, float | None]:
     aside = {key: standing.missing[key].first for key in standing.aside}
-    nodes = fleet.nodes
     return {
-        key: None if known.sighting(nodes[key]).shown is None else first
+        key: None if known.sighting(fleet.node(key)).shown is None else first
         for key, first in {**aside, **strange}.items()
     }
 

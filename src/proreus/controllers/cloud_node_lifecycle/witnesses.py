@@ -174,7 +174,7 @@ def endings_of(
     at: float,
     policy: Policy,
     *,
-    strange: Collection[Key] = (),
+    strange: Collection[Key],
 ) -> tuple[Ending, ...]:
     """Return the endings of the last minute, with that of nodes that have returned now.
 
