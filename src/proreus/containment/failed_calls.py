@@ -1,17 +1,14 @@
 """Log calls for machines that fail: one line for all nodes that were asked about."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.containment.batches import Observation
+from proreus.kube.messages import some_of
 from proreus.kube.objects import Node
 from proreus.runtime import klog
 
 log = klog.logger(__name__)
-
-_NAMED: Final = 5
-"""Nodes that a line names."""
 
 
 class FailedCalls:
@@ -33,13 +30,8 @@ class FailedCalls:
                 self._logged[uid] = type(answer)
                 new.setdefault(type(answer), (answer, []))[1].append(name)
         for error, names in new.values():
-            klog.warning(log, "Describing instances failed", nodes=_some(names), err=error)
+            klog.warning(log, "Describing instances failed", nodes=some_of(names), err=error)
 
     def forget(self, uid: str) -> None:
         """Drop what was logged about the Node of that uid."""
         self._logged.pop(uid, None)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(sorted(names)[:_NAMED]) + more

@@ -1,10 +1,14 @@
 """Clean texts for events and conditions: keep them stable and within their limit."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 MESSAGE_LIMIT: Final = 1024
 """Most characters of a message; what events.k8s.io/v1 allows in `note`."""
+
+MOST_NAMED: Final = 5
+"""How many objects one sentence names."""
 
 _SPACE = re.compile(r"\s+")
 _NAMED_ID = re.compile(
@@ -47,3 +51,10 @@ def request_id(text: str) -> str:
     """Return the cloud's request id in an error message, or ""."""
     found = _NAMED_ID.search(text)
     return found[3].rstrip(".") if found else ""
+
+
+def some_of(names: Iterable[str]) -> str:
+    """Name the first of these in order, and say how many more there are."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    return ", ".join(ordered[:MOST_NAMED]) + more

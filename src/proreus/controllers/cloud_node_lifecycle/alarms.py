@@ -10,6 +10,7 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, Findings, Fleet
 from proreus.controllers.cloud_node_lifecycle.witnesses import Key
 from proreus.controllers.events import PlannedEvent
+from proreus.kube.messages import some_of
 from proreus.kube.objects import Node
 
 HELD: Final = "NodeDeletionHeld"
@@ -18,9 +19,6 @@ UNKNOWN: Final = "InstanceUnknown"
 """The reason of events about Ready nodes whose machine the cloud does not know."""
 REPEAT: Final = 1800.0
 """Seconds after which a lasting alarm is repeated: events are kept for an hour."""
-
-_NAMED: Final = 5
-"""How many nodes one sentence names."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -48,12 +46,12 @@ def alarms_of(
     for (alert, reason), nodes in held.items():
         text = _too_many(len(nodes), policy) if alert is Alert.BREAKER else _held(reason)
         yield Alarm(alert, PlannedEvent("Warning", HELD, text), tuple(nodes))
-    ready = fleet.ready
     for key in findings.standing.missing:
         is_aside = key in findings.standing.aside
-        text = _unknown(ready[key], policy, is_aside=is_aside)
+        node = fleet.node(key)
+        text = _unknown(node, policy, is_aside=is_aside)
         alert = Alert.ASIDE if is_aside else Alert.UNKNOWN
-        yield Alarm(alert, PlannedEvent("Warning", UNKNOWN, text), (ready[key],))
+        yield Alarm(alert, PlannedEvent("Warning", UNKNOWN, text), (node,))
 
 
 def due(
@@ -78,10 +76,7 @@ def due(
 
 def named(fleet: Fleet, keys: Iterable[Key]) -> str:
     """Name some of a scope's nodes in words."""
-    nodes = fleet.nodes
-    names = sorted(nodes[key].metadata.name for key in keys)
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return some_of(fleet.node(key).metadata.name for key in keys)
 
 
 def _too_many(count: int, policy: Policy) -> str:
