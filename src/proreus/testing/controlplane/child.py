@@ -13,6 +13,9 @@ _STOP_GRACE = 15.0
 
 _LAST_LINES = 15
 
+_GO_GARBAGE = {"GOGC": "400"}
+"""Go's garbage collector runs a quarter as often: a third less CPU for some 100 MB more memory."""
+
 # Runs in the child before the program takes its place. The kernel then kills the program when the
 # thread that started it ends, also when that was by SIGKILL; the check is for a parent that ended
 # before the request was made. Popen's preexec_fn could do it too, but may deadlock with threads.
@@ -50,6 +53,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=_GO_GARBAGE | os.environ,
                 start_new_session=True,  # Ctrl-C is for us, who stop the children in order
             )
 
