@@ -12,7 +12,7 @@ MODULES = sorted(module for folder in ("src", "labs") for module in (ROOT / fold
 FUNCTION_LINES = 60
 FILE_LINES = 400
 IMPURE = {"asyncio", "aiohttp", "time", "random", "logging"}
-PURE_MODULES = ("plan.py", "cloudprovider/wanted.py", "kube/requests.py", "kube/patch.py")
+PURE_MODULES = ("plan.py", "cloudprovider/desired.py", "kube/requests.py", "kube/patch.py")
 OBJECT_PARTS = {"metadata", "spec", "status"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

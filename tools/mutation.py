@@ -2,7 +2,7 @@
 
     python tools/mutation.py [part of a path ...]
 
-Every pure module of the controllers, and `cloudprovider/wanted.py`, is changed in one place after
+Every pure module of the controllers, and `cloudprovider/desired.py`, is changed in one place after
 another, and for each change the tests in tests/plans and tests/properties run that import from
 the module's package. A change that no test notices is a survivor and is listed. The exit code is
 1 when fewer than 90 % are noticed, 2 when the tests fail without any change.
@@ -78,7 +78,7 @@ def targets() -> Iterator[Path]:
     for path in sorted((ROOT / "src/proreus/controllers").glob("*/*.py")):
         if path.name not in ("__init__.py", "controller.py"):
             yield path
-    yield ROOT / "src/proreus/cloudprovider/wanted.py"
+    yield ROOT / "src/proreus/cloudprovider/desired.py"
 
 
 def module_name(path: Path) -> str:

@@ -24,7 +24,7 @@ from proreus.cloudprovider import (
     per_node,
     per_service,
 )
-from proreus.cloudprovider.wanted import wanted
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LoadBalancerIngress,
     Node,
@@ -36,7 +36,7 @@ CLUSTER = ClusterIdentity("prod", "uid")
 
 
 def wish(uid: str) -> LoadBalancer:
-    return wanted(service(f"s-{uid}", uid=uid), [], HostPolicy(), CLUSTER)
+    return desired_load_balancer(service(f"s-{uid}", uid=uid), [], HostPolicy(), CLUSTER)
 
 
 def no_id(provider_id: str) -> None:

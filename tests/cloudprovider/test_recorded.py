@@ -18,7 +18,7 @@ from proreus.cloudprovider import (
     Unauthenticated,
     desired_digest,
 )
-from proreus.cloudprovider.wanted import wanted
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -39,7 +39,7 @@ INGRESS = (LoadBalancerIngress(hostname="lb.example.com"),)
 
 
 def desired(service: Service = SERVICE, **fields: Any) -> LoadBalancer:
-    found = wanted(service, (), HostPolicy(), ClusterIdentity("c", "c-uid"))
+    found = desired_load_balancer(service, (), HostPolicy(), ClusterIdentity("c", "c-uid"))
     return msgspec.structs.replace(found, **{"hosts": (Host("n1", "sim://1"),), **fields})
 
 

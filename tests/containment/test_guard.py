@@ -27,7 +27,7 @@ from proreus.cloudprovider import (
     scope,
     scope_of,
 )
-from proreus.cloudprovider.wanted import ref, wanted
+from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_ref
 from proreus.containment.faults import EVENT, Faults, Kind
 from proreus.containment.guard import VERB_SECONDS, Guard, Raised
 from proreus.containment.guarded import guarded
@@ -98,7 +98,7 @@ class Site:
 
 def wish(cloud: LoadBalancers, name: str) -> LoadBalancer:
     one = service(name)
-    return wanted(one, [], cloud.host_policy(one), CLUSTER)
+    return desired_load_balancer(one, [], cloud.host_policy(one), CLUSTER)
 
 
 async def ensure(
@@ -167,7 +167,7 @@ async def test_whatever_befalls_a_verb_is_a_counted_error(verb: str, deed: str, 
     site = Site(f"{verb} web {deed}")
     cloud = await site.load_balancers()
     if verb == "delete":
-        call = cloud.delete([ref(service("web"), CLUSTER)])
+        call = cloud.delete([load_balancer_ref(service("web"), CLUSTER)])
     else:
         call = getattr(cloud, verb)([wish(cloud, "web")])
     with pytest.raises(CloudError, match=verb):
@@ -290,13 +290,13 @@ async def test_no_verb_runs_for_a_load_balancer_without_a_group() -> None:
     site = Site("group web exit", "group other list")
     cloud = await site.load_balancers()
     for name in ("web", "other"):
-        group = cloud.group(ref(service(name), CLUSTER))
-        assert group != cloud.group(ref(service("good"), CLUSTER))
+        group = cloud.group(load_balancer_ref(service(name), CLUSTER))
+        assert group != cloud.group(load_balancer_ref(service("good"), CLUSTER))
         scope.set(group)
         assert isinstance(await ensure(cloud, name), CloudError)
         with pytest.raises(CloudError, match="group"):
-            await cloud.delete([ref(service(name), CLUSTER)])
-    scope.set(cloud.group(ref(service("good"), CLUSTER)))
+            await cloud.delete([load_balancer_ref(service(name), CLUSTER)])
+    scope.set(cloud.group(load_balancer_ref(service("good"), CLUSTER)))
     assert isinstance(await ensure(cloud, "good"), dict)
     assert site.faults() == {("group", "raised"): 2}
 

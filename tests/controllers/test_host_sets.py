@@ -1,7 +1,7 @@
 """The hosts that Services share."""
 
 from proreus.cloudprovider import HostPolicy, Ownership
-from proreus.cloudprovider.wanted import hosts
+from proreus.cloudprovider.desired import hosts
 from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.kube.objects import Node
 from proreus.testing import objects

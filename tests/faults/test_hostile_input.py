@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from proreus.cloudprovider import ClusterIdentity, HostPolicy, InvalidRequest
 from proreus.cloudprovider.config import read
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.identity import MARK_SERVICE_UID
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube import config as kubeconfig
 from proreus.kube.client import Client
 from proreus.kube.errors import ConfigError as KubeconfigError
@@ -296,7 +296,7 @@ def test_a_service_with_any_text_in_its_fields_is_a_clean_wish_or_a_clear_refusa
     }
     try:
         service = msgspec.convert({**SERVICE, "metadata": meta, "spec": spec}, Service)
-        wish = wanted(service, (), HostPolicy(), ClusterIdentity("c", "u"))
+        wish = desired_load_balancer(service, (), HostPolicy(), ClusterIdentity("c", "u"))
     except InvalidRequest:
         return
     assert wish.ref.name.isalnum()

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_ref
 from proreus.cloudprovider.errors import (
     CallTimeout,
     CloudError,
@@ -30,7 +31,6 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     Pending,
 )
-from proreus.cloudprovider.wanted import ref, wanted
 from proreus.controllers.events import MESSAGE_LIMIT, PlannedEvent, scrub
 from proreus.controllers.service.answers import (
     Change,
@@ -112,7 +112,7 @@ def node(
 
 
 def wish(of: Service, *names: str) -> LoadBalancer:
-    return wanted(of, [node(name) for name in names], HostPolicy(), CLUSTER)
+    return desired_load_balancer(of, [node(name) for name in names], HostPolicy(), CLUSTER)
 
 
 READY = ("True", "Ensured", "Ensured load balancer")
@@ -724,7 +724,7 @@ def test_a_condition_without_a_time_gets_one() -> None:
 
 
 def reference(of: Service) -> LoadBalancerRef:
-    return ref(of, CLUSTER)
+    return load_balancer_ref(of, CLUSTER)
 
 
 def deleted(to: Service | None, answer: DeleteAnswer, *, uid: str = "uid-1") -> Change:

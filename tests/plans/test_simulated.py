@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER_UID,
@@ -13,7 +14,6 @@ from proreus.cloudprovider.identity import (
     ClusterIdentity,
 )
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -82,7 +82,7 @@ def wish(
         ),
         ServiceStatus(LoadBalancerStatus(ingress)),
     )
-    return wanted(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
+    return desired_load_balancer(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
 
 
 WISH = wish(node())

@@ -12,6 +12,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.cloudprovider.desired import desired_load_balancer, hosts, load_balancer_ref
 from proreus.cloudprovider.errors import CloudError, NotSupported, RetryAfter, Throttled
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import (
@@ -22,7 +23,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     Pending,
 )
-from proreus.cloudprovider.wanted import hosts, ref, wanted
 from proreus.controllers.events import scrub
 from proreus.controllers.service.answers import (
     Change,
@@ -213,7 +213,7 @@ class World:
         wish = None
         if present is not None and is_to_have(present):
             nodes = [node(name) for name in sorted(self.nodes)]
-            wish = wanted(present, nodes, HostPolicy(), CLUSTER)
+            wish = desired_load_balancer(present, nodes, HostPolicy(), CLUSTER)
         return decide(present, self.memory, wish, cluster=CLUSTER)
 
     def write(self, change: Change | None, *, is_lost: bool = False) -> None:
@@ -508,7 +508,9 @@ def test_fingerprints_differ_exactly_when_asked_annotations_do(
     def made(given_: dict[str, str]) -> object:
         spec = ServiceSpec(type="LoadBalancer", ports=(ServicePort(80),))
         meta = ObjectMeta(name="web", namespace="shop", uid="u", annotations=given_)
-        return fingerprint(wanted(Service(meta, spec), (), HostPolicy(), CLUSTER), written)
+        return fingerprint(
+            desired_load_balancer(Service(meta, spec), (), HostPolicy(), CLUSTER), written
+        )
 
     def asked(given_: dict[str, str]) -> dict[str, str]:
         return {name: value for name, value in given_.items() if name not in written}
@@ -537,4 +539,4 @@ def test_the_name_of_the_load_balancer_is_the_same_in_every_ref() -> None:
     assert world.service is not None
     world.sync("ok")
     assert world.memory is not None
-    assert world.memory.ref.name == ref(world.service, CLUSTER).name == "auid1"
+    assert world.memory.ref.name == load_balancer_ref(world.service, CLUSTER).name == "auid1"

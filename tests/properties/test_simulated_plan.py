@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     LoadBalancerIngress,
     Node,
@@ -114,7 +114,7 @@ def wish(ports: dict[int, int], hosts: set[int], ranges: set[str], ip: str) -> L
         )
         for n in hosts
     ]
-    return wanted(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
+    return desired_load_balancer(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
 
 
 WISHES = st.builds(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from proreus.cloudprovider import ClusterIdentity, Context, Done, Ensured, LoadBalancer
-from proreus.cloudprovider.wanted import wanted
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -116,7 +116,9 @@ def wish(
             LoadBalancerStatus((LoadBalancerIngress(ip=has, ip_mode="VIP"),) if has else ())
         ),
     )
-    return wanted(service, [node(one) for one in names], balancers.host_policy(service), CLUSTER)
+    return desired_load_balancer(
+        service, [node(one) for one in names], balancers.host_policy(service), CLUSTER
+    )
 
 
 async def ensure(balancers: Any, *wishes: LoadBalancer) -> list[tuple[str, ...]]:

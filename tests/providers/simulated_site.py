@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from proreus.cloudprovider.context import CallHooks, CallRecord, Context
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     Node,
     NodeAddress,
@@ -120,7 +120,9 @@ def service(
 
 
 def wish(machines: Iterable[Instance] = (), of: Service | None = None) -> LoadBalancer:
-    return wanted(of or service(), [node_of(one) for one in machines], POLICY, CLUSTER)
+    return desired_load_balancer(
+        of or service(), [node_of(one) for one in machines], POLICY, CLUSTER
+    )
 
 
 def machines(count: int, first: int = 0) -> Sequence[Instance]:

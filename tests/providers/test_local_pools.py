@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import ClusterIdentity, HostPolicy
+from proreus.cloudprovider.desired import desired_load_balancer as wish_of
 from proreus.cloudprovider.metrics import REGISTRY
-from proreus.cloudprovider.wanted import wanted as wish_of
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,

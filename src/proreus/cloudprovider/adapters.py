@@ -100,7 +100,7 @@ def per_service(
         host_policy=host_policy,
         list_owned=list_owned or _cannot_list,
         fingerprint=fingerprint,
-        preview=preview or _cannot_tell,
+        preview=preview or _cannot_preview,
         concurrency=concurrency,
     )
 
@@ -181,36 +181,36 @@ class _PerService:
     def host_policy(self, service: Service) -> HostPolicy:
         return self._host_policy(service)
 
-    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        return await _each(wanted, lambda lb: lb.ref.uid, self._ensure, self._concurrency)
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        return await _each(desired, lambda lb: lb.ref.uid, self._ensure, self._concurrency)
 
-    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        return await _each(wanted, lambda lb: lb.ref.uid, self._update_hosts, self._concurrency)
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        return await _each(desired, lambda lb: lb.ref.uid, self._update_hosts, self._concurrency)
 
-    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
-        return await _each(gone, lambda lb: lb.uid, self._delete, self._concurrency)
+    async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
+        return await _each(refs, lambda lb: lb.uid, self._delete, self._concurrency)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         return await self._list_owned(cluster)
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
+    def fingerprint(self, desired: LoadBalancer) -> str:
         try:
-            return self._fingerprint(wanted)
+            return self._fingerprint(desired)
         except CloudError:
             return ""  # `ensure` says what is wrong
 
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        return await _each(wanted, lambda lb: lb.ref.uid, self._preview, self._concurrency)
+        return await _each(desired, lambda lb: lb.ref.uid, self._preview, self._concurrency)
 
 
 async def _cannot_list(cluster: ClusterIdentity) -> Sequence[OwnedObject]:
     raise NotSupported(f"this cloud cannot list what belongs to the cluster {cluster.name}")
 
 
-async def _cannot_tell(wanted: LoadBalancer) -> Sequence[PartChange]:
-    raise NotSupported(f"the provider cannot say what it would change for {wanted.ref.key}")
+async def _cannot_preview(desired: LoadBalancer) -> Sequence[PartChange]:
+    raise NotSupported(f"the provider cannot say what it would change for {desired.ref.key}")
 
 
 async def _each(

@@ -168,7 +168,7 @@ class Previews(Protocol):
     """
 
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """What `ensure` would change, by the ref's `uid`; nothing for what is as wished.
 
@@ -194,13 +194,13 @@ class LoadBalancers(Protocol):
             CloudError: None, for instance because of a wrong annotation (`InvalidRequest`).
         """
 
-    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Make or change the load balancers, all of one group, to be as wished."""
 
-    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """The same, when only the hosts differ from the last `ensure`."""
 
-    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
+    async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete every part. Idempotent: parts that are gone already are no error."""
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -212,7 +212,7 @@ class LoadBalancers(Protocol):
             NotSupported: The cloud cannot list them; leaks and drift then go unseen.
         """
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
+    def fingerprint(self, desired: LoadBalancer) -> str:
         """The `fingerprint` that `list_owned` shows if all is as wished. No I/O.
 
         It is a digest of what a listing shows, or of what `ensure` has recorded (`Record`); the

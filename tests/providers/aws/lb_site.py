@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from proreus.cloudprovider import CloudProvider, Ensured, LoadBalancer, LoadBalancers, Pending
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import default_load_balancer_name
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -72,7 +72,7 @@ class LBSite:
         )
         nodes: list[Node] = [node_of(id_) for id_ in ids]
         policy = self.balancers.host_policy(service)
-        return wanted(service, nodes, policy, CLUSTER)
+        return desired_load_balancer(service, nodes, policy, CLUSTER)
 
     async def ensure(self, wish: LoadBalancer) -> Any:
         return (await self.balancers.ensure([wish]))[wish.ref.uid]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider import ClusterIdentity, HostPolicy, InvalidRequest, LoadBalancer
-from proreus.cloudprovider.wanted import wanted
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.aws.annotations import PREFIX, Asked, read
 from proreus.providers.aws.config import Global, HealthProbeMode
@@ -38,7 +38,9 @@ def wish(
         ServiceSpec(type="LoadBalancer", ports=ports or (HTTP,), ip_families=("IPv4",), **spec),
     )
     policy = HostPolicy(families=("IPv4",))
-    return wanted(service, (), policy, ClusterIdentity("c", "c-1")), read(annotations)
+    return desired_load_balancer(service, (), policy, ClusterIdentity("c", "c-1")), read(
+        annotations
+    )
 
 
 def test_a_port_without_tls_is_plain_tcp() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider import ClusterIdentity, LoadBalancer, LoadBalancerRef, Pending
-from proreus.cloudprovider.wanted import wanted
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -77,7 +77,9 @@ class Balancing:
         cluster: ClusterIdentity = CLUSTER,
     ) -> LoadBalancer:
         assert provider.load_balancers is not None
-        return wanted(of, self.nodes[:nodes], provider.load_balancers.host_policy(of), cluster)
+        return desired_load_balancer(
+            of, self.nodes[:nodes], provider.load_balancers.host_policy(of), cluster
+        )
 
     async def ensure(
         self,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Host, HostPolicy, LoadBalancer
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import marks
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack.octavia.group_rules import (
     PortChange,
@@ -42,7 +42,7 @@ def wish(*ports: ServicePort, **spec: Any) -> LoadBalancer:
         metadata=ObjectMeta(name="web", namespace="shop", uid="uid-web"),
         spec=ServiceSpec(type="LoadBalancer", **given),
     )
-    return wanted(service, (), HostPolicy(), CLUSTER)
+    return desired_load_balancer(service, (), HostPolicy(), CLUSTER)
 
 
 def rule(**fields: Any) -> Json:

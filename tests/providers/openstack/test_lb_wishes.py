@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import InvalidRequest
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.config import LoadBalancerClass
@@ -37,7 +37,7 @@ def service(**spec: Any) -> LoadBalancer:
     given = {"ports": (ServicePort(80, node_port=30080),), **spec}
     made = Service(ObjectMeta(name="web", namespace="shop", uid="u"), ServiceSpec(**given))
     hosts = [node("a", "openstack:///a", "10.0.0.1"), node("b", "openstack:///b", "2001:db8::1")]
-    return wanted(made, hosts, HostPolicy(), CLUSTER)
+    return desired_load_balancer(made, hosts, HostPolicy(), CLUSTER)
 
 
 def listener(of: LoadBalancer, provider: str = "amphora", **annotations: str) -> Listener:

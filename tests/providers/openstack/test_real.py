@@ -11,11 +11,11 @@ import pytest
 
 from labs.openstack.settings import MOST_ROUTES
 from proreus.cloudprovider import Ensured, LoadBalancer
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.routes import Route
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import Node, ObjectMeta, Service, ServicePort, ServiceSpec
 from proreus.providers.openstack import OpenStackCloud
 
@@ -208,7 +208,7 @@ async def test_a_load_balancer_lives_and_goes(real: Real) -> None:
         assert offered is not None
 
         def wish(made: Service, hosts: int = 2) -> LoadBalancer:
-            return wanted(made, nodes[:hosts], offered.host_policy(made), CLUSTER)
+            return desired_load_balancer(made, nodes[:hosts], offered.host_policy(made), CLUSTER)
 
         first = await settled(offered.ensure, wish(service(http, ip_families=("IPv4",)), 1))
         assert isinstance(first, Ensured)

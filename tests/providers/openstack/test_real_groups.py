@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider import Ensured, LoadBalancer
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import Done
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import Service, ServicePort
 
 from .real import PATIENCE, Real, hosts, project, settled
@@ -78,7 +78,7 @@ async def test_a_group_is_made_follows_hosts_and_ports_and_goes(real: Real) -> N
         assert offered is not None
 
         def wish(made: Service, count: int = 2) -> LoadBalancer:
-            return wanted(made, nodes[:count], offered.host_policy(made), CLUSTER)
+            return desired_load_balancer(made, nodes[:count], offered.host_policy(made), CLUSTER)
 
         dual = service(HTTP, ip_families=FAMILIES)
         await until(offered.ensure, wish(dual), Ensured)
@@ -123,7 +123,7 @@ async def test_a_port_that_cannot_have_the_group_is_told(real: Real) -> None:
         assert offered is not None
         made = service(HTTP, ip_families=("IPv4",))
         nodes = await hosts(provider, [id_])
-        wish = wanted(made, nodes, offered.host_policy(made), CLUSTER)
+        wish = desired_load_balancer(made, nodes, offered.host_policy(made), CLUSTER)
         await until(offered.ensure, wish, CloudError, "port_update: 409")
         await until(offered.delete, wish.ref, Done)
     assert [one.id for one in groups(real)] == [stateless.id]

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from proreus.cloudprovider import Ensured, LoadBalancer
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.load_balancers import Done
-from proreus.cloudprovider.wanted import wanted
 from proreus.kube.objects import (
     LoadBalancerStatus,
     Node,
@@ -60,7 +60,7 @@ class Balancing:
         self.nodes = nodes
 
     def wish(self, one: Service) -> LoadBalancer:
-        return wanted(one, self.nodes, self.verbs.host_policy(one), CLUSTER)
+        return desired_load_balancer(one, self.nodes, self.verbs.host_policy(one), CLUSTER)
 
     async def ensure(self, one: Service) -> Service:
         """The Service as it is afterwards."""

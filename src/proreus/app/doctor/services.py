@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from proreus.app.doctor.observed import Finding, Observed, ago, span
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
-from proreus.cloudprovider.wanted import wanted
 from proreus.controllers.service.conditions import CONDITION, Reason, current_condition
 from proreus.controllers.service.intake import (
     TYPE_LOAD_BALANCER,
@@ -189,7 +189,7 @@ def _desired(service: Service, observed: Observed) -> LoadBalancer | CloudError:
     if isinstance(policy, CloudError):
         return policy
     try:
-        return wanted(service, observed.nodes, policy, _SOMEBODY)
+        return desired_load_balancer(service, observed.nodes, policy, _SOMEBODY)
     except CloudError as exc:
         return exc
 

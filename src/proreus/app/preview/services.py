@@ -15,7 +15,7 @@ from proreus.cloudprovider import (
     OwnedObject,
     PartChange,
 )
-from proreus.cloudprovider.wanted import wanted
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.controllers.service import answers, conditions, drift
 from proreus.controllers.service.intake import Classes, has_finalizer, is_to_have
 from proreus.controllers.service.plan import (
@@ -102,7 +102,7 @@ def _desired(
     if not is_to_have(service, classes):
         return None
     try:
-        return wanted(service, nodes, cloud.host_policy(service), cluster, slices)
+        return desired_load_balancer(service, nodes, cloud.host_policy(service), cluster, slices)
     except CloudError as exc:
         return exc
 

@@ -20,7 +20,7 @@ from proreus.cloudprovider import (
     Ownership,
     scope,
 )
-from proreus.cloudprovider.wanted import ref, wanted
+from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_ref
 from proreus.controllers.environment import Environment
 from proreus.controllers.service import answers, drift, intake, leaks, plan
 from proreus.controllers.service.answers import Change
@@ -235,17 +235,14 @@ class ServiceController:
         all_desired = {
             key_of(service): self._desired(service) for service in self._env.services.all()
         }
-        return {
-            key: desired
-            for key, desired in all_desired.items()
-            if isinstance(desired, LoadBalancer)
-        }
+        return {key: one for key, one in all_desired.items() if isinstance(one, LoadBalancer)}
 
     def group(self, key: str, obj: Service | None) -> Hashable:
         """Return the provider's group of the load balancer."""
+        if obj is not None:
+            return self._cloud.group(load_balancer_ref(obj, self._env.cluster))
         memory = self._memory.get(key)
-        named = ref(obj, self._env.cluster) if obj is not None else memory.ref if memory else None
-        return self._cloud.group(named) if named is not None else key
+        return self._cloud.group(memory.ref) if memory else key
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, None]:
         """Return nothing: what a Service needs is decided from the cache."""
@@ -268,7 +265,7 @@ class ServiceController:
         if service is None or not intake.is_to_have(service, self._classes):
             return None
         try:
-            return wanted(
+            return desired_load_balancer(
                 service,
                 candidates(self._env.nodes.all(), self._owns),
                 self._cloud.host_policy(service),

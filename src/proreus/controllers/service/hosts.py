@@ -6,9 +6,9 @@ the one of before a matter of identity.
 
 from collections.abc import Callable, Iterable, Iterator
 
+from proreus.cloudprovider.desired import hosts
 from proreus.cloudprovider.instances import Ownership
 from proreus.cloudprovider.load_balancers import Host, HostPolicy
-from proreus.cloudprovider.wanted import hosts
 from proreus.kube.objects import Node
 
 _Key = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.desired import LABEL_SERVICE_NAME, hosts
 from proreus.cloudprovider.load_balancers import Host, HostPolicy
-from proreus.cloudprovider.wanted import LABEL_SERVICE_NAME, hosts
 from proreus.controllers.service.conditions import CONDITION, Reason, current_reason
 from proreus.kube.objects import FINALIZER_LOAD_BALANCER, EndpointSlice, Node, Service, condition
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from proreus.cloudprovider.desired import load_balancer_ref
 from proreus.cloudprovider.errors import CloudError, ImplementedElsewhere
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import (
@@ -18,7 +19,6 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     Pending,
 )
-from proreus.cloudprovider.wanted import ref
 from proreus.controllers.service.conditions import ELSEWHERE, ConditionState, is_shown, readiness
 from proreus.controllers.service.intake import (
     AS_GO,
@@ -123,7 +123,11 @@ def decide(
         return Nothing()
     if not is_to_have(service, classes):
         is_due = memory is not None or needs_cleanup(service, classes)
-        return Delete(_newest_ref(ref(service, cluster), memory)) if is_due else Nothing()
+        return (
+            Delete(_newest_ref(load_balancer_ref(service, cluster), memory))
+            if is_due
+            else Nothing()
+        )
     if isinstance(desired, CloudError):
         return Refuse(desired)
     return _compare(service, memory, desired) if desired else Nothing()

@@ -30,7 +30,7 @@ from proreus.cloudprovider import (
     Pending,
     Routes,
 )
-from proreus.cloudprovider.wanted import wanted
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     KubeObject,
     Node,
@@ -271,7 +271,7 @@ class Site:
         )
         changed = msgspec.structs.replace(found, spec=spec)
         policy = started.load_balancers.host_policy(changed)
-        return wanted(changed, nodes, policy, cluster)
+        return desired_load_balancer(changed, nodes, policy, cluster)
 
     async def ensure(self, started: Started, *wishes: LoadBalancer) -> list[Ensured]:
         """Ensure until nothing is pending; anything but `Ensured` violates the rule."""

@@ -62,7 +62,7 @@ def hosts(nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]) 
     )
 
 
-def wanted(
+def desired_load_balancer(
     service: Service,
     nodes: Iterable[Node],
     policy: HostPolicy,
@@ -93,7 +93,7 @@ def wanted(
         raise InvalidRequest("; ".join(problems))
     meta = service.metadata
     return LoadBalancer(
-        ref=ref(service, cluster),
+        ref=load_balancer_ref(service, cluster),
         service=service,
         marks=marks(cluster, f"{meta.namespace}/{meta.name}", meta.uid),
         frontends=_frontends(service, families),
@@ -108,7 +108,7 @@ def wanted(
     )
 
 
-def ref(service: Service, cluster: ClusterIdentity) -> LoadBalancerRef:
+def load_balancer_ref(service: Service, cluster: ClusterIdentity) -> LoadBalancerRef:
     """The name of the Service's load balancer, good for deletion too."""
     meta = service.metadata
     return LoadBalancerRef(

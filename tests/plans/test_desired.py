@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proreus.cloudprovider.desired import desired_load_balancer, hosts, load_balancer_ref
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.identity import MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import (
@@ -20,7 +21,6 @@ from proreus.cloudprovider.load_balancers import (
     HostPolicy,
     LoadBalancer,
 )
-from proreus.cloudprovider.wanted import hosts, ref, wanted
 from proreus.kube.objects import (
     ANNOTATION_SOURCE_RANGES,
     LABEL_EXCLUDE_LB,
@@ -70,7 +70,7 @@ def wish(
     policy: HostPolicy | None = None,
     endpoints: Iterable[EndpointSlice] = (),
 ) -> LoadBalancer:
-    return wanted(svc, [node()], policy or HostPolicy(), CLUSTER, endpoints)
+    return desired_load_balancer(svc, [node()], policy or HostPolicy(), CLUSTER, endpoints)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_frontends_are_every_port_on_every_family() -> None:
 def test_the_wish_names_its_owner_and_the_requested_address() -> None:
     svc = service(load_balancer_ip="192.0.2.9", ingress=(LoadBalancerIngress(ip="192.0.2.8"),))
     found = wish(svc)
-    assert found.ref == ref(svc, CLUSTER)
+    assert found.ref == load_balancer_ref(svc, CLUSTER)
     assert found.ref.key == "shop/web"
     assert found.ref.name == "a0b1c2d3e00004000800000000000000"
     assert found.ref.last_ingress == (LoadBalancerIngress(ip="192.0.2.8"),)
