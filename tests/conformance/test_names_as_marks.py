@@ -43,10 +43,10 @@ class Names(CloudProvider):
         self._balancers = balancers
 
     async def start(self, context: Context) -> None:
-        async def ensure(wanted: LoadBalancer) -> Ensured:
-            name, desired = self.name_of(wanted.ref), wanted.frontends
-            if self._balancers.get(name) != desired:
-                change = {name: desired}
+        async def ensure(desired: LoadBalancer) -> Ensured:
+            name = self.name_of(desired.ref)
+            if self._balancers.get(name) != desired.frontends:
+                change = {name: desired.frontends}
                 await context.call("lb", "put", lambda: self._balancers.update(change), read=False)
             return Ensured((ADDRESS,))
 

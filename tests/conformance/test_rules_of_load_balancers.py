@@ -29,7 +29,7 @@ from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers, conclude
 from proreus.providers.simulated.parts import Address, Listener, Part
-from proreus.providers.simulated.plan import Actual, Delete, Step, owned, plan
+from proreus.providers.simulated.plan import Delete, Observed, Step, owned, plan
 from proreus.testing.conformance import foresight, interruptions, load_balancers, ownership
 from proreus.testing.conformance.rule import Status
 from proreus.testing.conformance.site import CLUSTER
@@ -40,17 +40,17 @@ from .simulated_fixture import SimulatedFixture
 
 
 class Nowhere(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        await super()._ensure(wanted)
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        await super()._ensure(desired)
         return Ensured()
 
 
 class WritesAlways(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        answer = await super()._ensure(wanted)
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        answer = await super()._ensure(desired)
         (firewall, *_) = [
             one
-            for one in await self._api.parts(name_prefix=wanted.ref.name)
+            for one in await self._api.parts(name_prefix=desired.ref.name)
             if one.collection == "firewalls"
         ]
         await self._api.update(firewall, {"source_ranges": ["0.0.0.0/0"]})
@@ -58,53 +58,53 @@ class WritesAlways(SimulatedLoadBalancers):
 
 
 class KeepsPorts(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        observed = owned(desired.ref, await self._api.parts(name_prefix=desired.ref.name))
 
-        def steps(now: Actual) -> tuple[Step, ...]:
-            planned = plan(wanted, now, self._region)
+        def steps(observed: Observed) -> tuple[Step, ...]:
+            planned = plan(desired, observed, self._region)
             only_ports = all(
                 isinstance(s, Delete) and isinstance(s.part, Listener) for s in planned
             )
             return () if only_ports else planned
 
-        return conclude(wanted, await converge(actual, steps, self._take), self._region)
+        return conclude(desired, await converge(observed, steps, self._take), self._region)
 
 
 class IgnoresRanges(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
         return await super()._ensure(
-            msgspec.structs.replace(wanted, source_ranges={"IPv4": ("0.0.0.0/0",)})
+            msgspec.structs.replace(desired, source_ranges={"IPv4": ("0.0.0.0/0",)})
         )
 
 
 class IgnoresAffinity(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        return await super()._ensure(msgspec.structs.replace(wanted, affinity_seconds=None))
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        return await super()._ensure(msgspec.structs.replace(desired, affinity_seconds=None))
 
 
 class IgnoresHealth(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        return await super()._ensure(msgspec.structs.replace(wanted, health_check=HealthCheck()))
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        return await super()._ensure(msgspec.structs.replace(desired, health_check=HealthCheck()))
 
 
 class IgnoresNodePorts(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
         frontends = tuple(
-            msgspec.structs.replace(one, node_port=22000 + one.port) for one in wanted.frontends
+            msgspec.structs.replace(one, node_port=22000 + one.port) for one in desired.frontends
         )
-        return await super()._ensure(msgspec.structs.replace(wanted, frontends=frontends))
+        return await super()._ensure(msgspec.structs.replace(desired, frontends=frontends))
 
 
 class KeepsHosts(SimulatedLoadBalancers):
-    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        await self._api.parts(name_prefix=wanted[0].ref.name)
-        return {one.ref.uid: Ensured((LoadBalancerIngress(ip="192.0.2.1"),)) for one in wanted}
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        await self._api.parts(name_prefix=desired[0].ref.name)
+        return {one.ref.uid: Ensured((LoadBalancerIngress(ip="192.0.2.1"),)) for one in desired}
 
 
 class InsistsOnHosts(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        answer = await super()._ensure(wanted)
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        answer = await super()._ensure(desired)
         if isinstance(answer, Ensured) and answer.rejected:
             return CloudError(f"not all are hosts: {answer.rejected}")
         return answer
@@ -119,19 +119,19 @@ class FirstOfGroup(SimulatedLoadBalancers):
     def group(self, lb: LoadBalancerRef) -> Hashable:
         return "the one load balancer"
 
-    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        return await super().ensure(wanted[:1])
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        return await super().ensure(desired[:1])
 
 
 class OneAtATime(SimulatedLoadBalancers):
     busy = False
 
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
         if self.busy:
             return CloudError("busy")
         self.busy = True
         try:
-            return await super()._ensure(wanted)
+            return await super()._ensure(desired)
         finally:
             self.busy = False
 
@@ -172,14 +172,14 @@ class AsksTheService(SimulatedLoadBalancers):
 class TrustsItsMemory(SimulatedLoadBalancers):
     done: ClassVar[dict[str, tuple[LoadBalancer, EnsureAnswer]]] = {}
 
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        wish, answer = self.done.get(wanted.ref.uid, (None, None))
-        if wish == wanted and answer is not None:
-            await self._api.parts(name_prefix=wanted.ref.name)
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        made_from, answer = self.done.get(desired.ref.uid, (None, None))
+        if made_from == desired and answer is not None:
+            await self._api.parts(name_prefix=desired.ref.name)
             return answer
-        answer = await super()._ensure(wanted)
+        answer = await super()._ensure(desired)
         if isinstance(answer, Ensured):
-            self.done[wanted.ref.uid] = (wanted, answer)
+            self.done[desired.ref.uid] = (desired, answer)
         return answer
 
     async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
@@ -201,24 +201,24 @@ class Doubles(Remembering):
 
     numbers = itertools.count()
 
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        if wanted.ref.uid in self.marked:
-            self.marked.remove(wanted.ref.uid)
-            answer = await super()._ensure(wanted)
-            name = f"{wanted.ref.name}-{next(self.numbers)}"
-            await self._api.create("addresses", {"name": name, "tags": dict(wanted.marks)})
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        if desired.ref.uid in self.marked:
+            self.marked.remove(desired.ref.uid)
+            answer = await super()._ensure(desired)
+            name = f"{desired.ref.name}-{next(self.numbers)}"
+            await self._api.create("addresses", {"name": name, "tags": dict(desired.marks)})
             return answer
         try:
-            return await super()._ensure(wanted)
+            return await super()._ensure(desired)
         except CloudError:
-            self.marked.add(wanted.ref.uid)
+            self.marked.add(desired.ref.uid)
             raise
 
 
 class ForgetsHalfMade(Remembering):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        answer = await super()._ensure(wanted)
-        self.marked.add(wanted.ref.uid)
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        answer = await super()._ensure(desired)
+        self.marked.add(desired.ref.uid)
         return answer
 
     async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
@@ -240,9 +240,9 @@ class TriesOnce(Remembering):
 
 
 class Optimist(SimulatedLoadBalancers):
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
         try:
-            return await super()._ensure(wanted)
+            return await super()._ensure(desired)
         except CloudError as error:
             if type(error) is not CloudError:
                 raise
@@ -271,32 +271,32 @@ class DeletesByName(SimulatedLoadBalancers):
 
 class ForeseesByDoing(SimulatedLoadBalancers):
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        said = await super().preview(wanted)
-        await self.ensure(wanted)
+        said = await super().preview(desired)
+        await self.ensure(desired)
         return said
 
 
 class ForeseesNothing(SimulatedLoadBalancers):
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        return {one.ref.uid: () for one in wanted}
+        return {one.ref.uid: () for one in desired}
 
 
 class ForeseesAlways(SimulatedLoadBalancers):
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        return {one.ref.uid: (PartChange("change", "load balancer"),) for one in wanted}
+        return {one.ref.uid: (PartChange("change", "load balancer"),) for one in desired}
 
 
 class DigestsThePortsAlone(SimulatedLoadBalancers):
     """Shows a fingerprint that tells nothing of hosts."""
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
-        return ",".join(str(one.port) for one in wanted.frontends)
+    def fingerprint(self, desired: LoadBalancer) -> str:
+        return ",".join(str(one.port) for one in desired.frontends)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         parts = [one for one in await self._api.parts() if isinstance(one, Listener)]
@@ -310,9 +310,9 @@ class RecordsTooEarly(SimulatedLoadBalancers):
 
     said: ClassVar[dict[str, str]] = {}
 
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        self.said[wanted.ref.uid] = self.fingerprint(wanted)
-        return await super()._ensure(wanted)
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        self.said[desired.ref.uid] = self.fingerprint(desired)
+        return await super()._ensure(desired)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         return [
@@ -388,15 +388,15 @@ async def test_a_preview_that_is_not_of_what_is_done_is_told(broken: type, seen:
 
 
 class Silent(SimulatedLoadBalancers):
-    """Says neither what it would do nor what is as wished."""
+    """Says neither what it would do nor whether all is as desired."""
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
+    def fingerprint(self, desired: LoadBalancer) -> str:
         return ""
 
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        return {one.ref.uid: NotSupported("no") for one in wanted}
+        return {one.ref.uid: NotSupported("no") for one in desired}
 
 
 async def test_a_provider_without_preview_or_fingerprint_is_told_to_declare_that() -> None:

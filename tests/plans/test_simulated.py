@@ -38,21 +38,21 @@ from proreus.providers.simulated.parts import (
     Target,
 )
 from proreus.providers.simulated.plan import (
-    Actual,
     AddTargets,
     Change,
     Create,
     Delete,
+    Observed,
     RemoveTargets,
     Step,
     check,
     delete_steps,
+    desired_fingerprint,
     fingerprint,
     owned,
     plan,
     targets,
     unlisted,
-    wished_fingerprint,
 )
 
 REGION = "sim-1"
@@ -68,7 +68,7 @@ def node(provider_id: str = f"simulated://{REGION}/{INSTANCE}", ip: str = "10.0.
     return Node(ObjectMeta(name="node-1"), NodeSpec(provider_id=provider_id), NodeStatus(addresses))
 
 
-def wish(
+def desired_lb(
     *nodes: Node, shown: str = "", port: ServicePort | None = None, **spec: Any
 ) -> LoadBalancer:
     ingress = (LoadBalancerIngress(ip=shown),) if shown else ()
@@ -85,10 +85,10 @@ def wish(
     return desired_load_balancer(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
 
 
-WISH = wish(node())
-MARKS = dict(WISH.marks)
-RANGES = tuple(WISH.source_ranges.get("IPv4", ()))
-HEALTH = HealthCheck(WISH.health_check.port, WISH.health_check.path)
+DESIRED = desired_lb(node())
+MARKS = dict(DESIRED.marks)
+RANGES = tuple(DESIRED.source_ranges.get("IPv4", ()))
+HEALTH = HealthCheck(DESIRED.health_check.port, DESIRED.health_check.path)
 
 
 def common(id_: str, marks: Mapping[str, str], created: float) -> dict[str, Any]:
@@ -131,8 +131,8 @@ def firewall(id_: str = "f-1", marks: Mapping[str, str] = MARKS, **fields: Any) 
     return Firewall(**fields, **common(id_, marks, 1))
 
 
-def actual(*parts: Part, **fields: Any) -> Actual:
-    return Actual({part.id: part for part in parts}, **fields)
+def observed(*parts: Part, **fields: Any) -> Observed:
+    return Observed({part.id: part for part in parts}, **fields)
 
 
 DONE = (address(), balancer(), listener(), firewall())
@@ -144,7 +144,7 @@ def brief(steps: tuple[Step, ...]) -> list[tuple[object, ...]]:
     for step in steps:
         match step:
             case Create(collection, body):
-                found.append(("create", collection, body["name"].removeprefix(WISH.ref.name)))
+                found.append(("create", collection, body["name"].removeprefix(DESIRED.ref.name)))
             case Change(part, changes):
                 found.append(("change", part.id, *sorted(changes)))
             case Delete(part):
@@ -156,78 +156,78 @@ def brief(steps: tuple[Step, ...]) -> list[tuple[object, ...]]:
     return found
 
 
-PLANS: dict[str, tuple[LoadBalancer, Actual, list[tuple[object, ...]]]] = {
-    "nothing there": (WISH, actual(), [("create", "addresses", "")]),
-    "an address only": (WISH, actual(address()), [("create", "load_balancers", "")]),
+PLANS: dict[str, tuple[LoadBalancer, Observed, list[tuple[object, ...]]]] = {
+    "nothing there": (DESIRED, observed(), [("create", "addresses", "")]),
+    "an address only": (DESIRED, observed(address()), [("create", "load_balancers", "")]),
     "a balancer without the rest": (
-        WISH,
-        actual(address(), balancer(targets=())),
+        DESIRED,
+        observed(address(), balancer(targets=())),
         [
             ("create", "firewalls", ""),
             ("create", "listeners", "-tcp-80"),
             ("add", INSTANCE),
         ],
     ),
-    "all as wished": (WISH, actual(*DONE), []),
-    "another address is wished": (
-        wish(node(), load_balancer_ip="127.0.1.9"),
-        actual(*DONE),
+    "all as desired": (DESIRED, observed(*DONE), []),
+    "another address is desired": (
+        desired_lb(node(), load_balancer_ip="127.0.1.9"),
+        observed(*DONE),
         [("create", "addresses", "-127.0.1.9")],
     ),
-    "the wished address is there beside the old one": (
-        wish(node(), load_balancer_ip="127.0.1.9"),
-        actual(*DONE, address("a-2", "127.0.1.9")),
+    "the desired address is there beside the old one": (
+        desired_lb(node(), load_balancer_ip="127.0.1.9"),
+        observed(*DONE, address("a-2", "127.0.1.9")),
         [("delete", "l-1"), ("delete", "f-1")],
     ),
     "two addresses, the younger in use": (
-        WISH,
-        actual(*DONE, address("a-0", "127.0.1.8", created=0)),
+        DESIRED,
+        observed(*DONE, address("a-0", "127.0.1.8", created=0)),
         [("delete", "a-0")],
     ),
     "two balancers at one address": (
-        WISH,
-        actual(*DONE, balancer("b-2", created=2)),
+        DESIRED,
+        observed(*DONE, balancer("b-2", created=2)),
         [("delete", "b-2")],
     ),
     "parts of a balancer that is gone": (
-        WISH,
-        actual(*DONE, listener("l-2", load_balancer_id="b-0")),
+        DESIRED,
+        observed(*DONE, listener("l-2", load_balancer_id="b-0")),
         [("delete", "l-2")],
     ),
     "marks removed by hand": (
-        WISH,
-        actual(address(marks={}), balancer(marks={"team": "a"}), listener(), firewall()),
+        DESIRED,
+        observed(address(marks={}), balancer(marks={"team": "a"}), listener(), firewall()),
         [("change", "a-1", "tags"), ("change", "b-1", "tags")],
     ),
     "traits changed by hand": (
-        WISH,
-        actual(address(), balancer(internal=True), listener(), firewall()),
+        DESIRED,
+        observed(address(), balancer(internal=True), listener(), firewall()),
         [("change", "b-1", "internal")],
     ),
     "ranges changed by hand": (
-        WISH,
-        actual(address(), balancer(), listener(), firewall(source_ranges=("192.0.2.0/24",))),
+        DESIRED,
+        observed(address(), balancer(), listener(), firewall(source_ranges=("192.0.2.0/24",))),
         [("change", "f-1", "source_ranges")],
     ),
-    "two firewalls": (WISH, actual(*DONE, firewall("f-2")), [("delete", "f-2")]),
-    "a listener of a port that is not wished": (
-        WISH,
-        actual(*DONE, listener("l-2", port=81)),
+    "two firewalls": (DESIRED, observed(*DONE, firewall("f-2")), [("delete", "f-2")]),
+    "a listener of a port that is not desired": (
+        DESIRED,
+        observed(*DONE, listener("l-2", port=81)),
         [("delete", "l-2")],
     ),
     "a listener with another node port": (
-        WISH,
-        actual(address(), balancer(), listener(target_port=1), firewall()),
+        DESIRED,
+        observed(address(), balancer(), listener(target_port=1), firewall()),
         [("change", "l-1", "target_port")],
     ),
     "a broken listener of an earlier run": (
-        WISH,
-        actual(address(), balancer(), listener(state="error"), firewall()),
+        DESIRED,
+        observed(address(), balancer(), listener(state="error"), firewall()),
         [("delete", "l-1")],
     ),
     "a listener that broke in this run": (
-        WISH,
-        actual(
+        DESIRED,
+        observed(
             address(),
             balancer(),
             listener(state="error"),
@@ -237,18 +237,20 @@ PLANS: dict[str, tuple[LoadBalancer, Actual, list[tuple[object, ...]]]] = {
         [],
     ),
     "a target with another address": (
-        WISH,
-        actual(
+        DESIRED,
+        observed(
             address(), balancer(targets=(Target(INSTANCE, "10.9.9.9"),)), listener(), firewall()
         ),
         [("add", INSTANCE)],
     ),
     "a target that was refused": (
-        WISH,
-        actual(address(), balancer(targets=()), listener(), firewall(), refused={INSTANCE: "gone"}),
+        DESIRED,
+        observed(
+            address(), balancer(targets=()), listener(), firewall(), refused={INSTANCE: "gone"}
+        ),
         [],
     ),
-    "a target too many": (wish(), actual(*DONE), [("remove", INSTANCE)]),
+    "a target too many": (desired_lb(), observed(*DONE), [("remove", INSTANCE)]),
 }
 
 
@@ -259,25 +261,25 @@ def test_the_steps(case: str) -> None:
 
 
 def test_a_part_carries_marks_and_a_token_from_its_creation() -> None:
-    (step,) = plan(WISH, actual(), REGION)
+    (step,) = plan(DESIRED, observed(), REGION)
     assert isinstance(step, Create)
-    assert step.body["tags"] == dict(WISH.marks)
+    assert step.body["tags"] == dict(DESIRED.marks)
     assert step.body["idempotency_token"] == f"{CLUSTER.uid}/{UID}/addresses/"
 
 
 def test_deletion_goes_from_the_leaves_to_the_address() -> None:
-    assert brief(delete_steps(actual(*DONE))) == [("delete", "l-1"), ("delete", "f-1")]
-    assert brief(delete_steps(actual(address(), balancer()))) == [("delete", "b-1")]
-    assert brief(delete_steps(actual(address()))) == [("delete", "a-1")]
-    assert delete_steps(actual()) == ()
+    assert brief(delete_steps(observed(*DONE))) == [("delete", "l-1"), ("delete", "f-1")]
+    assert brief(delete_steps(observed(address(), balancer()))) == [("delete", "b-1")]
+    assert brief(delete_steps(observed(address()))) == [("delete", "a-1")]
+    assert delete_steps(observed()) == ()
 
 
 def test_a_listing_is_not_complete_if_its_parts_refer_to_others() -> None:
-    assert unlisted(actual(*DONE)) == set()
-    assert unlisted(actual()) == set()
-    assert unlisted(actual(balancer())) == {"a-1"}
-    assert unlisted(actual(address(), listener())) == {"b-1"}
-    assert unlisted(actual(address(), firewall())) == {"b-1"}
+    assert unlisted(observed(*DONE)) == set()
+    assert unlisted(observed()) == set()
+    assert unlisted(observed(balancer())) == {"a-1"}
+    assert unlisted(observed(address(), listener())) == {"b-1"}
+    assert unlisted(observed(address(), firewall())) == {"b-1"}
 
 
 OWNED: dict[str, tuple[str, tuple[Part, ...], set[str]]] = {
@@ -310,7 +312,7 @@ OWNED: dict[str, tuple[str, tuple[Part, ...], set[str]]] = {
 @pytest.mark.parametrize("case", OWNED)
 def test_what_is_proven_to_be_the_services(case: str) -> None:
     shown, parts, ids = OWNED[case]
-    assert set(owned(wish(shown=shown).ref, parts).parts) == ids
+    assert set(owned(desired_lb(shown=shown).ref, parts).parts) == ids
 
 
 REFUSED: dict[str, tuple[ServicePort, str]] = {
@@ -323,11 +325,11 @@ REFUSED: dict[str, tuple[ServicePort, str]] = {
 def test_a_port_that_the_cloud_cannot_forward_is_refused_by_name(case: str) -> None:
     port, message = REFUSED[case]
     with pytest.raises(InvalidRequest, match=message):
-        check(wish(port=port))
+        check(desired_lb(port=port))
 
 
 def test_ports_that_the_cloud_forwards_are_accepted() -> None:
-    check(WISH)
+    check(DESIRED)
 
 
 @pytest.mark.parametrize(
@@ -340,13 +342,13 @@ def test_ports_that_the_cloud_forwards_are_accepted() -> None:
 def test_a_host_that_cannot_be_a_target_is_rejected_with_the_reason(
     host: Node, message: str
 ) -> None:
-    found, rejected = targets(wish(host), REGION)
+    found, rejected = targets(desired_lb(host), REGION)
     assert not found
     assert message in rejected["node-1"]
 
 
-def test_the_fingerprint_of_what_is_wished_equals_the_wishs() -> None:
-    assert fingerprint(actual(*DONE)) == wished_fingerprint(WISH, REGION)
+def test_the_fingerprint_of_the_observed_equals_that_of_the_desired() -> None:
+    assert fingerprint(observed(*DONE)) == desired_fingerprint(DESIRED, REGION)
 
 
 @pytest.mark.parametrize(
@@ -363,4 +365,4 @@ def test_the_fingerprint_of_what_is_wished_equals_the_wishs() -> None:
     ids=["nothing", "no address", "trait", "listener", "range", "target", "mark"],
 )
 def test_the_fingerprint_tells_every_difference(parts: tuple[Part, ...]) -> None:
-    assert fingerprint(actual(*parts)) != wished_fingerprint(WISH, REGION)
+    assert fingerprint(observed(*parts)) != desired_fingerprint(DESIRED, REGION)

@@ -23,18 +23,18 @@ from proreus.kube.objects import (
 )
 from proreus.providers.simulated.parts import Address, Balancer, Firewall, Listener, Part, Target
 from proreus.providers.simulated.plan import (
-    Actual,
     AddTargets,
     Change,
     Create,
     Delete,
+    Observed,
     RemoveTargets,
     Step,
     delete_steps,
+    desired_fingerprint,
     fingerprint,
     owned,
     plan,
-    wished_fingerprint,
 )
 
 REGION = "sim-1"
@@ -95,7 +95,7 @@ class ModelCloud:
         self.parts[balancer.id] = changed
 
 
-def wish(ports: dict[int, int], hosts: set[int], ranges: set[str], ip: str) -> LoadBalancer:
+def desired_lb(ports: dict[int, int], hosts: set[int], ranges: set[str], ip: str) -> LoadBalancer:
     service = Service(
         ObjectMeta(name="web", namespace="default", uid="5e000000-0000-4000-8000-000000000001"),
         ServiceSpec(
@@ -117,8 +117,8 @@ def wish(ports: dict[int, int], hosts: set[int], ranges: set[str], ip: str) -> L
     return desired_load_balancer(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
 
 
-WISHES = st.builds(
-    wish,
+DESIRED = st.builds(
+    desired_lb,
     ports=st.dictionaries(st.integers(1, 4), st.integers(30000, 30003), min_size=1),
     hosts=st.sets(st.integers(1, 5)),
     ranges=st.sets(st.sampled_from(["10.0.0.0/8", "192.0.2.0/24"])),
@@ -126,9 +126,9 @@ WISHES = st.builds(
 )
 
 
-def converge(cloud: ModelCloud, wanted: LoadBalancer) -> None:
+def converge(cloud: ModelCloud, desired: LoadBalancer) -> None:
     for _ in range(12):
-        steps = plan(wanted, owned(wanted.ref, cloud.parts.values()), REGION)
+        steps = plan(desired, owned(desired.ref, cloud.parts.values()), REGION)
         if not steps:
             return
         for step in steps:
@@ -136,8 +136,8 @@ def converge(cloud: ModelCloud, wanted: LoadBalancer) -> None:
     raise AssertionError("the plan never became empty")
 
 
-@given(WISHES, WISHES, st.data())
-def test_any_state_converges_to_the_wish_and_then_needs_nothing(
+@given(DESIRED, DESIRED, st.data())
+def test_any_state_converges_to_the_desired_one_and_then_needs_no_step(
     first: LoadBalancer, second: LoadBalancer, data: st.DataObject
 ) -> None:
     cloud = ModelCloud()
@@ -146,89 +146,89 @@ def test_any_state_converges_to_the_wish_and_then_needs_nothing(
     for id_ in lost:
         del cloud.parts[id_]
     converge(cloud, second)
-    actual = owned(second.ref, cloud.parts.values())
-    assert fingerprint(actual) == wished_fingerprint(second, REGION)
-    counts = [len(kind) for kind in (actual.addresses, actual.balancers, actual.firewalls)]
+    observed = owned(second.ref, cloud.parts.values())
+    assert fingerprint(observed) == desired_fingerprint(second, REGION)
+    counts = [len(kind) for kind in (observed.addresses, observed.balancers, observed.firewalls)]
     assert counts == [1, 1, 1]
     ip = second.requested_address
-    assert not ip or actual.addresses[0].address == ip
+    assert not ip or observed.addresses[0].address == ip
 
 
-@given(WISHES, st.data())
+@given(DESIRED, st.data())
 def test_deletion_from_any_step_of_the_way_leaves_nothing(
-    wanted: LoadBalancer, data: st.DataObject
+    desired: LoadBalancer, data: st.DataObject
 ) -> None:
     cloud = ModelCloud()
     for _ in range(data.draw(st.integers(0, 4))):
-        for step in plan(wanted, owned(wanted.ref, cloud.parts.values()), REGION):
+        for step in plan(desired, owned(desired.ref, cloud.parts.values()), REGION):
             cloud.take(step)
-    while steps := delete_steps(owned(wanted.ref, cloud.parts.values())):
+    while steps := delete_steps(owned(desired.ref, cloud.parts.values())):
         for step in steps:
             cloud.take(step)
     assert cloud.parts == {}
 
 
-@given(WISHES, WISHES)
+@given(DESIRED, DESIRED)
 def test_equal_fingerprints_mean_that_nothing_is_to_be_done(
     first: LoadBalancer, second: LoadBalancer
 ) -> None:
     cloud = ModelCloud()
     converge(cloud, first)
-    actual = owned(second.ref, cloud.parts.values())
-    same = fingerprint(actual) == wished_fingerprint(second, REGION)
+    observed = owned(second.ref, cloud.parts.values())
+    same = fingerprint(observed) == desired_fingerprint(second, REGION)
     ip = second.requested_address
-    if same and (not ip or actual.addresses[0].address == ip):
-        assert plan(second, actual, REGION) == ()
+    if same and (not ip or observed.addresses[0].address == ip):
+        assert plan(second, observed, REGION) == ()
     else:
-        assert plan(second, actual, REGION) != ()
+        assert plan(second, observed, REGION) != ()
 
 
-@given(WISHES)
-def test_parts_of_other_services_and_clusters_are_never_touched(wanted: LoadBalancer) -> None:
+@given(DESIRED)
+def test_parts_of_other_services_and_clusters_are_never_touched(desired: LoadBalancer) -> None:
     cloud = ModelCloud()
-    converge(cloud, wanted)
+    converge(cloud, desired)
     foreign = [
         msgspec.structs.replace(part, tags={**part.tags, mark: "other"})
         for part in cloud.parts.values()
         for mark in ("proreus/cluster-uid", "proreus/service-uid")
     ]
-    assert owned(wanted.ref, foreign) == Actual()
+    assert owned(desired.ref, foreign) == Observed()
 
 
 OFFICIAL = {"kubernetes.io/cluster/test": "owned", "kubernetes.io/service-name": "default/web"}
 
 
-def by_official_manager(wanted: LoadBalancer) -> tuple[ModelCloud, LoadBalancer]:
-    """A cloud where the official manager made what is wished, and the wish after that."""
+def by_official_manager(desired: LoadBalancer) -> tuple[ModelCloud, LoadBalancer]:
+    """A cloud where the official manager made what is desired, and what is desired after that."""
     cloud = ModelCloud()
-    converge(cloud, wanted)
+    converge(cloud, desired)
     for id_, part in cloud.parts.items():
         cloud.parts[id_] = msgspec.structs.replace(part, tags=OFFICIAL)
     (stated,) = (part.address for part in cloud.parts.values() if isinstance(part, Address))
-    ref = msgspec.structs.replace(wanted.ref, last_ingress=(LoadBalancerIngress(ip=stated),))
-    return cloud, msgspec.structs.replace(wanted, ref=ref)
+    ref = msgspec.structs.replace(desired.ref, last_ingress=(LoadBalancerIngress(ip=stated),))
+    return cloud, msgspec.structs.replace(desired, ref=ref)
 
 
-@given(WISHES)
+@given(DESIRED)
 def test_what_the_official_manager_made_is_adopted_by_tags_alone(first: LoadBalancer) -> None:
-    cloud, wanted = by_official_manager(first)
+    cloud, desired = by_official_manager(first)
     before = dict(cloud.parts)
 
-    assert owned(wanted.ref, before.values()).parts == before
-    converge(cloud, wanted)
+    assert owned(desired.ref, before.values()).parts == before
+    converge(cloud, desired)
 
     assert cloud.parts == {
-        id_: msgspec.structs.replace(part, tags={**OFFICIAL, **wanted.marks})
+        id_: msgspec.structs.replace(part, tags={**OFFICIAL, **desired.marks})
         for id_, part in before.items()
     }
     # Also when the status is lost: from now on the marks are proof enough.
     assert owned(first.ref, cloud.parts.values()).parts == cloud.parts
 
 
-@given(WISHES)
+@given(DESIRED)
 def test_what_the_official_manager_made_goes_with_its_service(first: LoadBalancer) -> None:
-    cloud, wanted = by_official_manager(first)
-    while steps := delete_steps(owned(wanted.ref, cloud.parts.values())):
+    cloud, desired = by_official_manager(first)
+    while steps := delete_steps(owned(desired.ref, cloud.parts.values())):
         for step in steps:
             cloud.take(step)
     assert cloud.parts == {}
@@ -257,26 +257,26 @@ def test_what_the_official_manager_made_goes_with_its_service(first: LoadBalance
 def test_without_all_proofs_nothing_of_the_official_manager_is_adopted(
     tags: dict[str, str],
 ) -> None:
-    cloud, wanted = by_official_manager(wish({80: 30000}, {1}, set(), ""))
+    cloud, desired = by_official_manager(desired_lb({80: 30000}, {1}, set(), ""))
     parts = [msgspec.structs.replace(part, tags=tags) for part in cloud.parts.values()]
 
-    assert owned(wanted.ref, parts) == Actual()
+    assert owned(desired.ref, parts) == Observed()
 
 
 @pytest.mark.parametrize("stated", [(), ("127.0.9.9",)])
 def test_nothing_is_adopted_at_another_address_than_the_status_shows(
     stated: tuple[str, ...],
 ) -> None:
-    cloud, wanted = by_official_manager(wish({80: 30000}, {1}, set(), ""))
+    cloud, desired = by_official_manager(desired_lb({80: 30000}, {1}, set(), ""))
     ingress = tuple(LoadBalancerIngress(ip=ip) for ip in stated)
-    ref = msgspec.structs.replace(wanted.ref, last_ingress=ingress)
+    ref = msgspec.structs.replace(desired.ref, last_ingress=ingress)
 
-    assert owned(ref, cloud.parts.values()) == Actual()
+    assert owned(ref, cloud.parts.values()) == Observed()
 
 
 def test_of_two_balancers_with_the_same_tags_the_one_at_the_address_is_adopted() -> None:
-    cloud, wanted = by_official_manager(wish({80: 30000}, {1}, set(), ""))
-    other, _ = by_official_manager(wish({80: 30000}, {1}, set(), "127.0.9.9"))
+    cloud, desired = by_official_manager(desired_lb({80: 30000}, {1}, set(), ""))
+    other, _ = by_official_manager(desired_lb({80: 30000}, {1}, set(), "127.0.9.9"))
     moved = [
         msgspec.convert({**msgspec.to_builtins(part), "id": f"other-{part.id}"}, type(part))
         for part in other.parts.values()
@@ -287,6 +287,6 @@ def test_of_two_balancers_with_the_same_tags_the_one_at_the_address_is_adopted()
                 part = msgspec.structs.replace(part, **{field: f"other-{getattr(part, field)}"})
         cloud.parts[part.id] = part
 
-    found = owned(wanted.ref, cloud.parts.values()).parts
+    found = owned(desired.ref, cloud.parts.values()).parts
 
     assert sorted(found) == sorted(id_ for id_ in cloud.parts if not id_.startswith("other-"))

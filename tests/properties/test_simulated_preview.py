@@ -18,10 +18,10 @@ from proreus.providers.simulated.plan import (
 )
 from proreus.providers.simulated.preview import changes
 
-from .test_simulated_plan import KINDS, REGION, WISHES, ModelCloud, converge
+from .test_simulated_plan import DESIRED, KINDS, REGION, ModelCloud, converge
 
 
-def told(step: Step) -> list[tuple[str, str]]:
+def part_changes(step: Step) -> list[tuple[str, str]]:
     match step:
         case Create(collection, _):
             return [("create", str(KINDS[collection].__struct_config__.tag))]
@@ -35,7 +35,7 @@ def told(step: Step) -> list[tuple[str, str]]:
             return [("delete", "target")] * len(ids)
 
 
-@given(WISHES, WISHES, st.data())
+@given(DESIRED, DESIRED, st.data())
 def test_the_preview_names_what_is_then_done(
     first: LoadBalancer, second: LoadBalancer, data: st.DataObject
 ) -> None:
@@ -49,6 +49,6 @@ def test_the_preview_names_what_is_then_done(
     done: list[tuple[str, str]] = []
     while steps := plan(second, owned(second.ref, cloud.parts.values()), REGION):
         for step in steps:
-            done += told(step)
+            done += part_changes(step)
             cloud.take(step)
     assert Counter((one.action, one.part.split()[0]) for one in shown) == Counter(done)

@@ -1,4 +1,4 @@
-"""What the tests of the provider `simulated` share: wishes, a context that can die, a site."""
+"""What the tests of the provider `simulated` share: desired load balancers, a context that can die, a site."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -119,7 +119,7 @@ def service(
     )
 
 
-def wish(machines: Iterable[Instance] = (), of: Service | None = None) -> LoadBalancer:
+def desired_lb(machines: Iterable[Instance] = (), of: Service | None = None) -> LoadBalancer:
     return desired_load_balancer(
         of or service(), [node_of(one) for one in machines], POLICY, CLUSTER
     )

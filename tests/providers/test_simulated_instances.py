@@ -23,7 +23,7 @@ from proreus.providers.simulated.config import Global, SimulatedConfig
 from proreus.testing.simulated import Fault, FaultMode, SimulatedCloudProcess
 from proreus.testing.simulated import Instance as Machine
 
-from .simulated_site import CLUSTER, Mortal, machines, node, node_of, provider, wish
+from .simulated_site import CLUSTER, Mortal, desired_lb, machines, node, node_of, provider
 
 
 @pytest.fixture
@@ -200,10 +200,10 @@ async def test_every_request_goes_through_the_context(cloud: SimulatedCloudProce
     assert started.routes is not None
     created = await cloud.admin.create(machines(2))
     await started.instances.describe([node("a")])
-    await started.load_balancers.ensure([wish(created)])
-    await started.load_balancers.update_hosts([wish(created[:1])])
+    await started.load_balancers.ensure([desired_lb(created)])
+    await started.load_balancers.update_hosts([desired_lb(created[:1])])
     await started.load_balancers.list_owned(CLUSTER)
-    await started.load_balancers.delete([wish().ref])
+    await started.load_balancers.delete([desired_lb().ref])
     route = Route("r", "10.1.0.0/24", f"simulated://sim-1/{created[0].id}")
     await started.routes.apply(CLUSTER, (), [route], ())
     await started.routes.apply(CLUSTER, (), (), [route])

@@ -14,7 +14,7 @@ from proreus.kube.objects import PortStatus
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers
 from proreus.testing.simulated import Fault, FaultMode, SimulatedCloudProcess
 
-from .simulated_site import CLUSTER, Killed, Mortal, machines, provider, service, wish
+from .simulated_site import CLUSTER, Killed, Mortal, desired_lb, machines, provider, service
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ async def balancers(cloud: SimulatedCloudProcess) -> AsyncIterator[SimulatedLoad
     await started.close()
 
 
-async def ensured(balancers: SimulatedLoadBalancers, wanted: LoadBalancer) -> Ensured:
-    answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+async def ensured(balancers: SimulatedLoadBalancers, desired: LoadBalancer) -> Ensured:
+    answer = (await balancers.ensure([desired]))[desired.ref.uid]
     assert isinstance(answer, Ensured), answer
     return answer
 
 
-async def deleted(balancers: SimulatedLoadBalancers, wanted: LoadBalancer) -> None:
-    (answer,) = (await balancers.delete([wanted.ref])).values()
+async def deleted(balancers: SimulatedLoadBalancers, desired: LoadBalancer) -> None:
+    (answer,) = (await balancers.delete([desired.ref])).values()
     assert isinstance(answer, Done), answer
 
 
@@ -44,11 +44,11 @@ def writes(counts: dict[str, int]) -> dict[str, int]:
 async def test_a_service_gets_all_its_parts_and_then_costs_one_read(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    wanted = wish(
+    desired = desired_lb(
         await cloud.admin.create(machines(3)),
         service("web", ("TCP", 80, 30080), ("UDP", 53, 30053)),
     )
-    answer = await ensured(balancers, wanted)
+    answer = await ensured(balancers, desired)
     (address,) = await cloud.admin.parts("address")
     assert [(one.ip, one.ip_mode, one.ports) for one in answer.ingress] == [
         (address["address"], "Proxy", ())
@@ -65,10 +65,10 @@ async def test_a_service_gets_all_its_parts_and_then_costs_one_read(
     (firewall,) = await cloud.admin.parts("firewall")
     assert firewall["source_ranges"] == ["0.0.0.0/0"]
     assert all(
-        part["tags"][MARK_SERVICE_UID] == wanted.ref.uid for part in await cloud.admin.parts()
+        part["tags"][MARK_SERVICE_UID] == desired.ref.uid for part in await cloud.admin.parts()
     )
     await cloud.admin.clear_calls()
-    assert await ensured(balancers, wanted) == answer
+    assert await ensured(balancers, desired) == answer
     assert await cloud.admin.counts() == {"resources.list": 1}
 
 
@@ -76,10 +76,10 @@ async def test_changed_hosts_cost_one_read_and_only_the_difference(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
     created = await cloud.admin.create(machines(4))
-    await ensured(balancers, wish(created[:3]))
+    await ensured(balancers, desired_lb(created[:3]))
     await cloud.admin.clear_calls()
-    wanted = wish(created[1:])
-    await balancers.update_hosts([wanted])
+    desired = desired_lb(created[1:])
+    await balancers.update_hosts([desired])
     assert await cloud.admin.counts() == {
         "resources.list": 1,
         "load_balancers.add_targets": 1,
@@ -92,7 +92,7 @@ async def test_changed_hosts_cost_one_read_and_only_the_difference(
 async def test_a_changed_service_changes_its_parts_in_place(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    first = await ensured(balancers, wish((), service("web", ("TCP", 80, 1), ("TCP", 81, 2))))
+    first = await ensured(balancers, desired_lb((), service("web", ("TCP", 80, 1), ("TCP", 81, 2))))
     changed = service(
         "web",
         ("TCP", 80, 3),
@@ -103,7 +103,7 @@ async def test_a_changed_service_changes_its_parts_in_place(
         health_check_node_port=31000,
     )
     await cloud.admin.clear_calls()
-    assert (await ensured(balancers, wish((), changed))).ingress == first.ingress
+    assert (await ensured(balancers, desired_lb((), changed))).ingress == first.ingress
     assert writes(await cloud.admin.counts()) == {
         "load_balancers.update": 1,
         "firewalls.update": 1,
@@ -115,32 +115,32 @@ async def test_a_changed_service_changes_its_parts_in_place(
     assert balancer["affinity_seconds"] == 10800
     assert balancer["health_check"] == {"port": 31000, "path": "/healthz"}
     await cloud.admin.clear_calls()
-    await ensured(balancers, wish((), changed))
+    await ensured(balancers, desired_lb((), changed))
     assert writes(await cloud.admin.counts()) == {}
 
 
 async def test_deletion_leaves_nothing_and_can_be_repeated(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    wanted = wish(await cloud.admin.create(machines(2)))
-    other = wish((), service("other", number=2))
-    await ensured(balancers, wanted)
+    desired = desired_lb(await cloud.admin.create(machines(2)))
+    other = desired_lb((), service("other", number=2))
+    await ensured(balancers, desired)
     await ensured(balancers, other)
-    await deleted(balancers, wanted)
+    await deleted(balancers, desired)
     assert {part["tags"][MARK_SERVICE_UID] for part in await cloud.admin.parts()} == {other.ref.uid}
-    assert await balancers.delete([wanted.ref]) == {wanted.ref.uid: Done(found=False)}
+    assert await balancers.delete([desired.ref]) == {desired.ref.uid: Done(found=False)}
 
 
 async def test_a_provisioning_load_balancer_is_pending_then_ensured(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
     await cloud.admin.configure(provision_delay=0.3)
-    wanted = wish(await cloud.admin.create(machines(1)))
-    answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+    desired = desired_lb(await cloud.admin.create(machines(1)))
+    answer = (await balancers.ensure([desired]))[desired.ref.uid]
     assert isinstance(answer, Pending)
     assert answer.ingress == ()
     while isinstance(answer, Pending):
-        answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+        answer = (await balancers.ensure([desired]))[desired.ref.uid]
     assert isinstance(answer, Ensured)
     counts = writes(await cloud.admin.counts())
     assert set(counts.values()) == {1}, "waiting costs reads only"
@@ -151,13 +151,13 @@ async def test_hosts_that_cannot_be_targets_are_rejected_and_block_nobody(
 ) -> None:
     good, gone = await cloud.admin.create(machines(2))
     await cloud.admin.delete(gone.id)
-    wanted = wish([good, gone])
+    desired = desired_lb([good, gone])
     strangers = (
         Host("foreign", "aws:///i-1", {"IPv4": ("10.0.0.1",)}),
         Host("bare", f"simulated://sim-1/{good.id}"),
     )
-    wanted = msgspec.structs.replace(wanted, hosts=(*wanted.hosts, *strangers))
-    answer = await ensured(balancers, wanted)
+    desired = msgspec.structs.replace(desired, hosts=(*desired.hosts, *strangers))
+    answer = await ensured(balancers, desired)
     assert set(answer.rejected) == {"node-1", "foreign", "bare"}
     assert answer.rejected["node-1"] == "no such instance"
     (balancer,) = await cloud.admin.parts("load_balancer")
@@ -167,19 +167,19 @@ async def test_hosts_that_cannot_be_targets_are_rejected_and_block_nobody(
 async def test_two_services_never_share_a_part(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    wishes = [wish((), service(f"s{n}", number=n)) for n in range(5)]
-    answers = await balancers.ensure(wishes)
+    desired = [desired_lb((), service(f"s{n}", number=n)) for n in range(5)]
+    answers = await balancers.ensure(desired)
     ips = {a.ingress[0].ip for a in answers.values() if isinstance(a, Ensured)}
     assert len(ips) == 5
     assert len(await cloud.admin.parts("load_balancer")) == 5
-    assert len({balancers.group(one.ref) for one in wishes}) == 5
+    assert len({balancers.group(one.ref) for one in desired}) == 5
 
 
 async def test_one_failing_member_does_not_fail_the_others(
     balancers: SimulatedLoadBalancers,
 ) -> None:
-    bad = wish((), service("bad", ("SCTP", 80, 1), ("TCP", 81, 0), number=1))
-    good = wish((), service("good", number=2))
+    bad = desired_lb((), service("bad", ("SCTP", 80, 1), ("TCP", 81, 0), number=1))
+    good = desired_lb((), service("good", number=2))
     answers = await balancers.ensure([bad, good])
     refused = answers[bad.ref.uid]
     assert isinstance(refused, InvalidRequest)
@@ -191,20 +191,20 @@ async def test_one_failing_member_does_not_fail_the_others(
 async def test_a_requested_address_is_given_or_refused_by_its_field(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    first = await ensured(balancers, wish((), service("one", number=1)))
+    first = await ensured(balancers, desired_lb((), service("one", number=1)))
     ip = first.ingress[0].ip
     free = ip.rpartition(".")[0] + ".77"
-    wanted = wish((), service("two", number=2, load_balancer_ip=free))
-    assert (await ensured(balancers, wanted)).ingress[0].ip == free
+    desired = desired_lb((), service("two", number=2, load_balancer_ip=free))
+    assert (await ensured(balancers, desired)).ingress[0].ip == free
     for impossible, may_be_free_later in ((ip, True), ("192.0.2.1", False)):
-        moved = wish((), service("two", number=2, load_balancer_ip=impossible))
+        moved = desired_lb((), service("two", number=2, load_balancer_ip=impossible))
         answer = (await balancers.ensure([moved]))[moved.ref.uid]
         assert isinstance(answer, CloudError)
         assert isinstance(answer, InvalidRequest) is not may_be_free_later
         assert "loadBalancerIP" in str(answer)
-    assert (await ensured(balancers, wanted)).ingress[0].ip == free, "nothing was taken down"
+    assert (await ensured(balancers, desired)).ingress[0].ip == free, "nothing was taken down"
     elsewhere = ip.rpartition(".")[0] + ".78"
-    moved = wish((), service("two", number=2, load_balancer_ip=elsewhere))
+    moved = desired_lb((), service("two", number=2, load_balancer_ip=elsewhere))
     assert (await ensured(balancers, moved)).ingress[0].ip == elsewhere
     addresses = [part["address"] for part in await cloud.admin.parts("address")]
     assert sorted(addresses) == sorted([ip, elsewhere]), "the old address was given back"
@@ -213,9 +213,9 @@ async def test_a_requested_address_is_given_or_refused_by_its_field(
 async def test_a_port_that_cannot_be_bound_is_told_by_port_and_tried_again(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    before = await ensured(balancers, wish())
+    before = await ensured(balancers, desired_lb())
     ip = before.ingress[0].ip
-    two = wish((), service("web", ("TCP", 80, 30080), ("TCP", 8081, 30081)))
+    two = desired_lb((), service("web", ("TCP", 80, 30080), ("TCP", 8081, 30081)))
     with socket.socket() as taken:
         taken.bind((ip, 8081))
         taken.listen()
@@ -224,7 +224,7 @@ async def test_a_port_that_cannot_be_bound_is_told_by_port_and_tried_again(
             PortStatus(80, "TCP"),
             PortStatus(8081, "TCP", "simulated/ListenerFailed"),
         )
-        only = wish((), service("web", ("TCP", 8081, 30081)))
+        only = desired_lb((), service("web", ("TCP", 8081, 30081)))
         failed = (await balancers.ensure([only]))[only.ref.uid]
         assert isinstance(failed, CloudError)
         assert "8081" in str(failed)
@@ -235,29 +235,29 @@ async def test_a_port_that_cannot_be_bound_is_told_by_port_and_tried_again(
 async def test_what_somebody_else_deletes_is_made_again(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers, kind: str
 ) -> None:
-    wanted = wish(await cloud.admin.create(machines(1)))
-    await ensured(balancers, wanted)
+    desired = desired_lb(await cloud.admin.create(machines(1)))
+    await ensured(balancers, desired)
     (part,) = await cloud.admin.parts(kind)
     await cloud.admin.remove(part["id"])
-    await ensured(balancers, wanted)
+    await ensured(balancers, desired)
     kinds = sorted(one["kind"] for one in await cloud.admin.parts())
     assert kinds == ["address", "firewall", "listener", "load_balancer"]
-    await deleted(balancers, wanted)
+    await deleted(balancers, desired)
     assert await cloud.admin.parts() == []
 
 
 async def test_an_object_of_our_name_without_our_marks_is_left_alone(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
-    wanted = wish()
+    desired = desired_lb()
     headers = {"Authorization": f"Bearer {cloud.token}"}
     async with aiohttp.ClientSession(headers=headers) as session:
-        body = {"name": wanted.ref.name, "tags": {"proreus/cluster": CLUSTER.name}}
+        body = {"name": desired.ref.name, "tags": {"proreus/cluster": CLUSTER.name}}
         await session.post(f"{cloud.endpoint}/v1/addresses", json=body)
-    answer = (await balancers.ensure([wanted]))[wanted.ref.uid]
+    answer = (await balancers.ensure([desired]))[desired.ref.uid]
     assert isinstance(answer, CloudError)
     assert "NameTaken" in str(answer)
-    await deleted(balancers, wanted)
+    await deleted(balancers, desired)
     assert len(await cloud.admin.parts()) == 1
 
 
@@ -265,36 +265,36 @@ async def test_late_lists_neither_double_nor_leak(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
     await cloud.admin.configure(list_lag=3600, unique_names=False)
-    wanted = wish()
-    first = await ensured(balancers, wanted)
-    assert await ensured(balancers, wanted) == first
+    desired = desired_lb()
+    first = await ensured(balancers, desired)
+    assert await ensured(balancers, desired) == first
     assert len(await cloud.admin.parts()) == 4
-    await deleted(balancers, wanted)
+    await deleted(balancers, desired)
     assert await cloud.admin.parts() == []
-    await deleted(balancers, wanted)
+    await deleted(balancers, desired)
 
 
 async def test_doubles_are_cleared_away(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
     await cloud.admin.configure(unique_names=False)
-    wanted = wish()
-    before = await ensured(balancers, wanted)
+    desired = desired_lb()
+    before = await ensured(balancers, desired)
     headers = {"Authorization": f"Bearer {cloud.token}"}
     async with aiohttp.ClientSession(headers=headers) as session:
-        body = {"name": wanted.ref.name, "tags": dict(wanted.marks)}
+        body = {"name": desired.ref.name, "tags": dict(desired.marks)}
         await session.post(f"{cloud.endpoint}/v1/addresses", json=body)
     assert len(await cloud.admin.parts("address")) == 2
-    assert await ensured(balancers, wanted) == before
+    assert await ensured(balancers, desired) == before
     assert len(await cloud.admin.parts("address")) == 1
 
 
-async def test_list_owned_shows_a_fingerprint_equal_to_that_of_the_wish(
+async def test_list_owned_shows_a_fingerprint_equal_to_that_of_the_desired(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
     created = await cloud.admin.create(machines(2))
-    wanted = wish(created, service("web", ("TCP", 443, 2), ("TCP", 80, 1)))
-    await ensured(balancers, wanted)
+    desired = desired_lb(created, service("web", ("TCP", 443, 2), ("TCP", 80, 1)))
+    await ensured(balancers, desired)
     found = await balancers.list_owned(CLUSTER)
     assert sorted(one.kind for one in found) == [
         "address",
@@ -303,9 +303,9 @@ async def test_list_owned_shows_a_fingerprint_equal_to_that_of_the_wish(
         "listener",
         "load_balancer",
     ]
-    assert {(one.service, one.service_uid) for one in found} == {("default/web", wanted.ref.uid)}
+    assert {(one.service, one.service_uid) for one in found} == {("default/web", desired.ref.uid)}
     (seen,) = [one.fingerprint for one in found if one.kind == "load_balancer"]
-    assert seen == balancers.fingerprint(wanted) != balancers.fingerprint(wish(created[:1]))
+    assert seen == balancers.fingerprint(desired) != balancers.fingerprint(desired_lb(created[:1]))
     (firewall,) = await cloud.admin.parts("firewall")
     await cloud.admin.remove(firewall["id"])
     found = await balancers.list_owned(CLUSTER)
@@ -316,17 +316,17 @@ async def test_list_owned_shows_a_fingerprint_equal_to_that_of_the_wish(
 async def test_death_at_any_call_of_ensure_leaves_nothing_that_delete_cannot_find(
     cloud: SimulatedCloudProcess, *, before_effect: bool
 ) -> None:
-    wanted = wish(
+    desired = desired_lb(
         await cloud.admin.create(machines(2)),
         service("web", ("TCP", 80, 30080), ("TCP", 81, 30081)),
     )
-    calls = await calls_of_ensure(cloud, wanted)
+    calls = await calls_of_ensure(cloud, desired)
     assert calls >= 7
     for number in range(1, calls + 1):
-        await die(cloud, wanted, number, "ensure", before_effect=before_effect)
+        await die(cloud, desired, number, "ensure", before_effect=before_effect)
         reborn = await provider(cloud)
         assert isinstance(reborn.load_balancers, SimulatedLoadBalancers)
-        await deleted(reborn.load_balancers, wanted)
+        await deleted(reborn.load_balancers, desired)
         assert await cloud.admin.parts() == [], f"a leak after death at call {number}"
         await reborn.close()
 
@@ -336,19 +336,19 @@ async def test_death_at_any_call_of_ensure_leaves_nothing_that_delete_cannot_fin
 async def test_death_at_any_call_is_healed_by_the_next_ensure(
     cloud: SimulatedCloudProcess, verb: str, *, before_effect: bool
 ) -> None:
-    wanted = wish(await cloud.admin.create(machines(2)))
+    desired = desired_lb(await cloud.admin.create(machines(2)))
     number, died = 0, True
     while died:
         number += 1
         if verb == "delete":
-            await calls_of_ensure(cloud, wanted, clean=False)
-        died = await die(cloud, wanted, number, verb, before_effect=before_effect)
-        await calls_of_ensure(cloud, wanted, clean=False)
+            await calls_of_ensure(cloud, desired, clean=False)
+        died = await die(cloud, desired, number, verb, before_effect=before_effect)
+        await calls_of_ensure(cloud, desired, clean=False)
         kinds = sorted(part["kind"] for part in await cloud.admin.parts())
         assert kinds == ["address", "firewall", "listener", "load_balancer"]
         reborn = await provider(cloud)
         assert isinstance(reborn.load_balancers, SimulatedLoadBalancers)
-        await deleted(reborn.load_balancers, wanted)
+        await deleted(reborn.load_balancers, desired)
         await reborn.close()
     assert number > 5
 
@@ -366,30 +366,30 @@ async def test_a_lost_answer_is_an_error_once_and_no_double(
 ) -> None:
     await cloud.admin.configure(unique_names=False)
     await cloud.admin.inject(Fault(mode=mode, operation=operation))
-    wanted = wish()
-    assert isinstance((await balancers.ensure([wanted]))[wanted.ref.uid], CloudError)
-    await ensured(balancers, wanted)
+    desired = desired_lb()
+    assert isinstance((await balancers.ensure([desired]))[desired.ref.uid], CloudError)
+    await ensured(balancers, desired)
     assert len(await cloud.admin.parts()) == 4
 
 
 async def calls_of_ensure(
-    cloud: SimulatedCloudProcess, wanted: LoadBalancer, *, clean: bool = True
+    cloud: SimulatedCloudProcess, desired: LoadBalancer, *, clean: bool = True
 ) -> int:
     """How many calls an undisturbed ensure makes."""
     seen = Mortal()
     started = await provider(cloud, seen)
     assert isinstance(started.load_balancers, SimulatedLoadBalancers)
-    await ensured(started.load_balancers, wanted)
+    await ensured(started.load_balancers, desired)
     calls = len(seen.calls)
     if clean:
-        await deleted(started.load_balancers, wanted)
+        await deleted(started.load_balancers, desired)
     await started.close()
     return calls
 
 
 async def die(
     cloud: SimulatedCloudProcess,
-    wanted: LoadBalancer,
+    desired: LoadBalancer,
     number: int,
     verb: str,
     *,
@@ -400,9 +400,9 @@ async def die(
     assert doomed.load_balancers is not None
     try:
         if verb == "ensure":
-            await doomed.load_balancers.ensure([wanted])
+            await doomed.load_balancers.ensure([desired])
         else:
-            await doomed.load_balancers.delete([wanted.ref])
+            await doomed.load_balancers.delete([desired.ref])
     except Killed:
         return True
     finally:

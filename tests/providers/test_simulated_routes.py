@@ -34,8 +34,8 @@ async def some_routes(cloud: SimulatedCloudProcess, count: int) -> list[Route]:
 async def test_created_routes_are_listed_and_deleted_ones_are_not(
     cloud: SimulatedCloudProcess, routes: Routes
 ) -> None:
-    first, second = wanted = await some_routes(cloud, 2)
-    assert await routes.apply(CLUSTER, (), wanted, ()) == {first: Done(), second: Done()}
+    first, second = desired = await some_routes(cloud, 2)
+    assert await routes.apply(CLUSTER, (), desired, ()) == {first: Done(), second: Done()}
     assert set(await routes.list(CLUSTER, ())) == {first, second}
     assert await routes.apply(CLUSTER, (), (), [first]) == {first: Done()}
     assert await routes.list(CLUSTER, ()) == [second]
@@ -45,23 +45,23 @@ async def test_created_routes_are_listed_and_deleted_ones_are_not(
 async def test_routes_of_another_cluster_of_the_same_name_are_not_seen(
     cloud: SimulatedCloudProcess, routes: Routes
 ) -> None:
-    wanted = await some_routes(cloud, 1)
-    await routes.apply(OTHER, (), wanted, ())
+    desired = await some_routes(cloud, 1)
+    await routes.apply(OTHER, (), desired, ())
     assert await routes.list(CLUSTER, ()) == []
-    await routes.apply(CLUSTER, (), (), wanted)
+    await routes.apply(CLUSTER, (), (), desired)
     assert len(await cloud.admin.parts("route")) == 1
 
 
 async def test_a_route_to_a_machine_that_is_gone_is_a_blackhole(
     cloud: SimulatedCloudProcess, routes: Routes
 ) -> None:
-    (wanted,) = await some_routes(cloud, 1)
-    await routes.apply(CLUSTER, (), [wanted], ())
-    assert wanted.target is not None
-    await cloud.admin.delete(wanted.target.rpartition("/")[2])
+    (desired,) = await some_routes(cloud, 1)
+    await routes.apply(CLUSTER, (), [desired], ())
+    assert desired.target is not None
+    await cloud.admin.delete(desired.target.rpartition("/")[2])
     (seen,) = await routes.list(CLUSTER, ())
     assert seen.blackhole
-    assert seen.destination == wanted.destination
+    assert seen.destination == desired.destination
 
 
 async def test_room_is_made_before_routes_are_created_in_a_full_table(
@@ -80,10 +80,10 @@ async def test_room_is_made_before_routes_are_created_in_a_full_table(
 async def test_a_lost_answer_is_healed_by_asking_again(
     cloud: SimulatedCloudProcess, routes: Routes
 ) -> None:
-    (wanted,) = await some_routes(cloud, 1)
+    (desired,) = await some_routes(cloud, 1)
     await cloud.admin.inject(Fault(mode=FaultMode.CUT_AFTER, operation="routes.create"))
-    assert isinstance((await routes.apply(CLUSTER, (), [wanted], ()))[wanted], CloudError)
-    assert await routes.apply(CLUSTER, (), [wanted], ()) == {wanted: Done()}
+    assert isinstance((await routes.apply(CLUSTER, (), [desired], ()))[desired], CloudError)
+    assert await routes.apply(CLUSTER, (), [desired], ()) == {desired: Done()}
     assert len(await cloud.admin.parts("route")) == 1
 
 

@@ -1,7 +1,9 @@
 """Takes the steps of a plan until there are none, or pretends to.
 
-    actual = await converge(actual, lambda now: plan(desired, now), self._take, before=record.clear)
-    steps, then = foresee(actual, lambda now: plan(desired, now), pretend)
+    observed = await converge(
+        observed, lambda observed: plan(desired, observed), self._take, before=record.clear
+    )
+    steps, expected = foresee(observed, lambda observed: plan(desired, observed), pretend)
 
 `ensure` does the first, `preview` the second, of one and the same plan: so a preview cannot say
 anything else than what is done then.
@@ -13,13 +15,16 @@ from typing import Final, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
 
-Actual = TypeVar("Actual")
+Observed = TypeVar("Observed")
 Step = TypeVar("Step")
 
 MOST_ROUNDS: Final = 12
 """More than the longest way has: delete in three rounds, make in three."""
 
-_ENDLESS: Final = "the cloud does not keep what it is told: the plan never becomes empty"
+_ENDLESS: Final = (
+    "the cloud still differs from what is desired after {} rounds of steps: it does not keep "
+    "a change, or somebody else undoes it; compare `proreus plan` with the cloud's own log"
+)
 
 
 async def nothing() -> None:
@@ -27,64 +32,66 @@ async def nothing() -> None:
 
 
 async def converge(
-    actual: Actual,
-    steps: Callable[[Actual], Sequence[Step]],
-    take: Callable[[Actual, Step], Awaitable[Callable[[Actual], Actual]]],
+    observed: Observed,
+    steps: Callable[[Observed], Sequence[Step]],
+    take: Callable[[Observed, Step], Awaitable[Callable[[Observed], Observed]]],
     *,
     before: Callable[[], Awaitable[None]] = nothing,
-) -> Actual:
-    """Take steps, those of a round side by side; what there is in the end.
+) -> Observed:
+    """Take steps until none is left, those of a round side by side; return what there is then.
 
     Args:
-        actual: What there is.
-        steps: What is to be done next; pure.
-        take: Takes one step; answers how what there is differs then.
+        observed: What the cloud has.
+        steps: Returns the steps to take next; pure.
+        take: Takes one step; returns a function from what was observed before it to what is after.
         before: Called before each round, such as `Record.clear`; not if there is nothing to do.
 
     Raises:
         CloudError: A step failed; the others of its round are done. Or there is no end to them.
     """
     for _ in range(MOST_ROUNDS):
-        now = steps(actual)
-        if not now:
-            return actual
+        next_steps = steps(observed)
+        if not next_steps:
+            return observed
         await before()
         # All run to their end, so that none is cut off in mid-call by another's failure.
         results = await asyncio.gather(
-            *(take(actual, step) for step in now), return_exceptions=True
+            *(take(observed, step) for step in next_steps), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-            actual = result(actual)
-    raise CloudError(_ENDLESS)
+            observed = result(observed)
+    raise CloudError(_ENDLESS.format(MOST_ROUNDS))
 
 
 def foresee(
-    actual: Actual,
-    steps: Callable[[Actual], Sequence[Step]],
-    pretend: Callable[[Actual, Step], Actual],
+    observed: Observed,
+    steps: Callable[[Observed], Sequence[Step]],
+    pretend: Callable[[Observed, Step], Observed],
     *,
     rounds: int = MOST_ROUNDS,
-) -> tuple[tuple[Step, ...], Actual]:
-    """The steps that `converge` would take, in its order, and what there would be then. Pure.
+) -> tuple[tuple[Step, ...], Observed]:
+    """Return the steps that `converge` would take, in its order, and what there would be then.
+
+    Pure.
 
     Args:
-        actual: What there is.
-        steps: What is to be done next; pure.
-        pretend: What there is after a step, as far as that can be known before it; pure. What only
-            the cloud chooses, such as the id of a new part, gets a value that says so.
+        observed: What the cloud has.
+        steps: Returns the steps to take next; pure.
+        pretend: Returns what there is after a step, as far as that can be known before it; pure.
+            What only the cloud chooses, such as the id of a new part, gets a value that says so.
         rounds: How often there may be steps; more than `MOST_ROUNDS` where each round is one step.
 
     Raises:
         CloudError: There is no end to them.
     """
-    found: list[Step] = []
+    foreseen: list[Step] = []
     for _ in range(rounds):
-        now = steps(actual)
-        if not now:
-            return tuple(found), actual
-        found += now
-        for step in now:
-            actual = pretend(actual, step)
-    raise CloudError(_ENDLESS)
+        next_steps = steps(observed)
+        if not next_steps:
+            return tuple(foreseen), observed
+        foreseen += next_steps
+        for step in next_steps:
+            observed = pretend(observed, step)
+    raise CloudError(_ENDLESS.format(rounds))

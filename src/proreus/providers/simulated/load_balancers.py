@@ -34,21 +34,21 @@ from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.parts import Address, Balancer, Part, RoutePart
 from proreus.providers.simulated.plan import (
     FAMILY,
-    Actual,
     AddTargets,
     Change,
     Create,
     Delete,
+    Observed,
     RemoveTargets,
     Step,
     check,
     delete_steps,
+    desired_fingerprint,
     fingerprint,
     owned,
     plan,
     targets,
     unlisted,
-    wished_fingerprint,
 )
 
 PORT_ERROR = "simulated/ListenerFailed"
@@ -72,35 +72,35 @@ class SimulatedLoadBalancers:
         del service
         return HostPolicy(families=(FAMILY,))
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
-        """What `list_owned` shows for the load balancer if it is as wished."""
-        return wished_fingerprint(wanted, self._region)
+    def fingerprint(self, desired: LoadBalancer) -> str:
+        """What `list_owned` shows for the load balancer if it is as desired."""
+        return desired_fingerprint(desired, self._region)
 
-    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """One read, then the writes that are needed: none if all is as wished."""
-        said = await asyncio.gather(*(attempt(self._ensure(one)) for one in wanted))
-        return {one.ref.uid: answer for one, answer in zip(wanted, said, strict=True)}
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """One read, then the writes that are needed: none if all is as desired."""
+        answers = await asyncio.gather(*(attempt(self._ensure(one)) for one in desired))
+        return {one.ref.uid: answer for one, answer in zip(desired, answers, strict=True)}
 
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """One read, and what `ensure` would write then."""
-        said = await asyncio.gather(*(attempt(self._preview(one)) for one in wanted))
-        return {one.ref.uid: answer for one, answer in zip(wanted, said, strict=True)}
+        answers = await asyncio.gather(*(attempt(self._preview(one)) for one in desired))
+        return {one.ref.uid: answer for one, answer in zip(desired, answers, strict=True)}
 
-    async def _preview(self, wanted: LoadBalancer) -> Sequence[PartChange]:
-        check(wanted)
-        actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
-        return preview.changes(wanted, actual, self._region)
+    async def _preview(self, desired: LoadBalancer) -> Sequence[PartChange]:
+        check(desired)
+        observed = owned(desired.ref, await self._api.parts(name_prefix=desired.ref.name))
+        return preview.changes(desired, observed, self._region)
 
-    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """The same as `ensure`, which writes only what differs."""
-        return await self.ensure(wanted)
+        return await self.ensure(desired)
 
-    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
+    async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete what carries the Service's marks, found by name (never stale) and by tags."""
-        said = await asyncio.gather(*(attempt(self._delete(one)) for one in gone))
-        return {one.uid: answer for one, answer in zip(gone, said, strict=True)}
+        answers = await asyncio.gather(*(attempt(self._delete(one)) for one in refs))
+        return {one.uid: answer for one, answer in zip(refs, answers, strict=True)}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """Every part with this cluster's mark, each load balancer with its fingerprint."""
@@ -121,25 +121,27 @@ class SimulatedLoadBalancers:
             for part in parts
         ]
 
-    async def _ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
-        check(wanted)
-        actual = owned(wanted.ref, await self._api.parts(name_prefix=wanted.ref.name))
-        actual = await converge(actual, lambda now: plan(wanted, now, self._region), self._take)
-        return conclude(wanted, actual, self._region)
+    async def _ensure(self, desired: LoadBalancer) -> EnsureAnswer:
+        check(desired)
+        observed = owned(desired.ref, await self._api.parts(name_prefix=desired.ref.name))
+        observed = await converge(
+            observed, lambda observed: plan(desired, observed, self._region), self._take
+        )
+        return conclude(desired, observed, self._region)
 
-    async def _delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+    async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         marks = (
-            f"{MARK_CLUSTER_UID}={gone.cluster.uid}",
-            f"{MARK_SERVICE_UID}={gone.uid}",
+            f"{MARK_CLUSTER_UID}={ref.cluster.uid}",
+            f"{MARK_SERVICE_UID}={ref.uid}",
         )
         by_name, by_mark = await asyncio.gather(
-            self._api.parts(name_prefix=gone.name), self._api.parts(tag=marks)
+            self._api.parts(name_prefix=ref.name), self._api.parts(tag=marks)
         )
-        actual = owned(gone, [*by_mark, *by_name])
-        await converge(actual, delete_steps, self._take)
-        if unseen := unlisted(actual):
+        observed = owned(ref, [*by_mark, *by_name])
+        await converge(observed, delete_steps, self._take)
+        if unseen := unlisted(observed):
             return Pending(_ASK_AGAIN, f"the cloud did not list {', '.join(sorted(unseen))}")
-        return Done(found=bool(actual.parts))
+        return Done(found=bool(observed.parts))
 
     async def _create(self, collection: str, body: Mapping[str, Any]) -> Part:
         try:
@@ -151,78 +153,78 @@ class SimulatedLoadBalancers:
                 raise kind(f"spec.loadBalancerIP: {error}") from error
             raise
 
-    async def _take(self, _: Actual, step: Step) -> Callable[[Actual], Actual]:
+    async def _take(self, _: Observed, step: Step) -> Callable[[Observed], Observed]:
         """Take one step; answers how the actual state is different then."""
         match step:
             case Create(collection, body):
                 made = await self._create(collection, body)
-                return lambda now: _with(now, made, made=True)
+                return lambda before: _with(before, made, made=True)
             case Change(part, changes):
                 changed = await self._api.update(part, changes)
-                return lambda now: _with(now, changed)
+                return lambda before: _with(before, changed)
             case Delete(part):
                 await self._api.delete(part)
             case AddTargets(balancer, add):
                 answer = await self._api.change_targets(balancer.id, "add", {"targets": add})
                 refused = {one.instance_id: one.reason for one in answer.rejected}
                 taken = tuple(one for one in add if one.instance_id not in refused)
-                return lambda now: _refusing(
-                    preview.pretend(now, AddTargets(balancer, taken)), refused
+                return lambda before: _refusing(
+                    preview.pretend(before, AddTargets(balancer, taken)), refused
                 )
             case RemoveTargets(balancer, ids):
                 await self._api.change_targets(balancer.id, "remove", {"instance_ids": ids})
-        return lambda now: preview.pretend(now, step)
+        return lambda before: preview.pretend(before, step)
 
 
-def conclude(wanted: LoadBalancer, actual: Actual, region: str) -> EnsureAnswer:
+def conclude(desired: LoadBalancer, observed: Observed, region: str) -> EnsureAnswer:
     """What to say about a load balancer that needs no further step. Pure."""
-    balancer, address = actual.balancers[0], actual.addresses[0]
+    balancer, address = observed.balancers[0], observed.addresses[0]
     if balancer.state != "active":
         return Pending(_ASK_AGAIN, f"load balancer {balancer.id} is {balancer.state}")
-    errors = {(one.protocol, one.port): one.error for one in actual.listeners if one.error}
-    if errors and len(errors) == len(actual.listeners):
+    errors = {(one.protocol, one.port): one.error for one in observed.listeners if one.error}
+    if errors and len(errors) == len(observed.listeners):
         return CloudError("; ".join(errors.values()))
-    if any(one.state == "pending" for one in actual.listeners):
-        return Pending(_ASK_AGAIN, "listeners are not ready yet", (_ingress(address, wanted),))
-    wished, rejected = targets(wanted, region)
+    if any(one.state == "pending" for one in observed.listeners):
+        return Pending(_ASK_AGAIN, "listeners are not ready yet", (_ingress(address, desired),))
+    desired_targets, rejected = targets(desired, region)
     refused = {
-        node: actual.refused[target.instance_id]
-        for node, target in wished.items()
-        if target.instance_id in actual.refused
+        node: observed.refused[target.instance_id]
+        for node, target in desired_targets.items()
+        if target.instance_id in observed.refused
     }
-    return Ensured((_ingress(address, wanted, errors),), {**rejected, **refused})
+    return Ensured((_ingress(address, desired, errors),), {**rejected, **refused})
 
 
 def _shown(part: Part, of_service: dict[str, Part]) -> dict[str, Any]:
     """What `list_owned` shows of a load balancer beyond its marks; nothing of other parts."""
     if not isinstance(part, Balancer):
         return {}
-    actual = Actual(of_service)
-    addresses = tuple(one.address for one in actual.addresses)
-    return {"fingerprint": fingerprint(actual), "addresses": addresses}
+    observed = Observed(of_service)
+    addresses = tuple(one.address for one in observed.addresses)
+    return {"fingerprint": fingerprint(observed), "addresses": addresses}
 
 
 def _ingress(
-    address: Address, wanted: LoadBalancer, errors: Mapping[tuple[str, int], str] = {}
+    address: Address, desired: LoadBalancer, errors: Mapping[tuple[str, int], str] = {}
 ) -> LoadBalancerIngress:
     """The ingress point; its ports are listed only if one has an error."""
     ports = tuple(
         PortStatus(
             one.port, one.protocol, PORT_ERROR if (one.protocol, one.port) in errors else None
         )
-        for one in wanted.frontends
+        for one in desired.frontends
     )
     # The cloud hands over connections of its own, and PROXY lines that kube-proxy cannot make.
     return LoadBalancerIngress(ip=address.address, ip_mode="Proxy", ports=ports if errors else ())
 
 
-def _with(actual: Actual, part: Part, *, made: bool = False) -> Actual:
+def _with(observed: Observed, part: Part, *, made: bool = False) -> Observed:
     return msgspec.structs.replace(
-        actual,
-        parts={**actual.parts, part.id: part},
-        made=actual.made | {part.id} if made else actual.made,
+        observed,
+        parts={**observed.parts, part.id: part},
+        made=observed.made | {part.id} if made else observed.made,
     )
 
 
-def _refusing(actual: Actual, refused: Mapping[str, str]) -> Actual:
-    return msgspec.structs.replace(actual, refused={**actual.refused, **refused})
+def _refusing(observed: Observed, refused: Mapping[str, str]) -> Observed:
+    return msgspec.structs.replace(observed, refused={**observed.refused, **refused})

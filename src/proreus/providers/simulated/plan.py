@@ -1,4 +1,4 @@
-"""What is to be done so that a load balancer becomes as wished. Pure.
+"""What is to be done so that a load balancer becomes as desired. Pure.
 
 `plan` answers the steps that can be taken now, side by side; their answers go into `Actual` and
 `plan` is asked again, until there is nothing left to do. The order is such that the process may
@@ -39,7 +39,7 @@ _PROTOCOLS = ("TCP", "UDP")
 _MARKS = frozenset({MARK_CLUSTER, MARK_CLUSTER_UID, MARK_SERVICE, MARK_SERVICE_UID})
 
 
-class Actual(msgspec.Struct, frozen=True):
+class Observed(msgspec.Struct, frozen=True):
     """The parts of one load balancer by id.
 
     `made` are the ids of parts made in this run, `refused` says by instance id why it could not
@@ -108,7 +108,7 @@ class RemoveTargets(msgspec.Struct, frozen=True):
 Step = Create | Change | Delete | AddTargets | RemoveTargets
 
 
-def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Actual:
+def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Observed:
     """Of all `parts` those that are proven to be this Service's.
 
     Proof are our marks; or those of the cloud's official manager, together with the address in
@@ -117,7 +117,7 @@ def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Actual:
     parts = tuple(parts)
     proof = {MARK_CLUSTER_UID: ref.cluster.uid, MARK_SERVICE_UID: ref.uid}
     ours = {p.id: p for p in parts if proof.items() <= p.tags.items()}
-    return Actual({**_official(ref, parts), **ours})
+    return Observed({**_official(ref, parts), **ours})
 
 
 def _official(ref: LoadBalancerRef, parts: tuple[Part, ...]) -> dict[str, Part]:
@@ -138,14 +138,14 @@ def _official(ref: LoadBalancerRef, parts: tuple[Part, ...]) -> dict[str, Part]:
     }
 
 
-def check(wanted: LoadBalancer) -> None:
+def check(desired: LoadBalancer) -> None:
     """Refuse what this cloud cannot do.
 
     Raises:
         InvalidRequest: Names every such field.
     """
     problems = []
-    for frontend in _frontends(wanted):
+    for frontend in _frontends(desired):
         place = f"spec.ports {frontend.port}/{frontend.protocol}"
         if frontend.protocol not in _PROTOCOLS:
             problems.append(f"{place}: the simulated cloud forwards only TCP and UDP")
@@ -155,50 +155,50 @@ def check(wanted: LoadBalancer) -> None:
         raise InvalidRequest("; ".join(problems))
 
 
-def plan(wanted: LoadBalancer, actual: Actual, region: str) -> tuple[Step, ...]:
-    """The steps to take now; none when the load balancer is as wished."""
-    address = _fitting_address(wanted, actual)
+def plan(desired: LoadBalancer, observed: Observed, region: str) -> tuple[Step, ...]:
+    """The steps to take now; none when the load balancer is as desired."""
+    address = _fitting_address(desired, observed)
     balancer = next(
-        (b for b in actual.balancers if address is not None and b.address_id == address.id), None
+        (b for b in observed.balancers if address is not None and b.address_id == address.id), None
     )
     if address is None:
-        # Before what is there is taken down: the wish for an address may be refused.
-        fields = {"address": wanted.requested_address}
-        return (_create(wanted, Address, wanted.requested_address, fields),)
-    obsolete = _obsolete(actual, address, balancer)
+        # Before what is there is taken down: the address asked for may be refused.
+        fields = {"address": desired.requested_address}
+        return (_create(desired, Address, desired.requested_address, fields),)
+    obsolete = _obsolete(observed, address, balancer)
     if obsolete:
-        return delete_steps(Actual({part.id: part for part in obsolete}))
+        return delete_steps(Observed({part.id: part for part in obsolete}))
     if balancer is None:
-        return (_create(wanted, Balancer, "", {"address_id": address.id, **_traits(wanted)}),)
+        return (_create(desired, Balancer, "", {"address_id": address.id, **_traits(desired)}),)
     return (
-        *_retagged(wanted, address),
-        *_changed(wanted, balancer, _traits(wanted)),
-        *_firewall_steps(wanted, actual, balancer),
-        *_listener_steps(wanted, actual, balancer),
-        *_target_steps(wanted, actual, balancer, region),
+        *_retagged(desired, address),
+        *_changed(desired, balancer, _traits(desired)),
+        *_firewall_steps(desired, observed, balancer),
+        *_listener_steps(desired, observed, balancer),
+        *_target_steps(desired, observed, balancer, region),
     )
 
 
-def delete_steps(actual: Actual) -> tuple[Step, ...]:
+def delete_steps(observed: Observed) -> tuple[Step, ...]:
     """The parts to delete now: those that no other refers to."""
-    leaves: list[Part] = [*actual.listeners, *actual.firewalls]
-    first = leaves or actual.balancers or actual.addresses
+    leaves: list[Part] = [*observed.listeners, *observed.firewalls]
+    first = leaves or observed.balancers or observed.addresses
     return tuple(Delete(part) for part in first)
 
 
-def unlisted(actual: Actual) -> set[str]:
+def unlisted(observed: Observed) -> set[str]:
     """The ids that parts refer to and that are not there: such a listing is not complete."""
-    referred = {listener.load_balancer_id for listener in actual.listeners}
-    referred |= {firewall.load_balancer_id for firewall in actual.firewalls}
-    referred |= {balancer.address_id for balancer in actual.balancers}
-    return referred - actual.parts.keys()
+    referred = {listener.load_balancer_id for listener in observed.listeners}
+    referred |= {firewall.load_balancer_id for firewall in observed.firewalls}
+    referred |= {balancer.address_id for balancer in observed.balancers}
+    return referred - observed.parts.keys()
 
 
-def targets(wanted: LoadBalancer, region: str) -> tuple[dict[str, Target], dict[str, str]]:
+def targets(desired: LoadBalancer, region: str) -> tuple[dict[str, Target], dict[str, str]]:
     """The targets by node name, and why some hosts cannot be one, also by node name."""
     found: dict[str, Target] = {}
     rejected: dict[str, str] = {}
-    for host in wanted.hosts:
+    for host in desired.hosts:
         id_ = instance_id(region, host.provider_id)
         addresses = host.addresses.get(FAMILY, ())
         if id_ is None:
@@ -210,35 +210,35 @@ def targets(wanted: LoadBalancer, region: str) -> tuple[dict[str, Target], dict[
     return found, rejected
 
 
-def wished_fingerprint(wanted: LoadBalancer, region: str) -> str:
-    """A digest of the wish; equal to `fingerprint` of what `plan` has no steps for."""
-    listeners = [[f.protocol, f.port, f.node_port, False] for f in _frontends(wanted)]
-    ranges = sorted(wanted.source_ranges.get(FAMILY, ()))
-    found = sorted(targets(wanted, region)[0].values())
-    tags = [sorted(wanted.marks.items())]
-    return _digest([_traits(wanted), sorted(listeners), ranges, found, tags])
+def desired_fingerprint(desired: LoadBalancer, region: str) -> str:
+    """Digest the desired load balancer; equal to `fingerprint` of what `plan` has no steps for."""
+    listeners = [[f.protocol, f.port, f.node_port, False] for f in _frontends(desired)]
+    ranges = sorted(desired.source_ranges.get(FAMILY, ()))
+    found = sorted(targets(desired, region)[0].values())
+    tags = [sorted(desired.marks.items())]
+    return _digest([_traits(desired), sorted(listeners), ranges, found, tags])
 
 
-def fingerprint(actual: Actual) -> str:
+def fingerprint(observed: Observed) -> str:
     """A digest of the load balancer with its listeners, ranges, targets and all parts' marks.
 
-    "" without a load balancer, or if its address is gone: nothing wished looks like that.
+    "" without a load balancer, or if its address is gone: nothing desired looks like that.
     """
-    if not actual.balancers:
+    if not observed.balancers:
         return ""
-    balancer = actual.balancers[0]
-    if balancer.address_id not in {address.id for address in actual.addresses}:
+    balancer = observed.balancers[0]
+    if balancer.address_id not in {address.id for address in observed.addresses}:
         return ""
     listeners = [
-        [one.protocol, one.port, one.target_port, one.proxy_protocol] for one in actual.listeners
+        [one.protocol, one.port, one.target_port, one.proxy_protocol] for one in observed.listeners
     ]
-    ranges = sorted(cidr for firewall in actual.firewalls for cidr in firewall.source_ranges)
+    ranges = sorted(cidr for firewall in observed.firewalls for cidr in firewall.source_ranges)
     traits = {
         "internal": balancer.internal,
         "affinity_seconds": balancer.affinity_seconds,
         "health_check": balancer.health_check,
     }
-    tags = {_marks(part) for part in actual.parts.values()}
+    tags = {_marks(part) for part in observed.parts.values()}
     return _digest([traits, sorted(listeners), ranges, sorted(balancer.targets), sorted(tags)])
 
 
@@ -246,11 +246,11 @@ def _marks(part: Part) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((key, value) for key, value in part.tags.items() if key in _MARKS))
 
 
-def _traits(wanted: LoadBalancer) -> dict[str, object]:
+def _traits(desired: LoadBalancer) -> dict[str, object]:
     return {
         "internal": False,
-        "affinity_seconds": wanted.affinity_seconds,
-        "health_check": HealthCheck(wanted.health_check.port, wanted.health_check.path),
+        "affinity_seconds": desired.affinity_seconds,
+        "health_check": HealthCheck(desired.health_check.port, desired.health_check.path),
     }
 
 
@@ -262,76 +262,76 @@ def _age(part: Part) -> tuple[float, str]:
     return part.created, part.id
 
 
-def _frontends(wanted: LoadBalancer) -> list[Frontend]:
-    return [frontend for frontend in wanted.frontends if frontend.family == FAMILY]
+def _frontends(desired: LoadBalancer) -> list[Frontend]:
+    return [frontend for frontend in desired.frontends if frontend.family == FAMILY]
 
 
-def _fitting_address(wanted: LoadBalancer, actual: Actual) -> Address | None:
+def _fitting_address(desired: LoadBalancer, observed: Observed) -> Address | None:
     """The address to use, the one in use before others; None if a new one is needed."""
-    wish = wanted.requested_address
-    used = {balancer.address_id for balancer in actual.balancers}
-    fitting = [a for a in actual.addresses if not wish or a.address == wish]
+    address = desired.requested_address
+    used = {balancer.address_id for balancer in observed.balancers}
+    fitting = [a for a in observed.addresses if not address or a.address == address]
     return min(fitting, key=lambda a: (a.id not in used, *_age(a)), default=None)
 
 
-def _obsolete(actual: Actual, address: Address, balancer: Balancer | None) -> list[Part]:
+def _obsolete(observed: Observed, address: Address, balancer: Balancer | None) -> list[Part]:
     """Parts that have the wrong address or load balancer, or are one too many."""
     keep = balancer.id if balancer is not None else ""
-    gone: list[Part] = [one for one in actual.addresses if one.id != address.id]
-    gone += [one for one in actual.balancers if one.id != keep]
-    gone += [one for one in actual.listeners if one.load_balancer_id != keep]
-    gone += [one for one in actual.firewalls if one.load_balancer_id != keep]
+    gone: list[Part] = [one for one in observed.addresses if one.id != address.id]
+    gone += [one for one in observed.balancers if one.id != keep]
+    gone += [one for one in observed.listeners if one.load_balancer_id != keep]
+    gone += [one for one in observed.firewalls if one.load_balancer_id != keep]
     return gone
 
 
 def _create(
-    wanted: LoadBalancer, kind: type[Part], suffix: str, fields: Mapping[str, Any]
+    desired: LoadBalancer, kind: type[Part], suffix: str, fields: Mapping[str, Any]
 ) -> Create:
-    ref = wanted.ref
+    ref = desired.ref
     collection = kind.collection
     return Create(
         collection,
         {
             "name": f"{ref.name}-{suffix}" if suffix else ref.name,
-            "tags": dict(wanted.marks),
+            "tags": dict(desired.marks),
             "idempotency_token": f"{ref.cluster.uid}/{ref.uid}/{collection}/{suffix}",
             **fields,
         },
     )
 
 
-def _changed(wanted: LoadBalancer, part: Part, fields: Mapping[str, Any]) -> list[Step]:
+def _changed(desired: LoadBalancer, part: Part, fields: Mapping[str, Any]) -> list[Step]:
     changes = {name: value for name, value in fields.items() if getattr(part, name) != value}
-    if any(part.tags.get(key) != value for key, value in wanted.marks.items()):
-        changes["tags"] = {**part.tags, **wanted.marks}
+    if any(part.tags.get(key) != value for key, value in desired.marks.items()):
+        changes["tags"] = {**part.tags, **desired.marks}
     return [Change(part, changes)] if changes else []
 
 
-def _retagged(wanted: LoadBalancer, part: Part) -> list[Step]:
-    return _changed(wanted, part, {})
+def _retagged(desired: LoadBalancer, part: Part) -> list[Step]:
+    return _changed(desired, part, {})
 
 
-def _firewall_steps(wanted: LoadBalancer, actual: Actual, balancer: Balancer) -> list[Step]:
-    ranges = tuple(wanted.source_ranges.get(FAMILY, ()))
-    if not actual.firewalls:
+def _firewall_steps(desired: LoadBalancer, observed: Observed, balancer: Balancer) -> list[Step]:
+    ranges = tuple(desired.source_ranges.get(FAMILY, ()))
+    if not observed.firewalls:
         fields = {"load_balancer_id": balancer.id, "source_ranges": ranges}
-        return [_create(wanted, Firewall, "", fields)]
-    first, *rest = actual.firewalls
-    return [*_changed(wanted, first, {"source_ranges": ranges}), *(Delete(one) for one in rest)]
+        return [_create(desired, Firewall, "", fields)]
+    first, *rest = observed.firewalls
+    return [*_changed(desired, first, {"source_ranges": ranges}), *(Delete(one) for one in rest)]
 
 
-def _listener_steps(wanted: LoadBalancer, actual: Actual, balancer: Balancer) -> list[Step]:
-    missing = {(f.protocol, f.port): f for f in _frontends(wanted)}
+def _listener_steps(desired: LoadBalancer, observed: Observed, balancer: Balancer) -> list[Step]:
+    missing = {(f.protocol, f.port): f for f in _frontends(desired)}
     steps: list[Step] = []
-    for listener in actual.listeners:
+    for listener in observed.listeners:
         frontend = missing.pop((listener.protocol, listener.port), None)
-        broken = listener.state == "error" and listener.id not in actual.made
+        broken = listener.state == "error" and listener.id not in observed.made
         if frontend is None or broken:
             # A port that could not be bound may be free now: only a new listener tries again.
             steps.append(Delete(listener))
         else:
-            now = {"target_port": frontend.node_port, "proxy_protocol": False}
-            steps += _changed(wanted, listener, now)
+            changes = {"target_port": frontend.node_port, "proxy_protocol": False}
+            steps += _changed(desired, listener, changes)
     for frontend in missing.values():
         fields: dict[str, object] = {
             "load_balancer_id": balancer.id,
@@ -341,21 +341,23 @@ def _listener_steps(wanted: LoadBalancer, actual: Actual, balancer: Balancer) ->
             "proxy_protocol": False,
         }
         suffix = f"{frontend.protocol.lower()}-{frontend.port}"
-        steps.append(_create(wanted, Listener, suffix, fields))
+        steps.append(_create(desired, Listener, suffix, fields))
     return steps
 
 
 def _target_steps(
-    wanted: LoadBalancer, actual: Actual, balancer: Balancer, region: str
+    desired: LoadBalancer, observed: Observed, balancer: Balancer, region: str
 ) -> list[Step]:
-    wished = {target.instance_id: target for target in targets(wanted, region)[0].values()}
+    desired_targets = {
+        target.instance_id: target for target in targets(desired, region)[0].values()
+    }
     have = {target.instance_id: target for target in balancer.targets}
     add = tuple(
         target
-        for id_, target in wished.items()
-        if have.get(id_) != target and id_ not in actual.refused
+        for id_, target in desired_targets.items()
+        if have.get(id_) != target and id_ not in observed.refused
     )
-    remove = tuple(id_ for id_ in have if id_ not in wished)
+    remove = tuple(id_ for id_ in have if id_ not in desired_targets)
     steps: list[Step] = []
     if add:
         steps.append(AddTargets(balancer, add))

@@ -9,11 +9,11 @@ from proreus.cloudprovider.load_balancers import LoadBalancer, PartChange
 from proreus.cloudprovider.steps import foresee
 from proreus.providers.simulated.parts import Address, Balancer, Firewall, Listener, Part, Target
 from proreus.providers.simulated.plan import (
-    Actual,
     AddTargets,
     Change,
     Create,
     Delete,
+    Observed,
     RemoveTargets,
     Step,
     plan,
@@ -27,13 +27,13 @@ _NOT_SHOWN = frozenset(
 )
 
 
-def changes(wanted: LoadBalancer, actual: Actual, region: str) -> tuple[PartChange, ...]:
-    """Every change, in the order of `ensure`; none if all is as wished."""
-    steps, _ = foresee(actual, lambda now: plan(wanted, now, region), pretend)
-    return tuple(change for step in steps for change in told(step))
+def changes(desired: LoadBalancer, observed: Observed, region: str) -> tuple[PartChange, ...]:
+    """Every change, in the order of `ensure`; none if all is as desired."""
+    steps, _ = foresee(observed, lambda observed: plan(desired, observed, region), pretend)
+    return tuple(change for step in steps for change in part_changes(step))
 
 
-def told(step: Step) -> Iterator[PartChange]:
+def part_changes(step: Step) -> Iterator[PartChange]:
     """The lines about one step."""
     match step:
         case Create(collection, body):
@@ -72,14 +72,14 @@ def _text(value: Any) -> str:
     return " ".join(map(str, plain)) if isinstance(plain, list | tuple) else str(plain).lower()
 
 
-def pretend(actual: Actual, step: Step) -> Actual:
+def pretend(observed: Observed, step: Step) -> Observed:
     """What there is after a step, if the cloud refuses nothing."""
-    parts = dict(actual.parts)
+    parts = dict(observed.parts)
     match step:
         case Create(collection, body):
             made = _made(collection, body)
             parts[made.id] = made
-            return Actual(parts, actual.made | {made.id}, actual.refused)
+            return Observed(parts, observed.made | {made.id}, observed.refused)
         case Change(part, new):
             parts[part.id] = msgspec.structs.replace(parts[part.id], **new)
         case Delete(part):
@@ -91,7 +91,7 @@ def pretend(actual: Actual, step: Step) -> Actual:
         case RemoveTargets(balancer, ids):
             kept = tuple(one for one in _targets(parts, balancer) if one.instance_id not in ids)
             _retarget(parts, balancer, kept)
-    return msgspec.structs.replace(actual, parts=parts)
+    return msgspec.structs.replace(observed, parts=parts)
 
 
 def _targets(parts: Mapping[str, Part], balancer: Balancer) -> tuple[Target, ...]:

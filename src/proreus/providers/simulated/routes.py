@@ -108,9 +108,9 @@ class SimulatedRoutes:
         return found
 
     def _find(self, route: Route) -> RoutePart | None:
-        wanted = _network(route), instance_id(self._region, route.target or "")
+        desired = _network(route), instance_id(self._region, route.target or "")
         return next(
-            (part for part in self._seen if (_network(part), part.instance_id) == wanted), None
+            (part for part in self._seen if (_network(part), part.instance_id) == desired), None
         )
 
     async def _owned(self, cluster: ClusterIdentity) -> Sequence[RoutePart]:

@@ -216,11 +216,11 @@ async def _verbs(site: Site) -> list[Verb]:
         if isinstance(nodes, list):
             verbs.append(lambda now: now.instances.describe(nodes))
     if started.provider.load_balancers is not None:
-        wish = site.wish(started, await site.hosts(started, 1))
-        made = await outcome(site.ensure(started, wish))
+        desired = site.desired(started, await site.hosts(started, 1))
+        made = await outcome(site.ensure(started, desired))
         if isinstance(made, list):
-            verbs.append(lambda now: now.load_balancers.ensure([wish]))
-            verbs.append(lambda now: now.load_balancers.delete([wish.ref]))
+            verbs.append(lambda now: now.load_balancers.ensure([desired]))
+            verbs.append(lambda now: now.load_balancers.delete([desired.ref]))
     if not verbs:
         raise NotOffered("neither describe nor ensure works yet")
     return verbs

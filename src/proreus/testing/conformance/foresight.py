@@ -36,25 +36,25 @@ async def previewed(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
-    first = site.wish(started, hosts[:1])
-    second = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
-    for wish, when in (
+    first = site.desired(started, hosts[:1])
+    second = site.desired(started, hosts, service=first.service, ports=MORE_PORTS)
+    for desired, when in (
         (first, "for a load balancer that is not there yet"),
         (second, "for another host and another port"),
     ):
         before = await site.objects(started)
-        if not await _preview(started, wish):
+        if not await _preview(started, desired):
             raise Violated(f"preview says nothing {when}")
         if await site.objects(started) != before:
             raise Violated(f"the cloud's objects are different after a preview {when}")
-        await site.ensure(started, wish)
-        if said := await _preview(started, wish):
+        await site.ensure(started, desired)
+        if said := await _preview(started, desired):
             raise Violated(f"ensure has done all {when}, and still preview says {said}")
 
 
-async def _preview(started: Started, wish: LoadBalancer) -> tuple[PartChange, ...]:
+async def _preview(started: Started, desired: LoadBalancer) -> tuple[PartChange, ...]:
     started.new_calls()
-    answer = await preview_of(started, wish)
+    answer = await preview_of(started, desired)
     if isinstance(answer, NotSupported):
         raise NotOffered(f"{DECLARED['preview']}: {answer}", "preview")
     if isinstance(answer, CloudError):
@@ -76,10 +76,10 @@ async def fingerprint_shown(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
-    first = site.wish(started, hosts[:1])
+    first = site.desired(started, hosts[:1])
     changed = {
-        "the hosts": site.wish(started, hosts, of=first.service),
-        "the ports": site.wish(started, hosts[:1], of=first.service, ports=MORE_PORTS),
+        "the hosts": site.desired(started, hosts, service=first.service),
+        "the ports": site.desired(started, hosts[:1], service=first.service, ports=MORE_PORTS),
     }
     (answer,) = await site.ensure(started, first)
     first = _with_status(first, answer)
@@ -88,11 +88,11 @@ async def fingerprint_shown(site: Site) -> None:
     if not _shows(await _owned(started), first, await site.start()):
         raise Violated("after ensure, list_owned does not show what fingerprint expects")
     for what, other in changed.items():
-        wish = _with_status(other, answer)
-        if _shows(await _owned(started), wish, started):
+        desired = _with_status(other, answer)
+        if _shows(await _owned(started), desired, started):
             raise Violated(f"list_owned shows what fingerprint expects once {what} change")
-        (answer,) = await site.ensure(started, wish)
-        if not _shows(await _owned(started), _with_status(wish, answer), started):
+        (answer,) = await site.ensure(started, desired)
+        if not _shows(await _owned(started), _with_status(desired, answer), started):
             raise Violated(f"after {what} were changed, list_owned does not show the fingerprint")
 
 
@@ -104,38 +104,40 @@ async def fingerprint_true(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 2)
-    first = site.wish(started, hosts[:1])
+    first = site.desired(started, hosts[:1])
     (answer,) = await site.ensure(started, first)
     old = _with_status(first, answer)
-    more = site.wish(started, hosts, of=old.service, ports=MORE_PORTS)
+    more = site.desired(started, hosts, service=old.service, ports=MORE_PORTS)
     attempt = Attempt(_with_status(more, answer))
     for after_effect in (False, True):
         cuts = interrupted(
             site, attempt.ensure, after_effect=after_effect, for_good=True, only_writes=True
         )
         async for cut, _ in cuts:
-            for wish in (old, attempt.wish):
-                if _shows(await _owned(started), wish, started):
-                    await converged(site, wish, f"{cut}, and the fingerprint of a wish is shown")
+            for desired in (old, attempt.desired):
+                if _shows(await _owned(started), desired, started):
+                    await converged(
+                        site, desired, f"{cut}, and list_owned shows its fingerprint all the same"
+                    )
             await site.ensure(started, old)
         await site.ensure(started, old)
 
 
-def _with_status(wish: LoadBalancer, answer: Ensured) -> LoadBalancer:
+def _with_status(desired: LoadBalancer, answer: Ensured) -> LoadBalancer:
     """What is desired once the framework has written the answer on the Service."""
-    meta = wish.service.metadata
+    meta = desired.service.metadata
     annotations = {**meta.annotations, **answer.annotations}
     service = msgspec.structs.replace(
-        wish.service, metadata=msgspec.structs.replace(meta, annotations=annotations)
+        desired.service, metadata=msgspec.structs.replace(meta, annotations=annotations)
     )
-    ref = msgspec.structs.replace(wish.ref, last_ingress=answer.ingress, service=service)
-    return msgspec.structs.replace(wish, ref=ref, service=service)
+    ref = msgspec.structs.replace(desired.ref, last_ingress=answer.ingress, service=service)
+    return msgspec.structs.replace(desired, ref=ref, service=service)
 
 
-def _shows(owned: Sequence[OwnedObject], wish: LoadBalancer, by: Started) -> bool:
+def _shows(owned: Sequence[OwnedObject], desired: LoadBalancer, by: Started) -> bool:
     """Whether the fingerprint of what is desired is listed, as a provider computes it."""
-    expected = by.load_balancers.fingerprint(wish)
-    mine = [one.fingerprint for one in owned if one.service_uid == wish.ref.uid]
+    expected = by.load_balancers.fingerprint(desired)
+    mine = [one.fingerprint for one in owned if one.service_uid == desired.ref.uid]
     return bool(expected) and expected in mine
 
 

@@ -40,18 +40,18 @@ async def interrupted(
 class Attempt:
     """An `ensure` or a `delete` of one load balancer, which changes between the attempts."""
 
-    def __init__(self, wish: LoadBalancer) -> None:
-        self.wish = wish
+    def __init__(self, desired: LoadBalancer) -> None:
+        self.desired = desired
 
     async def ensure(self, started: Started) -> object:
         """Ensure it once."""
-        answers = await started.load_balancers.ensure([self.wish])
-        return answers.get(self.wish.ref.uid)
+        answers = await started.load_balancers.ensure([self.desired])
+        return answers.get(self.desired.ref.uid)
 
     async def delete(self, started: Started) -> object:
         """Delete it once."""
-        answers = await started.load_balancers.delete([self.wish.ref])
-        return answers.get(self.wish.ref.uid)
+        answers = await started.load_balancers.delete([self.desired.ref])
+        return answers.get(self.desired.ref.uid)
 
 
 @rule(ensure_again, deleted)
@@ -65,21 +65,21 @@ async def ensure_interrupted(site: Site) -> None:
     started = await site.start()
     hosts = await site.hosts(started, 2)
     before = await site.objects(started)
-    attempt = Attempt(site.wish(started, hosts))
-    await site.ensure(started, attempt.wish)
+    attempt = Attempt(site.desired(started, hosts))
+    await site.ensure(started, attempt.desired)
     whole = len(await site.objects(started)) - len(before)
-    await site.delete(started, attempt.wish.ref)
+    await site.delete(started, attempt.desired.ref)
     for after_effect in (False, True):
-        attempt.wish = site.wish(started, hosts)
+        attempt.desired = site.desired(started, hosts)
         cuts = interrupted(site, attempt.ensure, after_effect=after_effect, for_good=True)
         async for cut, _ in cuts:
-            await site.ensure(started, attempt.wish)
+            await site.ensure(started, attempt.desired)
             made = len(await site.objects(started)) - len(before)
             if made != whole:
                 raise Violated(f"{cut}; the next ensure left {made} objects instead of {whole}")
-            await site.delete(started, attempt.wish.ref)
-            attempt.wish = site.wish(started, hosts)
-        await site.delete(started, attempt.wish.ref)
+            await site.delete(started, attempt.desired.ref)
+            attempt.desired = site.desired(started, hosts)
+        await site.delete(started, attempt.desired.ref)
 
 
 @rule(ensure_again, deleted)
@@ -94,13 +94,13 @@ async def ensure_interrupted_then_delete(site: Site) -> None:
     hosts = await site.hosts(started, 2)
     before = await site.objects(started)
     for after_effect in (False, True):
-        attempt = Attempt(site.wish(started, hosts))
+        attempt = Attempt(site.desired(started, hosts))
         cuts = interrupted(site, attempt.ensure, after_effect=after_effect, for_good=True)
         async for cut, _ in cuts:
-            await site.delete(started, attempt.wish.ref)
+            await site.delete(started, attempt.desired.ref)
             check_objects(before, await site.objects(started), f"{cut}; after the delete")
-            attempt.wish = site.wish(started, hosts)
-        await site.delete(started, attempt.wish.ref)
+            attempt.desired = site.desired(started, hosts)
+        await site.delete(started, attempt.desired.ref)
 
 
 @rule(deleted_again)
@@ -114,15 +114,15 @@ async def delete_interrupted(site: Site) -> None:
     hosts = await site.hosts(started, 2)
     before = await site.objects(started)
     for after_effect in (False, True):
-        attempt = Attempt(site.wish(started, hosts, ports=MORE_PORTS))
-        await site.ensure(started, attempt.wish)
+        attempt = Attempt(site.desired(started, hosts, ports=MORE_PORTS))
+        await site.ensure(started, attempt.desired)
         cuts = interrupted(site, attempt.delete, after_effect=after_effect, for_good=True)
         async for cut, _ in cuts:
-            await site.delete(started, attempt.wish.ref)
+            await site.delete(started, attempt.desired.ref)
             check_objects(before, await site.objects(started), f"{cut}; after the next delete")
-            attempt.wish = site.wish(started, hosts, ports=MORE_PORTS)
-            await site.ensure(started, attempt.wish)
-        await site.delete(started, attempt.wish.ref)  # the last one may still be pending
+            attempt.desired = site.desired(started, hosts, ports=MORE_PORTS)
+            await site.ensure(started, attempt.desired)
+        await site.delete(started, attempt.desired.ref)  # the last one may still be pending
 
 
 @rule(ensure_again, deleted_again)
@@ -136,27 +136,27 @@ async def failure_told(site: Site) -> None:
     started = await site.start()
     hosts = await site.hosts(started, 2)
     for after_effect in (False, True):
-        attempt = Attempt(site.wish(started, hosts))
+        attempt = Attempt(site.desired(started, hosts))
         cuts = interrupted(site, attempt.ensure, after_effect=after_effect, for_good=False)
         async for cut, answer in cuts:
             if isinstance(answer, Ensured):
-                await converged(site, attempt.wish, f"{cut} and ensure answered Ensured")
-            await site.delete(started, attempt.wish.ref)
-            attempt.wish = site.wish(started, hosts)
-        await site.delete(started, attempt.wish.ref)
+                await converged(site, attempt.desired, f"{cut} and ensure answered Ensured")
+            await site.delete(started, attempt.desired.ref)
+            attempt.desired = site.desired(started, hosts)
+        await site.delete(started, attempt.desired.ref)
     before = await site.objects(started)
     for after_effect in (False, True):
-        attempt = Attempt(site.wish(started, hosts))
-        await site.ensure(started, attempt.wish)
+        attempt = Attempt(site.desired(started, hosts))
+        await site.ensure(started, attempt.desired)
         cuts = interrupted(site, attempt.delete, after_effect=after_effect, for_good=False)
         async for cut, answer in cuts:
             if isinstance(answer, Done):
                 left = await site.objects(started)
                 check_objects(before, left, f"{cut} and delete answered Done")
-            await site.delete(started, attempt.wish.ref)
-            attempt.wish = site.wish(started, hosts)
-            await site.ensure(started, attempt.wish)
-        await site.delete(started, attempt.wish.ref)
+            await site.delete(started, attempt.desired.ref)
+            attempt.desired = site.desired(started, hosts)
+            await site.ensure(started, attempt.desired)
+        await site.delete(started, attempt.desired.ref)
 
 
 RULES = (ensure_interrupted, ensure_interrupted_then_delete, delete_interrupted, failure_told)

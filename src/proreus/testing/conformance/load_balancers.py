@@ -29,8 +29,8 @@ async def ensured(site: Site) -> None:
     """
     started = await site.start()
     _ = started.load_balancers
-    wish = site.wish(started, await site.hosts(started, 2))
-    (answer,) = await site.ensure(started, wish)
+    desired = site.desired(started, await site.hosts(started, 2))
+    (answer,) = await site.ensure(started, desired)
     if not answer.ingress:
         raise Violated("Ensured.ingress is empty")
     for point in answer.ingress:
@@ -57,11 +57,11 @@ async def ensure_again(site: Site) -> None:
     differences. Answer from what was read. The calls that only read say `read=True`.
     """
     started = await site.start()
-    wish = site.wish(started, await site.hosts(started, 2))
-    (first,) = await site.ensure(started, wish)
+    desired = site.desired(started, await site.hosts(started, 2))
+    (first,) = await site.ensure(started, desired)
     before = await site.objects(started)
     later = await site.start()
-    (second,) = await site.ensure(later, wish)
+    (second,) = await site.ensure(later, desired)
     _no_writes(later, "nothing has changed since ensure")
     if second != first:
         raise Violated(f"first it answered {first}, then {second}")
@@ -69,10 +69,10 @@ async def ensure_again(site: Site) -> None:
         raise Violated("no write was logged, and yet the cloud's objects are different")
 
 
-async def converged(site: Site, wish: LoadBalancer, since: str) -> None:
+async def converged(site: Site, desired: LoadBalancer, since: str) -> None:
     """Hold the cloud against what is desired: an `ensure` by a new process finds nothing to do."""
     later = await site.start()
-    await site.ensure(later, wish)
+    await site.ensure(later, desired)
     _no_writes(later, since)
 
 
@@ -92,8 +92,8 @@ async def ports_changed(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
-    first = site.wish(started, hosts)
-    more = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
+    first = site.desired(started, hosts)
+    more = site.desired(started, hosts, service=first.service, ports=MORE_PORTS)
     (before,) = await site.ensure(started, first)
     objects = await site.objects(started)
     (after,) = await site.ensure(started, more)
@@ -120,7 +120,7 @@ async def fields_honoured(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
-    first = site.wish(started, hosts)
+    first = site.desired(started, hosts)
     port, node_port = PORTS[0]
     changed = {
         "spec.loadBalancerSourceRanges": _respecified(
@@ -135,22 +135,22 @@ async def fields_honoured(site: Site) -> None:
             site, started, first, hosts,
             external_traffic_policy="Local", health_check_node_port=30999,
         )  # fmt: skip
-        changed["spec.ports[].nodePort"] = site.wish(
-            started, hosts, of=first.service, ports=((port, node_port + 1), *PORTS[1:])
+        changed["spec.ports[].nodePort"] = site.desired(
+            started, hosts, service=first.service, ports=((port, node_port + 1), *PORTS[1:])
         )
-    for field, wish in changed.items():
+    for field, desired in changed.items():
         await site.ensure(started, first)
-        foreseen = await preview_of(started, wish)
+        foreseen = await preview_of(started, desired)
         started.new_calls()
-        if await site.refused(started, wish):
+        if await site.is_refused(started, desired):
             continue
         # A record of what was made is written of what is ignored, too: it is in no preview.
         if foreseen == () or all(call.read for call in started.new_calls()):
             raise Violated(f"{field} was changed, and ensure neither wrote anything nor refused it")
-        await converged(site, wish, f"{field} was changed")
+        await converged(site, desired, f"{field} was changed")
 
 
-async def preview_of(started: Started, wish: LoadBalancer) -> object:
+async def preview_of(started: Started, desired: LoadBalancer) -> object:
     """What `preview` answers, as a tuple if it is a sequence; `NotSupported` if there is none.
 
     Raises:
@@ -160,7 +160,7 @@ async def preview_of(started: Started, wish: LoadBalancer) -> object:
     if function is None:
         return NotSupported("there is no preview")
     try:
-        answer = mapping("preview", await function([wish])).get(wish.ref.uid)
+        answer = mapping("preview", await function([desired])).get(desired.ref.uid)
     except NotSupported as reason:
         return reason
     return tuple(answer) if isinstance(answer, Sequence) else answer
@@ -171,7 +171,7 @@ def _respecified(
 ) -> LoadBalancer:
     spec = msgspec.structs.replace(first.service.spec, **fields)
     changed = msgspec.structs.replace(first.service, spec=spec)
-    return site.wish(started, hosts, of=changed)
+    return site.desired(started, hosts, service=changed)
 
 
 @rule(ensure_again)
@@ -182,12 +182,12 @@ async def update_hosts(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 3)
-    first = site.wish(started, hosts[:2])
+    first = site.desired(started, hosts[:2])
     await site.ensure(started, first)
     for now in (hosts, hosts[1:]):
-        wish = site.wish(started, now, of=first.service, ports=PORTS)
-        await site.update_hosts(started, wish)
-        await converged(site, wish, f"update_hosts has set {len(now)} hosts")
+        desired = site.desired(started, now, service=first.service, ports=PORTS)
+        await site.update_hosts(started, desired)
+        await converged(site, desired, f"update_hosts has set {len(now)} hosts")
 
 
 @rule(ensured, wants=("instances", "create_machines", "remove_machine"))
@@ -200,7 +200,7 @@ async def host_gone(site: Site) -> None:
     started = await site.start()
     hosts = await site.nodes(started, 2)
     await site.cloud.remove_machine(hosts[0].metadata.name)
-    await site.ensure(started, site.wish(started, hosts))
+    await site.ensure(started, site.desired(started, hosts))
 
 
 @rule(ensured)
@@ -211,7 +211,7 @@ async def group_stable(site: Site) -> None:
     group made of them would let a delete run beside an ensure.
     """
     started = await site.start()
-    ref = site.wish(started, await site.hosts(started, 1)).ref
+    ref = site.desired(started, await site.hosts(started, 1)).ref
     group = started.load_balancers.group(ref)
     later = msgspec.structs.replace(
         ref, service=None, last_ingress=(LoadBalancerIngress(ip="192.0.2.1"),)
@@ -228,9 +228,9 @@ async def group_members(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
-    wishes = [site.wish(started, hosts) for _ in range(3)]
+    desired = [site.desired(started, hosts) for _ in range(3)]
     groups: dict[Hashable, list[LoadBalancer]] = {}
-    for one in wishes:
+    for one in desired:
         groups.setdefault(started.load_balancers.group(one.ref), []).append(one)
     for members in groups.values():
         for verb in (started.load_balancers.ensure, started.load_balancers.update_hosts):
@@ -252,8 +252,8 @@ async def groups_beside(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
-    wishes = [site.wish(started, hosts) for _ in range(4)]
-    groups = {started.load_balancers.group(one.ref): one for one in wishes}
+    desired = [site.desired(started, hosts) for _ in range(4)]
+    groups = {started.load_balancers.group(one.ref): one for one in desired}
     if len(groups) == 1:
         raise NotOffered(DECLARED["groups"], "groups")
     await asyncio.gather(*(site.ensure(started, one) for one in groups.values()))
@@ -269,7 +269,7 @@ async def deleted(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
-    kept, gone = site.wish(started, hosts), site.wish(started, hosts, ports=MORE_PORTS)
+    kept, gone = site.desired(started, hosts), site.desired(started, hosts, ports=MORE_PORTS)
     await site.ensure(started, kept)
     before = await site.objects(started)
     await site.ensure(started, gone)
@@ -293,11 +293,11 @@ async def deleted_again(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
-    wish = site.wish(started, hosts)
-    await site.ensure(started, wish)
-    await site.delete(started, wish.ref)
-    await site.delete(await site.start(), wish.ref)
-    await site.delete(started, site.wish(started, hosts).ref)
+    desired = site.desired(started, hosts)
+    await site.ensure(started, desired)
+    await site.delete(started, desired.ref)
+    await site.delete(await site.start(), desired.ref)
+    await site.delete(started, site.desired(started, hosts).ref)
 
 
 @rule(deleted)
@@ -309,9 +309,9 @@ async def deleted_without_service(site: Site) -> None:
     """
     started = await site.start()
     before = await site.objects(started)
-    wish = site.wish(started, await site.hosts(started, 1))
-    await site.ensure(started, wish)
-    bare = msgspec.structs.replace(wish.ref, service=None, last_ingress=())
+    desired = site.desired(started, await site.hosts(started, 1))
+    await site.ensure(started, desired)
+    bare = msgspec.structs.replace(desired.ref, service=None, last_ingress=())
     await site.delete(await site.start(), bare)
     check_objects(before, await site.objects(started), "after delete")
 
@@ -323,15 +323,15 @@ async def heals(site: Site) -> None:
     Trust what the cloud shows, not what an earlier `ensure` has done.
     """
     started = await site.start()
-    wish = site.wish(started, await site.hosts(started, 1))
+    desired = site.desired(started, await site.hosts(started, 1))
     before = await site.objects(started)
-    await site.ensure(started, wish)
+    await site.ensure(started, desired)
     whole = await site.objects(started)
     for count in range(len(whole) - len(before)):
         now = await site.objects(started)
         lost = sorted(now.keys() - before.keys())[count]
         await site.cloud.remove_object(lost)
-        await site.ensure(started, wish)
+        await site.ensure(started, desired)
         after = await site.objects(started)
         if len(after) != len(whole):
             raise Violated(
@@ -350,14 +350,16 @@ async def pages_of_load_balancers(site: Site) -> None:
     started = await site.start()
     hosts = await site.hosts(started, 1)
     before = await site.objects(started)
-    wishes = [site.wish(started, hosts) for _ in range(site.page_size + 1)]
-    for one in wishes:
+    desired = [site.desired(started, hosts) for _ in range(site.page_size + 1)]
+    for one in desired:
         await site.ensure(started, one)
-    for one in wishes:
-        await converged(site, one, f"there are {len(wishes)} load balancers")
-    for one in wishes:
+    for one in desired:
+        await converged(site, one, f"there are {len(desired)} load balancers")
+    for one in desired:
         await site.delete(started, one.ref)
-    check_objects(before, await site.objects(started), f"{len(wishes)} load balancers were deleted")
+    check_objects(
+        before, await site.objects(started), f"{len(desired)} load balancers were deleted"
+    )
 
 
 RULES = (

@@ -18,20 +18,20 @@ async def marks_listed(site: Site) -> None:
     cannot raises `NotSupported`; leaks then go unseen.
     """
     started = await site.start()
-    wish = site.wish(started, await site.hosts(started, 1))
-    await site.ensure(started, wish)
+    desired = site.desired(started, await site.hosts(started, 1))
+    await site.ensure(started, desired)
     owned = await _owned(started)
     if not owned:
         raise Violated("after ensure, list_owned lists nothing")
     for one in owned:
-        if (one.service, one.service_uid) not in {(wish.ref.key, wish.ref.uid), ("", "")}:
-            raise Violated(f"it lists {one} after ensure for {wish.ref.key} {wish.ref.uid}")
-    if wish.ref.uid not in {one.service_uid for one in owned}:
-        raise Violated(f"nothing that it lists has the service_uid {wish.ref.uid}")
+        if (one.service, one.service_uid) not in {(desired.ref.key, desired.ref.uid), ("", "")}:
+            raise Violated(f"it lists {one} after ensure for {desired.ref.key} {desired.ref.uid}")
+    if desired.ref.uid not in {one.service_uid for one in owned}:
+        raise Violated(f"nothing that it lists has the service_uid {desired.ref.uid}")
     others = await started.load_balancers.list_owned(OTHER_CLUSTER)
     if others:
         raise Violated(f"for a cluster that has made nothing, it lists {list(others)}")
-    await site.delete(started, wish.ref)
+    await site.delete(started, desired.ref)
     left = [one for one in await _owned(started) if one.service_uid]
     if left:
         raise Violated(f"after delete it lists {left}")
@@ -52,11 +52,11 @@ async def other_cluster(site: Site) -> None:
     the cluster uid in the marks, too.
     """
     started = await site.start()
-    wish = site.wish(started, await site.hosts(started, 1))
-    await site.ensure(started, wish)
+    desired = site.desired(started, await site.hosts(started, 1))
+    await site.ensure(started, desired)
     before = dict(await site.objects(started))
     other = await site.start(cluster=OTHER_CLUSTER)
-    same = site.wish(other, (), of=wish.service, cluster=OTHER_CLUSTER)
+    same = site.desired(other, (), service=desired.service, cluster=OTHER_CLUSTER)
     # Whatever it answers: names may clash.
     await outcome(other.load_balancers.delete([same.ref]))
     if await site.objects(started) != before:
@@ -72,12 +72,12 @@ async def foreign_untouched(site: Site) -> None:
     answer a `CloudError`.
     """
     started = await site.start()
-    wish = site.wish(started, await site.hosts(started, 1))
-    await site.cloud.create_foreign(wish.ref)
+    desired = site.desired(started, await site.hosts(started, 1))
+    await site.cloud.create_foreign(desired.ref)
     foreign = dict(await site.cloud.objects())
     for what, verb in (
-        ("ensure", lambda: started.load_balancers.ensure([wish])),
-        ("delete", lambda: started.load_balancers.delete([wish.ref])),
+        ("ensure", lambda: started.load_balancers.ensure([desired])),
+        ("delete", lambda: started.load_balancers.delete([desired.ref])),
     ):
         await outcome(verb())
         now = await site.cloud.objects()

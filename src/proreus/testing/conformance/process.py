@@ -97,8 +97,8 @@ async def _day(site: Site, started: Started) -> AsyncIterator[str]:
     if started.provider.load_balancers is None:
         return
     hosts = await site.hosts(await site.start(), 2)
-    first = site.wish(started, hosts[:1])
-    more = site.wish(started, hosts, of=first.service, ports=MORE_PORTS)
+    first = site.desired(started, hosts[:1])
+    more = site.desired(started, hosts, service=first.service, ports=MORE_PORTS)
     for verb, work in (
         ("ensure", lambda: site.ensure(started, first)),
         ("update_hosts", lambda: site.update_hosts(started, more)),

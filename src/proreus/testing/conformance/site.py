@@ -1,4 +1,4 @@
-"""What rules are written with: a cloud, started providers, nodes and wishes."""
+"""What rules are written with: a cloud, started providers, nodes and desired load balancers."""
 
 import asyncio
 import contextlib
@@ -252,17 +252,17 @@ class Site:
             spec=ServiceSpec(type="LoadBalancer", ip_families=("IPv4",)),
         )
 
-    def wish(
+    def desired(
         self,
         started: Started,
         nodes: Sequence[Node],
         *,
-        of: Service | None = None,
+        service: Service | None = None,
         ports: Sequence[tuple[int, int]] = PORTS,
         cluster: ClusterIdentity = CLUSTER,
     ) -> LoadBalancer:
         """What the framework would desire for a Service, by default a new one."""
-        found = of or self.service()
+        found = service or self.service()
         spec = msgspec.structs.replace(
             found.spec,
             ports=tuple(
@@ -273,32 +273,34 @@ class Site:
         policy = started.load_balancers.host_policy(changed)
         return desired_load_balancer(changed, nodes, policy, cluster)
 
-    async def ensure(self, started: Started, *wishes: LoadBalancer) -> list[Ensured]:
+    async def ensure(self, started: Started, *desired: LoadBalancer) -> list[Ensured]:
         """Ensure until nothing is pending; anything but `Ensured` violates the rule."""
         verb = started.load_balancers.ensure
-        answers = await self._settled("ensure", verb, {one.ref.uid: one for one in wishes})
-        return [expect(Ensured, answers[one.ref.uid], "ensure") for one in wishes]
+        answers = await self._settled("ensure", verb, {one.ref.uid: one for one in desired})
+        return [expect(Ensured, answers[one.ref.uid], "ensure") for one in desired]
 
-    async def refused(self, started: Started, wish: LoadBalancer) -> bool:
+    async def is_refused(self, started: Started, desired: LoadBalancer) -> bool:
         """Ensure until nothing is pending; whether that was refused as impossible."""
-        answers = await self._settled("ensure", started.load_balancers.ensure, {wish.ref.uid: wish})
-        answer = answers[wish.ref.uid]
+        answers = await self._settled(
+            "ensure", started.load_balancers.ensure, {desired.ref.uid: desired}
+        )
+        answer = answers[desired.ref.uid]
         if isinstance(answer, InvalidRequest | NotSupported):
             return True
         expect(Ensured, answer, "ensure")
         return False
 
-    async def update_hosts(self, started: Started, *wishes: LoadBalancer) -> list[Ensured]:
+    async def update_hosts(self, started: Started, *desired: LoadBalancer) -> list[Ensured]:
         """The same with `update_hosts`."""
         verb = started.load_balancers.update_hosts
-        answers = await self._settled("update_hosts", verb, {one.ref.uid: one for one in wishes})
-        return [expect(Ensured, answers[one.ref.uid], "update_hosts") for one in wishes]
+        answers = await self._settled("update_hosts", verb, {one.ref.uid: one for one in desired})
+        return [expect(Ensured, answers[one.ref.uid], "update_hosts") for one in desired]
 
-    async def delete(self, started: Started, *gone: LoadBalancerRef) -> None:
+    async def delete(self, started: Started, *refs: LoadBalancerRef) -> None:
         """Delete until nothing is pending; anything but `Done` violates the rule."""
         verb = started.load_balancers.delete
-        answers = await self._settled("delete", verb, {one.uid: one for one in gone})
-        for one in gone:
+        answers = await self._settled("delete", verb, {one.uid: one for one in refs})
+        for one in refs:
             expect(Done, answers[one.uid], "delete")
 
     async def _settled(
