@@ -1,4 +1,4 @@
-"""What is done so that a classic load balancer becomes as wished."""
+"""What is done so that a classic load balancer becomes as desired."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proreus.cloudprovider import InvalidRequest, PartChange, foresee
 from proreus.providers.aws.annotations import INTERNAL, PUBLIC
-from proreus.providers.aws.classic.parts import Actual, Balancer, Wish
+from proreus.providers.aws.classic.parts import Balancer, Desired, Observed
 from proreus.providers.aws.classic.plan import (
     PROXY_POLICY,
     TLS_POLICY_TYPE,
@@ -33,7 +33,7 @@ from proreus.providers.aws.classic.plan import (
     groups_of,
     plan,
 )
-from proreus.providers.aws.classic.preview import pretend, told
+from proreus.providers.aws.classic.preview import part_changes, pretend
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
 from proreus.providers.aws.own_groups import (
     ChangeRules,
@@ -58,7 +58,7 @@ PROXY = CreatePolicy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "
 POLICY = "k8s-SSLNegotiationPolicy-strict"
 NEGOTIATION = CreatePolicy(POLICY, TLS_POLICY_TYPE, "Reference-Security-Policy", "strict")
 PROXY_TYPE = {PROXY_POLICY: "ProxyProtocolPolicyType"}
-WISH = Wish(
+DESIRED = Desired(
     name="a1",
     tags=TAGS,
     scheme=PUBLIC,
@@ -73,8 +73,8 @@ WISH = Wish(
 GROUP = Group("sg-1", frozenset({RULE}), TAGS)
 
 
-def wish(**fields: Any) -> Wish:
-    return msgspec.structs.replace(WISH, **fields)
+def desired(**fields: Any) -> Desired:
+    return msgspec.structs.replace(DESIRED, **fields)
 
 
 def balancer(**fields: Any) -> Balancer:
@@ -88,10 +88,10 @@ def balancer(**fields: Any) -> Balancer:
     return msgspec.structs.replace(default, **fields)
 
 
-def actual(
+def observed(
     group: Group | None = GROUP, refused: dict[str, str] | None = None, **fields: Any
-) -> Actual:
-    return Actual(balancer(**fields), group, refused or {})
+) -> Observed:
+    return Observed(balancer(**fields), group, refused or {})
 
 
 def subnets(*names: str) -> dict[str, Any]:
@@ -99,95 +99,95 @@ def subnets(*names: str) -> dict[str, Any]:
     return {"subnets": frozenset(names), "zones": frozenset(one[0] for one in names)}
 
 
-def placed(*names: str) -> Wish:
-    return wish(subnets={one: one[0] for one in names})
+def placed(*names: str) -> Desired:
+    return desired(subnets={one: one[0] for one in names})
 
 
-PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
-    "nothing there: the group first": (WISH, Actual(), (CreateGroup(),)),
+PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {
+    "nothing there: the group first": (DESIRED, Observed(), (CreateGroup(),)),
     "the group has its rules while the load balancer is made": (
-        WISH,
-        Actual(group=Group("sg-1", frozenset({OLD_RULE}), TAGS)),
+        DESIRED,
+        Observed(group=Group("sg-1", frozenset({OLD_RULE}), TAGS)),
         (ChangeRules("sg-1", Change((RULE,), (OLD_RULE,))), CreateBalancer(("sg-1",))),
     ),
     "given groups": (
-        wish(own=None, groups=("sg-8", "sg-9")),
-        Actual(),
+        desired(own=None, groups=("sg-8", "sg-9")),
+        Observed(),
         (CreateBalancer(("sg-8", "sg-9")),),
     ),
-    "all as wished": (WISH, actual(), ()),
+    "all as desired": (DESIRED, observed(), ()),
     "a group without our tags": (
-        WISH,
-        actual(Group("sg-1", frozenset({RULE}))),
+        DESIRED,
+        observed(Group("sg-1", frozenset({RULE}))),
         (TagGroup("sg-1", TAGS),),
     ),
-    "the group was deleted by somebody": (WISH, actual(None), (CreateGroup(),)),
-    "an extra group": (wish(groups=("sg-9",)), actual(), (ApplyGroups(("sg-1", "sg-9")),)),
+    "the group was deleted by somebody": (DESIRED, observed(None), (CreateGroup(),)),
+    "an extra group": (desired(groups=("sg-9",)), observed(), (ApplyGroups(("sg-1", "sg-9")),)),
     "groups in another order": (
-        wish(groups=("sg-9",)),
-        actual(groups=("sg-9", "sg-1")),
+        desired(groups=("sg-9",)),
+        observed(groups=("sg-9", "sg-1")),
         (),
     ),
     "a subnet in a new zone": (
-        placed("a1", "b1", "c1"), actual(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
+        placed("a1", "b1", "c1"), observed(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
     ),
     "a subnet too many": (
-        placed("a1"), actual(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+        placed("a1"), observed(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
     ),
     "another subnet of the same zone": (
-        placed("a1", "b2"), actual(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+        placed("a1", "b2"), observed(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
     ),
     "other zones: the new one first": (
-        placed("c1"), actual(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
+        placed("c1"), observed(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
     ),
     "other subnets in all zones: it always stands in one": (
-        placed("a2", "b2"), actual(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+        placed("a2", "b2"), observed(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
     ),
     "another subnet in the only zone": (
-        placed("a2"), actual(**subnets("a1")), (DetachSubnets(("a1",)),)
+        placed("a2"), observed(**subnets("a1")), (DetachSubnets(("a1",)),)
     ),
     "a new port": (
-        wish(listeners=frozenset({HTTP, TLS})), actual(), (CreateListeners((TLS,)),)
+        desired(listeners=frozenset({HTTP, TLS})), observed(), (CreateListeners((TLS,)),)
     ),
     "another node port: the old listener goes first": (
-        wish(listeners=frozenset({Listener(80, "TCP", 30081, "TCP")})),
-        actual(),
+        desired(listeners=frozenset({Listener(80, "TCP", 30081, "TCP")})),
+        observed(),
         (DeleteListeners((80,)),),
     ),
     "a certificate for the first time": (
-        wish(listeners=frozenset({msgspec.structs.replace(HTTP, protocol="SSL", certificate="c")})),
-        actual(),
+        desired(listeners=frozenset({msgspec.structs.replace(HTTP, protocol="SSL", certificate="c")})),
+        observed(),
         (DeleteListeners((80,)),),
     ),
     "another certificate": (
-        wish(listeners=frozenset({msgspec.structs.replace(TLS, certificate="arn:two")})),
-        actual(listeners=frozenset({TLS})),
+        desired(listeners=frozenset({msgspec.structs.replace(TLS, certificate="arn:two")})),
+        observed(listeners=frozenset({TLS})),
         (ChangeCertificate(443, "arn:two"),),
     ),
-    "proxy protocol": (wish(proxy_protocol=True), actual(), (PROXY,)),
+    "proxy protocol": (desired(proxy_protocol=True), observed(), (PROXY,)),
     "proxy protocol, whose policy is there": (
-        wish(proxy_protocol=True),
-        actual(policies=PROXY_TYPE),
+        desired(proxy_protocol=True),
+        observed(policies=PROXY_TYPE),
         (SetBackendPolicies(30080, (PROXY_POLICY,)),),
     ),
     "proxy protocol is on": (
-        wish(proxy_protocol=True),
-        actual(policies=PROXY_TYPE, backend_policies={30080: (PROXY_POLICY,)}),
+        desired(proxy_protocol=True),
+        observed(policies=PROXY_TYPE, backend_policies={30080: (PROXY_POLICY,)}),
         (),
     ),
     "proxy protocol off; policies of others stay": (
-        WISH,
-        actual(backend_policies={30080: ("mine", PROXY_POLICY), 30081: (PROXY_POLICY,)}),
+        DESIRED,
+        observed(backend_policies={30080: ("mine", PROXY_POLICY), 30081: (PROXY_POLICY,)}),
         (SetBackendPolicies(30080, ("mine",)), SetBackendPolicies(30081, ())),
     ),
     "a policy of TLS": (
-        wish(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
-        actual(listeners=frozenset({HTTP, TLS})),
+        desired(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
+        observed(listeners=frozenset({HTTP, TLS})),
         (NEGOTIATION,),
     ),
     "a policy of TLS that is there; what is not about TLS stays": (
-        wish(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
-        actual(
+        desired(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
+        observed(
             listeners=frozenset({HTTP, TLS}),
             policies={POLICY: TLS_POLICY_TYPE, "old": TLS_POLICY_TYPE, "sticky": "Stickiness"},
             listener_policies={443: ("sticky", "old", "unknown"), 80: ()},
@@ -195,8 +195,8 @@ PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
         (SetListenerPolicies(443, ("sticky", POLICY)),),
     ),
     "a policy of TLS that is set": (
-        wish(tls_policy="strict", listeners=frozenset({TLS})),
-        actual(
+        desired(tls_policy="strict", listeners=frozenset({TLS})),
+        observed(
             listeners=frozenset({TLS}),
             policies={POLICY: TLS_POLICY_TYPE},
             listener_policies={443: (POLICY,)},
@@ -204,19 +204,19 @@ PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
         (),
     ),
     "a health check": (
-        wish(health=ClassicHealthCheck("TCP:1")),
-        actual(),
+        desired(health=ClassicHealthCheck("TCP:1")),
+        observed(),
         (ConfigureHealthCheck(ClassicHealthCheck("TCP:1")),),
     ),
     "attributes: only what differs": (
-        wish(attributes={**ATTRIBUTES, "ConnectionSettings": {"IdleTimeout": 30}}),
-        actual(),
+        desired(attributes={**ATTRIBUTES, "ConnectionSettings": {"IdleTimeout": 30}}),
+        observed(),
         (ChangeAttributes({"ConnectionSettings": {"IdleTimeout": 30}}),),
     ),
-    "tags": (WISH, actual(tags={"other": "1"}), (AddTags(TAGS),)),
+    "tags": (DESIRED, observed(tags={"other": "1"}), (AddTags(TAGS),)),
     "hosts come and go": (
-        wish(targets=frozenset({"i-2", "i-3"})),
-        actual(refused={"i-3": "gone"}),
+        desired(targets=frozenset({"i-2", "i-3"})),
+        observed(refused={"i-3": "gone"}),
         (Register(("i-2",)), Deregister(("i-1",))),
     ),
 }  # fmt: skip
@@ -228,11 +228,11 @@ def test_the_steps(case: str) -> None:
     assert plan(wanted, found) == steps
 
 
-REFUSED: dict[str, tuple[Wish, Actual, str]] = {
-    "became internal": (wish(scheme=INTERNAL), actual(), "internal: the load balancer is public"),
-    "became public": (WISH, actual(scheme=INTERNAL), "internal: the load balancer is internal"),
+REFUSED: dict[str, tuple[Desired, Observed, str]] = {
+    "became internal": (desired(scheme=INTERNAL), observed(), "internal: the load balancer is public"),
+    "became public": (DESIRED, observed(scheme=INTERNAL), "internal: the load balancer is internal"),
     "a timeout that is too long": (
-        wish(health=ClassicHealthCheck("TCP:1", timeout=10)), Actual(), "healthcheck-timeout",
+        desired(health=ClassicHealthCheck("TCP:1", timeout=10)), Observed(), "healthcheck-timeout",
     ),
 }  # fmt: skip
 
@@ -245,17 +245,17 @@ def test_what_cannot_be_is_refused_by_its_field(case: str) -> None:
 
 
 def test_what_is_new_or_the_same_can_be() -> None:
-    check(wish(scheme=INTERNAL), Actual())
-    check(WISH, actual())
+    check(desired(scheme=INTERNAL), Observed())
+    check(DESIRED, observed())
 
 
 class Model:
     """A cloud that does what steps say, and refuses what AWS refuses."""
 
     def __init__(self) -> None:
-        self.now = Actual()
+        self.now = Observed()
 
-    def take(self, step: Step, wanted: Wish) -> None:
+    def take(self, step: Step, wanted: Desired) -> None:
         match step:
             case CreateGroup():
                 assert self.now.group is None
@@ -309,10 +309,10 @@ LISTENERS = st.frozensets(
     max_size=2,
 ).filter(lambda found: len({one.port for one in found}) == len(found))
 WISHES = st.builds(
-    lambda listeners, targets, subnets, groups, own, proxy, policy: wish(
+    lambda listeners, targets, subnets, groups, own, proxy, policy: desired(
         listeners=listeners, targets=targets, proxy_protocol=proxy, tls_policy=policy,
         subnets={one: one[0] for one in subnets}, groups=groups,
-        own=None if groups and not own else WISH.own,
+        own=None if groups and not own else DESIRED.own,
     ),
     LISTENERS,
     st.frozensets(st.sampled_from(("i-1", "i-2", "i-3"))),
@@ -326,21 +326,23 @@ WISHES = st.builds(
 )  # fmt: skip
 
 
-def converge(model: Model, wanted: Wish) -> None:
+def converge(model: Model, wanted: Desired) -> None:
     for _ in range(12):
         steps = plan(wanted, model.now)
         if not steps:
             return
         for step in steps:
             model.take(step, wanted)
-            assert list(told(step, wanted)), step
+            assert list(part_changes(step, wanted)), step
     raise AssertionError(plan(wanted, model.now))
 
 
 @given(st.lists(WISHES, min_size=1, max_size=3))
-def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wish]) -> None:
+def test_from_any_desired_state_to_any_other_it_ends_with_the_desired_one(
+    desired: list[Desired],
+) -> None:
     model = Model()
-    for wanted in wishes:
+    for wanted in desired:
         converge(model, wanted)
         found = model.now.balancer
         assert found is not None
@@ -360,13 +362,13 @@ def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wis
 
 
 @given(WISHES, WISHES)
-def test_the_preview_ends_with_what_is_wished_and_says_nothing_of_what_is_so(
-    first: Wish, second: Wish
+def test_the_preview_ends_with_what_is_desired_and_has_no_line_for_what_is_so(
+    first: Desired, second: Desired
 ) -> None:
     model = Model()
     converge(model, first)
 
-    def steps(now: Actual) -> tuple[Step, ...]:
+    def steps(now: Observed) -> tuple[Step, ...]:
         return plan(second, now)
 
     found, then = foresee(model.now, steps, lambda now, step: pretend(now, step, second))
@@ -380,7 +382,11 @@ def test_the_preview_ends_with_what_is_wished_and_says_nothing_of_what_is_so(
 
 
 def test_a_preview_names_parts_as_people_know_them() -> None:
-    steps, _ = foresee(Actual(), lambda now: plan(WISH, now), lambda a, b: pretend(a, b, WISH))
-    shown = [one for step in steps for one in told(step, WISH)]
-    assert shown[0] == PartChange("create", f"security group {WISH.own.name if WISH.own else ''}")
+    steps, _ = foresee(
+        Observed(), lambda now: plan(DESIRED, now), lambda a, b: pretend(a, b, DESIRED)
+    )
+    shown = [one for step in steps for one in part_changes(step, DESIRED)]
+    assert shown[0] == PartChange(
+        "create", f"security group {DESIRED.own.name if DESIRED.own else ''}"
+    )
     assert {one.part.split()[0] for one in shown} >= {"load", "listener", "target", "rule"}

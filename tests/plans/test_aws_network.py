@@ -16,12 +16,12 @@ from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.network.balancers import ours
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
-    Actual,
     Balancer,
+    Desired,
     Listener,
+    Observed,
     Placed,
     TargetGroup,
-    Wish,
 )
 from proreus.providers.aws.network.plan import (
     AddTags,
@@ -44,7 +44,7 @@ from proreus.providers.aws.network.plan import (
     target_group_name,
     warning,
 )
-from proreus.providers.aws.network.preview import pretend, told
+from proreus.providers.aws.network.preview import part_changes, pretend
 from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, Group, GroupWish
 from proreus.providers.aws.rules import Change, Rule
 
@@ -52,7 +52,7 @@ TAGS = {"kubernetes.io/service-name": "shop/web"}
 HTTP = PortMapping(80, "TCP", 30080, "TCP", HealthCheck())
 TLS = PortMapping(80, "TLS", 30080, "TCP", HealthCheck(), "arn:cert")
 UDP = PortMapping(80, "UDP", 30080, "UDP", HealthCheck())
-WISH = Wish(
+DESIRED = Desired(
     name="a1",
     cluster="prod",
     service=("shop", "web-1"),
@@ -72,8 +72,8 @@ WISH = Wish(
 )
 
 
-def wish(**fields: Any) -> Wish:
-    return msgspec.structs.replace(WISH, **fields)
+def desired(**fields: Any) -> Desired:
+    return msgspec.structs.replace(DESIRED, **fields)
 
 
 def balancer(**fields: Any) -> Balancer:
@@ -87,7 +87,7 @@ def balancer(**fields: Any) -> Balancer:
 
 def group(mapping: PortMapping = HTTP, arn: str = "tg", **fields: Any) -> TargetGroup:
     default = TargetGroup(
-        arn, target_group_name(WISH, mapping), mapping.health, frozenset({"i-1"}),
+        arn, target_group_name(DESIRED, mapping), mapping.health, frozenset({"i-1"}),
         {"preserve": "true"}, TAGS,
     )  # fmt: skip
     return msgspec.structs.replace(default, **fields)
@@ -97,13 +97,13 @@ def listener(**fields: Any) -> Listener:
     return msgspec.structs.replace(Listener("l", 80, "TCP", "tg"), **fields)
 
 
-def actual(
+def observed(
     lb: Balancer | None = None,
     listeners: tuple[Listener, ...] | None = None,
     groups: tuple[TargetGroup, ...] | None = None,
     **fields: Any,
-) -> Actual:
-    return Actual(
+) -> Observed:
+    return Observed(
         lb or balancer(),
         (listener(),) if listeners is None else listeners,
         (group(),) if groups is None else groups,
@@ -111,160 +111,160 @@ def actual(
     )
 
 
-NAME = target_group_name(WISH, HTTP)
+NAME = target_group_name(DESIRED, HTTP)
 RULE = Rule("tcp", 80, 80, "0.0.0.0/0")
 OWN = GroupWish("k8s-shop-web1-1", "", frozenset({RULE}))
 QUICK = HealthCheck("HTTP", "31000", "/healthz")
 MANY = frozenset(f"i-{n:03}" for n in range(150))
-PLANS: dict[str, tuple[Wish, Actual, tuple[Step, ...]]] = {
-    "nothing there": (WISH, Actual(), (CreateBalancer(), CreateTargetGroup(NAME, HTTP))),
-    "no listener yet": (WISH, actual(listeners=()), (CreateListener(HTTP, "tg"),)),
-    "no target group yet": (WISH, actual(listeners=(), groups=()), (CreateTargetGroup(NAME, HTTP),)),
-    "all as wished": (WISH, actual(), ()),
+PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {
+    "nothing there": (DESIRED, Observed(), (CreateBalancer(), CreateTargetGroup(NAME, HTTP))),
+    "no listener yet": (DESIRED, observed(listeners=()), (CreateListener(HTTP, "tg"),)),
+    "no target group yet": (DESIRED, observed(listeners=(), groups=()), (CreateTargetGroup(NAME, HTTP),)),
+    "all as desired": (DESIRED, observed(), ()),
     "attributes": (
-        wish(attributes={"cross": "false"}, target_attributes={"preserve": "false"}),
-        actual(),
+        desired(attributes={"cross": "false"}, target_attributes={"preserve": "false"}),
+        observed(),
         (
             ChangeAttributes("lb", {"cross": "false"}),
             ChangeAttributes("tg", {"preserve": "false"}, of_target_group=True),
         ),
     ),
     "tags taken away": (
-        WISH,
-        actual(balancer(tags={}), groups=(group(tags={"other": "1"}),)),
+        DESIRED,
+        observed(balancer(tags={}), groups=(group(tags={"other": "1"}),)),
         (AddTags("lb", TAGS), AddTags("tg", TAGS)),
     ),
     "a subnet in a new zone": (
-        wish(placed=(Placed("subnet-1", "a"), Placed("subnet-2", "b"))),
-        actual(),
+        desired(placed=(Placed("subnet-1", "a"), Placed("subnet-2", "b"))),
+        observed(),
         (ChangeSubnets(("subnet-1", "subnet-2")),),
     ),
-    "another subnet in the same zone": (wish(placed=(Placed("subnet-9", "a"),)), actual(), ()),
+    "another subnet in the same zone": (desired(placed=(Placed("subnet-9", "a"),)), observed(), ()),
     "a new zone with given addresses": (
-        wish(placed=(Placed("subnet-1", "a", "eipalloc-1"), Placed("subnet-2", "b", "eipalloc-2"))),
-        actual(),
+        desired(placed=(Placed("subnet-1", "a", "eipalloc-1"), Placed("subnet-2", "b", "eipalloc-2"))),
+        observed(),
         (),
     ),
-    "dual stack": (wish(address_type=DUALSTACK), actual(), (ChangeAddressType(DUALSTACK),)),
+    "dual stack": (desired(address_type=DUALSTACK), observed(), (ChangeAddressType(DUALSTACK),)),
     "UDP for dual stack: it needs prefixes first": (
-        wish(address_type=DUALSTACK, source_nat=True, mappings=(UDP,)),
-        actual(groups=(group(UDP),), listeners=()),
+        desired(address_type=DUALSTACK, source_nat=True, mappings=(UDP,)),
+        observed(groups=(group(UDP),), listeners=()),
         (ChangeSubnets(("subnet-1",), source_nat=True),),
     ),
     "UDP for dual stack with prefixes": (
-        wish(address_type=DUALSTACK, source_nat=True, mappings=(UDP,)),
-        actual(balancer(address_type=DUALSTACK, source_nat=True), (), (group(UDP),)),
+        desired(address_type=DUALSTACK, source_nat=True, mappings=(UDP,)),
+        observed(balancer(address_type=DUALSTACK, source_nat=True), (), (group(UDP),)),
         (CreateListener(UDP, "tg"),),
     ),
     "a new zone of one with prefixes": (
-        wish(placed=(Placed("subnet-1", "a"), Placed("subnet-2", "b"))),
-        actual(balancer(source_nat=True)),
+        desired(placed=(Placed("subnet-1", "a"), Placed("subnet-2", "b"))),
+        observed(balancer(source_nat=True)),
         (ChangeSubnets(("subnet-1", "subnet-2"), source_nat=True),),
     ),
     "security groups": (
-        wish(groups=("sg-2", "sg-1")),
-        actual(balancer(groups=("sg-1",))),
+        desired(groups=("sg-2", "sg-1")),
+        observed(balancer(groups=("sg-1",))),
         (ChangeGroups(("sg-2", "sg-1")),),
     ),
     "security groups in another order": (
-        wish(groups=("sg-2", "sg-1")),
-        actual(balancer(groups=("sg-1", "sg-2"))),
+        desired(groups=("sg-2", "sg-1")),
+        observed(balancer(groups=("sg-1", "sg-2"))),
         (),
     ),
     "a security group is made before all that needs it": (
-        wish(own=OWN), Actual(), (CreateTargetGroup(NAME, HTTP), CreateGroup())
+        desired(own=OWN), Observed(), (CreateTargetGroup(NAME, HTTP), CreateGroup())
     ),
     "a security group gets its rules while the load balancer is made": (
-        wish(own=OWN),
-        Actual(target_groups=(group(),), group=Group("sg-5", tags=TAGS)),
+        desired(own=OWN),
+        Observed(target_groups=(group(),), group=Group("sg-5", tags=TAGS)),
         (CreateBalancer(("sg-5",)), ChangeRules("sg-5", Change((RULE,)))),
     ),
-    "made without a security group: it can have none": (wish(own=OWN), actual(), ()),
+    "made without a security group: it can have none": (desired(own=OWN), observed(), ()),
     "a given security group takes the place of its own": (
-        wish(groups=("sg-1",)),
-        actual(balancer(groups=("sg-5",)), group=Group("sg-5", tags=TAGS)),
+        desired(groups=("sg-1",)),
+        observed(balancer(groups=("sg-5",)), group=Group("sg-5", tags=TAGS)),
         (ChangeGroups(("sg-1",)),),
     ),
-    "its own security group is as wished": (
-        wish(own=OWN),
-        actual(balancer(groups=("sg-5",)), group=Group("sg-5", frozenset({RULE}), TAGS)),
+    "its own security group is as desired": (
+        desired(own=OWN),
+        observed(balancer(groups=("sg-5",)), group=Group("sg-5", frozenset({RULE}), TAGS)),
         (),
     ),
-    "groups of which nothing is wished": (WISH, actual(balancer(groups=("sg-5",))), ()),
+    "groups of which nothing is desired": (DESIRED, observed(balancer(groups=("sg-5",))), ()),
     "a timeout of health checks": (
-        wish(mappings=(msgspec.structs.replace(HTTP, health=HealthCheck(timeout=5)),)),
-        actual(groups=(group(health=HealthCheck(timeout=10)),)),
+        desired(mappings=(msgspec.structs.replace(HTTP, health=HealthCheck(timeout=5)),)),
+        observed(groups=(group(health=HealthCheck(timeout=10)),)),
         (ChangeHealthCheck("tg", HealthCheck(timeout=5)),),
     ),
-    "a timeout that AWS chose": (WISH, actual(groups=(group(health=HealthCheck(timeout=10)),)), ()),
+    "a timeout that AWS chose": (DESIRED, observed(groups=(group(health=HealthCheck(timeout=10)),)), ()),
     "hosts come and go": (
-        wish(targets=frozenset({"i-2"})),
-        actual(),
+        desired(targets=frozenset({"i-2"})),
+        observed(),
         (Register("tg", ("i-2",)), Deregister("tg", ("i-1",))),
     ),
     "a host that was refused": (
-        wish(targets=frozenset({"i-1", "i-2"})),
-        actual(refused={"i-2": "terminated"}),
+        desired(targets=frozenset({"i-1", "i-2"})),
+        observed(refused={"i-2": "terminated"}),
         (),
     ),
     "many hosts": (
-        wish(targets=MANY | {"i-1"}),
-        actual(),
+        desired(targets=MANY | {"i-1"}),
+        observed(),
         (Register("tg", tuple(sorted(MANY))[:100]), Register("tg", tuple(sorted(MANY))[100:])),
     ),
     "another port of health checks": (
-        wish(mappings=(msgspec.structs.replace(HTTP, health=HealthCheck(port="8080")),)),
-        actual(),
+        desired(mappings=(msgspec.structs.replace(HTTP, health=HealthCheck(port="8080")),)),
+        observed(),
         (ChangeHealthCheck("tg", HealthCheck(port="8080")),),
     ),
     "a certificate": (
-        wish(mappings=(TLS,)),
-        actual(),
+        desired(mappings=(TLS,)),
+        observed(),
         (ChangeListener("l", TLS, "tg"),),
     ),
     "another certificate": (
-        wish(mappings=(TLS,)),
-        actual(listeners=(listener(protocol="TLS", certificate="arn:old", policy="aws-own"),)),
+        desired(mappings=(TLS,)),
+        observed(listeners=(listener(protocol="TLS", certificate="arn:old", policy="aws-own"),)),
         (ChangeListener("l", TLS, "tg"),),
     ),
     "a policy that AWS chose": (
-        wish(mappings=(TLS,)),
-        actual(listeners=(listener(protocol="TLS", certificate="arn:cert", policy="aws-own"),)),
+        desired(mappings=(TLS,)),
+        observed(listeners=(listener(protocol="TLS", certificate="arn:cert", policy="aws-own"),)),
         (),
     ),
     "another policy": (
-        wish(mappings=(msgspec.structs.replace(TLS, policy="strict"),)),
-        actual(listeners=(listener(protocol="TLS", certificate="arn:cert", policy="aws-own"),)),
+        desired(mappings=(msgspec.structs.replace(TLS, policy="strict"),)),
+        observed(listeners=(listener(protocol="TLS", certificate="arn:cert", policy="aws-own"),)),
         (ChangeListener("l", msgspec.structs.replace(TLS, policy="strict"), "tg"),),
     ),
     "another node port: its target group first": (
-        wish(mappings=(msgspec.structs.replace(HTTP, target_port=30081),)),
-        actual(),
+        desired(mappings=(msgspec.structs.replace(HTTP, target_port=30081),)),
+        observed(),
         (
             CreateTargetGroup(
-                target_group_name(WISH, msgspec.structs.replace(HTTP, target_port=30081)),
+                target_group_name(DESIRED, msgspec.structs.replace(HTTP, target_port=30081)),
                 msgspec.structs.replace(HTTP, target_port=30081),
             ),
         ),
     ),
     "another protocol of health checks: the listener is turned, then the old group goes": (
-        wish(mappings=(msgspec.structs.replace(HTTP, health=QUICK),)),
-        actual(groups=(group(), group(msgspec.structs.replace(HTTP, health=QUICK), "new"))),
+        desired(mappings=(msgspec.structs.replace(HTTP, health=QUICK),)),
+        observed(groups=(group(), group(msgspec.structs.replace(HTTP, health=QUICK), "new"))),
         (ChangeListener("l", msgspec.structs.replace(HTTP, health=QUICK), "new"),),
     ),
     "a target group that is not used any more": (
-        WISH,
-        actual(groups=(group(), group(UDP, "old"))),
+        DESIRED,
+        observed(groups=(group(), group(UDP, "old"))),
         (Delete(group(UDP, "old")),),
     ),
     "another transport: the port has to be free first": (
-        wish(mappings=(UDP,)),
-        actual(groups=(group(), group(UDP, "udp"))),
+        desired(mappings=(UDP,)),
+        observed(groups=(group(), group(UDP, "udp"))),
         (Delete(listener()),),
     ),
     "a port too many": (
-        WISH,
-        actual(listeners=(listener(), listener(arn="l2", port=81))),
+        DESIRED,
+        observed(listeners=(listener(), listener(arn="l2", port=81))),
         (Delete(listener(arn="l2", port=81)),),
     ),
 }  # fmt: skip
@@ -281,19 +281,27 @@ def test_target_groups_have_the_official_name() -> None:
 
 
 def test_target_groups_for_ipv6_have_another_name() -> None:
-    assert target_group_name(wish(target_type="ipv6"), HTTP) != NAME
+    assert target_group_name(desired(target_type="ipv6"), HTTP) != NAME
 
 
 def test_listeners_are_deleted_before_what_they_need() -> None:
-    assert delete_steps(actual()) == (Delete(listener()),)
-    assert delete_steps(actual(listeners=())) == (Delete(balancer()), Delete(group()))
-    assert delete_steps(Actual(target_groups=(group(),))) == (Delete(group()),)
-    assert delete_steps(Actual()) == ()
+    assert delete_steps(observed()) == (Delete(listener()),)
+    assert delete_steps(observed(listeners=())) == (Delete(balancer()), Delete(group()))
+    assert delete_steps(Observed(target_groups=(group(),))) == (Delete(group()),)
+    assert delete_steps(Observed()) == ()
 
 
-REFUSED: dict[str, tuple[Wish, Actual, str]] = {
-    "became internal": (wish(scheme=INTERNAL), actual(), "internal: the load balancer is public"),
-    "became public": (WISH, actual(balancer(scheme=INTERNAL)), "the load balancer is internal"),
+REFUSED: dict[str, tuple[Desired, Observed, str]] = {
+    "became internal": (
+        desired(scheme=INTERNAL),
+        observed(),
+        "internal: the load balancer is public",
+    ),
+    "became public": (
+        DESIRED,
+        observed(balancer(scheme=INTERNAL)),
+        "the load balancer is internal",
+    ),
 }
 
 
@@ -305,13 +313,13 @@ def test_what_cannot_change_is_refused_by_its_field(case: str) -> None:
 
 
 def test_security_groups_that_come_too_late_are_told_and_the_rest_is_done() -> None:
-    late = wish(groups=("sg-1",), targets=frozenset({"i-1", "i-2"}))
-    check(late, actual())
-    assert "security-groups: the load balancer was made without" in warning(late, actual())
-    assert plan(late, actual()) == (Register("tg", ("i-2",)),)
-    assert warning(late, Actual()) == ""
-    assert warning(late, actual(balancer(groups=("sg-2",)))) == ""
-    assert warning(WISH, actual()) == ""
+    late = desired(groups=("sg-1",), targets=frozenset({"i-1", "i-2"}))
+    check(late, observed())
+    assert "security-groups: the load balancer was made without" in warning(late, observed())
+    assert plan(late, observed()) == (Register("tg", ("i-2",)),)
+    assert warning(late, Observed()) == ""
+    assert warning(late, observed(balancer(groups=("sg-2",)))) == ""
+    assert warning(DESIRED, observed()) == ""
 
 
 @pytest.mark.parametrize(
@@ -332,22 +340,22 @@ def test_a_target_group_that_is_in_no_use_stays_if_it_is_another_clusters(
     ref = LoadBalancerRef(ClusterIdentity("test", "uid"), "shop", "web", "web-uid", "a1")
     place = Place("us-east-1", "vpc", "", ClusterTags(mine))
     found = group(tags={TAG_SERVICE: "shop/web", **tags})
-    left = ours(Actual(None, (), (found,)), ref, place)
+    left = ours(Observed(None, (), (found,)), ref, place)
     assert delete_steps(left) == (() if stays else (Delete(found),))
 
 
 def test_what_is_new_or_the_same_can_be() -> None:
-    check(wish(scheme=INTERNAL, groups=("sg-1",)), Actual())
-    check(WISH, actual())
+    check(desired(scheme=INTERNAL, groups=("sg-1",)), Observed())
+    check(DESIRED, observed())
 
 
 class Model:
     """A cloud that does what steps say, and refuses what AWS refuses."""
 
     def __init__(self) -> None:
-        self.now = Actual()
+        self.now = Observed()
 
-    def take(self, step: Step, wanted: Wish) -> None:
+    def take(self, step: Step, wanted: Desired) -> None:
         admit(self.now, step)
         self.now = pretend(self.now, step, wanted)
         listeners = (
@@ -359,7 +367,7 @@ class Model:
         self.now = msgspec.structs.replace(self.now, listeners=tuple(listeners))
 
 
-def admit(now: Actual, step: Step) -> None:
+def admit(now: Observed, step: Step) -> None:
     """Refuse what AWS refuses."""
     groups = {one.arn: one for one in now.target_groups}
     match step:
@@ -383,7 +391,7 @@ def admit(now: Actual, step: Step) -> None:
             assert now.balancer is not None
 
 
-def admit_listener(now: Actual, arn: str, mapping: PortMapping, target_group: str) -> None:
+def admit_listener(now: Observed, arn: str, mapping: PortMapping, target_group: str) -> None:
     assert target_group in {one.arn for one in now.target_groups}
     others = (one.port for one in now.listeners if one.arn != arn)
     assert mapping.port not in others, "DuplicateListener"
@@ -392,14 +400,14 @@ def admit_listener(now: Actual, arn: str, mapping: PortMapping, target_group: st
     assert now.balancer.source_nat or not is_dual or "UDP" not in mapping.protocol
 
 
-def converge(model: Model, wanted: Wish) -> None:
+def converge(model: Model, wanted: Desired) -> None:
     for _ in range(6):
         steps = plan(wanted, model.now)
         if not steps:
             return
         for step in steps:
             model.take(step, wanted)
-            assert list(told(step, wanted, model.now)), step
+            assert list(part_changes(step, wanted, model.now)), step
     raise AssertionError(plan(wanted, model.now))
 
 
@@ -418,7 +426,7 @@ MAPPINGS = st.lists(
     unique_by=lambda one: one.port,
 )  # fmt: skip
 WISHES = st.builds(
-    lambda mappings, targets, zones, stack, cross: wish(
+    lambda mappings, targets, zones, stack, cross: desired(
         mappings=tuple(mappings), targets=targets, address_type=stack, attributes={"cross": cross},
         source_nat=stack == DUALSTACK and any("UDP" in one.protocol for one in mappings),
         placed=tuple(Placed(zone, zone) for zone in sorted(zones)),
@@ -432,9 +440,11 @@ WISHES = st.builds(
 
 
 @given(st.lists(WISHES, min_size=1, max_size=3))
-def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wish]) -> None:
+def test_from_any_desired_state_to_any_other_it_ends_with_the_desired_one(
+    desired: list[Desired],
+) -> None:
     model = Model()
-    for wanted in wishes:
+    for wanted in desired:
         converge(model, wanted)
         assert {one.port for one in model.now.listeners} == {one.port for one in wanted.mappings}
         assert model.now.balancer is not None
@@ -443,29 +453,31 @@ def test_from_any_wish_to_any_other_it_ends_with_what_is_wished(wishes: list[Wis
         assert all(one.targets == wanted.targets for one in model.now.target_groups)
     for _ in range(3):
         for step in delete_steps(model.now):
-            model.take(step, wishes[-1])
-    assert model.now == Actual()
+            model.take(step, desired[-1])
+    assert model.now == Observed()
 
 
 @given(WISHES, WISHES)
 def test_the_preview_is_what_is_then_done_and_says_nothing_of_what_is_so(
-    first: Wish, second: Wish
+    first: Desired, second: Desired
 ) -> None:
     model = Model()
     converge(model, first)
 
-    def steps(now: Actual) -> tuple[Step, ...]:
+    def steps(now: Observed) -> tuple[Step, ...]:
         return plan(second, now)
 
     found, then = foresee(model.now, steps, lambda now, step: pretend(now, step, second))
     assert bool(found) == bool(steps(model.now))
     assert steps(then) == ()
-    assert len([one for step in found for one in told(step, second, then)]) >= len(found)
+    assert len([one for step in found for one in part_changes(step, second, then)]) >= len(found)
 
 
 def test_a_preview_names_parts_as_people_know_them() -> None:
-    steps, then = foresee(Actual(), lambda now: plan(WISH, now), lambda a, b: pretend(a, b, WISH))
-    shown = [one for step in steps for one in told(step, WISH, then)]
+    steps, then = foresee(
+        Observed(), lambda now: plan(DESIRED, now), lambda a, b: pretend(a, b, DESIRED)
+    )
+    shown = [one for step in steps for one in part_changes(step, DESIRED, then)]
     assert PartChange("create", f"target group {NAME}", "TCP 30080") in shown
     assert PartChange("create", "listener 80", "TCP to 30080") in shown
     assert PartChange("create", "target i-1", f"target group {NAME}") in shown

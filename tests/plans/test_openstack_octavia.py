@@ -64,7 +64,7 @@ def with_listener(**changes: Any) -> Balancer:
 
 SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
     "nothing": (None, MakeBalancer(WISH, with_parts=True)),
-    "all as wished, with a field that nobody asked for": (THERE, None),
+    "all as desired, with a field that nobody asked for": (THERE, None),
     "work": (but(THERE, status="PENDING_UPDATE"), Wait("PENDING_UPDATE")),
     "an error without an address": (but(THERE, status="ERROR"), DropBalancer("b", cascade=True)),
     "another description": (

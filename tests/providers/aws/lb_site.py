@@ -50,7 +50,7 @@ class LBSite:
         assert self.provider.load_balancers is not None
         return self.provider.load_balancers
 
-    def wish(
+    def desired(
         self,
         ids: Sequence[str],
         *ports: ServicePort,
@@ -74,19 +74,19 @@ class LBSite:
         policy = self.balancers.host_policy(service)
         return desired_load_balancer(service, nodes, policy, CLUSTER)
 
-    async def ensure(self, wish: LoadBalancer) -> Any:
-        return (await self.balancers.ensure([wish]))[wish.ref.uid]
+    async def ensure(self, desired: LoadBalancer) -> Any:
+        return (await self.balancers.ensure([desired]))[desired.ref.uid]
 
-    async def made(self, wish: LoadBalancer) -> Ensured:
+    async def made(self, desired: LoadBalancer) -> Ensured:
         """Ensured, once AWS has made it."""
-        answer = await self.ensure(wish)
+        answer = await self.ensure(desired)
         while isinstance(answer, Pending):
-            answer = await self.ensure(wish)
+            answer = await self.ensure(desired)
         assert isinstance(answer, Ensured), answer
         return answer
 
-    async def delete(self, wish: LoadBalancer) -> Any:
-        return (await self.balancers.delete([wish.ref]))[wish.ref.uid]
+    async def delete(self, desired: LoadBalancer) -> Any:
+        return (await self.balancers.delete([desired.ref]))[desired.ref.uid]
 
     def described(self) -> dict[str, Any] | None:
         found = self.elb.describe_load_balancers()["LoadBalancers"]

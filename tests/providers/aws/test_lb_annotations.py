@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider.errors import ImplementedElsewhere, InvalidRequest
-from proreus.providers.aws.annotations import PREFIX, AccessLog, Asked, Health, Kind, read
+from proreus.providers.aws.annotations import PREFIX, AccessLog, Health, Kind, Options, read
 
 ARN = "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012"
 NAMES = (
@@ -26,7 +26,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def asked(**values: str) -> Asked:
+def asked(**values: str) -> Options:
     return read(annotations(values))
 
 
@@ -114,7 +114,7 @@ ASKED: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
 @pytest.mark.parametrize("case", ASKED)
 def test_what_is_asked_for(case: str) -> None:
     given_, fields = ASKED[case]
-    assert read(annotations(given_)) == msgspec.structs.replace(Asked(), **fields)
+    assert read(annotations(given_)) == msgspec.structs.replace(Options(), **fields)
 
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {

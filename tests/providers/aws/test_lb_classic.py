@@ -116,8 +116,8 @@ async def test_the_default_kind_is_made_left_alone_and_deleted_with_all_parts(
 ) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(2)
-        wish = site.wish(ids, HTTP, HTTPS)
-        answer = await site.made(wish)
+        desired = site.desired(ids, HTTP, HTTPS)
+        answer = await site.made(desired)
         found = seen.described()
         assert found is not None
         assert answer.ingress == (LoadBalancerIngress(hostname=found["DNSName"]),)
@@ -134,18 +134,18 @@ async def test_the_default_kind_is_made_left_alone_and_deleted_with_all_parts(
         }  # fmt: skip
         assert seen.rules() == {from_group(own)}
         site.aws.calls()
-        assert await site.made(wish) == answer
+        assert await site.made(desired) == answer
         assert site.writes() == []
-        assert await site.delete(wish) == Done()
+        assert await site.delete(desired) == Done()
         assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
-        assert await site.delete(wish) == Done(found=False)
+        assert await site.delete(desired) == Done(found=False)
 
 
 async def test_every_annotation_reaches_aws_and_is_taken_back(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
-        wish = site.wish(ids, HTTP, HTTPS, asked=MANY)
-        await site.made(wish)
+        desired = site.desired(ids, HTTP, HTTPS, asked=MANY)
+        await site.made(desired)
         found = seen.described()
         assert found is not None
         assert found["Scheme"] == "internal"
@@ -174,9 +174,9 @@ async def test_every_annotation_reaches_aws_and_is_taken_back(aws: StrictAWS) ->
         (tags,) = seen.elb.describe_tags(LoadBalancerNames=[NAME])["TagDescriptions"]
         assert {"Key": "team", "Value": "a"} in tags["Tags"]
         site.aws.calls()
-        await site.made(wish)
+        await site.made(desired)
         assert site.writes() == []
-        await site.made(site.wish(ids, HTTP, HTTPS, asked={"internal": "true"}))
+        await site.made(site.desired(ids, HTTP, HTTPS, asked={"internal": "true"}))
         found = seen.described()
         assert found is not None
         assert (found["HealthCheck"]["Target"], found["BackendServerDescriptions"]) == (
@@ -195,7 +195,7 @@ async def test_local_traffic_is_checked_at_its_own_port(aws: StrictAWS) -> None:
             "external_traffic_policy": "Local",
             "health_check_node_port": 31000,
         }
-        await site.made(site.wish(site.machines(1), **local))
+        await site.made(site.desired(site.machines(1), **local))
         found = seen.described()
         assert found is not None
         assert found["HealthCheck"]["Target"] == "HTTP:31000/healthz"
@@ -205,10 +205,10 @@ async def test_a_changed_port_leaves_other_listeners_alone(aws: StrictAWS) -> No
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
         third = ServicePort(81, "third", node_port=30081)
-        await site.made(site.wish(ids, HTTP, HTTPS, third))
+        await site.made(site.desired(ids, HTTP, HTTPS, third))
         moved = ServicePort(80, "http", node_port=31080)
         site.aws.calls()
-        await site.made(site.wish(ids, moved, HTTPS))
+        await site.made(site.desired(ids, moved, HTTPS))
         assert {one: each["InstancePort"] for one, each in seen.listeners().items()} == {
             80: 31080, 443: 30443
         }  # fmt: skip
@@ -219,10 +219,10 @@ async def test_a_changed_port_leaves_other_listeners_alone(aws: StrictAWS) -> No
 async def test_another_certificate_cuts_no_connection(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
-        await site.made(site.wish(ids, HTTPS, asked={"ssl-cert": CERTIFICATE}))
+        await site.made(site.desired(ids, HTTPS, asked={"ssl-cert": CERTIFICATE}))
         site.aws.calls()
         other = CERTIFICATE.replace("one", "two")
-        await site.made(site.wish(ids, HTTPS, asked={"ssl-cert": other}))
+        await site.made(site.desired(ids, HTTPS, asked={"ssl-cert": other}))
         assert seen.listeners()[443]["SSLCertificateId"] == other
         # What it was made from is not so while it is changed.
         assert site.writes() == [
@@ -233,9 +233,9 @@ async def test_another_certificate_cuts_no_connection(aws: StrictAWS) -> None:
 async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         first, second, gone = site.machines(3)
-        await site.made(site.wish([first]))
+        await site.made(site.desired([first]))
         site.ec2.terminate_instances(InstanceIds=[gone])
-        answer = await site.made(site.wish([second, gone]))
+        answer = await site.made(site.desired([second, gone]))
         found = seen.described()
         assert found is not None
         assert ids_of(found["Instances"]) == {second}
@@ -245,8 +245,8 @@ async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS
 async def test_what_somebody_changed_is_repaired(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
-        wish = site.wish(ids, HTTP, load_balancer_source_ranges=("192.0.2.0/24",))
-        await site.made(wish)
+        desired = site.desired(ids, HTTP, load_balancer_source_ranges=("192.0.2.0/24",))
+        await site.made(desired)
         own = seen.own()["GroupId"]
         extra = Rule("tcp", 22, 22, ANYWHERE)
         site.ec2.authorize_security_group_ingress(
@@ -265,7 +265,7 @@ async def test_what_somebody_changed_is_repaired(aws: StrictAWS) -> None:
         )
         seen.elb.delete_load_balancer_listeners(LoadBalancerName=NAME, LoadBalancerPorts=[80])
         seen.elb.remove_tags(LoadBalancerNames=[NAME], Tags=[{"Key": MARK_SERVICE_UID}])
-        await site.made(wish)
+        await site.made(desired)
         found = seen.described()
         assert found is not None
         assert ids_of(found["Instances"]) == set(ids)
@@ -282,14 +282,14 @@ async def test_what_somebody_changed_is_repaired(aws: StrictAWS) -> None:
 async def test_clients_are_exchanged_where_a_group_has_no_room_for_both(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
-        await site.made(site.wish(ids, load_balancer_source_ranges=("192.0.2.0/24",)))
+        await site.made(site.desired(ids, load_balancer_source_ranges=("192.0.2.0/24",)))
         site.aws.configure(rules_per_group=2)
-        await site.made(site.wish(ids, load_balancer_source_ranges=("198.51.100.0/24",)))
+        await site.made(site.desired(ids, load_balancer_source_ranges=("198.51.100.0/24",)))
         assert seen.rules(seen.own()["GroupId"]) == {
             Rule("tcp", 80, 80, "198.51.100.0/24"), Rule("icmp", 3, 4, "198.51.100.0/24")
         }  # fmt: skip
         both = ("198.51.100.0/24", "192.0.2.0/24")
-        answer = await site.ensure(site.wish(ids, load_balancer_source_ranges=both))
+        answer = await site.ensure(site.desired(ids, load_balancer_source_ranges=both))
         assert isinstance(answer, CloudError)
         assert "RulesPerSecurityGroupLimitExceeded" in str(answer)
 
@@ -301,8 +301,8 @@ async def test_subnets_of_a_zone_are_exchanged(aws: StrictAWS) -> None:
         other = site.ec2.create_subnet(
             VpcId=site.network.vpc, CidrBlock="10.0.9.0/24", AvailabilityZone="us-east-1a"
         )["Subnet"]["SubnetId"]
-        await site.made(site.wish(ids, asked={"subnets": f"{one},{two}"}))
-        await site.made(site.wish(ids, asked={"subnets": other}))
+        await site.made(site.desired(ids, asked={"subnets": f"{one},{two}"}))
+        await site.made(site.desired(ids, asked={"subnets": other}))
         found = seen.described()
         assert found is not None
         assert found["Subnets"] == [other]
@@ -314,14 +314,14 @@ async def test_given_groups_are_used_as_they_are_and_stay(aws: StrictAWS) -> Non
         seen.let_in(site.group, extra)
         ids = site.machines(1)
         asked = {"security-groups": given, "extra-security-groups": extra}
-        wish = site.wish(ids, asked=asked)
-        await site.made(wish)
+        desired = site.desired(ids, asked=asked)
+        await site.made(desired)
         found = seen.described()
         assert found is not None
         assert set(found["SecurityGroups"]) == {given, extra}
         assert (seen.groups(), seen.rules(given)) == ({}, frozenset())
         assert seen.rules() == {from_group(given, HOST_RULE), from_group(extra)}
-        assert await site.delete(wish) == Done()
+        assert await site.delete(desired) == Done()
         assert seen.rules() == {from_group(extra)}
         assert seen.rules(given) == frozenset()
 
@@ -333,10 +333,10 @@ async def test_a_group_that_others_use_too_still_reaches_hosts(aws: StrictAWS) -
     text = config_text(aws, site.network.vpc, f"ElbSecurityGroup = {shared}")
     async with started(text) as site.provider:
         ids = site.machines(1)
-        wish, other = site.wish(ids), site.wish(ids, uid=OTHER_UID)
-        await site.made(wish)
+        desired, other = site.desired(ids), site.desired(ids, uid=OTHER_UID)
+        await site.made(desired)
         await site.made(other)
-        await site.delete(wish)
+        await site.delete(desired)
         assert seen.rules() == {from_group(shared, HOST_RULE)}
         await site.delete(other)
         assert seen.rules() == frozenset()
@@ -345,43 +345,43 @@ async def test_a_group_that_others_use_too_still_reaches_hosts(aws: StrictAWS) -
 async def test_the_own_group_goes_when_another_is_given(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
-        await site.made(site.wish(ids))
+        await site.made(site.desired(ids))
         given = seen.new_group("given")
-        await site.made(site.wish(ids, asked={"security-groups": given}))
+        await site.made(site.desired(ids, asked={"security-groups": given}))
         assert seen.groups() == {}
         assert seen.rules() == {from_group(given, HOST_RULE)}
-        await site.made(site.wish(ids))
+        await site.made(site.desired(ids))
         assert seen.rules() == {from_group(seen.own()["GroupId"])}
 
 
 async def test_the_own_group_goes_when_nothing_uses_it_any_more(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
-        wish = site.wish(site.machines(1))
-        await site.made(wish)
+        desired = site.desired(site.machines(1))
+        await site.made(desired)
         own = seen.own()["GroupId"]
         # Somebody lets the load balancer in elsewhere: its group could not be deleted so.
         other = seen.new_group("other")
         seen.let_in(other, own, "tcp", 8080)
         site.aws.configure(detach=3600.0)
-        answer = await site.delete(wish)
+        answer = await site.delete(desired)
         assert isinstance(answer, Pending)
         assert own in answer.reason
         assert (seen.described(), seen.rules(), seen.rules(other)) == (
             None, frozenset(), frozenset()
         )  # fmt: skip
-        still = await site.delete(wish)
+        still = await site.delete(desired)
         assert isinstance(still, Pending)
         site.aws.configure(detach=0.0)
-        assert await site.delete(wish) == Done()
+        assert await site.delete(desired) == Done()
         assert seen.groups() == {}
 
 
 async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictAWS) -> None:
     async with classic(aws, "DisableSecurityGroupIngress = true") as (site, seen):
-        wish = site.wish(site.machines(1))
-        await site.made(wish)
+        desired = site.desired(site.machines(1))
+        await site.made(desired)
         assert seen.rules() == frozenset()
-        assert await site.delete(wish) == Done()
+        assert await site.delete(desired) == Done()
         assert seen.groups() == {}
 
 
@@ -391,70 +391,70 @@ async def test_whatever_call_fails_nothing_is_made_twice_or_left_behind(
 ) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
-        wish = site.wish(ids, HTTP, HTTPS, asked=MANY)
+        desired = site.desired(ids, HTTP, HTTPS, asked=MANY)
         site.aws.calls()
-        await site.made(wish)
+        await site.made(desired)
         making = site.writes()
-        await site.delete(wish)
+        await site.delete(desired)
         deleting = site.writes()
         assert {"elb.CreateLoadBalancer", "ec2.CreateSecurityGroup"} <= set(making)
         assert {"elb.DeleteLoadBalancer", "ec2.DeleteSecurityGroup"} <= set(deleting)
         for call in dict.fromkeys(making):
             site.aws.fail(call.partition(".")[2], after_effect=after_effect)
-            assert isinstance(await site.ensure(wish), CloudError), call
-            await site.made(wish)
+            assert isinstance(await site.ensure(desired), CloudError), call
+            await site.made(desired)
             assert len(seen.groups()) == 1
             assert sorted(seen.listeners()) == [80, 443]
-            await site.delete(wish)
+            await site.delete(desired)
             assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
         for call in dict.fromkeys(deleting):
-            await site.made(wish)
+            await site.made(desired)
             site.aws.fail(call.partition(".")[2], after_effect=after_effect)
-            assert isinstance(await site.delete(wish), CloudError), call
-            assert isinstance(await site.delete(wish), Done)
+            assert isinstance(await site.delete(desired), CloudError), call
+            assert isinstance(await site.delete(desired), Done)
             assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
 
 
 async def test_what_is_seen_late_is_not_made_twice(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
-        wish = site.wish(site.machines(1))
+        desired = site.desired(site.machines(1))
         site.aws.configure(lag=3600.0)
         # The second attempt is told that there is one of that name, and cannot find it.
         for _ in range(2):
-            assert isinstance(await site.ensure(wish), CloudError)
+            assert isinstance(await site.ensure(desired), CloudError)
         site.aws.configure(lag=0.0)
-        await site.made(wish)
+        await site.made(desired)
         assert len(seen.groups()) == 1
-        await site.delete(wish)
+        await site.delete(desired)
         assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
 
 
 async def test_what_cannot_change_is_refused_and_left_as_it_is(aws: StrictAWS) -> None:
     async with classic(aws) as (site, _):
         ids = site.machines(1)
-        await site.made(site.wish(ids))
-        answer = await site.ensure(site.wish(ids, asked={"internal": "true"}))
+        await site.made(site.desired(ids))
+        answer = await site.ensure(site.desired(ids, asked={"internal": "true"}))
         assert isinstance(answer, InvalidRequest)
         assert "internal" in str(answer)
         network = f"{NAME}-1.elb.us-east-1.amazonaws.com"
         for shown in ("", f"{NAME}-1.us-east-1.elb.amazonaws.com"):
-            answer = await site.ensure(site.wish(ids, asked={"type": "nlb"}, shown=shown))
+            answer = await site.ensure(site.desired(ids, asked={"type": "nlb"}, shown=shown))
             assert isinstance(answer, InvalidRequest)
             assert "cannot become one of another kind" in str(answer)
-        answer = await site.ensure(site.wish(ids, shown=network))
+        answer = await site.ensure(site.desired(ids, shown=network))
         assert isinstance(answer, InvalidRequest)
 
 
 async def test_a_load_balancer_of_another_owner_is_left_alone(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
-        wish = site.wish(site.machines(1))
+        desired = site.desired(site.machines(1))
         seen.elb.create_load_balancer(
             LoadBalancerName=NAME,
             Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 1, "InstancePort": 1}],
             Subnets=site.network.subnets[:1],
             Tags=[{"Key": "kubernetes.io/service-name", "Value": "other/one"}],
         )
-        for answer in (await site.ensure(wish), await site.delete(wish)):
+        for answer in (await site.ensure(desired), await site.delete(desired)):
             assert isinstance(answer, CloudError)
             assert "another owner" in str(answer)
         assert seen.described() is not None
@@ -463,8 +463,8 @@ async def test_a_load_balancer_of_another_owner_is_left_alone(aws: StrictAWS) ->
 async def test_all_parts_of_load_balancers_are_listed_for_the_leak_report(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         ids = site.machines(1)
-        await site.made(site.wish(ids))
-        await site.made(site.wish(ids, asked={"type": "nlb"}, uid=OTHER_UID))
+        await site.made(site.desired(ids))
+        await site.made(site.desired(ids, asked={"type": "nlb"}, uid=OTHER_UID))
         seen.new_group("k8s-elb-of-somebody", tagged=True)
         site.elb.create_load_balancer(
             Name="other", Type="network", Subnets=site.network.subnets[:1]

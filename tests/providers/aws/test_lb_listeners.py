@@ -1,4 +1,4 @@
-"""Tables of listeners and health checks that wishes come to."""
+"""Tables of listeners and health checks that annotations come to."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from proreus.cloudprovider import ClusterIdentity, HostPolicy, InvalidRequest, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
-from proreus.providers.aws.annotations import PREFIX, Asked, read
+from proreus.providers.aws.annotations import PREFIX, Options, read
 from proreus.providers.aws.config import Global, HealthProbeMode
 from proreus.providers.aws.listeners import (
     ClassicHealthCheck,
@@ -29,9 +29,9 @@ HTTPS = ServicePort(443, "https", node_port=30443)
 DNS = (ServicePort(53, "t", node_port=30053), ServicePort(53, "u", "UDP", node_port=30053))
 
 
-def wish(
+def desired(
     *ports: ServicePort, asked: Mapping[str, str] | None = None, **spec: Any
-) -> tuple[LoadBalancer, Asked]:
+) -> tuple[LoadBalancer, Options]:
     annotations = {PREFIX + name: value for name, value in (asked or {}).items()}
     service = Service(
         ObjectMeta(name="web", namespace="shop", uid="u-1", annotations=annotations),
@@ -44,7 +44,7 @@ def wish(
 
 
 def test_a_port_without_tls_is_plain_tcp() -> None:
-    assert classic_listeners(*wish()) == {Listener(80, "TCP", 30080, "TCP")}
+    assert classic_listeners(*desired()) == {Listener(80, "TCP", 30080, "TCP")}
 
 
 CLASSIC: dict[str, tuple[dict[str, str], set[Listener]]] = {
@@ -72,7 +72,7 @@ CLASSIC: dict[str, tuple[dict[str, str], set[Listener]]] = {
 @pytest.mark.parametrize("case", CLASSIC)
 def test_the_listeners_of_a_classic_load_balancer(case: str) -> None:
     asked, listeners = CLASSIC[case]
-    assert classic_listeners(*wish(HTTPS, asked=asked)) == listeners
+    assert classic_listeners(*desired(HTTPS, asked=asked)) == listeners
 
 
 CLASSIC_HEALTH: dict[str, tuple[dict[str, Any], Global, ClassicHealthCheck]] = {
@@ -133,11 +133,11 @@ CLASSIC_HEALTH: dict[str, tuple[dict[str, Any], Global, ClassicHealthCheck]] = {
 @pytest.mark.parametrize("case", CLASSIC_HEALTH)
 def test_the_health_check_of_a_classic_load_balancer(case: str) -> None:
     fields, settings, expected = CLASSIC_HEALTH[case]
-    assert classic_health_check(*wish(HTTP, HTTPS, **fields), settings) == expected
+    assert classic_health_check(*desired(HTTP, HTTPS, **fields), settings) == expected
 
 
 def test_the_health_check_asks_at_the_first_port_that_the_service_names() -> None:
-    assert classic_health_check(*wish(HTTPS, HTTP), Global()).target == "TCP:30443"
+    assert classic_health_check(*desired(HTTPS, HTTP), Global()).target == "TCP:30443"
 
 
 TCP = HealthCheck()
@@ -176,7 +176,7 @@ NETWORK: dict[str, tuple[tuple[ServicePort, ...], dict[str, str], tuple[PortMapp
 @pytest.mark.parametrize("case", NETWORK)
 def test_the_listeners_of_a_network_load_balancer(case: str) -> None:
     ports, asked, expected = NETWORK[case]
-    assert port_mappings(*wish(*ports, asked={"type": "nlb", **asked}), Global()) == expected
+    assert port_mappings(*desired(*ports, asked={"type": "nlb", **asked}), Global()) == expected
 
 
 NETWORK_HEALTH: dict[str, tuple[dict[str, Any], Global, HealthCheck]] = {
@@ -216,7 +216,7 @@ NETWORK_HEALTH: dict[str, tuple[dict[str, Any], Global, HealthCheck]] = {
 @pytest.mark.parametrize("case", NETWORK_HEALTH)
 def test_the_health_check_of_a_network_load_balancer(case: str) -> None:
     fields, settings, expected = NETWORK_HEALTH[case]
-    assert health_check(*wish(**fields), settings) == expected
+    assert health_check(*desired(**fields), settings) == expected
 
 
 SCTP = ServicePort(80, protocol="SCTP", node_port=30080)
@@ -238,18 +238,18 @@ REFUSED: dict[str, tuple[tuple[ServicePort, ...], dict[str, Any], str]] = {
 def test_what_cannot_be_is_refused_by_its_field(case: str) -> None:
     ports, fields, message = REFUSED[case]
     with pytest.raises(InvalidRequest, match=message):
-        check(*wish(*ports, **fields))
+        check(*desired(*ports, **fields))
 
 
 def test_all_that_cannot_be_is_told_at_once() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        check(*wish(SCTP, ServicePort(81), session_affinity="ClientIP"))
+        check(*desired(SCTP, ServicePort(81), session_affinity="ClientIP"))
     assert all(part in str(caught.value) for part in ("80/SCTP", "81/TCP", "sessionAffinity"))
 
 
 def test_what_can_be_is_accepted() -> None:
-    check(*wish(HTTP, HTTPS))
-    check(*wish(*DNS, asked={"type": "nlb"}))
+    check(*desired(HTTP, HTTPS))
+    check(*desired(*DNS, asked={"type": "nlb"}))
 
 
 @pytest.mark.parametrize(
@@ -263,4 +263,4 @@ def test_a_port_that_tcp_and_udp_cannot_share_is_refused(
     ports: tuple[ServicePort, ...], asked: dict[str, str], message: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        port_mappings(*wish(*ports, asked={"type": "nlb", **asked}), Global())
+        port_mappings(*desired(*ports, asked={"type": "nlb", **asked}), Global())

@@ -19,8 +19,8 @@ async def test_a_load_balancer_is_made_left_alone_and_deleted_with_all_parts(
 ) -> None:
     async with placed(aws) as site:
         ids = site.machines(2)
-        wish = site.wish(ids, HTTP, HTTPS)
-        answer = await site.made(wish)
+        desired = site.desired(ids, HTTP, HTTPS)
+        answer = await site.made(desired)
         described = site.described()
         assert described is not None
         assert answer.ingress == (LoadBalancerIngress(hostname=described["DNSName"]),)
@@ -35,19 +35,19 @@ async def test_a_load_balancer_is_made_left_alone_and_deleted_with_all_parts(
             ("tcp", 30080, ANYWHERE), ("tcp", 30443, ANYWHERE), ("icmp", 3, ANYWHERE)
         }  # fmt: skip
         site.aws.calls()
-        assert await site.made(wish) == answer
+        assert await site.made(desired) == answer
         assert site.writes() == []
-        assert await site.delete(wish) == Done()
+        assert await site.delete(desired) == Done()
         assert (site.described(), site.groups(), site.rules()) == (None, {}, set())
-        assert await site.delete(wish) == Done(found=False)
+        assert await site.delete(desired) == Done(found=False)
 
 
 async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         first, second, stopped = site.machines(3)
-        await site.made(site.wish([first]))
+        await site.made(site.desired([first]))
         site.ec2.stop_instances(InstanceIds=[stopped])
-        answer = await site.made(site.wish([second, stopped]))
+        answer = await site.made(site.desired([second, stopped]))
         (group,) = site.groups().values()
         assert group["ids"] == {second}
         assert list(answer.rejected) == [f"node-{stopped}"]
@@ -55,12 +55,12 @@ async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS
 
 async def test_a_host_of_another_cloud_is_told(aws: StrictAWS) -> None:
     async with placed(aws) as site:
-        wish = site.wish(site.machines(1))
-        other = wish.hosts[0].__class__("other", "gce://p/z/other")
+        desired = site.desired(site.machines(1))
+        other = desired.hosts[0].__class__("other", "gce://p/z/other")
         answer = await site.made(
-            wish.__class__(**{
-                **{name: getattr(wish, name) for name in wish.__struct_fields__},
-                "hosts": (*wish.hosts, other),
+            desired.__class__(**{
+                **{name: getattr(desired, name) for name in desired.__struct_fields__},
+                "hosts": (*desired.hosts, other),
             })
         )  # fmt: skip
         assert answer.rejected == {"other": "gce://p/z/other is no instance of EC2"}
@@ -69,10 +69,10 @@ async def test_a_host_of_another_cloud_is_told(aws: StrictAWS) -> None:
 async def test_a_changed_node_port_leaves_other_listeners_alone(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         ids = site.machines(1)
-        await site.made(site.wish(ids, HTTP, HTTPS))
+        await site.made(site.desired(ids, HTTP, HTTPS))
         before = site.listeners()
         moved = ServicePort(80, "http", node_port=31080)
-        await site.made(site.wish(ids, moved, HTTPS))
+        await site.made(site.desired(ids, moved, HTTPS))
         after = site.listeners()
         assert after[443] == before[443]
         assert after[80]["ListenerArn"] == before[80]["ListenerArn"]
@@ -84,12 +84,12 @@ async def test_a_changed_node_port_leaves_other_listeners_alone(aws: StrictAWS) 
 async def test_a_port_changes_its_protocol(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         ids = site.machines(1)
-        await site.made(site.wish(ids, HTTP))
+        await site.made(site.desired(ids, HTTP))
         udp = ServicePort(80, "http", "UDP", node_port=30080)
-        await site.made(site.wish(ids, udp))
+        await site.made(site.desired(ids, udp))
         assert site.listeners()[80]["Protocol"] == "UDP"
         both = (HTTP, ServicePort(80, "udp", "UDP", node_port=30080))
-        await site.made(site.wish(ids, *both))
+        await site.made(site.desired(ids, *both))
         assert site.listeners()[80]["Protocol"] == "TCP_UDP"
         assert {one["Protocol"] for one in site.groups().values()} == {"TCP_UDP"}
         assert site.rules() >= {("tcp", 30080, ANYWHERE), ("udp", 30080, ANYWHERE)}
@@ -98,7 +98,7 @@ async def test_a_port_changes_its_protocol(aws: StrictAWS) -> None:
 async def test_source_ranges_and_attributes_follow_the_service(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         ids = site.machines(1)
-        await site.made(site.wish(ids))
+        await site.made(site.desired(ids))
         asked = {
             "cross-zone-load-balancing-enabled": "true",
             "target-group-attributes": "preserve_client_ip.enabled=false",
@@ -106,7 +106,7 @@ async def test_source_ranges_and_attributes_follow_the_service(aws: StrictAWS) -
             "additional-resource-tags": "team=a",
         }
         ranges = ("192.0.2.0/24",)
-        await site.made(site.wish(ids, asked=asked, load_balancer_source_ranges=ranges))
+        await site.made(site.desired(ids, asked=asked, load_balancer_source_ranges=ranges))
         assert site.rules() == {
             ("tcp", 30080, "192.0.2.0/24"),
             ("icmp", 3, "192.0.2.0/24"),
@@ -130,15 +130,15 @@ async def test_source_ranges_and_attributes_follow_the_service(aws: StrictAWS) -
 
 async def test_what_an_attempt_left_behind_is_taken_up_and_deleted(aws: StrictAWS) -> None:
     async with placed(aws) as site:
-        wish = site.wish(site.machines(1))
+        desired = site.desired(site.machines(1))
         site.aws.fail("CreateListener", times=1)
-        assert isinstance(await site.ensure(wish), CloudError)
+        assert isinstance(await site.ensure(desired), CloudError)
         assert len(site.groups()) == 1
-        await site.made(wish)
+        await site.made(desired)
         assert len(site.groups()) == 1
         site.aws.fail("DeleteTargetGroup", times=1)
-        assert isinstance(await site.delete(wish), CloudError)
-        assert await site.delete(wish) == Done()
+        assert isinstance(await site.delete(desired), CloudError)
+        assert await site.delete(desired) == Done()
         assert (site.described(), site.groups(), site.rules()) == (None, {}, set())
 
 
@@ -147,10 +147,10 @@ async def test_what_an_attempt_left_behind_is_taken_up_and_deleted(aws: StrictAW
 )
 async def test_a_lost_answer_makes_no_second_part(aws: StrictAWS, operation: str) -> None:
     async with placed(aws) as site:
-        wish = site.wish(site.machines(1))
+        desired = site.desired(site.machines(1))
         site.aws.fail(operation, times=1, after_effect=True)
-        assert isinstance(await site.ensure(wish), CloudError)
-        await site.made(wish)
+        assert isinstance(await site.ensure(desired), CloudError)
+        await site.made(desired)
         assert len(site.elb.describe_load_balancers()["LoadBalancers"]) == 1
         assert len(site.groups()) == 1
         assert list(site.listeners()) == [80]
@@ -165,9 +165,9 @@ async def test_rules_of_others_in_the_nodes_group_stay(aws: StrictAWS) -> None:
             "IpRanges": [{"CidrIp": ANYWHERE}],
         }
         site.ec2.authorize_security_group_ingress(GroupId=site.group, IpPermissions=[own])
-        wish = site.wish(site.machines(1))
-        await site.made(wish)
-        await site.delete(wish)
+        desired = site.desired(site.machines(1))
+        await site.made(desired)
+        await site.delete(desired)
         assert site.rules() == {("tcp", 22, ANYWHERE)}
 
 
@@ -183,13 +183,13 @@ async def test_rules_in_a_group_without_the_clusters_tag_go_with_the_load_balanc
     async with placed(aws) as site:
         untagged(site)
         ids = site.machines(1)
-        other = site.wish(ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"))
-        wish = site.wish(ids)
-        await site.made(wish)
+        other = site.desired(ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"))
+        desired = site.desired(ids)
+        await site.made(desired)
         await site.made(other)
         assert ("tcp", 30080, ANYWHERE) in site.rules()
         site.aws.calls()
-        await site.delete(wish)
+        await site.delete(desired)
         assert site.aws.calls().count("ec2.DescribeSecurityGroups") <= 3
         assert site.rules() == {("tcp", 30081, ANYWHERE), ("icmp", 3, ANYWHERE)}
         site.ec2.terminate_instances(InstanceIds=ids)
@@ -202,23 +202,23 @@ async def test_rules_leave_a_group_without_the_clusters_tag_when_no_host_is_in_i
 ) -> None:
     async with placed(aws) as site:
         untagged(site)
-        await site.made(site.wish(site.machines(1)))
+        await site.made(site.desired(site.machines(1)))
         answer = site.ec2.create_security_group(
             GroupName="newer", Description="-", VpcId=site.network.vpc
         )
         newer = site.network.run(1, SecurityGroupIds=[answer["GroupId"]])
-        await site.made(site.wish(newer))
+        await site.made(site.desired(newer))
         assert site.rules() == set()
 
 
 async def test_two_services_share_the_rule_of_path_mtu_discovery(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         ids = site.machines(1)
-        other = site.wish(ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"))
-        wish = site.wish(ids)
-        await site.made(wish)
+        other = site.desired(ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"))
+        desired = site.desired(ids)
+        await site.made(desired)
         await site.made(other)
-        await site.delete(wish)
+        await site.delete(desired)
         assert site.rules() == {("tcp", 30081, ANYWHERE), ("icmp", 3, ANYWHERE)}
         await site.delete(other)
         assert site.rules() == set()
@@ -228,15 +228,15 @@ async def test_two_services_share_the_rule_of_health_checks_at_one_port(aws: Str
     async with placed(aws) as site:
         ids = site.machines(1)
         checked = {"healthcheck-port": "10256"}
-        other = site.wish(
+        other = site.desired(
             ids, ServicePort(81, node_port=30081), uid=UID.replace("5e", "6e"), asked=checked
         )
-        wish = site.wish(ids, asked=checked)
-        await site.made(wish)
+        desired = site.desired(ids, asked=checked)
+        await site.made(desired)
         await site.made(other)
         needed = {("tcp", 10256, f"10.0.{n}.0/24") for n in range(3)}
         assert needed <= site.rules()
-        await site.delete(wish)
+        await site.delete(desired)
         assert needed <= site.rules()
         await site.delete(other)
         assert site.rules() == set()
@@ -244,19 +244,19 @@ async def test_two_services_share_the_rule_of_health_checks_at_one_port(aws: Str
 
 async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictAWS) -> None:
     async with placed(aws, "DisableSecurityGroupIngress = true") as site:
-        await site.made(site.wish(site.machines(1)))
+        await site.made(site.desired(site.machines(1)))
         assert site.rules() == set()
 
 
 async def test_what_cannot_change_is_refused_and_left_as_it_is(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         ids = site.machines(1)
-        await site.made(site.wish(ids))
-        answer = await site.ensure(site.wish(ids, asked={"internal": "true"}))
+        await site.made(site.desired(ids))
+        answer = await site.ensure(site.desired(ids, asked={"internal": "true"}))
         assert isinstance(answer, InvalidRequest)
         assert "internal" in str(answer)
         classic = f"{NAME}-1.us-east-1.elb.amazonaws.com"
-        answer = await site.ensure(site.wish(ids, shown=classic))
+        answer = await site.ensure(site.desired(ids, shown=classic))
         assert isinstance(answer, InvalidRequest)
         assert "cannot become one of another kind" in str(answer)
 
@@ -265,10 +265,10 @@ async def test_elastic_addresses_are_one_for_each_subnet(aws: StrictAWS) -> None
     async with placed(aws) as site:
         ids = site.machines(1)
         made = [site.ec2.allocate_address(Domain="vpc")["AllocationId"] for _ in range(3)]
-        few = await site.ensure(site.wish(ids, asked={"eip-allocations": ",".join(made[:2])}))
+        few = await site.ensure(site.desired(ids, asked={"eip-allocations": ",".join(made[:2])}))
         assert isinstance(few, InvalidRequest)
         assert "one for each subnet; there are 3" in str(few)
-        await site.made(site.wish(ids, asked={"eip-allocations": ",".join(made)}))
+        await site.made(site.desired(ids, asked={"eip-allocations": ",".join(made)}))
         found = site.described()
         assert found is not None
         addresses = [one["LoadBalancerAddresses"] for one in found["AvailabilityZones"]]
@@ -299,38 +299,38 @@ def attached(site: LBSite) -> list[str]:
 async def test_a_managed_group_follows_the_service_and_goes_with_it(aws: StrictAWS) -> None:
     async with placed(aws, MANAGED) as site:
         ids = site.machines(1)
-        await site.made(site.wish(ids, HTTP, DNS))
+        await site.made(site.desired(ids, HTTP, DNS))
         ((own, rules),) = own_groups(site).items()
         assert attached(site) == [own]
         assert rules == {
             Rule("tcp", 80, 80, ANYWHERE), Rule("udp", 53, 53, ANYWHERE),
             Rule("icmp", 3, 4, ANYWHERE),
         }  # fmt: skip
-        wish = site.wish(ids, HTTP, load_balancer_source_ranges=("192.0.2.0/24",))
-        await site.made(wish)
+        desired = site.desired(ids, HTTP, load_balancer_source_ranges=("192.0.2.0/24",))
+        await site.made(desired)
         assert own_groups(site) == {
             own: {Rule("tcp", 80, 80, "192.0.2.0/24"), Rule("icmp", 3, 4, "192.0.2.0/24")}
         }
         site.aws.calls()
-        await site.made(wish)
+        await site.made(desired)
         assert site.writes() == []
         site.aws.configure(detach=3600.0)
-        answer = await site.delete(wish)
+        answer = await site.delete(desired)
         assert isinstance(answer, Pending)
         assert own in answer.reason
         site.aws.configure(detach=0.0)
-        assert await site.delete(wish) == Done()
+        assert await site.delete(desired) == Done()
         assert (site.described(), site.groups(), own_groups(site)) == (None, {}, {})
 
 
 async def test_a_managed_group_makes_room_for_a_given_one(aws: StrictAWS) -> None:
     async with placed(aws, MANAGED) as site:
         ids = site.machines(1)
-        await site.made(site.wish(ids))
-        await site.made(site.wish(ids, asked={"security-groups": site.group}))
+        await site.made(site.desired(ids))
+        await site.made(site.desired(ids, asked={"security-groups": site.group}))
         assert attached(site) == [site.group]
         assert own_groups(site) == {}
-        await site.made(site.wish(ids))
+        await site.made(site.desired(ids))
         assert attached(site) == list(own_groups(site))
 
 
@@ -341,19 +341,19 @@ async def test_turning_managed_groups_on_or_off_changes_only_new_load_balancers(
     ids = site.machines(1)
     plain, managed = (config_text(aws, site.network.vpc, extra) for extra in ("", MANAGED))
     async with started(plain) as site.provider:
-        wish = site.wish(ids)
-        await site.made(wish)
+        desired = site.desired(ids)
+        await site.made(desired)
     async with started(managed) as site.provider:
-        await site.made(wish)
+        await site.made(desired)
         assert (attached(site), own_groups(site)) == ([], {})
-        await site.delete(wish)
-        await site.made(wish)
+        await site.delete(desired)
+        await site.made(desired)
     async with started(plain) as site.provider:
-        await site.made(site.wish(ids, HTTPS))
+        await site.made(site.desired(ids, HTTPS))
         ((own, rules),) = own_groups(site).items()
         assert attached(site) == [own]
         assert rules >= {Rule("tcp", 443, 443, ANYWHERE)}
-        assert await site.delete(wish) == Done()
+        assert await site.delete(desired) == Done()
     assert own_groups(site) == {}
 
 
@@ -365,8 +365,8 @@ async def test_groups_that_are_given_too_late_are_told_and_the_rest_is_done(
     first, second = site.machines(2)
     text = config_text(aws, site.network.vpc)
     async with started(text, context(events=events)) as site.provider:
-        await site.made(site.wish([first]))
-        await site.made(site.wish([first, second], asked={"security-groups": site.group}))
+        await site.made(site.desired([first]))
+        await site.made(site.desired([first, second], asked={"security-groups": site.group}))
     assert attached(site) == []
     assert [one["ids"] for one in site.groups().values()] == [{first, second}]
     assert {reason for reason, _ in events.seen} == {"AnnotationIgnored"}
@@ -374,8 +374,8 @@ async def test_groups_that_are_given_too_late_are_told_and_the_rest_is_done(
 
 async def test_a_health_check_that_somebody_changed_is_repaired(aws: StrictAWS) -> None:
     async with placed(aws) as site:
-        wish = site.wish(site.machines(1))
-        await site.made(wish)
+        desired = site.desired(site.machines(1))
+        await site.made(desired)
         ((name, group),) = site.groups().items()
         fields = ("HealthCheckProtocol", "HealthCheckPort", "HealthCheckIntervalSeconds")
         before = [group[one] for one in fields]
@@ -385,10 +385,10 @@ async def test_a_health_check_that_somebody_changed_is_repaired(aws: StrictAWS) 
             HealthCheckPort="81",
             HealthCheckIntervalSeconds=10,
         )
-        await site.made(wish)
+        await site.made(desired)
         assert [site.groups()[name][one] for one in fields] == before
         asked = {"healthcheck-timeout": "5"}
-        await site.made(site.wish(site.machines(1), asked=asked))
+        await site.made(site.desired(site.machines(1), asked=asked))
         assert site.groups()[name]["HealthCheckTimeoutSeconds"] == 5
 
 
@@ -410,16 +410,16 @@ async def test_dual_stack_is_refused_without_ipv6_and_made_with_it(aws: StrictAW
             "ip_families": ("IPv4", "IPv6"),
             "ip_family_policy": "PreferDualStack",
         }
-        answer = await site.ensure(site.wish(ids, **both))
+        answer = await site.ensure(site.desired(ids, **both))
         assert isinstance(answer, InvalidRequest)
         assert "IPv6 needs subnets with it" in str(answer)
     site = LBSite(aws)
     give_ipv6(site)
     ids = site.machines(1)
     async with started(config_text(aws, site.network.vpc)) as site.provider:
-        await site.made(site.wish(ids, HTTP, DNS))
-        wish = site.wish(ids, HTTP, DNS, **both)
-        await site.made(wish)
+        await site.made(site.desired(ids, HTTP, DNS))
+        desired = site.desired(ids, HTTP, DNS, **both)
+        await site.made(desired)
         found = site.described()
         assert found is not None
         assert (found["IpAddressType"], found["EnablePrefixForIpv6SourceNat"]) == (
@@ -430,10 +430,10 @@ async def test_dual_stack_is_refused_without_ipv6_and_made_with_it(aws: StrictAW
         sources = {rule.source for rule in rules_of(group["IpPermissions"])}
         assert sources >= {ANYWHERE, "::/0"}
         site.aws.calls()
-        await site.made(wish)
+        await site.made(desired)
         assert site.writes() == []
-        await site.delete(wish)
-        await site.made(wish)
+        await site.delete(desired)
+        await site.made(desired)
         assert sorted(site.listeners()) == [53, 80]
 
 
@@ -442,7 +442,7 @@ async def test_hosts_of_ipv6_alone_are_reached_by_it(aws: StrictAWS) -> None:
     give_ipv6(site)
     ids = site.machines(1)
     async with started(config_text(aws, site.network.vpc)) as site.provider:
-        await site.made(site.wish(ids, ip_families=("IPv6",)))
+        await site.made(site.desired(ids, ip_families=("IPv6",)))
         found = site.described()
         assert found is not None
         assert found["IpAddressType"] == "dualstack"

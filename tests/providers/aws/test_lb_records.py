@@ -22,61 +22,61 @@ async def site(aws: StrictAWS, request: pytest.FixtureRequest) -> AsyncIterator[
         yield found
 
 
-def with_status(wish: LoadBalancer, answer: Ensured) -> LoadBalancer:
-    ref = msgspec.structs.replace(wish.ref, last_ingress=answer.ingress)
-    return msgspec.structs.replace(wish, ref=ref)
+def with_status(desired: LoadBalancer, answer: Ensured) -> LoadBalancer:
+    ref = msgspec.structs.replace(desired.ref, last_ingress=answer.ingress)
+    return msgspec.structs.replace(desired, ref=ref)
 
 
-async def is_shown(site: LBSite, wish: LoadBalancer) -> bool:
-    """Whether the listing tells that all is as wished."""
-    expected = site.balancers.fingerprint(wish)
+async def is_shown(site: LBSite, desired: LoadBalancer) -> bool:
+    """Whether the listing tells that all is as desired."""
+    expected = site.balancers.fingerprint(desired)
     owned = await site.balancers.list_owned(CLUSTER)
     return expected in {one.fingerprint for one in owned if one.recorded}
 
 
-async def previewed(site: LBSite, wish: LoadBalancer) -> Any:
+async def previewed(site: LBSite, desired: LoadBalancer) -> Any:
     preview = site.balancers.preview  # type: ignore[attr-defined]
-    return (await preview([wish]))[wish.ref.uid]
+    return (await preview([desired]))[desired.ref.uid]
 
 
 async def test_a_new_one_costs_one_call_more_a_change_two_and_a_look_none(site: LBSite) -> None:
     ids = site.machines(2)
-    wish = site.wish(ids[:1])
-    wish = with_status(wish, await site.made(wish))
+    desired = site.desired(ids[:1])
+    desired = with_status(desired, await site.made(desired))
     assert [one.partition(".")[2] for one in site.writes()].count("AddTags") == 1
-    assert await is_shown(site, wish)
+    assert await is_shown(site, desired)
     site.aws.calls()
-    await site.made(wish)
+    await site.made(desired)
     assert site.writes() == []
-    more = site.wish(ids)
+    more = site.desired(ids)
     more = with_status(more, await site.made(more))
     names = [one.partition(".")[2] for one in site.writes()]
     assert names[0] == names[-1] == "AddTags"
     assert names.count("AddTags") == 2
     assert await is_shown(site, more)
-    assert not await is_shown(site, wish)
+    assert not await is_shown(site, desired)
 
 
 async def test_a_host_that_is_refused_is_tried_again_with_each_look(site: LBSite) -> None:
     first, gone = site.machines(2)
     site.ec2.terminate_instances(InstanceIds=[gone])
-    wish = site.wish([first, gone])
-    answer = await site.made(wish)
+    desired = site.desired([first, gone])
+    answer = await site.made(desired)
     assert answer.rejected
-    assert not await is_shown(site, with_status(wish, answer))
+    assert not await is_shown(site, with_status(desired, answer))
 
 
 async def test_a_wrong_annotation_has_no_fingerprint_and_the_preview_says_why(site: LBSite) -> None:
-    wish = site.wish(site.machines(1))
+    desired = site.desired(site.machines(1))
     wrong = msgspec.structs.replace(
-        wish.service.metadata,
+        desired.service.metadata,
         annotations={
-            **wish.service.metadata.annotations,
+            **desired.service.metadata.annotations,
             "service.beta.kubernetes.io/aws-load-balancer-healthcheck-interval": "soon",
         },
     )
-    service = msgspec.structs.replace(wish.service, metadata=wrong)
-    asked = msgspec.structs.replace(wish, service=service)
+    service = msgspec.structs.replace(desired.service, metadata=wrong)
+    asked = msgspec.structs.replace(desired, service=service)
     assert site.balancers.fingerprint(asked) == ""
     assert isinstance(await previewed(site, asked), InvalidRequest)
     assert isinstance(await site.ensure(asked), InvalidRequest)
@@ -86,16 +86,16 @@ async def test_a_preview_tells_listeners_targets_and_rules_and_writes_nothing(
     site: LBSite,
 ) -> None:
     ids = site.machines(2)
-    wish = site.wish(ids[:1])
+    desired = site.desired(ids[:1])
     site.aws.calls()
-    new = await previewed(site, wish)
+    new = await previewed(site, desired)
     assert {one.action for one in new} <= {"create", "change"}
     assert {one.part.split()[0] for one in new} >= {"load", "listener", "target", "rule"}
     assert site.writes() == []
-    await site.made(wish)
-    assert await previewed(site, wish) == []
+    await site.made(desired)
+    assert await previewed(site, desired) == []
     site.aws.calls()
-    changed = await previewed(site, site.wish(ids[1:], HTTP, MORE))
+    changed = await previewed(site, site.desired(ids[1:], HTTP, MORE))
     assert site.writes() == []
     shown = {(one.action, one.part) for one in changed}
     assert {

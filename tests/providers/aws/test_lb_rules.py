@@ -81,7 +81,7 @@ def bare(rules: frozenset[Rule]) -> set[tuple[str, int, int, str]]:
 
 
 @given(SETS, SETS, SETS)
-def test_after_a_change_all_wishes_are_met_and_nothing_of_others_is_gone(
+def test_after_a_change_all_desired_rules_are_there_and_those_of_others_stay(
     have: frozenset[Rule], want: frozenset[Rule], ours: frozenset[Rule]
 ) -> None:
     change = changed(have, want, ours)

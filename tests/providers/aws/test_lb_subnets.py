@@ -13,8 +13,8 @@ from proreus.providers.aws.subnets import (
     TAG_INTERNAL,
     TAG_PUBLIC,
     Subnet,
-    found,
-    named,
+    default_subnets,
+    named_subnets,
     subnets_of,
     usable_zones,
 )
@@ -71,14 +71,14 @@ FOUND: dict[str, tuple[tuple[Subnet, ...], dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize("case", FOUND)
 def test_which_subnets_are_found(case: str) -> None:
     subnets, options, ids = FOUND[case]
-    chosen = found(subnets, ZONES, CLUSTER, **{"internal": False, **options})
+    chosen = default_subnets(subnets, ZONES, CLUSTER, **{"internal": False, **options})
     assert [one.id for one in chosen] == [f"subnet-{id_}" for id_ in ids]
 
 
 @pytest.mark.parametrize(("internal", "tag"), [(False, TAG_PUBLIC), (True, TAG_INTERNAL)])
 def test_without_a_subnet_the_tag_that_is_missing_is_named(*, internal: bool, tag: str) -> None:
     with pytest.raises(InvalidRequest, match=tag):
-        found((subnet("1"),), ZONES, CLUSTER, internal=internal)
+        default_subnets((subnet("1"),), ZONES, CLUSTER, internal=internal)
 
 
 SUBNETS = st.builds(
@@ -93,15 +93,15 @@ SUBNETS = st.builds(
 def test_the_choice_has_one_subnet_a_zone_and_does_not_depend_on_the_order(
     subnets: list[Subnet], random: Any
 ) -> None:
-    chosen = found(subnets, ZONES, CLUSTER, internal=False)
+    chosen = default_subnets(subnets, ZONES, CLUSTER, internal=False)
     assert sorted(one.zone for one in chosen) == sorted({one.zone for one in subnets})
     random.shuffle(subnets)
-    assert found(subnets, ZONES, CLUSTER, internal=False) == chosen
+    assert default_subnets(subnets, ZONES, CLUSTER, internal=False) == chosen
 
 
 def test_named_subnets_keep_their_order() -> None:
     subnets = (subnet("1"), subnet("2", "b", name="front"), subnet("3", "c"))
-    chosen = named(("front", "subnet-1"), subnets)
+    chosen = named_subnets(("front", "subnet-1"), subnets)
     assert [one.id for one in chosen] == ["subnet-2", "subnet-1"]
 
 
@@ -117,7 +117,7 @@ def test_named_subnets_keep_their_order() -> None:
 def test_a_wrong_name_of_a_subnet_is_told(names: tuple[str, ...], message: str) -> None:
     subnets = (subnet("1", name="front"), subnet("2", name="front"))
     with pytest.raises(InvalidRequest, match=message):
-        named(names, subnets)
+        named_subnets(names, subnets)
 
 
 def table(routes: Sequence[Mapping[str, Any]], **association: Any) -> dict[str, Any]:

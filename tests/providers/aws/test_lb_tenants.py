@@ -96,7 +96,7 @@ async def test_what_is_anothers_is_refused_by_name_and_nothing_is_made(
         make = addresses if annotation == "eip-allocations" else group
         named = make(site, THEIRS)
         site.writes()
-        answer = await site.ensure(site.wish(ids, asked={annotation: named}))
+        answer = await site.ensure(site.desired(ids, asked={annotation: named}))
         assert isinstance(answer, InvalidRequest)
         assert f"{annotation}: {named[:4]}" in str(answer)
         assert "it belongs to the Service bank/web of the cluster" in str(answer)
@@ -111,9 +111,9 @@ async def test_what_is_a_neighbours_is_used_and_outlives_the_service(
     async with placed(aws, kind="" if kind == "classic" else kind) as site:
         make = addresses if annotation == "eip-allocations" else group
         named = make(site, OURS)
-        wish = site.wish(site.machines(1), asked={annotation: named})
-        assert isinstance(await site.made(wish), Ensured)
-        await site.delete(wish)
+        desired = site.desired(site.machines(1), asked={annotation: named})
+        assert isinstance(await site.made(desired), Ensured)
+        await site.delete(desired)
         if annotation == "eip-allocations":
             left = site.ec2.describe_addresses()["Addresses"]
             assert {one["AllocationId"] for one in left} == set(named.split(","))
@@ -126,13 +126,13 @@ async def test_what_the_load_balancer_has_already_is_not_asked_about(aws: Strict
         first, second = site.machines(2)
         named = group(site, {})
         asked = {"security-groups": named}
-        await site.made(site.wish([first], asked=asked))
+        await site.made(site.desired([first], asked=asked))
         site.ec2.create_tags(
             Resources=[named], Tags=[{"Key": key, "Value": one} for key, one in THEIRS.items()]
         )
-        assert isinstance(await site.made(site.wish([first, second], asked=asked)), Ensured)
+        assert isinstance(await site.made(site.desired([first, second], asked=asked)), Ensured)
         more = {"security-groups": f"{named},{group(site, THEIRS, 'another')}"}
-        answer = await site.ensure(site.wish([first], asked=more))
+        answer = await site.ensure(site.desired([first], asked=more))
         assert isinstance(answer, InvalidRequest)
 
 
@@ -143,9 +143,9 @@ async def test_the_cloud_config_may_list_what_is_allowed(aws: StrictAWS) -> None
     strict = f"\n[Tenants]\nNamedObjects = listed\nAllow = shop={theirs}\n"
     async with placed(aws, strict, kind="") as other:
         site.provider = other.provider
-        refused = await site.ensure(site.wish(ids, asked={"security-groups": given}))
+        refused = await site.ensure(site.desired(ids, asked={"security-groups": given}))
         assert isinstance(refused, InvalidRequest)
         assert "[Tenants]" in str(refused)
         assert isinstance(
-            await site.made(site.wish(ids, asked={"security-groups": theirs})), Ensured
+            await site.made(site.desired(ids, asked={"security-groups": theirs})), Ensured
         )

@@ -83,7 +83,7 @@ class Health(msgspec.Struct, frozen=True):
     interval: int | None = None
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Options(msgspec.Struct, frozen=True):
     """All that the annotations say.
 
     Attributes:
@@ -213,15 +213,15 @@ def kind(annotations: Mapping[str, str]) -> Kind:
     Raises:
         ImplementedElsewhere: The AWS Load Balancer Controller is asked for.
     """
-    asked = annotations.get(f"{PREFIX}type", "")
-    if asked in _OTHERS:
+    options = annotations.get(f"{PREFIX}type", "")
+    if options in _OTHERS:
         raise ImplementedElsewhere(
-            f"annotation {PREFIX}type: {asked} is served by the AWS Load Balancer Controller"
+            f"annotation {PREFIX}type: {options} is served by the AWS Load Balancer Controller"
         )
-    return Kind.NETWORK if asked == "nlb" else Kind.CLASSIC
+    return Kind.NETWORK if options == "nlb" else Kind.CLASSIC
 
 
-def read(annotations: Mapping[str, str]) -> Asked:
+def read(annotations: Mapping[str, str]) -> Options:
     """What the annotations ask for.
 
     Raises:
@@ -229,7 +229,7 @@ def read(annotations: Mapping[str, str]) -> Asked:
         InvalidRequest: Names every annotation that is wrong, and the remedy.
     """
     reader = _Reader(annotations)
-    found = Asked(
+    found = Options(
         kind=kind(annotations),
         internal=reader.text("internal") not in {"", "false"},
         proxy_protocol=_proxy_protocol(reader),
@@ -333,7 +333,7 @@ def _health(reader: _Reader) -> Health:
     )
 
 
-def _check_together(reader: _Reader, found: Asked) -> None:
+def _check_together(reader: _Reader, found: Options) -> None:
     """What is wrong only beside something else."""
     health = found.health
     if health.timeout and health.interval and health.timeout >= health.interval:

@@ -292,7 +292,7 @@ class Tagging(
             raise ConfigError(tuple(dict.fromkeys(found)))
 
     @property
-    def wanted(self) -> dict[str, str]:
+    def desired_tags(self) -> dict[str, str]:
         """The tags."""
         pairs = (tag.partition("=") for tag in self.tags)
         return {key.strip(): value.strip() for key, _, value in pairs}

@@ -47,7 +47,7 @@ Answer = Described | CloudError | None
 """The instance; why it is not known; or None: EC2 says that there is none."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class Lookup(msgspec.Struct, frozen=True):
     """What was read for a batch; a part that failed is its error.
 
     Attributes:
@@ -211,7 +211,7 @@ class AWSInstances:
             for node in nodes
         }
 
-    async def _find(self, targets: Iterable[Target]) -> Found:
+    async def _find(self, targets: Iterable[Target]) -> Lookup:
         wanted = list(targets)
         ids = {one.id for one in wanted} - {""}
         names = {one.dns_name for one in wanted} - {""}
@@ -219,7 +219,7 @@ class AWSInstances:
         of_ids, of_names, of_hosts = await ask_all(
             (ids, partial(by_id, self._api)), (names, self._by_name), (hosts, self._by_host)
         )
-        return Found(of_ids, of_names, of_hosts)
+        return Lookup(of_ids, of_names, of_hosts)
 
     async def _by_name(self, names: Collection[str]) -> Mapping[str, Sequence[Described]]:
         found: dict[str, list[Described]] = {}
@@ -304,7 +304,7 @@ class AWSInstances:
 
 
 def match(
-    node: Node, wanted: Target, found: Found, tags: ClusterTags
+    node: Node, wanted: Target, found: Lookup, tags: ClusterTags
 ) -> Described | NotFound | CloudError:
     """What was read about one node. Pure."""
     if wanted.problem:

@@ -1,6 +1,6 @@
-"""Which listeners and health checks a wish comes to, for both kinds of load balancers. Pure.
+"""Decides which listeners and health checks a load balancer has, for both kinds. Pure.
 
-The rules are the official manager's, so that a load balancer of its is as wished for us, too. What
+The rules are the official manager's, so that a load balancer of its is as desired for us, too. What
 it refuses and AWS can do is done: TCP and UDP at one port of a network load balancer.
 """
 
@@ -11,7 +11,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
-from proreus.providers.aws.annotations import PREFIX, TRAFFIC_PORT, Asked, Health, Kind
+from proreus.providers.aws.annotations import PREFIX, TRAFFIC_PORT, Health, Kind, Options
 from proreus.providers.aws.config import Global, HealthProbeMode
 
 _ENDS_TLS: Final = {"http": "HTTPS", "https": "HTTPS", "tcp": "SSL", "ssl": "SSL"}
@@ -82,64 +82,64 @@ class PortMapping(msgspec.Struct, frozen=True):
     policy: str = ""
 
 
-def check(wanted: LoadBalancer, asked: Asked) -> None:
+def check(lb: LoadBalancer, options: Options) -> None:
     """Refuse what this kind of load balancer cannot do.
 
     Raises:
         InvalidRequest: Names every such field.
     """
-    if problems := tuple(_problems(wanted, asked)):
+    if problems := tuple(_problems(lb, options)):
         raise InvalidRequest("; ".join(problems))
 
 
-def _problems(wanted: LoadBalancer, asked: Asked) -> Iterator[str]:
-    known = _PROTOCOLS[asked.kind]
-    for one in wanted.frontends:
+def _problems(lb: LoadBalancer, options: Options) -> Iterator[str]:
+    known = _PROTOCOLS[options.kind]
+    for one in lb.frontends:
         place = f"spec.ports {one.port}/{one.protocol}"
         if one.protocol not in known:
-            hint = "" if asked.kind is Kind.NETWORK else f"; UDP needs {PREFIX}type: nlb"
+            hint = "" if options.kind is Kind.NETWORK else f"; UDP needs {PREFIX}type: nlb"
             yield f"{place}: the load balancer forwards only {' and '.join(known)}{hint}"
         elif not one.node_port:
             yield f"{place}: it has no node port; set spec.allocateLoadBalancerNodePorts"
-    has_udp = any(one.protocol == "UDP" for one in wanted.frontends)
-    if has_udp and asked.target_attributes.get(_PRESERVE) == "false":
+    has_udp = any(one.protocol == "UDP" for one in lb.frontends)
+    if has_udp and options.target_attributes.get(_PRESERVE) == "false":
         yield f"annotation {PREFIX}target-group-attributes: with UDP, {_PRESERVE} can only be true"
-    if wanted.affinity_seconds is not None:
+    if lb.affinity_seconds is not None:
         yield "spec.sessionAffinity: the load balancer knows None only"
-    if wanted.requested_address:
+    if lb.requested_address:
         yield (
             "spec.loadBalancerIP: AWS chooses the address; leave it empty, or give "
             f"{PREFIX}eip-allocations"
         )
 
 
-def classic_listeners(wanted: LoadBalancer, asked: Asked) -> frozenset[Listener]:
+def classic_listeners(lb: LoadBalancer, options: Options) -> frozenset[Listener]:
     """The listeners of a classic load balancer."""
-    return frozenset(_classic_listener(one, asked) for one in wanted.frontends)
+    return frozenset(_classic_listener(one, options) for one in lb.frontends)
 
 
-def _classic_listener(frontend: Frontend, asked: Asked) -> Listener:
+def _classic_listener(frontend: Frontend, options: Options) -> Listener:
     port, node_port = frontend.port, frontend.node_port
-    backend = asked.backend_protocol
-    if asked.has_tls(port, frontend.name):
+    backend = options.backend_protocol
+    if options.has_tls(port, frontend.name):
         protocol = _ENDS_TLS[backend or "tcp"]
-        return Listener(port, protocol, node_port, (backend or "tcp").upper(), asked.certificate)
+        return Listener(port, protocol, node_port, (backend or "tcp").upper(), options.certificate)
     # Without TLS of ours, only http is told from bytes: it adds X-Forwarded-For.
     protocol = "HTTP" if backend == "http" else "TCP"
     return Listener(port, protocol, node_port, protocol)
 
 
 def classic_health_check(
-    wanted: LoadBalancer, asked: Asked, settings: Global
+    lb: LoadBalancer, options: Options, settings: Global
 ) -> ClassicHealthCheck:
     """The health check of a classic load balancer: of its first port, as there is only one."""
-    health, first = asked.health, wanted.frontends[0]
+    health, first = options.health, lb.frontends[0]
     # Never more than TCP unless told: what speaks HTTP need not answer 200 to a GET of /.
-    protocol = "SSL" if asked.backend_protocol in {"ssl", "https"} else "TCP"
+    protocol = "SSL" if options.backend_protocol in {"ssl", "https"} else "TCP"
     port, path = first.node_port, ""
-    if wanted.local_traffic and wanted.health_check.port:
-        protocol, path = "HTTP", wanted.health_check.path
-        port = port if health.port == TRAFFIC_PORT else wanted.health_check.port
+    if lb.local_traffic and lb.health_check.port:
+        protocol, path = "HTTP", lb.health_check.path
+        port = port if health.port == TRAFFIC_PORT else lb.health_check.port
     elif _is_shared(settings):
         protocol = "HTTP"
         port = settings.cluster_service_shared_load_balancer_health_probe_port
@@ -162,7 +162,7 @@ def _given(health: Health, *fields: str) -> dict[str, int]:
     return {one: getattr(health, one) for one in fields if getattr(health, one) is not None}
 
 
-def port_mappings(wanted: LoadBalancer, asked: Asked, settings: Global) -> tuple[PortMapping, ...]:
+def port_mappings(lb: LoadBalancer, options: Options, settings: Global) -> tuple[PortMapping, ...]:
     """The listeners and target groups of a network load balancer, by port.
 
     TCP and UDP at the same port with the same node port become one of TCP_UDP.
@@ -171,20 +171,20 @@ def port_mappings(wanted: LoadBalancer, asked: Asked, settings: Global) -> tuple
         InvalidRequest: TCP and UDP at the same port cannot be one listener.
     """
     by_port: dict[int, list[Frontend]] = {}
-    for one in wanted.frontends:
+    for one in lb.frontends:
         by_port.setdefault(one.port, []).append(one)
-    health = health_check(wanted, asked, settings)
-    return tuple(_mapping(by_port[port], asked, health) for port in sorted(by_port))
+    health = health_check(lb, options, settings)
+    return tuple(_mapping(by_port[port], options, health) for port in sorted(by_port))
 
 
-def _mapping(frontends: list[Frontend], asked: Asked, health: HealthCheck) -> PortMapping:
+def _mapping(frontends: list[Frontend], options: Options, health: HealthCheck) -> PortMapping:
     first = frontends[0]
     protocols = {one.protocol for one in frontends}
     mixed = {"TCP", "UDP"} <= protocols
     place = f"spec.ports {first.port}"
     if mixed and len({one.node_port for one in frontends}) > 1:
         raise InvalidRequest(f"{place}: TCP and UDP need the same nodePort to share a port")
-    is_tls = "TCP" in protocols and asked.has_tls(first.port, first.name)
+    is_tls = "TCP" in protocols and options.has_tls(first.port, first.name)
     if mixed and is_tls:
         raise InvalidRequest(f"{place}: TLS and UDP cannot share a port; see {PREFIX}ssl-ports")
     protocol = "TCP_UDP" if mixed else first.protocol
@@ -194,18 +194,18 @@ def _mapping(frontends: list[Frontend], asked: Asked, health: HealthCheck) -> Po
     return msgspec.structs.replace(
         mapping,
         protocol="TLS",
-        target_protocol="TLS" if asked.backend_protocol == "ssl" else "TCP",
-        certificate=asked.certificate,
-        policy=asked.tls_policy,
+        target_protocol="TLS" if options.backend_protocol == "ssl" else "TCP",
+        certificate=options.certificate,
+        policy=options.tls_policy,
     )
 
 
-def health_check(wanted: LoadBalancer, asked: Asked, settings: Global) -> HealthCheck:
+def health_check(lb: LoadBalancer, options: Options, settings: Global) -> HealthCheck:
     """How the hosts of a network load balancer are asked."""
     default = HealthCheck()
-    if wanted.local_traffic and wanted.health_check.port:
+    if lb.local_traffic and lb.health_check.port:
         # Quick, since a node without a pod drops what it gets.
-        own = wanted.health_check
+        own = lb.health_check
         default = HealthCheck("HTTP", str(own.port), own.path, healthy=2, unhealthy=2, interval=10)
     elif _is_shared(settings):
         default = HealthCheck(
@@ -213,7 +213,7 @@ def health_check(wanted: LoadBalancer, asked: Asked, settings: Global) -> Health
             str(settings.cluster_service_shared_load_balancer_health_probe_port),
             settings.cluster_service_shared_load_balancer_health_probe_path,
         )
-    health = asked.health
+    health = options.health
     protocol = health.protocol or default.protocol
     return msgspec.structs.replace(
         default,

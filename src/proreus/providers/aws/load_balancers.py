@@ -21,7 +21,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.recorded import desired_digest
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.aws import annotations
-from proreus.providers.aws.annotations import PREFIX, Asked, Kind
+from proreus.providers.aws.annotations import PREFIX, Kind, Options
 from proreus.providers.aws.classic.balancers import ClassicBalancers
 from proreus.providers.aws.classic.observe import exists
 from proreus.providers.aws.groups import HostGroups
@@ -61,10 +61,10 @@ def host_policy(service: Service) -> HostPolicy:
         ImplementedElsewhere: The AWS Load Balancer Controller serves this Service.
         InvalidRequest: An annotation is wrong.
     """
-    asked = annotations.read(service.metadata.annotations)
-    families = ("IPv4", "IPv6") if asked.kind is Kind.NETWORK else ("IPv4",)
+    options = annotations.read(service.metadata.annotations)
+    families = ("IPv4", "IPv6") if options.kind is Kind.NETWORK else ("IPv4",)
     # "" is any value, as officially.
-    selector = {label: value or None for label, value in asked.target_labels.items()}
+    selector = {label: value or None for label, value in options.target_labels.items()}
     return HostPolicy(selector=selector, families=families)
 
 
@@ -85,67 +85,67 @@ class Verbs:
             api, place, settings, subnets=subnets, hosts=hosts, named=named
         )
 
-    async def ensure(self, wanted: LoadBalancer) -> EnsureAnswer:
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Read what there is, then write what differs.
 
         Raises:
             CloudError: It cannot be, or AWS refuses.
         """
-        asked = await self._check(wanted)
-        made_from = partial(self._made_from, wanted, asked)
-        if asked.kind is Kind.CLASSIC:
-            return await self._classic.ensure(wanted, asked, made_from)
-        return await self._network.ensure(wanted, asked, made_from)
+        options = await self._check(lb)
+        made_from = partial(self._made_from, lb, options)
+        if options.kind is Kind.CLASSIC:
+            return await self._classic.ensure(lb, options, made_from)
+        return await self._network.ensure(lb, options, made_from)
 
-    async def preview(self, wanted: LoadBalancer) -> Sequence[PartChange]:
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """What `ensure` would change.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
         """
-        asked = await self._check(wanted)
-        if asked.kind is Kind.CLASSIC:
-            return await self._classic.preview(wanted, asked)
-        return await self._network.preview(wanted, asked)
+        options = await self._check(lb)
+        if options.kind is Kind.CLASSIC:
+            return await self._classic.preview(lb, options)
+        return await self._network.preview(lb, options)
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
-        """What is recorded on a load balancer that is as wished. No I/O.
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        """What is recorded on a load balancer that is as desired. No I/O.
 
         Raises:
             InvalidRequest: An annotation is wrong.
         """
-        asked = annotations.read(wanted.service.metadata.annotations)
-        return self._made_from(wanted, asked, wanted.ref.last_ingress)
+        options = annotations.read(lb.service.metadata.annotations)
+        return self._made_from(lb, options, lb.ref.last_ingress)
 
     def _made_from(
-        self, wanted: LoadBalancer, asked: Asked, ingress: Sequence[LoadBalancerIngress]
+        self, lb: LoadBalancer, options: Options, ingress: Sequence[LoadBalancerIngress]
     ) -> str:
-        return desired_digest(wanted, asked, self._inputs, ingress=ingress)
+        return desired_digest(lb, options, self._inputs, ingress=ingress)
 
-    async def _check(self, wanted: LoadBalancer) -> Asked:
+    async def _check(self, lb: LoadBalancer) -> Options:
         """What the annotations ask for, if that can be.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
         """
-        asked = annotations.read(wanted.service.metadata.annotations)
-        await self._check_kind(wanted, asked.kind)
-        check(wanted, asked)
-        return asked
+        options = annotations.read(lb.service.metadata.annotations)
+        await self._check_kind(lb, options.kind)
+        check(lb, options)
+        return options
 
-    async def delete(self, gone: LoadBalancerRef) -> DeleteAnswer:
+    async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """Delete what was made for the Service, of both kinds, whatever its annotations say now.
 
         Raises:
             CloudError: AWS refuses.
         """
-        answers = (await self._classic.delete(gone), await self._network.delete(gone))
+        answers = (await self._classic.delete(ref), await self._network.delete(ref))
         for one in answers:
             if isinstance(one, Pending):
                 return one
         return Done(found=any(isinstance(one, Done) and one.found for one in answers))
 
-    async def _check_kind(self, wanted: LoadBalancer, kind: Kind) -> None:
+    async def _check_kind(self, lb: LoadBalancer, kind: Kind) -> None:
         """Refuse another kind than the load balancer that there is.
 
         The host name in the status tells it. While there is none, AWS is asked: an attempt before
@@ -156,12 +156,12 @@ class Verbs:
             CloudError: AWS does not answer.
         """
         other = _CLASSIC_HOST if kind is Kind.NETWORK else _NETWORK_HOST
-        for point in wanted.ref.last_ingress:
+        for point in lb.ref.last_ingress:
             if point.hostname and other.fullmatch(point.hostname):
                 raise _cannot_change(point.hostname)
-        if wanted.ref.last_ingress:
+        if lb.ref.last_ingress:
             return
-        name = wanted.ref.name
+        name = lb.ref.name
         if kind is Kind.NETWORK:
             if await exists(self._api, name):
                 raise _cannot_change(name)

@@ -62,7 +62,7 @@ class AWSRoutes:
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """One call for the table, and one about instances that are no nodes, if routes name any."""
         del cluster
-        made = list(made_by_hand(await self._table()))
+        made = list(instance_routes(await self._table()))
         known = {
             id_: node.spec.provider_id
             for node in nodes
@@ -71,7 +71,7 @@ class AWSRoutes:
         strangers = {str(one["InstanceId"]) for one in made if one.get("InstanceId")} - set(known)
         if strangers:
             known |= await self._ours(strangers)
-        return [route for one in made if (route := listed(one, known)) is not None]
+        return [route for one in made if (route := route_of(one, known)) is not None]
 
     async def apply(
         self,
@@ -254,7 +254,7 @@ class AWSRoutes:
             return await work
 
 
-def made_by_hand(table: Described) -> Iterator[Described]:
+def instance_routes(table: Described) -> Iterator[Described]:
     """The routes of a table that somebody made and that can lead to an instance. Pure."""
     for route in table.get("Routes") or ():
         if route.get("Origin", "CreateRoute") != "CreateRoute":
@@ -263,7 +263,7 @@ def made_by_hand(table: Described) -> Iterator[Described]:
             yield route
 
 
-def listed(route: Described, known: Mapping[str, str]) -> Route | None:
+def route_of(route: Described, known: Mapping[str, str]) -> Route | None:
     """A route as the framework sees it, or None if it is not ours. Pure.
 
     Args:

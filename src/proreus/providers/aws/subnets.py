@@ -90,7 +90,7 @@ def usable_zones(zones: Iterable[Described]) -> frozenset[str]:
     return frozenset(one["ZoneName"] for one in zones if one.get("ZoneType", _ZONES) == _ZONES)
 
 
-def found(
+def default_subnets(
     subnets: Iterable[Subnet],
     zones: frozenset[str],
     cluster: ClusterTags,
@@ -130,7 +130,7 @@ def found(
     return tuple(sorted(best.values(), key=lambda one: one.id))
 
 
-def named(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subnet, ...]:
+def named_subnets(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subnet, ...]:
     """The subnets of these ids or names, in their order. Pure.
 
     Raises:
@@ -179,9 +179,9 @@ class Subnets:
                 await self._read()
                 self._read_at = now
         if names:
-            return named(names, self._subnets)
+            return named_subnets(names, self._subnets)
         place = self._place
-        return found(
+        return default_subnets(
             self._subnets, self._zones, place.tags, internal=internal, default=place.subnet
         )
 

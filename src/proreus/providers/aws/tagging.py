@@ -48,7 +48,7 @@ class Tagging:
             nodes: All nodes of the cluster.
         """
         self._api = api
-        self._wanted = settings.wanted
+        self._wanted = settings.desired_tags
         self._instances = Resource.INSTANCE in settings.resources
         self._volumes = Resource.VOLUME in settings.resources
         self._nodes = nodes

@@ -16,7 +16,7 @@ from proreus.cloudprovider.identity import (
 )
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
-from proreus.providers.aws.annotations import PREFIX, Asked
+from proreus.providers.aws.annotations import PREFIX, Options
 from proreus.providers.aws.identity import (
     TAG_SERVICE,
     ClusterTags,
@@ -72,7 +72,7 @@ class Named:
         self._tenants = tenants
 
     async def check(
-        self, ref: LoadBalancerRef, asked: Asked, *, groups: Collection[str], is_new: bool
+        self, ref: LoadBalancerRef, asked: Options, *, groups: Collection[str], is_new: bool
     ) -> None:
         """Refuse what is another's.
 

@@ -8,7 +8,7 @@ import msgspec
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.annotations import INTERNAL
 from proreus.providers.aws.classic.observe import balancer_of
-from proreus.providers.aws.classic.parts import Actual, Wish
+from proreus.providers.aws.classic.parts import Desired, Observed
 from proreus.providers.aws.classic.plan import (
     AddTags,
     ApplyGroups,
@@ -36,14 +36,16 @@ from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, OwnGroups
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
-Effect = Callable[[Actual], Actual]
+Effect = Callable[[Observed], Observed]
 """How what there is differs after a step."""
 
 _UNFIT: Final = "InvalidInstance"
 """The code of an instance that AWS does not know, or that cannot be registered."""
 
 
-async def take(api: "Api", own_groups: OwnGroups, wish: Wish, actual: Actual, step: Step) -> Effect:
+async def take(
+    api: "Api", own_groups: OwnGroups, desired: Desired, observed: Observed, step: Step
+) -> Effect:
     """Take one step.
 
     Raises:
@@ -51,36 +53,36 @@ async def take(api: "Api", own_groups: OwnGroups, wish: Wish, actual: Actual, st
     """
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            group = await own_groups.take(step, wish.own, wish.tags, actual.group)
-            return lambda now: msgspec.structs.replace(now, group=group)
+            group = await own_groups.take(step, desired.own, desired.tags, observed.group)
+            return lambda before: msgspec.structs.replace(before, group=group)
         case CreateBalancer(groups):
-            dns_name = await _create(api, wish, groups)
-            balancer = made(wish, groups, dns_name)
-            return lambda now: msgspec.structs.replace(now, balancer=balancer)
+            dns_name = await _create(api, desired, groups)
+            balancer = made(desired, groups, dns_name)
+            return lambda before: msgspec.structs.replace(before, balancer=balancer)
         case Register() | Deregister():
-            return await _reregister(api, wish, actual, step)
+            return await _reregister(api, desired, observed, step)
         case AttachSubnets() | DetachSubnets():
-            return await _replace(api, wish, step)
+            return await _replace(api, desired, step)
         case CreateListeners() | DeleteListeners() | ChangeCertificate():
-            await _change_listeners(api, wish, step)
+            await _change_listeners(api, desired, step)
         case CreatePolicy() | SetListenerPolicies() | SetBackendPolicies():
-            await _change_policies(api, wish, step)
+            await _change_policies(api, desired, step)
         case _:
-            await _change(api, wish, step)
-    return lambda now: pretend(now, step, wish)
+            await _change(api, desired, step)
+    return lambda before: pretend(before, step, desired)
 
 
-async def _create(api: "Api", wish: Wish, groups: tuple[str, ...]) -> str:
+async def _create(api: "Api", desired: Desired, groups: tuple[str, ...]) -> str:
     """Make the load balancer; its host name."""
-    scheme = {"Scheme": wish.scheme} if wish.scheme == INTERNAL else {}
+    scheme = {"Scheme": desired.scheme} if desired.scheme == INTERNAL else {}
     answer = await api.call(
         "elb",
         "CreateLoadBalancer",
-        LoadBalancerName=wish.name,
-        Listeners=[_given(one) for one in sorted(wish.listeners)],
-        Subnets=sorted(wish.subnets),
+        LoadBalancerName=desired.name,
+        Listeners=[_given(one) for one in sorted(desired.listeners)],
+        Subnets=sorted(desired.subnets),
         SecurityGroups=list(groups),
-        Tags=pairs_of(wish.tags),
+        Tags=pairs_of(desired.tags),
         **scheme,
     )
     return str(answer["DNSName"])
@@ -99,9 +101,9 @@ def _given(listener: Listener) -> dict[str, Any]:
 
 
 async def _change_listeners(
-    api: "Api", wish: Wish, step: CreateListeners | DeleteListeners | ChangeCertificate
+    api: "Api", desired: Desired, step: CreateListeners | DeleteListeners | ChangeCertificate
 ) -> None:
-    of = {"LoadBalancerName": wish.name}
+    of = {"LoadBalancerName": desired.name}
     match step:
         case CreateListeners(listeners):
             given = [_given(one) for one in listeners]
@@ -121,9 +123,9 @@ async def _change_listeners(
 
 
 async def _change_policies(
-    api: "Api", wish: Wish, step: CreatePolicy | SetListenerPolicies | SetBackendPolicies
+    api: "Api", desired: Desired, step: CreatePolicy | SetListenerPolicies | SetBackendPolicies
 ) -> None:
-    of = {"LoadBalancerName": wish.name}
+    of = {"LoadBalancerName": desired.name}
     match step:
         case CreatePolicy(name, type_, attribute, value):
             await api.call(
@@ -153,18 +155,18 @@ async def _change_policies(
 
 
 async def _reregister(
-    api: "Api", wish: Wish, actual: Actual, step: Register | Deregister
+    api: "Api", desired: Desired, observed: Observed, step: Register | Deregister
 ) -> Effect:
     if isinstance(step, Deregister):
         operation, gone = "DeregisterInstancesFromLoadBalancer", step.instances
         # What AWS does not know any more is not registered any more.
-        await _all_that_can_be(api, operation, wish.name, gone)
-        return lambda now: pretend(now, step, wish)
-    new = [one for one in step.instances if one not in actual.refused]
-    refused = await _all_that_can_be(api, "RegisterInstancesWithLoadBalancer", wish.name, new)
+        await _all_that_can_be(api, operation, desired.name, gone)
+        return lambda before: pretend(before, step, desired)
+    new = [one for one in step.instances if one not in observed.refused]
+    refused = await _all_that_can_be(api, "RegisterInstancesWithLoadBalancer", desired.name, new)
     registered = Register(tuple(one for one in new if one not in refused))
-    return lambda now: msgspec.structs.replace(
-        pretend(now, registered, wish), refused={**now.refused, **refused}
+    return lambda before: msgspec.structs.replace(
+        pretend(before, registered, desired), refused={**before.refused, **refused}
     )
 
 
@@ -186,28 +188,28 @@ async def _all_that_can_be(
     return refused
 
 
-async def _replace(api: "Api", wish: Wish, step: AttachSubnets | DetachSubnets) -> Effect:
+async def _replace(api: "Api", desired: Desired, step: AttachSubnets | DetachSubnets) -> Effect:
     """Change where it stands; AWS does not say in which zones that is then, so it is asked."""
-    given = {"LoadBalancerName": wish.name, "Subnets": list(step.subnets)}
+    given = {"LoadBalancerName": desired.name, "Subnets": list(step.subnets)}
     if isinstance(step, AttachSubnets):
         await api.call("elb", "AttachLoadBalancerToSubnets", **given)
     else:
         await api.call("elb", "DetachLoadBalancerFromSubnets", **given)
-    answer = await api.call("elb", "DescribeLoadBalancers", LoadBalancerNames=[wish.name])
+    answer = await api.call("elb", "DescribeLoadBalancers", LoadBalancerNames=[desired.name])
     found = balancer_of(answer["LoadBalancerDescriptions"][0])
-    return lambda now: msgspec.structs.replace(
-        now,
-        balancer=now.balancer
-        and msgspec.structs.replace(now.balancer, subnets=found.subnets, zones=found.zones),
+    return lambda before: msgspec.structs.replace(
+        before,
+        balancer=before.balancer
+        and msgspec.structs.replace(before.balancer, subnets=found.subnets, zones=found.zones),
     )
 
 
 async def _change(
     api: "Api",
-    wish: Wish,
+    desired: Desired,
     step: ApplyGroups | ConfigureHealthCheck | ChangeAttributes | AddTags,
 ) -> None:
-    of = {"LoadBalancerName": wish.name}
+    of = {"LoadBalancerName": desired.name}
     match step:
         case ApplyGroups(groups):
             given = list(groups)
@@ -223,7 +225,7 @@ async def _change(
                 "elb", "ModifyLoadBalancerAttributes", **of, LoadBalancerAttributes=given_attributes
             )
         case AddTags(tags):
-            await api.call("elb", "AddTags", LoadBalancerNames=[wish.name], Tags=pairs_of(tags))
+            await api.call("elb", "AddTags", LoadBalancerNames=[desired.name], Tags=pairs_of(tags))
 
 
 def _health(health: ClassicHealthCheck) -> dict[str, Any]:

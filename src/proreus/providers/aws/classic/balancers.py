@@ -1,4 +1,4 @@
-"""Classic load balancers of Services: wish, observe, plan, apply."""
+"""Classic load balancers of Services: desire, observe, plan, apply."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -20,12 +20,12 @@ from proreus.cloudprovider.recorded import MadeFrom, Record
 from proreus.cloudprovider.steps import converge, foresee
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
-from proreus.providers.aws.annotations import Asked
+from proreus.providers.aws.annotations import Options
 from proreus.providers.aws.classic import plan
 from proreus.providers.aws.classic.apply import take
 from proreus.providers.aws.classic.observe import observe
-from proreus.providers.aws.classic.parts import Actual, Attributes, Wish
-from proreus.providers.aws.classic.preview import pretend, told
+from proreus.providers.aws.classic.parts import Attributes, Desired, Observed
+from proreus.providers.aws.classic.preview import part_changes, pretend
 from proreus.providers.aws.groups import Access, HostGroups, classic_access, told_changes
 from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
@@ -64,33 +64,33 @@ class ClassicBalancers:
         self._named = named
         self._own_groups = OwnGroups(api, place.vpc)
 
-    async def ensure(self, wanted: LoadBalancer, asked: Asked, made_from: MadeFrom) -> EnsureAnswer:
-        """Bring it to what is wished, and record that.
+    async def ensure(self, lb: LoadBalancer, options: Options, made_from: MadeFrom) -> EnsureAnswer:
+        """Make or change the load balancer to be as desired, and record that.
 
         Raises:
             CloudError: It cannot be, or AWS refuses.
         """
-        wish, before = await self._prepare(wanted, asked)
+        desired, before = await self._prepare(lb, options)
         tags = before.balancer.tags if before.balancer is not None else {}
-        record = Record(tags.get(MARK_FINGERPRINT, ""), partial(self._mark, wish.name))
-        actual = await converge(
+        record = Record(tags.get(MARK_FINGERPRINT, ""), partial(self._mark, desired.name))
+        observed = await converge(
             before,
-            lambda now: plan.plan(wish, now),
-            partial(take, self._api, self._own_groups, wish),
+            lambda observed: plan.plan(desired, observed),
+            partial(take, self._api, self._own_groups, desired),
             before=record.clear,
         )
-        balancer = actual.balancer
+        balancer = observed.balancer
         if balancer is None:
-            raise CloudError(f"{wish.name} is gone again")
-        groups = plan.groups_of(wish, actual)
-        targets, rejected = targets_of(wanted.hosts)
-        refused = dict(actual.refused)
+            raise CloudError(f"{desired.name} was deleted while it was being made")
+        groups = plan.groups_of(desired, observed)
+        targets, rejected = targets_of(lb.hosts)
+        refused = dict(observed.refused)
         if self._hosts is not None:
-            refused |= await self._hosts.allow(_access(wish, actual), record.clear)
+            refused |= await self._hosts.allow(_access(desired, observed), record.clear)
         ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
-        if _idle(actual, groups) is not None:
+        if _idle(observed, groups) is not None:
             await record.clear()
-        if left := await self._let_go(actual, _former(before, groups), keep=groups):
+        if left := await self._let_go(observed, _former(before, groups), keep=groups):
             return Pending(_ASK_AGAIN, left, ingress)
         refused_nodes = {node: refused[id_] for node, id_ in targets.items() if id_ in refused}
         answer = Ensured(ingress, {**rejected, **refused_nodes})
@@ -99,65 +99,67 @@ class ClassicBalancers:
             await record.keep(made_from(ingress))
         return answer
 
-    async def preview(self, wanted: LoadBalancer, asked: Asked) -> Sequence[PartChange]:
+    async def preview(self, lb: LoadBalancer, options: Options) -> Sequence[PartChange]:
         """What `ensure` would change.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
         """
-        wish, before = await self._prepare(wanted, asked)
-        steps, then = foresee(
+        desired, before = await self._prepare(lb, options)
+        steps, expected = foresee(
             before,
-            lambda now: plan.plan(wish, now),
-            lambda now, step: pretend(now, step, wish),
+            lambda observed: plan.plan(desired, observed),
+            lambda observed, step: pretend(observed, step, desired),
         )
-        found = [change for step in steps for change in told(step, wish)]
-        groups = plan.groups_of(wish, then)
+        found = [change for step in steps for change in part_changes(step, desired)]
+        groups = plan.groups_of(desired, expected)
         if self._hosts is not None:
-            found += told_changes((await self._hosts.foresee(_access(wish, then)))[0])
-            if former := _given(_former(before, groups), then) - await self._used_groups(wish.name):
+            found += told_changes((await self._hosts.foresee(_access(desired, expected)))[0])
+            if former := _given(_former(before, groups), expected) - await self._used_groups(
+                desired.name
+            ):
                 found += told_changes(await self._hosts.naming(former, HOST_RULE))
-        found += await self._own_groups.foresee_let_go(_idle(then, groups), self._hosts)
+        found += await self._own_groups.foresee_let_go(_idle(expected, groups), self._hosts)
         return found
 
-    async def _prepare(self, wanted: LoadBalancer, asked: Asked) -> tuple[Wish, Actual]:
+    async def _prepare(self, lb: LoadBalancer, options: Options) -> tuple[Desired, Observed]:
         """What there is to be, and what there is.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
         """
-        subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
-        wish = wish_of(wanted, asked, self._place, self._settings, subnets)
+        subnets = await self._subnets.choose(options.subnets, internal=options.internal)
+        desired = desired_of(lb, options, self._place, self._settings, subnets)
         before = await self._observe(
-            wanted.ref, with_policies=wish.proxy_protocol or bool(wish.tls_policy)
+            lb.ref, with_policies=desired.proxy_protocol or bool(desired.tls_policy)
         )
-        plan.check(wish, before)
+        plan.check(desired, before)
         have = before.balancer.groups if before.balancer is not None else ()
-        await self._named.check(wanted.ref, asked, groups=have, is_new=before.balancer is None)
-        return wish, before
+        await self._named.check(lb.ref, options, groups=have, is_new=before.balancer is None)
+        return desired, before
 
     async def _mark(self, name: str, made_from: str) -> None:
         """Write the record; no record is an empty one, which needs no right to take tags away."""
         tags = pairs_of({MARK_FINGERPRINT: made_from})
         await self._api.call("elb", "AddTags", LoadBalancerNames=[name], Tags=tags)
 
-    async def delete(self, gone: LoadBalancerRef) -> Done | Pending:
+    async def delete(self, ref: LoadBalancerRef) -> Done | Pending:
         """Delete it, its security group, and the rules in the groups of hosts.
 
         Raises:
             CloudError: AWS refuses.
         """
-        actual = await self._observe(gone, with_policies=False)
-        balancer = actual.balancer
+        observed = await self._observe(ref, with_policies=False)
+        balancer = observed.balancer
         if balancer is not None:
             # Given groups are known from the load balancer alone: their rules go before it.
-            await self._forget_given(balancer.groups, actual, beside=balancer.name)
+            await self._forget_given(balancer.groups, observed, beside=balancer.name)
             await self._api.call("elb", "DeleteLoadBalancer", LoadBalancerName=balancer.name)
-        if left := await self._let_go(actual, (), keep=()):
+        if left := await self._let_go(observed, (), keep=()):
             return Pending(_ASK_AGAIN, left)
-        return Done(found=balancer is not None or actual.group is not None)
+        return Done(found=balancer is not None or observed.group is not None)
 
-    async def _observe(self, ref: LoadBalancerRef, *, with_policies: bool) -> Actual:
+    async def _observe(self, ref: LoadBalancerRef, *, with_policies: bool) -> Observed:
         """Everything of the Service's.
 
         Raises:
@@ -169,23 +171,23 @@ class ClassicBalancers:
         )
         if balancer is not None and not self._place.made_for(ref, balancer.tags):
             raise CloudError(f"the load balancer {ref.name} has tags of another owner: look at it")
-        return Actual(balancer, group)
+        return Observed(balancer, group)
 
     async def _let_go(
-        self, actual: Actual, former: Collection[str], *, keep: Collection[str]
+        self, observed: Observed, former: Collection[str], *, keep: Collection[str]
     ) -> str:
         """Delete the own group unless it is to be kept; what there is to wait for, or "".
 
         `former` are groups that the load balancer had.
         """
-        await self._forget_given(former, actual)
-        return await self._own_groups.let_go(_idle(actual, keep), self._hosts)
+        await self._forget_given(former, observed)
+        return await self._own_groups.let_go(_idle(observed, keep), self._hosts)
 
     async def _forget_given(
-        self, groups: Collection[str], actual: Actual, beside: str = ""
+        self, groups: Collection[str], observed: Observed, beside: str = ""
     ) -> None:
         """Take away the rules made for given groups, but for those that others use, too."""
-        given = _given(groups, actual)
+        given = _given(groups, observed)
         if given and self._hosts is not None:
             await self._hosts.forget_given(given, partial(self._used_groups, beside))
 
@@ -200,29 +202,29 @@ class ClassicBalancers:
         }
 
 
-def _access(wish: Wish, actual: Actual) -> Access:
+def _access(desired: Desired, observed: Observed) -> Access:
     """What it needs of the groups of its hosts."""
     return classic_access(
-        plan.groups_of(wish, actual)[0],
-        wish.targets - actual.refused.keys(),
-        is_own=wish.own is not None,
+        plan.groups_of(desired, observed)[0],
+        desired.targets - observed.refused.keys(),
+        is_own=desired.own is not None,
     )
 
 
-def _idle(actual: Actual, keep: Collection[str]) -> Group | None:
+def _idle(observed: Observed, keep: Collection[str]) -> Group | None:
     """The group that was made for it, unless it is to be kept."""
-    group = actual.group
+    group = observed.group
     return group if group is not None and group.id not in keep else None
 
 
-def _former(before: Actual, groups: Collection[str]) -> set[str]:
+def _former(before: Observed, groups: Collection[str]) -> set[str]:
     """The groups that it had and has no more."""
     return set(before.balancer.groups) - set(groups) if before.balancer is not None else set()
 
 
-def _given(groups: Collection[str], actual: Actual) -> set[str]:
+def _given(groups: Collection[str], observed: Observed) -> set[str]:
     """Those that were not made for it."""
-    return set(groups) - ({actual.group.id} if actual.group is not None else set())
+    return set(groups) - ({observed.group.id} if observed.group is not None else set())
 
 
 def group_name(name: str) -> str:
@@ -230,55 +232,55 @@ def group_name(name: str) -> str:
     return f"k8s-elb-{name}"
 
 
-def wish_of(
-    wanted: LoadBalancer,
-    asked: Asked,
+def desired_of(
+    lb: LoadBalancer,
+    options: Options,
     place: Place,
     settings: "Global",
     subnets: Sequence[Subnet],
-) -> Wish:
+) -> Desired:
     """What there is to be. Pure."""
-    ref = wanted.ref
-    listeners = classic_listeners(wanted, asked)
-    given = asked.security_groups or tuple(filter(None, (settings.elb_security_group,)))
-    ranges = [one for family in wanted.source_ranges.values() for one in family]
+    ref = lb.ref
+    listeners = classic_listeners(lb, options)
+    given = options.security_groups or tuple(filter(None, (settings.elb_security_group,)))
+    ranges = [one for family in lb.source_ranges.values() for one in family]
     own = GroupWish(
         name=group_name(ref.name),
         description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
         rules=rules.of_classic(listeners, ranges),
     )
-    tags = {**asked.tags, TAG_SERVICE: ref.key, **wanted.marks}
-    return Wish(
+    tags = {**options.tags, TAG_SERVICE: ref.key, **lb.marks}
+    return Desired(
         name=ref.name,
         tags={one["Key"]: one["Value"] for one in place.tags.new(tags)},
-        scheme=asked.scheme,
+        scheme=options.scheme,
         subnets={one.id: one.zone for one in subnets},
         own=None if given else own,
-        groups=tuple(dict.fromkeys((*given, *asked.extra_security_groups))),
+        groups=tuple(dict.fromkeys((*given, *options.extra_security_groups))),
         listeners=listeners,
-        health=classic_health_check(wanted, asked, settings),
-        targets=frozenset(targets_of(wanted.hosts)[0].values()),
-        attributes=_attributes(asked),
-        proxy_protocol=asked.proxy_protocol,
-        tls_policy=asked.tls_policy,
+        health=classic_health_check(lb, options, settings),
+        targets=frozenset(targets_of(lb.hosts)[0].values()),
+        attributes=_attributes(options),
+        proxy_protocol=options.proxy_protocol,
+        tls_policy=options.tls_policy,
     )
 
 
-def _attributes(asked: Asked) -> Attributes:
+def _attributes(options: Options) -> Attributes:
     log: dict[str, Any] = {"Enabled": False}
-    if asked.access_log is not None:
+    if options.access_log is not None:
         log = {
             "Enabled": True,
-            "S3BucketName": asked.access_log.bucket,
-            "S3BucketPrefix": asked.access_log.prefix,
-            "EmitInterval": asked.access_log.interval,
+            "S3BucketName": options.access_log.bucket,
+            "S3BucketPrefix": options.access_log.prefix,
+            "EmitInterval": options.access_log.interval,
         }
-    draining: dict[str, Any] = {"Enabled": asked.draining is not None}
-    if asked.draining is not None:
-        draining["Timeout"] = asked.draining
+    draining: dict[str, Any] = {"Enabled": options.draining is not None}
+    if options.draining is not None:
+        draining["Timeout"] = options.draining
     return {
         "AccessLog": log,
         "ConnectionDraining": draining,
-        "ConnectionSettings": {"IdleTimeout": asked.idle_timeout},
-        "CrossZoneLoadBalancing": {"Enabled": asked.cross_zone},
+        "ConnectionSettings": {"IdleTimeout": options.idle_timeout},
+        "CrossZoneLoadBalancing": {"Enabled": options.cross_zone},
     }

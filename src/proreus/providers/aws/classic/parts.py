@@ -1,4 +1,4 @@
-"""A classic load balancer with its security group: as wished, and as AWS has it."""
+"""A classic load balancer with its security group: as desired, and as AWS has it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ Attributes = Mapping[str, Mapping[str, Any]]
 """Attributes by their section, as AWS has them."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Desired(msgspec.Struct, frozen=True):
     """What there is to be for one Service.
 
     Attributes:
@@ -80,7 +80,7 @@ class Balancer(msgspec.Struct, frozen=True):
     tags: Mapping[str, str] = {}
 
 
-class Actual(msgspec.Struct, frozen=True):
+class Observed(msgspec.Struct, frozen=True):
     """What there is. `refused` says by instance id why it could not be registered."""
 
     balancer: Balancer | None = None

@@ -1,4 +1,4 @@
-"""What is to be done so that a classic load balancer becomes as wished. Pure.
+"""What is to be done so that a classic load balancer becomes as desired. Pure.
 
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
 and `plan` is asked again, until nothing is left to do.
@@ -15,7 +15,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.providers.aws.annotations import INTERNAL, PREFIX
-from proreus.providers.aws.classic.parts import Actual, Attributes, Balancer, Wish
+from proreus.providers.aws.classic.parts import Attributes, Balancer, Desired, Observed
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
 from proreus.providers.aws.own_groups import GroupStep, group_steps
 
@@ -143,20 +143,21 @@ Step = (
 )
 
 
-def check(wish: Wish, actual: Actual) -> None:
+def check(desired: Desired, observed: Observed) -> None:
     """Refuse what cannot be, or can be no more.
 
     Raises:
         InvalidRequest: Names every such field.
     """
     problems = []
-    if wish.health.timeout >= wish.health.interval:
+    if desired.health.timeout >= desired.health.interval:
         problems.append(
             f"annotations {PREFIX}healthcheck-timeout, {PREFIX}healthcheck-interval: the timeout, "
-            f"{wish.health.timeout} s, must be shorter than the interval, {wish.health.interval} s"
+            f"{desired.health.timeout} s, must be shorter than the "
+            f"interval, {desired.health.interval} s"
         )
-    balancer = actual.balancer
-    if balancer is not None and balancer.scheme != wish.scheme:
+    balancer = observed.balancer
+    if balancer is not None and balancer.scheme != desired.scheme:
         kind = "internal" if balancer.scheme == INTERNAL else "public"
         problems.append(
             f"annotation {PREFIX}internal: the load balancer is {kind} and stays so; take the "
@@ -166,45 +167,45 @@ def check(wish: Wish, actual: Actual) -> None:
         raise InvalidRequest("; ".join(problems))
 
 
-def groups_of(wish: Wish, actual: Actual) -> tuple[str, ...]:
+def groups_of(desired: Desired, observed: Observed) -> tuple[str, ...]:
     """The security groups that it is to have; () while its own is not made yet.
 
     The first is the one that is let in by its hosts.
     """
-    if wish.own is None:
-        return wish.groups
-    return (actual.group.id, *wish.groups) if actual.group is not None else ()
+    if desired.own is None:
+        return desired.groups
+    return (observed.group.id, *desired.groups) if observed.group is not None else ()
 
 
-def plan(wish: Wish, actual: Actual) -> tuple[Step, ...]:
-    """The steps to take now; none when all is as wished."""
-    steps: list[Step] = list(group_steps(wish.own, wish.tags, actual.group))
-    groups, balancer = groups_of(wish, actual), actual.balancer
+def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
+    """The steps to take now; none when all is as desired."""
+    steps: list[Step] = list(group_steps(desired.own, desired.tags, observed.group))
+    groups, balancer = groups_of(desired, observed), observed.balancer
     if balancer is None:
         return (*steps, CreateBalancer(groups)) if groups else tuple(steps)
     if groups and set(groups) != set(balancer.groups):
         steps.append(ApplyGroups(groups))
-    steps += _subnet_steps(wish, balancer)
-    steps += _listener_steps(wish, balancer)
-    steps += _policy_steps(wish, balancer)
-    if balancer.health != wish.health:
-        steps.append(ConfigureHealthCheck(wish.health))
-    if attributes := _differing(wish.attributes, balancer.attributes):
+    steps += _subnet_steps(desired, balancer)
+    steps += _listener_steps(desired, balancer)
+    steps += _policy_steps(desired, balancer)
+    if balancer.health != desired.health:
+        steps.append(ConfigureHealthCheck(desired.health))
+    if attributes := _differing(desired.attributes, balancer.attributes):
         steps.append(ChangeAttributes(attributes))
-    if tags := {key: one for key, one in wish.tags.items() if balancer.tags.get(key) != one}:
+    if tags := {key: one for key, one in desired.tags.items() if balancer.tags.get(key) != one}:
         steps.append(AddTags(tags))
-    if new := wish.targets - balancer.targets - actual.refused.keys():
+    if new := desired.targets - balancer.targets - observed.refused.keys():
         steps.append(Register(tuple(sorted(new))))
-    if gone := balancer.targets - wish.targets:
+    if gone := balancer.targets - desired.targets:
         steps.append(Deregister(tuple(sorted(gone))))
     return tuple(steps)
 
 
-def _subnet_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+def _subnet_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
     """One subnet in a zone: one that is to take another's place waits until that is detached."""
-    new = wish.subnets.keys() - balancer.subnets
-    gone = sorted(balancer.subnets - wish.subnets.keys())
-    if free := sorted(one for one in new if wish.subnets[one] not in balancer.zones):
+    new = desired.subnets.keys() - balancer.subnets
+    gone = sorted(balancer.subnets - desired.subnets.keys())
+    if free := sorted(one for one in new if desired.subnets[one] not in balancer.zones):
         yield AttachSubnets(tuple(free))
     elif gone:
         # While another can be kept, it stands somewhere at every time.
@@ -212,9 +213,9 @@ def _subnet_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
         yield DetachSubnets(tuple(gone[1:] if is_all else gone))
 
 
-def _listener_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+def _listener_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
     have = {one.port: one for one in balancer.listeners}
-    want = {one.port: one for one in wish.listeners}
+    want = {one.port: one for one in desired.listeners}
     # A port is free for another listener only when the one that has it is gone.
     gone = (port for port in have if port not in want or not _is_like(have[port], want[port]))
     if ports := tuple(sorted(gone)):
@@ -234,13 +235,13 @@ def _is_like(have: Listener, want: Listener) -> bool:
     )
 
 
-def _policy_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
-    tls = f"{TLS_POLICY_PREFIX}{wish.tls_policy}" if wish.tls_policy else ""
-    if wish.proxy_protocol and PROXY_POLICY not in balancer.policies:
+def _policy_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
+    tls = f"{TLS_POLICY_PREFIX}{desired.tls_policy}" if desired.tls_policy else ""
+    if desired.proxy_protocol and PROXY_POLICY not in balancer.policies:
         yield CreatePolicy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
     if tls and tls not in balancer.policies:
-        yield CreatePolicy(tls, TLS_POLICY_TYPE, "Reference-Security-Policy", wish.tls_policy)
-    yield from _backend_steps(wish, balancer)
+        yield CreatePolicy(tls, TLS_POLICY_TYPE, "Reference-Security-Policy", desired.tls_policy)
+    yield from _backend_steps(desired, balancer)
     for listener in sorted(balancer.listeners if tls in balancer.policies else ()):
         have = balancer.listener_policies.get(listener.port, ())
         if listener.certificate and tls not in have:
@@ -252,21 +253,23 @@ def _policy_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
             yield SetListenerPolicies(listener.port, (*kept, tls))
 
 
-def _backend_steps(wish: Wish, balancer: Balancer) -> Iterator[Step]:
+def _backend_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
     """The PROXY protocol for the ports of listeners, and for no others; other policies stay."""
-    wished = {one.instance_port for one in wish.listeners} if wish.proxy_protocol else set()
+    desired_ports = (
+        {one.instance_port for one in desired.listeners} if desired.proxy_protocol else set()
+    )
     present = {one.instance_port for one in balancer.listeners}
-    can = wished & present if PROXY_POLICY in balancer.policies else set()
+    can = desired_ports & present if PROXY_POLICY in balancer.policies else set()
     for port in sorted(present | balancer.backend_policies.keys()):
         have = balancer.backend_policies.get(port, ())
         if port in can and PROXY_POLICY not in have:
             yield SetBackendPolicies(port, (*have, PROXY_POLICY))
-        elif port not in wished and PROXY_POLICY in have:
+        elif port not in desired_ports and PROXY_POLICY in have:
             yield SetBackendPolicies(port, tuple(one for one in have if one != PROXY_POLICY))
 
 
 def _differing(want: Attributes, have: Attributes) -> Attributes:
-    """The sections in which something is not as wished."""
+    """The sections in which something is not as desired."""
     return {
         section: values
         for section, values in want.items()

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.load_balancers import PartChange
-from proreus.providers.aws.classic.parts import Actual, Balancer, Wish
+from proreus.providers.aws.classic.parts import Balancer, Desired, Observed
 from proreus.providers.aws.classic.plan import (
     AddTags,
     ApplyGroups,
@@ -35,32 +35,34 @@ from proreus.providers.aws.own_groups import (
 )
 
 
-def pretend(now: Actual, step: Step, wish: Wish) -> Actual:
+def pretend(observed: Observed, step: Step, desired: Desired) -> Observed:
     """What there is after a step, if AWS refuses nothing.
 
-    A new load balancer has no host name yet. The zone of a subnet that is not wished is not known:
+    A new load balancer has no host name yet. The zone of a subnet that is not desired is not known:
     where one is left, it counts as a zone of its own.
     """
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            group = pretend_group(now.group, step, wish.own, wish.tags)
-            return msgspec.structs.replace(now, group=group)
+            group = pretend_group(observed.group, step, desired.own, desired.tags)
+            return msgspec.structs.replace(observed, group=group)
         case CreateBalancer(groups):
-            return msgspec.structs.replace(now, balancer=made(wish, groups))
-    if now.balancer is None:
+            return msgspec.structs.replace(observed, balancer=made(desired, groups))
+    if observed.balancer is None:
         raise AssertionError(step)
-    fields = _changed(now.balancer, step, wish)
-    return msgspec.structs.replace(now, balancer=msgspec.structs.replace(now.balancer, **fields))
+    fields = _changed(observed.balancer, step, desired)
+    return msgspec.structs.replace(
+        observed, balancer=msgspec.structs.replace(observed.balancer, **fields)
+    )
 
 
-def _changed(have: Balancer, step: Step, wish: Wish) -> Mapping[str, Any]:
+def _changed(have: Balancer, step: Step, desired: Desired) -> Mapping[str, Any]:
     """The fields of the load balancer that differ after a step."""
     found: dict[str, Any] = {}
     match step:
         case AttachSubnets() | DetachSubnets():
-            found = _placed(have, step, wish)
+            found = _placed(have, step, desired)
         case CreateListeners() | DeleteListeners() | ChangeCertificate():
-            found = _listening(have, step, wish)
+            found = _listening(have, step, desired)
         case CreatePolicy() | SetListenerPolicies() | SetBackendPolicies():
             found = _under_policies(have, step)
         case ApplyGroups(groups):
@@ -78,16 +80,18 @@ def _changed(have: Balancer, step: Step, wish: Wish) -> Mapping[str, Any]:
     return found
 
 
-def _placed(have: Balancer, step: AttachSubnets | DetachSubnets, wish: Wish) -> dict[str, Any]:
+def _placed(
+    have: Balancer, step: AttachSubnets | DetachSubnets, desired: Desired
+) -> dict[str, Any]:
     given = set(step.subnets)
     is_more = isinstance(step, AttachSubnets)
     subnets = have.subnets | given if is_more else have.subnets - given
-    zones = frozenset(wish.subnets.get(one, f"zone of {one}") for one in subnets)
+    zones = frozenset(desired.subnets.get(one, f"zone of {one}") for one in subnets)
     return {"subnets": subnets, "zones": zones}
 
 
 def _listening(
-    have: Balancer, step: CreateListeners | DeleteListeners | ChangeCertificate, wish: Wish
+    have: Balancer, step: CreateListeners | DeleteListeners | ChangeCertificate, desired: Desired
 ) -> dict[str, Any]:
     """What goes with a listener: its policies, but not with another certificate."""
     match step:
@@ -100,7 +104,7 @@ def _listening(
             return {"listeners": left, "listener_policies": kept}
         case ChangeCertificate(port):
             others = {one for one in have.listeners if one.port != port}
-            changed = {one for one in wish.listeners if one.port == port}
+            changed = {one for one in desired.listeners if one.port == port}
             return {"listeners": frozenset(others | changed)}
 
 
@@ -116,32 +120,32 @@ def _under_policies(
             return {"backend_policies": {**have.backend_policies, port: policies}}
 
 
-def made(wish: Wish, groups: tuple[str, ...], dns_name: str = "") -> Balancer:
+def made(desired: Desired, groups: tuple[str, ...], dns_name: str = "") -> Balancer:
     """The load balancer as it is when it has just been made."""
     return Balancer(
-        name=wish.name,
+        name=desired.name,
         dns_name=dns_name,
-        scheme=wish.scheme,
-        subnets=frozenset(wish.subnets),
-        zones=frozenset(wish.subnets.values()),
+        scheme=desired.scheme,
+        subnets=frozenset(desired.subnets),
+        zones=frozenset(desired.subnets.values()),
         groups=groups,
-        listeners=wish.listeners,
-        tags=wish.tags,
+        listeners=desired.listeners,
+        tags=desired.tags,
     )
 
 
-def told(step: Step, wish: Wish) -> Iterator[PartChange]:
+def part_changes(step: Step, desired: Desired) -> Iterator[PartChange]:
     """The lines about a step."""
-    name = f"load balancer {wish.name}"
+    name = f"load balancer {desired.name}"
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            yield from told_group(step, wish.own)
+            yield from told_group(step, desired.own)
         case CreateBalancer():
-            subnets = " ".join(sorted(wish.subnets))
-            yield PartChange("create", name, f"{wish.scheme}, subnets {subnets}")
-            yield from _told_listeners(wish.listeners)
+            subnets = " ".join(sorted(desired.subnets))
+            yield PartChange("create", name, f"{desired.scheme}, subnets {subnets}")
+            yield from _changes_of_listeners(desired.listeners)
         case CreateListeners(listeners):
-            yield from _told_listeners(listeners)
+            yield from _changes_of_listeners(listeners)
         case ApplyGroups(groups):
             yield PartChange("change", name, f"security groups {' '.join(groups)}")
         case AddTags(tags):
@@ -154,10 +158,10 @@ def told(step: Step, wish: Wish) -> Iterator[PartChange]:
                 detail = ", ".join(f"{key}={one}" for key, one in values.items())
                 yield PartChange("change", f"attribute {section}", detail)
         case _:
-            yield from _told_parts(step)
+            yield from _changes_of_parts(step)
 
 
-def _told_parts(step: Step) -> Iterator[PartChange]:
+def _changes_of_parts(step: Step) -> Iterator[PartChange]:
     match step:
         case AttachSubnets(ids):
             yield from (PartChange("create", f"subnet {one}") for one in ids)
@@ -180,7 +184,7 @@ def _told_parts(step: Step) -> Iterator[PartChange]:
             yield PartChange("change", f"instance port {port}", f"policies {text}")
 
 
-def _told_listeners(listeners: Collection[Listener]) -> Iterator[PartChange]:
+def _changes_of_listeners(listeners: Collection[Listener]) -> Iterator[PartChange]:
     for one in sorted(listeners):
         tls = f", certificate {one.certificate}" if one.certificate else ""
         yield PartChange(

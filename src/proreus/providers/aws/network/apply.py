@@ -12,11 +12,11 @@ from proreus.providers.aws.names import ids_in
 from proreus.providers.aws.network import observe
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
-    Actual,
     Balancer,
+    Desired,
     Listener,
+    Observed,
     TargetGroup,
-    Wish,
 )
 from proreus.providers.aws.network.plan import (
     AddTags,
@@ -40,7 +40,7 @@ from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, OwnGroups
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
-Effect = Callable[[Actual], Actual]
+Effect = Callable[[Observed], Observed]
 """How what there is differs after a step."""
 
 _SOURCE_NAT: Final = {"EnablePrefixForIpv6SourceNat": "on"}
@@ -48,15 +48,15 @@ _GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGro
 
 
 async def take(
-    api: "Api", own_groups: OwnGroups, wish: Wish | None, actual: Actual, step: Step
+    api: "Api", own_groups: OwnGroups, desired: Desired | None, observed: Observed, step: Step
 ) -> Effect:
     """Take one step.
 
     Args:
         api: The way to AWS.
         own_groups: The way to security groups.
-        wish: What is made; None for a deletion.
-        actual: What there is.
+        desired: What is made; None for a deletion.
+        observed: What there is.
         step: What is to be done.
 
     Raises:
@@ -66,106 +66,108 @@ async def take(
         case Delete():
             return await _delete(api, step)
         case Register() | Deregister():
-            return await _retarget(api, actual, step)
+            return await _retarget(api, observed, step)
         case AddTags(arn, tags):
             await api.call("elbv2", "AddTags", ResourceArns=[arn], Tags=pairs_of(tags))
-            return lambda now: changed(now, step)
+            return lambda before: changed(before, step)
         case ChangeAttributes() | ChangeAddressType() | ChangeSubnets() | ChangeGroups():
-            return await _change_balancer(api, actual, step)
+            return await _change_balancer(api, observed, step)
         case ChangeHealthCheck():
-            await _change_health_check(api, actual, step)
-            return lambda now: changed(now, step)
-    if wish is None:
+            await _change_health_check(api, observed, step)
+            return lambda before: changed(before, step)
+    if desired is None:
         raise AssertionError(step)
-    return await _create(api, own_groups, wish, actual, step)
+    return await _create(api, own_groups, desired, observed, step)
 
 
 async def _create(
-    api: "Api", own_groups: OwnGroups, wish: Wish, actual: Actual, step: Step
+    api: "Api", own_groups: OwnGroups, desired: Desired, observed: Observed, step: Step
 ) -> Effect:
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            own = await own_groups.take(step, wish.own, wish.tags, actual.group)
-            return lambda now: msgspec.structs.replace(now, group=own)
+            own = await own_groups.take(step, desired.own, desired.tags, observed.group)
+            return lambda before: msgspec.structs.replace(before, group=own)
         case CreateBalancer(groups):
-            made = await _create_balancer(api, wish, groups)
-            return lambda now: msgspec.structs.replace(now, balancer=made)
+            made = await _create_balancer(api, desired, groups)
+            return lambda before: msgspec.structs.replace(before, balancer=made)
         case CreateTargetGroup(name, mapping):
-            group = await _create_group(api, wish, name, mapping)
-            return lambda now: msgspec.structs.replace(
-                now, target_groups=(*now.target_groups, group)
+            group = await _create_group(api, desired, name, mapping)
+            return lambda before: msgspec.structs.replace(
+                before, target_groups=(*before.target_groups, group)
             )
-        case CreateListener(mapping, target_group) if actual.balancer is not None:
+        case CreateListener(mapping, target_group) if observed.balancer is not None:
             answer = await api.call(
                 "elbv2",
                 "CreateListener",
-                LoadBalancerArn=actual.balancer.arn,
-                Tags=pairs_of(wish.tags),
+                LoadBalancerArn=observed.balancer.arn,
+                Tags=pairs_of(desired.tags),
                 **_forward(mapping, target_group),
             )
-            return lambda now: with_listener(now, observe.listener_of(answer["Listeners"][0]))
+            return lambda before: with_listener(before, observe.listener_of(answer["Listeners"][0]))
         case ChangeListener(arn, mapping, target_group):
             answer = await api.call(
                 "elbv2", "ModifyListener", ListenerArn=arn, **_forward(mapping, target_group)
             )
-            return lambda now: with_listener(now, observe.listener_of(answer["Listeners"][0]))
+            return lambda before: with_listener(before, observe.listener_of(answer["Listeners"][0]))
     raise AssertionError(step)
 
 
-async def _create_balancer(api: "Api", wish: Wish, groups: tuple[str, ...]) -> Balancer:
+async def _create_balancer(api: "Api", desired: Desired, groups: tuple[str, ...]) -> Balancer:
     mappings = [
         {
             "SubnetId": one.subnet,
             **({"AllocationId": one.allocation} if one.allocation else {}),
             **({"PrivateIPv4Address": one.private_address} if one.private_address else {}),
         }
-        for one in wish.placed
+        for one in desired.placed
     ]
     secured = {"SecurityGroups": list(groups)} if groups else {}
     answer = await api.call(
         "elbv2",
         "CreateLoadBalancer",
-        Name=wish.name,
+        Name=desired.name,
         Type=observe.NETWORK,
-        Scheme=wish.scheme,
-        IpAddressType=wish.address_type,
+        Scheme=desired.scheme,
+        IpAddressType=desired.address_type,
         SubnetMappings=mappings,
-        Tags=pairs_of(wish.tags),
+        Tags=pairs_of(desired.tags),
         **secured,
-        **(_SOURCE_NAT if wish.source_nat else {}),
+        **(_SOURCE_NAT if desired.source_nat else {}),
     )
     found = answer["LoadBalancers"][0]
     attributes = await api.call(
         "elbv2", "DescribeLoadBalancerAttributes", LoadBalancerArn=found["LoadBalancerArn"]
     )
     return msgspec.structs.replace(
-        observe.shown(found, wish.tags), attributes=observe.attributes_of(attributes)
+        observe.balancer_of(found, desired.tags), attributes=observe.attributes_of(attributes)
     )
 
 
-async def _create_group(api: "Api", wish: Wish, name: str, mapping: PortMapping) -> TargetGroup:
+async def _create_group(
+    api: "Api", desired: Desired, name: str, mapping: PortMapping
+) -> TargetGroup:
     answer = await api.call(
         "elbv2",
         "CreateTargetGroup",
         Name=name,
         Protocol=mapping.target_protocol,
         Port=mapping.target_port,
-        VpcId=wish.vpc,
+        VpcId=desired.vpc,
         TargetType="instance",
-        IpAddressType=wish.target_type,
-        Tags=pairs_of(wish.tags),
+        IpAddressType=desired.target_type,
+        Tags=pairs_of(desired.tags),
         HealthCheckProtocol=mapping.health.protocol,
         HealthCheckIntervalSeconds=mapping.health.interval,
         **_health(mapping.health),
     )
     return await observe.target_group_of(
-        api, answer["TargetGroups"][0], {answer["TargetGroups"][0]["TargetGroupArn"]: wish.tags}
+        api, answer["TargetGroups"][0], {answer["TargetGroups"][0]["TargetGroupArn"]: desired.tags}
     )
 
 
-async def _change_health_check(api: "Api", actual: Actual, step: ChangeHealthCheck) -> None:
+async def _change_health_check(api: "Api", observed: Observed, step: ChangeHealthCheck) -> None:
     arn, health = step.arn, step.health
-    have = next((one.health for one in actual.target_groups if one.arn == arn), health)
+    have = next((one.health for one in observed.target_groups if one.arn == arn), health)
     drifted: dict[str, Any] = {}
     # Both are part of the group's name, so they differ only if somebody has changed them.
     if have.protocol != health.protocol:
@@ -197,14 +199,14 @@ def _forward(mapping: PortMapping, target_group: str) -> dict[str, Any]:
     }
 
 
-async def _retarget(api: "Api", actual: Actual, step: Register | Deregister) -> Effect:
+async def _retarget(api: "Api", observed: Observed, step: Register | Deregister) -> Effect:
     arn, instances = step.arn, step.instances
     if isinstance(step, Deregister):
         await api.call("elbv2", "DeregisterTargets", TargetGroupArn=arn, Targets=_ids(instances))
-        return lambda now: changed(now, step)
+        return lambda before: changed(before, step)
     # AWS takes all or none; those that it names are left out, and told.
     refused: dict[str, str] = {}
-    left = [one for one in instances if one not in actual.refused]
+    left = [one for one in instances if one not in observed.refused]
     while left:
         try:
             await api.call("elbv2", "RegisterTargets", TargetGroupArn=arn, Targets=_ids(left))
@@ -216,8 +218,8 @@ async def _retarget(api: "Api", actual: Actual, step: Register | Deregister) -> 
             refused |= dict.fromkeys(named, error.text)
             left = [one for one in left if one not in named]
     registered = Register(arn, tuple(left))
-    return lambda now: msgspec.structs.replace(
-        changed(now, registered), refused={**now.refused, **refused}
+    return lambda before: msgspec.structs.replace(
+        changed(before, registered), refused={**before.refused, **refused}
     )
 
 
@@ -235,15 +237,15 @@ async def _delete(api: "Api", step: Delete) -> Effect:
     except Refused as error:
         if error.code not in _GONE:
             raise
-    return lambda now: changed(now, step)
+    return lambda before: changed(before, step)
 
 
 async def _change_balancer(
     api: "Api",
-    actual: Actual,
+    observed: Observed,
     step: ChangeAttributes | ChangeAddressType | ChangeSubnets | ChangeGroups,
 ) -> Effect:
-    arn = actual.balancer.arn if actual.balancer is not None else ""
+    arn = observed.balancer.arn if observed.balancer is not None else ""
     match step:
         case ChangeAttributes(of, attributes, of_target_group):
             operation, field = (
@@ -265,12 +267,12 @@ async def _change_balancer(
                 **({"IpAddressType": DUALSTACK, **_SOURCE_NAT} if source_nat else {}),
             )
             zones = {one["ZoneName"]: one["SubnetId"] for one in answer["AvailabilityZones"]}
-            return lambda now: in_zones(changed(now, step), zones)
+            return lambda before: in_zones(changed(before, step), zones)
         case ChangeGroups(groups):
             await api.call(
                 "elbv2", "SetSecurityGroups", LoadBalancerArn=arn, SecurityGroups=list(groups)
             )
-    return lambda now: changed(now, step)
+    return lambda before: changed(before, step)
 
 
 def _ids(instances: "tuple[str, ...] | list[str]") -> list[dict[str, str]]:

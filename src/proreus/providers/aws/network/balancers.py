@@ -1,4 +1,4 @@
-"""Network load balancers of Services: wish, observe, plan, apply."""
+"""Network load balancers of Services: desire, observe, plan, apply."""
 
 import hashlib
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ from proreus.cloudprovider.recorded import MadeFrom, Record
 from proreus.cloudprovider.steps import converge, foresee
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
-from proreus.providers.aws.annotations import PREFIX, Asked
+from proreus.providers.aws.annotations import PREFIX, Options
 from proreus.providers.aws.config import SecurityGroupMode
 from proreus.providers.aws.groups import Access, HostGroups, network_access, told_changes
 from proreus.providers.aws.identity import TAG_SERVICE, Place, owning_clusters, pairs_of
@@ -33,12 +33,12 @@ from proreus.providers.aws.network.apply import take
 from proreus.providers.aws.network.observe import NETWORK, find_balancer, observe
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
-    Actual,
     Balancer,
+    Desired,
+    Observed,
     Placed,
-    Wish,
 )
-from proreus.providers.aws.network.preview import pretend, told
+from proreus.providers.aws.network.preview import part_changes, pretend
 from proreus.providers.aws.own_groups import Group, GroupWish, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
@@ -76,33 +76,35 @@ class NetworkBalancers:
         self._own_groups = OwnGroups(api, place.vpc)
         self._makes_groups = settings.nlb_security_group_mode is SecurityGroupMode.MANAGED
 
-    async def ensure(self, wanted: LoadBalancer, asked: Asked, made_from: MadeFrom) -> EnsureAnswer:
-        """Bring it to what is wished, and record that.
+    async def ensure(self, lb: LoadBalancer, options: Options, made_from: MadeFrom) -> EnsureAnswer:
+        """Make or change the load balancer to be as desired, and record that.
 
         Raises:
             CloudError: It cannot be, or AWS refuses.
         """
-        wish, actual, subnets = await self._prepare(wanted, asked)
-        targets, rejected = targets_of(wanted.hosts)
-        if warning := plan.warning(wish, actual):
-            self._api.context.events.event(wanted.service, "Warning", _IGNORED, warning)
-        record = _record(self._api, actual.balancer)
-        actual = await converge(
-            actual,
-            lambda now: plan.plan(wish, now),
-            partial(take, self._api, self._own_groups, wish),
+        desired, observed, subnets = await self._prepare(lb, options)
+        targets, rejected = targets_of(lb.hosts)
+        if warning := plan.warning(desired, observed):
+            self._api.context.events.event(lb.service, "Warning", _IGNORED, warning)
+        record = _record(self._api, observed.balancer)
+        observed = await converge(
+            observed,
+            lambda observed: plan.plan(desired, observed),
+            partial(take, self._api, self._own_groups, desired),
             before=record.clear,
         )
-        balancer = actual.balancer
+        balancer = observed.balancer
         if balancer is None:
-            raise CloudError(f"{wish.name} is gone again")
-        refused = dict(actual.refused)
+            raise CloudError(f"{desired.name} was deleted while it was being made")
+        refused = dict(observed.refused)
         if self._hosts is not None:
-            refused |= await self._hosts.allow(_access(wanted, wish, actual, subnets), record.clear)
+            refused |= await self._hosts.allow(
+                _access(lb, desired, observed, subnets), record.clear
+            )
         ingress = (LoadBalancerIngress(hostname=balancer.dns_name),)
         if balancer.state != _ACTIVE:
-            return Pending(_ASK_AGAIN, f"load balancer {wish.name} is {balancer.state}", ingress)
-        if idle := _idle(actual):
+            return Pending(_ASK_AGAIN, f"load balancer {desired.name} is {balancer.state}", ingress)
+        if idle := _idle(observed):
             await record.clear()
         if left := await self._own_groups.let_go(idle, self._hosts):
             return Pending(_ASK_AGAIN, left, ingress)
@@ -113,62 +115,64 @@ class NetworkBalancers:
             await record.keep(made_from(ingress), partial(_mark, self._api, balancer.arn))
         return answer
 
-    async def preview(self, wanted: LoadBalancer, asked: Asked) -> Sequence[PartChange]:
+    async def preview(self, lb: LoadBalancer, options: Options) -> Sequence[PartChange]:
         """What `ensure` would change.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
         """
-        wish, actual, subnets = await self._prepare(wanted, asked)
-        steps, then = foresee(
-            actual,
-            lambda now: plan.plan(wish, now),
-            lambda now, step: pretend(now, step, wish),
+        desired, observed, subnets = await self._prepare(lb, options)
+        steps, expected = foresee(
+            observed,
+            lambda observed: plan.plan(desired, observed),
+            lambda observed, step: pretend(observed, step, desired),
         )
-        found = [change for step in steps for change in told(step, wish, then)]
+        found = [change for step in steps for change in part_changes(step, desired, expected)]
         if self._hosts is not None:
-            access = _access(wanted, wish, then, subnets)
+            access = _access(lb, desired, expected, subnets)
             found += told_changes((await self._hosts.foresee(access))[0])
-        found += await self._own_groups.foresee_let_go(_idle(then), self._hosts)
+        found += await self._own_groups.foresee_let_go(_idle(expected), self._hosts)
         return found
 
     async def _prepare(
-        self, wanted: LoadBalancer, asked: Asked
-    ) -> tuple[Wish, Actual, Sequence[Subnet]]:
+        self, lb: LoadBalancer, options: Options
+    ) -> tuple[Desired, Observed, Sequence[Subnet]]:
         """What there is to be, what there is, and where it stands.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
         """
-        subnets = await self._subnets.choose(asked.subnets, internal=asked.internal)
-        wish = wish_of(wanted, asked, self._place, self._settings, subnets)
-        names = [plan.target_group_name(wish, one) for one in wish.mappings]
-        actual = await self._observe(wanted.ref, names, with_group=self._makes_groups)
-        plan.check(wish, actual)
+        subnets = await self._subnets.choose(options.subnets, internal=options.internal)
+        desired = desired_of(lb, options, self._place, self._settings, subnets)
+        names = [plan.target_group_name(desired, one) for one in desired.mappings]
+        observed = await self._observe(lb.ref, names, with_group=self._makes_groups)
+        plan.check(desired, observed)
         # One that was made without groups gets none.
-        have = (actual.balancer.groups or asked.security_groups) if actual.balancer else ()
-        await self._named.check(wanted.ref, asked, groups=have, is_new=actual.balancer is None)
-        if not self._makes_groups and not _has_own_group(actual):
-            wish = msgspec.structs.replace(wish, own=None)
-        return wish, actual, subnets
+        have = (observed.balancer.groups or options.security_groups) if observed.balancer else ()
+        await self._named.check(lb.ref, options, groups=have, is_new=observed.balancer is None)
+        if not self._makes_groups and not _has_own_group(observed):
+            desired = msgspec.structs.replace(desired, own=None)
+        return desired, observed, subnets
 
-    async def delete(self, gone: LoadBalancerRef) -> Done | Pending:
+    async def delete(self, ref: LoadBalancerRef) -> Done | Pending:
         """Delete every part, and the rules in the groups of hosts.
 
         Raises:
             CloudError: AWS refuses.
         """
-        actual = await self._observe(gone, ("",), with_group=True)
-        await converge(actual, plan.delete_steps, partial(take, self._api, self._own_groups, None))
+        observed = await self._observe(ref, ("",), with_group=True)
+        await converge(
+            observed, plan.delete_steps, partial(take, self._api, self._own_groups, None)
+        )
         if self._hosts is not None:
-            await self._hosts.allow(network_access(gone.name, (), frozenset()))
-        if left := await self._own_groups.let_go(actual.group, self._hosts):
+            await self._hosts.allow(network_access(ref.name, (), frozenset()))
+        if left := await self._own_groups.let_go(observed.group, self._hosts):
             return Pending(_ASK_AGAIN, left)
-        return Done(found=actual != Actual())
+        return Done(found=observed != Observed())
 
     async def _observe(
         self, ref: LoadBalancerRef, names: Collection[str], *, with_group: bool
-    ) -> Actual:
+    ) -> Observed:
         """Everything of the Service's; see `observe`. A load balancer of another kind is none.
 
         Raises:
@@ -178,21 +182,23 @@ class NetworkBalancers:
         if described is not None and described["Type"] != NETWORK:
             described = None
         prefix = plan.target_group_prefix(ref.namespace, ref.service_name)
-        actual = await observe(self._api, described, prefix=prefix, names=names)
-        actual = ours(actual, ref, self._place)
-        if not with_group and (actual.balancer is None or not actual.balancer.groups):
-            return actual
+        observed = await observe(self._api, described, prefix=prefix, names=names)
+        observed = ours(observed, ref, self._place)
+        if not with_group and (observed.balancer is None or not observed.balancer.groups):
+            return observed
         group = await self._own_groups.find(group_name(ref), ref)
-        return msgspec.structs.replace(actual, group=group)
+        return msgspec.structs.replace(observed, group=group)
 
 
-def _access(wanted: LoadBalancer, wish: Wish, actual: Actual, subnets: Sequence[Subnet]) -> Access:
+def _access(
+    lb: LoadBalancer, desired: Desired, observed: Observed, subnets: Sequence[Subnet]
+) -> Access:
     """What clients and health checks need of the groups of hosts."""
     ranges = [cidr for one in subnets for cidr in (one.v4, one.v6) if cidr]
     return network_access(
-        wish.name,
-        wish.targets - actual.refused.keys(),
-        rules.of_network(wish.name, wish.mappings, _ranges(wanted), ranges),
+        desired.name,
+        desired.targets - observed.refused.keys(),
+        rules.of_network(desired.name, desired.mappings, _ranges(lb), ranges),
     )
 
 
@@ -209,18 +215,18 @@ async def _mark(api: "Api", arn: str, made_from: str) -> None:
     await api.call("elbv2", "AddTags", ResourceArns=[arn], Tags=tags)
 
 
-def _idle(actual: Actual) -> Group | None:
+def _idle(observed: Observed) -> Group | None:
     """The group that was made for it, if it has it no more: another one may have been given."""
-    return actual.group if not _has_own_group(actual) else None
+    return observed.group if not _has_own_group(observed) else None
 
 
-def _has_own_group(actual: Actual) -> bool:
-    group, balancer = actual.group, actual.balancer
+def _has_own_group(observed: Observed) -> bool:
+    group, balancer = observed.group, observed.balancer
     return group is not None and balancer is not None and group.id in balancer.groups
 
 
-def _ranges(wanted: LoadBalancer) -> list[str]:
-    return [one for ranges in wanted.source_ranges.values() for one in ranges]
+def _ranges(lb: LoadBalancer) -> list[str]:
+    return [one for ranges in lb.source_ranges.values() for one in ranges]
 
 
 def group_name(ref: LoadBalancerRef) -> str:
@@ -230,82 +236,82 @@ def group_name(ref: LoadBalancerRef) -> str:
     return f"{plan.target_group_prefix(ref.namespace, ref.service_name)}{digest[:10]}"
 
 
-def wish_of(
-    wanted: LoadBalancer,
-    asked: Asked,
+def desired_of(
+    lb: LoadBalancer,
+    options: Options,
     place: Place,
     settings: "Global",
     subnets: Sequence[Subnet],
-) -> Wish:
+) -> Desired:
     """What there is to be. Pure.
 
     Raises:
         InvalidRequest: It cannot be; names the field.
     """
-    addresses = asked.allocations or asked.private_addresses
+    addresses = options.allocations or options.private_addresses
     if addresses and len(addresses) != len(subnets):
-        name = "eip-allocations" if asked.allocations else "private-ipv4-addresses"
+        name = "eip-allocations" if options.allocations else "private-ipv4-addresses"
         raise InvalidRequest(
             f"annotation {PREFIX}{name}: give one for each subnet; there are {len(subnets)}"
         )
-    is_dual = _IPV6 in wanted.families
+    is_dual = _IPV6 in lb.families
     if is_dual and not all(one.v6 for one in subnets):
         without = ", ".join(one.id for one in subnets if not one.v6)
         raise InvalidRequest(f"spec.ipFamilies: IPv6 needs subnets with it, unlike {without}")
-    ref, mappings = wanted.ref, port_mappings(wanted, asked, settings)
+    ref, mappings = lb.ref, port_mappings(lb, options, settings)
     own = GroupWish(
         name=group_name(ref),
         description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
-        rules=rules.of_managed(mappings, _ranges(wanted)),
+        rules=rules.of_managed(mappings, _ranges(lb)),
     )
-    tags = {**asked.tags, TAG_SERVICE: ref.key, **wanted.marks}
-    return Wish(
+    tags = {**options.tags, TAG_SERVICE: ref.key, **lb.marks}
+    return Desired(
         name=ref.name,
         cluster=place.tags.id,
         service=(ref.namespace, ref.service_name),
         tags={one["Key"]: one["Value"] for one in place.tags.new(tags)},
-        scheme=asked.scheme,
+        scheme=options.scheme,
         address_type=DUALSTACK if is_dual else "ipv4",
         # Without, one with IPv6 addresses takes no listener of UDP.
         source_nat=is_dual and any("UDP" in one.protocol for one in mappings),
-        target_type="ipv4" if _IPV4 in wanted.families else "ipv6",
+        target_type="ipv4" if _IPV4 in lb.families else "ipv6",
         vpc=place.vpc,
-        placed=tuple(_placed(asked, n, one) for n, one in enumerate(subnets)),
-        own=None if asked.security_groups else own,
-        groups=asked.security_groups,
+        placed=tuple(_placed(options, n, one) for n, one in enumerate(subnets)),
+        own=None if options.security_groups else own,
+        groups=options.security_groups,
         mappings=mappings,
-        targets=frozenset(targets_of(wanted.hosts)[0].values()),
-        attributes=_attributes(asked),
-        target_attributes=_target_attributes(asked),
+        targets=frozenset(targets_of(lb.hosts)[0].values()),
+        attributes=_attributes(options),
+        target_attributes=_target_attributes(options),
     )
 
 
-def _placed(asked: Asked, number: int, subnet: Subnet) -> Placed:
+def _placed(options: Options, number: int, subnet: Subnet) -> Placed:
     return Placed(
         subnet.id,
         subnet.zone,
-        asked.allocations[number] if asked.allocations else "",
-        asked.private_addresses[number] if asked.private_addresses else "",
+        options.allocations[number] if options.allocations else "",
+        options.private_addresses[number] if options.private_addresses else "",
     )
 
 
-def _attributes(asked: Asked) -> dict[str, str]:
+def _attributes(options: Options) -> dict[str, str]:
     found = {
-        "load_balancing.cross_zone.enabled": str(asked.cross_zone).lower(),
-        "access_logs.s3.enabled": str(asked.access_log is not None).lower(),
+        "load_balancing.cross_zone.enabled": str(options.cross_zone).lower(),
+        "access_logs.s3.enabled": str(options.access_log is not None).lower(),
     }
-    if asked.access_log is not None:
-        found["access_logs.s3.bucket"] = asked.access_log.bucket
-        found["access_logs.s3.prefix"] = asked.access_log.prefix
+    if options.access_log is not None:
+        found["access_logs.s3.bucket"] = options.access_log.bucket
+        found["access_logs.s3.prefix"] = options.access_log.prefix
     return found
 
 
-def _target_attributes(asked: Asked) -> dict[str, str]:
-    proxy = {"proxy_protocol_v2.enabled": "true"} if asked.proxy_protocol else {}
-    return {**proxy, **asked.target_attributes}
+def _target_attributes(options: Options) -> dict[str, str]:
+    proxy = {"proxy_protocol_v2.enabled": "true"} if options.proxy_protocol else {}
+    return {**proxy, **options.target_attributes}
 
 
-def ours(actual: Actual, ref: LoadBalancerRef, place: Place) -> Actual:
+def ours(observed: Observed, ref: LoadBalancerRef, place: Place) -> Observed:
     """What there is without target groups that were not made for this Service. Pure.
 
     Where this cluster has no id, one that no listener uses is another's if it has the tag of any
@@ -314,13 +320,13 @@ def ours(actual: Actual, ref: LoadBalancerRef, place: Place) -> Actual:
     Raises:
         CloudError: The load balancer of that name was not made for it.
     """
-    balancer = actual.balancer
+    balancer = observed.balancer
     if balancer is not None and not place.made_for(ref, balancer.tags):
         raise CloudError(f"the load balancer {balancer.name} has tags of another owner: look at it")
-    used = {one.target_group for one in actual.listeners}
+    used = {one.target_group for one in observed.listeners}
     groups = (
         one
-        for one in actual.target_groups
+        for one in observed.target_groups
         if place.made_for(ref, one.tags)
         and (
             place.tags.id
@@ -329,4 +335,4 @@ def ours(actual: Actual, ref: LoadBalancerRef, place: Place) -> Actual:
             or not owning_clusters(one.tags)
         )
     )
-    return msgspec.structs.replace(actual, target_groups=tuple(groups))
+    return msgspec.structs.replace(observed, target_groups=tuple(groups))

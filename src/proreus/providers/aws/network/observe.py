@@ -11,7 +11,7 @@ from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.annotations import TRAFFIC_PORT
 from proreus.providers.aws.identity import tags_of
 from proreus.providers.aws.listeners import HealthCheck
-from proreus.providers.aws.network.parts import Actual, Balancer, Listener, TargetGroup
+from proreus.providers.aws.network.parts import Balancer, Listener, Observed, TargetGroup
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -43,7 +43,7 @@ async def find_balancer(api: "Api", name: str) -> Described | None:
 
 async def observe(
     api: "Api", balancer: Described | None, *, prefix: str = "", names: Iterable[str] = ()
-) -> Actual:
+) -> Observed:
     """Everything of the load balancer that `find_balancer` found.
 
     Args:
@@ -77,7 +77,7 @@ async def observe(
         )
     arns = [one["TargetGroupArn"] for one in groups]
     tags = await tags_by_arn(api, [*arns, *([balancer["LoadBalancerArn"]] if balancer else [])])
-    return Actual(
+    return Observed(
         await _balancer(api, balancer, tags) if balancer is not None else None,
         tuple(map(listener_of, listeners)),
         tuple(await asyncio.gather(*(target_group_of(api, one, tags) for one in groups))),
@@ -101,7 +101,7 @@ async def tags_by_arn(api: "Api", arns: Sequence[str]) -> dict[str, dict[str, st
     }
 
 
-def shown(balancer: Described, tags: Mapping[str, str]) -> Balancer:
+def balancer_of(balancer: Described, tags: Mapping[str, str]) -> Balancer:
     """A load balancer without its attributes. Pure."""
     return Balancer(
         arn=balancer["LoadBalancerArn"],
@@ -123,7 +123,7 @@ async def _balancer(
     arn = balancer["LoadBalancerArn"]
     answer = await api.call("elbv2", "DescribeLoadBalancerAttributes", LoadBalancerArn=arn)
     return msgspec.structs.replace(
-        shown(balancer, tags.get(arn, {})), attributes=attributes_of(answer)
+        balancer_of(balancer, tags.get(arn, {})), attributes=attributes_of(answer)
     )
 
 

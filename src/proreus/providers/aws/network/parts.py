@@ -1,4 +1,4 @@
-"""A network load balancer with its listeners and target groups: as wished, and as AWS has it."""
+"""A network load balancer with its listeners and target groups: as desired, and as AWS has it."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ class Placed(msgspec.Struct, frozen=True):
     private_address: str = ""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Desired(msgspec.Struct, frozen=True):
     """What there is to be for one Service.
 
     Attributes:
@@ -101,7 +101,7 @@ class TargetGroup(msgspec.Struct, frozen=True):
     tags: Mapping[str, str] = {}
 
 
-class Actual(msgspec.Struct, frozen=True):
+class Observed(msgspec.Struct, frozen=True):
     """What there is. Target groups are those of its listeners, and others that are the Service's.
 
     `group` is the security group that was made for it; `refused` says by instance id why it could

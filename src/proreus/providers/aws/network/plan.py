@@ -1,4 +1,4 @@
-"""What is to be done so that a network load balancer becomes as wished. Pure.
+"""What is to be done so that a network load balancer becomes as desired. Pure.
 
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
 and `plan` is asked again, until nothing is left to do.
@@ -23,11 +23,11 @@ from proreus.providers.aws.annotations import INTERNAL, PREFIX
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
-    Actual,
     Balancer,
+    Desired,
     Listener,
+    Observed,
     TargetGroup,
-    Wish,
 )
 from proreus.providers.aws.own_groups import GroupStep, group_steps
 
@@ -144,14 +144,14 @@ Step = (
 )
 
 
-def target_group_name(wish: Wish, mapping: PortMapping) -> str:
+def target_group_name(desired: Desired, mapping: PortMapping) -> str:
     """The name of a listener's target group: the official one, so that it is found again.
 
     It holds a digest of all that cannot be changed about a target group.
     """
-    namespace, name = wish.service
+    namespace, name = desired.service
     traits = (
-        wish.cluster,
+        desired.cluster,
         namespace,
         name,
         str(mapping.port),
@@ -161,7 +161,7 @@ def target_group_name(wish: Wish, mapping: PortMapping) -> str:
         mapping.health.protocol,
         str(mapping.health.interval),
         # Officially there is no other family.
-        wish.target_type if wish.target_type != "ipv4" else "",
+        desired.target_type if desired.target_type != "ipv4" else "",
     )
     digest = hashlib.sha1("".join(traits).encode(), usedforsecurity=False).hexdigest()
     return f"{target_group_prefix(namespace, name)}{digest[:10]}"
@@ -176,14 +176,14 @@ def _letters(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "", text)
 
 
-def check(wish: Wish, actual: Actual) -> None:
+def check(desired: Desired, observed: Observed) -> None:
     """Refuse what can be no more.
 
     Raises:
         InvalidRequest: Names the field.
     """
-    balancer = actual.balancer
-    if balancer is not None and balancer.scheme != wish.scheme:
+    balancer = observed.balancer
+    if balancer is not None and balancer.scheme != desired.scheme:
         kind = "internal" if balancer.scheme == INTERNAL else "public"
         raise InvalidRequest(
             f"annotation {PREFIX}internal: the load balancer is {kind} and stays so; take the "
@@ -191,13 +191,13 @@ def check(wish: Wish, actual: Actual) -> None:
         )
 
 
-def warning(wish: Wish, actual: Actual) -> str:
-    """What is not done of the wish, and why; "" if all is.
+def warning(desired: Desired, observed: Observed) -> str:
+    """What is desired and not done, and why; "" if all is.
 
     It is no reason to leave the rest undone: the official manager makes load balancers without the
     security groups that are given.
     """
-    if not wish.groups or actual.balancer is None or actual.balancer.groups:
+    if not desired.groups or observed.balancer is None or observed.balancer.groups:
         return ""
     return (
         f"annotation {PREFIX}security-groups: the load balancer was made without security groups "
@@ -205,79 +205,79 @@ def warning(wish: Wish, actual: Actual) -> str:
     )
 
 
-def groups_of(wish: Wish, actual: Actual) -> tuple[str, ...] | None:
+def groups_of(desired: Desired, observed: Observed) -> tuple[str, ...] | None:
     """The security groups that it is to have; None while its own is not made yet."""
-    if wish.own is None:
-        return wish.groups
-    return (actual.group.id,) if actual.group is not None else None
+    if desired.own is None:
+        return desired.groups
+    return (observed.group.id,) if observed.group is not None else None
 
 
-def plan(wish: Wish, actual: Actual) -> tuple[Step, ...]:
-    """The steps to take now; none when all is as wished."""
-    by_name = {one.name: one for one in actual.target_groups}
-    needed = {target_group_name(wish, one): one for one in wish.mappings}
+def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
+    """The steps to take now; none when all is as desired."""
+    by_name = {one.name: one for one in observed.target_groups}
+    needed = {target_group_name(desired, one): one for one in desired.mappings}
     steps: list[Step] = [
         CreateTargetGroup(name, mapping) for name, mapping in needed.items() if name not in by_name
     ]
-    balancer, groups = actual.balancer, groups_of(wish, actual)
+    balancer, groups = observed.balancer, groups_of(desired, observed)
     # AWS gives no group to one that was made without.
     if balancer is None or balancer.groups:
-        steps += group_steps(wish.own, wish.tags, actual.group)
+        steps += group_steps(desired.own, desired.tags, observed.group)
     if balancer is None:
         return (CreateBalancer(groups), *steps) if groups is not None else tuple(steps)
     if balancer.groups and groups and set(balancer.groups) != set(groups):
         steps.append(ChangeGroups(groups))
-    has_udp = any("UDP" in one.protocol for one in actual.listeners)
-    blocked = has_udp and wish.address_type == DUALSTACK and not wish.source_nat
-    steps += _balancer_steps(wish, balancer, blocked=blocked)
+    has_udp = any("UDP" in one.protocol for one in observed.listeners)
+    blocked = has_udp and desired.address_type == DUALSTACK and not desired.source_nat
+    steps += _balancer_steps(desired, balancer, blocked=blocked)
     for name, mapping in needed.items():
         if group := by_name.get(name):
-            steps += _target_group_steps(wish, mapping, group, actual.refused)
-    steps += _listener_steps(wish, actual, by_name)
-    used = {one.target_group for one in actual.listeners}
+            steps += _target_group_steps(desired, mapping, group, observed.refused)
+    steps += _listener_steps(desired, observed, by_name)
+    used = {one.target_group for one in observed.listeners}
     steps += (
         Delete(one)
-        for one in actual.target_groups
+        for one in observed.target_groups
         if one.name not in needed and one.arn not in used
     )
     return tuple(steps)
 
 
-def delete_steps(actual: Actual) -> tuple[Step, ...]:
+def delete_steps(observed: Observed) -> tuple[Step, ...]:
     """The parts to delete now: those that no other needs."""
-    if actual.listeners:
-        return tuple(Delete(one) for one in actual.listeners)
-    balancer = (actual.balancer,) if actual.balancer is not None else ()
-    return tuple(Delete(one) for one in (*balancer, *actual.target_groups))
+    if observed.listeners:
+        return tuple(Delete(one) for one in observed.listeners)
+    balancer = (observed.balancer,) if observed.balancer is not None else ()
+    return tuple(Delete(one) for one in (*balancer, *observed.target_groups))
 
 
-def _balancer_steps(wish: Wish, balancer: Balancer, *, blocked: bool) -> Iterator[Step]:
+def _balancer_steps(desired: Desired, balancer: Balancer, *, blocked: bool) -> Iterator[Step]:
     """`blocked`: it has listeners that have to go before its address type can be changed."""
-    yield from _attribute_steps(balancer.arn, balancer.attributes, wish.attributes)
-    yield from _tag_steps(wish, balancer.arn, balancer.tags)
+    yield from _attribute_steps(balancer.arn, balancer.attributes, desired.attributes)
+    yield from _tag_steps(desired, balancer.arn, balancer.tags)
     # A zone is added when a subnet appears in it; none is left, for connections are in it.
-    new = () if _has_addresses(wish) else _new_subnets(wish, balancer)
+    new = () if _has_addresses(desired) else _new_subnets(desired, balancer)
     subnets = tuple(sorted((*balancer.zones.values(), *new)))
     if new:
         yield ChangeSubnets(subnets, balancer.source_nat)
-    elif _waits_for_prefixes(wish, balancer):
+    elif _waits_for_prefixes(desired, balancer):
         yield ChangeSubnets(subnets, source_nat=True)
-    elif balancer.address_type != wish.address_type and not blocked:
-        yield ChangeAddressType(wish.address_type)
+    elif balancer.address_type != desired.address_type and not blocked:
+        yield ChangeAddressType(desired.address_type)
 
 
-def _new_subnets(wish: Wish, balancer: Balancer) -> tuple[str, ...]:
-    return tuple(one.subnet for one in wish.placed if one.zone not in balancer.zones)
+def _new_subnets(desired: Desired, balancer: Balancer) -> tuple[str, ...]:
+    return tuple(one.subnet for one in desired.placed if one.zone not in balancer.zones)
 
 
-def _has_addresses(wish: Wish) -> bool:
+def _has_addresses(desired: Desired) -> bool:
     """Whether its addresses were given: they are set when it is made, and can be set no more."""
-    return any(one.allocation or one.private_address for one in wish.placed)
+    return any(one.allocation or one.private_address for one in desired.placed)
 
 
-def _waits_for_prefixes(wish: Wish, balancer: Balancer) -> bool:
+def _waits_for_prefixes(desired: Desired, balancer: Balancer) -> bool:
     """Whether it takes no listener of UDP yet, but will."""
-    return wish.source_nat and not balancer.source_nat and not _has_addresses(wish)
+    return desired.source_nat and not balancer.source_nat and not _has_addresses(desired)
 
 
 def _attribute_steps(
@@ -287,24 +287,24 @@ def _attribute_steps(
         yield ChangeAttributes(arn, differing, of_target_group)
 
 
-def _tag_steps(wish: Wish, arn: str, have: Mapping[str, str]) -> Iterator[Step]:
-    if missing := {key: value for key, value in wish.tags.items() if have.get(key) != value}:
+def _tag_steps(desired: Desired, arn: str, have: Mapping[str, str]) -> Iterator[Step]:
+    if missing := {key: value for key, value in desired.tags.items() if have.get(key) != value}:
         yield AddTags(arn, missing)
 
 
 def _target_group_steps(
-    wish: Wish, mapping: PortMapping, group: TargetGroup, refused: Mapping[str, str]
+    desired: Desired, mapping: PortMapping, group: TargetGroup, refused: Mapping[str, str]
 ) -> Iterator[Step]:
     have, want = group.health, mapping.health
     if have != (want if want.timeout else msgspec.structs.replace(want, timeout=have.timeout)):
         yield ChangeHealthCheck(group.arn, mapping.health)
     yield from _attribute_steps(
-        group.arn, group.attributes, wish.target_attributes, of_target_group=True
+        group.arn, group.attributes, desired.target_attributes, of_target_group=True
     )
-    yield from _tag_steps(wish, group.arn, group.tags)
-    for chunk in _chunks(wish.targets - group.targets - refused.keys()):
+    yield from _tag_steps(desired, group.arn, group.tags)
+    for chunk in _chunks(desired.targets - group.targets - refused.keys()):
         yield Register(group.arn, chunk)
-    for chunk in _chunks(group.targets - wish.targets):
+    for chunk in _chunks(group.targets - desired.targets):
         yield Deregister(group.arn, chunk)
 
 
@@ -315,24 +315,24 @@ def _chunks(instances: frozenset[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _listener_steps(
-    wish: Wish, actual: Actual, by_name: Mapping[str, TargetGroup]
+    desired: Desired, observed: Observed, by_name: Mapping[str, TargetGroup]
 ) -> Iterator[Step]:
-    wished = {one.port: one for one in wish.mappings}
+    mappings = {one.port: one for one in desired.mappings}
     kept = set()
-    for listener in actual.listeners:
-        mapping = wished.get(listener.port)
+    for listener in observed.listeners:
+        mapping = mappings.get(listener.port)
         if mapping is None or _transport(mapping.protocol) != _transport(listener.protocol):
             # A port is free for another protocol only when its listener is gone.
             yield Delete(listener)
             kept.add(listener.port)
             continue
         kept.add(listener.port)
-        group = by_name.get(target_group_name(wish, mapping))
+        group = by_name.get(target_group_name(desired, mapping))
         if group is not None and not _forwards(listener, mapping, group):
             yield ChangeListener(listener.arn, mapping, group.arn)
-    late = actual.balancer is not None and _waits_for_prefixes(wish, actual.balancer)
-    for port, mapping in wished.items():
-        group = by_name.get(target_group_name(wish, mapping))
+    late = observed.balancer is not None and _waits_for_prefixes(desired, observed.balancer)
+    for port, mapping in mappings.items():
+        group = by_name.get(target_group_name(desired, mapping))
         if port not in kept and group is not None and not (late and "UDP" in mapping.protocol):
             yield CreateListener(mapping, group.arn)
 
@@ -342,7 +342,7 @@ def _transport(protocol: str) -> str:
 
 
 def _forwards(listener: Listener, mapping: PortMapping, group: TargetGroup) -> bool:
-    """Whether a listener is as wished; AWS chooses a policy where none is wished."""
+    """Whether a listener is as desired; AWS chooses a policy where none is desired."""
     return (
         listener.protocol == mapping.protocol
         and listener.target_group == group.arn

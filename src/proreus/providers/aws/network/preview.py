@@ -9,11 +9,11 @@ from proreus.cloudprovider.load_balancers import PartChange
 from proreus.providers.aws.listeners import PortMapping
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
-    Actual,
     Balancer,
+    Desired,
     Listener,
+    Observed,
     TargetGroup,
-    Wish,
 )
 from proreus.providers.aws.network.plan import (
     AddTags,
@@ -43,77 +43,79 @@ _NEW = "new "
 """Begins the ARN of what AWS has not named yet."""
 
 
-def pretend(now: Actual, step: Step, wish: Wish) -> Actual:
+def pretend(observed: Observed, step: Step, desired: Desired) -> Observed:
     """What there is after a step, if AWS refuses nothing; what is new has no ARN yet."""
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            group = pretend_group(now.group, step, wish.own, wish.tags)
-            return msgspec.structs.replace(now, group=group)
+            group = pretend_group(observed.group, step, desired.own, desired.tags)
+            return msgspec.structs.replace(observed, group=group)
         case CreateBalancer() | CreateTargetGroup() | CreateListener() | ChangeListener():
-            return _made(now, step, wish)
-        case ChangeSubnets(subnets) if now.balancer is not None:
-            known = {subnet: zone for zone, subnet in now.balancer.zones.items()}
-            known |= {one.subnet: one.zone for one in wish.placed}
-            return in_zones(changed(now, step), {known[one]: one for one in subnets})
+            return _made(observed, step, desired)
+        case ChangeSubnets(subnets) if observed.balancer is not None:
+            known = {subnet: zone for zone, subnet in observed.balancer.zones.items()}
+            known |= {one.subnet: one.zone for one in desired.placed}
+            return in_zones(changed(observed, step), {known[one]: one for one in subnets})
         case _:
-            return changed(now, step)
+            return changed(observed, step)
 
 
-def in_zones(now: Actual, zones: Mapping[str, str]) -> Actual:
+def in_zones(observed: Observed, zones: Mapping[str, str]) -> Observed:
     """With the load balancer in these subnets, by zone."""
-    balancer = now.balancer and msgspec.structs.replace(now.balancer, zones=zones)
-    return msgspec.structs.replace(now, balancer=balancer)
+    balancer = observed.balancer and msgspec.structs.replace(observed.balancer, zones=zones)
+    return msgspec.structs.replace(observed, balancer=balancer)
 
 
-def changed(now: Actual, step: Step) -> Actual:
+def changed(observed: Observed, step: Step) -> Observed:
     """The same after a step that makes nothing; for the zones of subnets, see `in_zones`."""
     match step:
         case Delete(part):
-            return _without(now, part)
+            return _without(observed, part)
         case Register() | Deregister() | ChangeHealthCheck():
-            return _with_group(now, step)
+            return _with_group(observed, step)
         case ChangeAttributes(arn, attributes):
-            return _updated(now, arn, "attributes", attributes)
+            return _updated(observed, arn, "attributes", attributes)
         case AddTags(arn, tags):
-            return _updated(now, arn, "tags", tags)
+            return _updated(observed, arn, "tags", tags)
         case ChangeAddressType() | ChangeGroups() | ChangeSubnets():
-            return _with_balancer(now, step)
+            return _with_balancer(observed, step)
     raise AssertionError(step)
 
 
-def with_listener(now: Actual, listener: Listener) -> Actual:
+def with_listener(observed: Observed, listener: Listener) -> Observed:
     """With a listener, in the place of one with the same ARN."""
-    others = (one for one in now.listeners if one.arn != listener.arn)
-    return msgspec.structs.replace(now, listeners=(*others, listener))
+    others = (one for one in observed.listeners if one.arn != listener.arn)
+    return msgspec.structs.replace(observed, listeners=(*others, listener))
 
 
 def _made(
-    now: Actual,
+    observed: Observed,
     step: CreateBalancer | CreateTargetGroup | CreateListener | ChangeListener,
-    wish: Wish,
-) -> Actual:
+    desired: Desired,
+) -> Observed:
     match step:
         case CreateBalancer(groups):
             balancer = Balancer(
-                arn=f"{_NEW}{wish.name}",
-                name=wish.name,
+                arn=f"{_NEW}{desired.name}",
+                name=desired.name,
                 dns_name="",
-                scheme=wish.scheme,
+                scheme=desired.scheme,
                 state="provisioning",
-                address_type=wish.address_type,
-                zones={one.zone: one.subnet for one in wish.placed},
-                source_nat=wish.source_nat,
+                address_type=desired.address_type,
+                zones={one.zone: one.subnet for one in desired.placed},
+                source_nat=desired.source_nat,
                 groups=groups,
-                tags=wish.tags,
+                tags=desired.tags,
             )
-            return msgspec.structs.replace(now, balancer=balancer)
+            return msgspec.structs.replace(observed, balancer=balancer)
         case CreateTargetGroup(name, mapping):
-            group = TargetGroup(f"{_NEW}{name}", name, mapping.health, tags=wish.tags)
-            return msgspec.structs.replace(now, target_groups=(*now.target_groups, group))
+            group = TargetGroup(f"{_NEW}{name}", name, mapping.health, tags=desired.tags)
+            return msgspec.structs.replace(observed, target_groups=(*observed.target_groups, group))
         case CreateListener(mapping, target_group):
-            return with_listener(now, _listener(f"{_NEW}{mapping.port}", mapping, target_group))
+            return with_listener(
+                observed, _listener(f"{_NEW}{mapping.port}", mapping, target_group)
+            )
         case ChangeListener(arn, mapping, target_group):
-            return with_listener(now, _listener(arn, mapping, target_group))
+            return with_listener(observed, _listener(arn, mapping, target_group))
 
 
 def _listener(arn: str, mapping: PortMapping, target_group: str) -> Listener:
@@ -122,7 +124,9 @@ def _listener(arn: str, mapping: PortMapping, target_group: str) -> Listener:
     )
 
 
-def _with_balancer(now: Actual, step: ChangeAddressType | ChangeGroups | ChangeSubnets) -> Actual:
+def _with_balancer(
+    observed: Observed, step: ChangeAddressType | ChangeGroups | ChangeSubnets
+) -> Observed:
     fields: dict[str, Any] = {}
     match step:
         case ChangeAddressType(address_type):
@@ -131,13 +135,13 @@ def _with_balancer(now: Actual, step: ChangeAddressType | ChangeGroups | ChangeS
             fields = {"groups": groups}
         case ChangeSubnets(_, source_nat):
             fields = {"address_type": DUALSTACK, "source_nat": True} if source_nat else {}
-    balancer = now.balancer and msgspec.structs.replace(now.balancer, **fields)
-    return msgspec.structs.replace(now, balancer=balancer)
+    balancer = observed.balancer and msgspec.structs.replace(observed.balancer, **fields)
+    return msgspec.structs.replace(observed, balancer=balancer)
 
 
-def _with_group(now: Actual, step: Register | Deregister | ChangeHealthCheck) -> Actual:
+def _with_group(observed: Observed, step: Register | Deregister | ChangeHealthCheck) -> Observed:
     groups = []
-    for one in now.target_groups:
+    for one in observed.target_groups:
         if one.arn != step.arn:
             groups.append(one)
             continue
@@ -148,10 +152,10 @@ def _with_group(now: Actual, step: Register | Deregister | ChangeHealthCheck) ->
                 groups.append(msgspec.structs.replace(one, targets=one.targets - set(gone)))
             case ChangeHealthCheck(_, health):
                 groups.append(msgspec.structs.replace(one, health=health))
-    return msgspec.structs.replace(now, target_groups=tuple(groups))
+    return msgspec.structs.replace(observed, target_groups=tuple(groups))
 
 
-def _updated(now: Actual, arn: str, field: str, more: Mapping[str, str]) -> Actual:
+def _updated(observed: Observed, arn: str, field: str, more: Mapping[str, str]) -> Observed:
     """With more in a mapping of the load balancer or of a target group."""
 
     def update(part: Any) -> Any:
@@ -159,30 +163,32 @@ def _updated(now: Actual, arn: str, field: str, more: Mapping[str, str]) -> Actu
             return part
         return msgspec.structs.replace(part, **{field: {**getattr(part, field), **more}})
 
-    groups = tuple(map(update, now.target_groups))
-    return msgspec.structs.replace(now, balancer=update(now.balancer), target_groups=groups)
-
-
-def _without(now: Actual, part: Balancer | Listener | TargetGroup) -> Actual:
-    if isinstance(part, Balancer):
-        # Its listeners go with it.
-        return msgspec.structs.replace(now, balancer=None, listeners=())
+    groups = tuple(map(update, observed.target_groups))
     return msgspec.structs.replace(
-        now,
-        listeners=tuple(one for one in now.listeners if one.arn != part.arn),
-        target_groups=tuple(one for one in now.target_groups if one.arn != part.arn),
+        observed, balancer=update(observed.balancer), target_groups=groups
     )
 
 
-def told(step: Step, wish: Wish, now: Actual) -> Iterator[PartChange]:
+def _without(observed: Observed, part: Balancer | Listener | TargetGroup) -> Observed:
+    if isinstance(part, Balancer):
+        # Its listeners go with it.
+        return msgspec.structs.replace(observed, balancer=None, listeners=())
+    return msgspec.structs.replace(
+        observed,
+        listeners=tuple(one for one in observed.listeners if one.arn != part.arn),
+        target_groups=tuple(one for one in observed.target_groups if one.arn != part.arn),
+    )
+
+
+def part_changes(step: Step, desired: Desired, observed: Observed) -> Iterator[PartChange]:
     """The lines about a step; `now` is what there is when all are taken, which has the names."""
-    balancer = f"load balancer {wish.name}"
+    balancer = f"load balancer {desired.name}"
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            yield from told_group(step, wish.own)
+            yield from told_group(step, desired.own)
         case CreateBalancer():
-            subnets = " ".join(one.subnet for one in wish.placed)
-            detail = f"{wish.scheme}, {wish.address_type}, subnets {subnets}"
+            subnets = " ".join(one.subnet for one in desired.placed)
+            detail = f"{desired.scheme}, {desired.address_type}, subnets {subnets}"
             yield PartChange("create", balancer, detail)
         case ChangeGroups(groups):
             yield PartChange("change", balancer, f"security groups {' '.join(groups)}")
@@ -193,14 +199,16 @@ def told(step: Step, wish: Wish, now: Actual) -> Iterator[PartChange]:
             yield PartChange("change", balancer, f"subnets {' '.join(subnets)}{more}")
         case ChangeAttributes(arn, attributes):
             detail = ", ".join(f"{key}={value}" for key, value in attributes.items())
-            yield PartChange("change", _named(arn, balancer, now), detail)
+            yield PartChange("change", _named(arn, balancer, observed), detail)
         case AddTags(arn, tags):
-            yield PartChange("change", _named(arn, balancer, now), f"tags {' '.join(sorted(tags))}")
+            yield PartChange(
+                "change", _named(arn, balancer, observed), f"tags {' '.join(sorted(tags))}"
+            )
         case _:
-            yield from _told_parts(step, now)
+            yield from _changes_of_parts(step, observed)
 
 
-def _told_parts(step: Step, now: Actual) -> Iterator[PartChange]:
+def _changes_of_parts(step: Step, observed: Observed) -> Iterator[PartChange]:
     match step:
         case CreateTargetGroup(name, mapping):
             detail = f"{mapping.target_protocol} {mapping.target_port}"
@@ -212,12 +220,12 @@ def _told_parts(step: Step, now: Actual) -> Iterator[PartChange]:
             yield PartChange("create" if is_new else "change", f"listener {mapping.port}", detail)
         case ChangeHealthCheck(arn, health):
             detail = f"{health.protocol} {health.port}{health.path} every {health.interval} s"
-            yield PartChange("change", f"health check of {_named(arn, '', now)}", detail)
+            yield PartChange("change", f"health check of {_named(arn, '', observed)}", detail)
         case Register(arn, ids):
-            group = _named(arn, "", now)
+            group = _named(arn, "", observed)
             yield from (PartChange("create", f"target {one}", group) for one in ids)
         case Deregister(arn, ids):
-            group = _named(arn, "", now)
+            group = _named(arn, "", observed)
             yield from (PartChange("delete", f"target {one}", group) for one in ids)
         case Delete(Listener() as listener):
             yield PartChange("delete", f"listener {listener.port}")
@@ -225,7 +233,7 @@ def _told_parts(step: Step, now: Actual) -> Iterator[PartChange]:
             yield PartChange("delete", f"target group {target_group.name}")
 
 
-def _named(arn: str, balancer: str, now: Actual) -> str:
+def _named(arn: str, balancer: str, observed: Observed) -> str:
     """What has an ARN: a target group, or else the load balancer."""
-    names = {one.arn: f"target group {one.name}" for one in now.target_groups}
+    names = {one.arn: f"target group {one.name}" for one in observed.target_groups}
     return names.get(arn, balancer)
