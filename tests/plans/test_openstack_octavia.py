@@ -21,11 +21,11 @@ from proreus.providers.openstack.octavia.plan import (
     Change,
     Drop,
     DropBalancer,
-    Look,
     MakeBalancer,
     MakeListener,
     MakeMonitor,
     MakePool,
+    ReadPool,
     SetMembers,
     Step,
     Taken,
@@ -34,7 +34,7 @@ from proreus.providers.openstack.octavia.plan import (
     departure,
     plan,
 )
-from proreus.providers.openstack.octavia.preview import pretend, told
+from proreus.providers.openstack.octavia.preview import part_changes, pretend
 
 HOSTS = (Member("10.0.0.5", 30080, name="a"), Member("10.0.0.6", 30080, name="b"))
 CHECK = Monitor("TCP", {"delay": 5}, id="m")
@@ -97,7 +97,7 @@ SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
         with_pool(members=(but(HOSTS[0], monitor_port=1), HOSTS[1])),
         SetMembers("p", HOSTS),
     ),
-    "a pool whose members are not known": (with_pool(is_read=False), Look("p")),
+    "a pool whose members are not known": (with_pool(is_read=False), ReadPool("p")),
     "the same, and a listener too few": (
         but(with_pool(is_read=False), listeners=(but(HTTP, pool=but(POOL, is_read=False)),)),
         MakeListener(DNS),
@@ -133,7 +133,7 @@ def test_one_whose_address_is_known_is_not_deleted_in_an_error() -> None:
     )
 
 
-def test_what_is_not_wished_of_a_listener_is_taken_away() -> None:
+def test_what_is_not_desired_of_a_listener_is_deleted() -> None:
     bare = but(WISH, listeners=(but(HTTP, pool=None), DNS))
     assert plan(bare, THERE, at_once=True, cascade=True, is_known=True) == Drop("pools", "p")
     gone = but(THERE, listeners=bare.listeners)
@@ -208,22 +208,22 @@ BALANCERS = st.builds(Balancer, st.just("web"), FIELDS, st.just({}), LISTENERS)
 
 
 @given(BALANCERS, BALANCERS, st.booleans())
-def test_every_way_from_one_wish_to_another_ends_at_it(
+def test_every_way_from_one_desired_state_to_another_ends_at_it(
     before: Balancer,
     after: Balancer,
     at_once: bool,  # noqa: FBT001
 ) -> None:
     there: Balancer | None = None
-    for wish in (before, after):
+    for desired in (before, after):
         for _ in range(60):
-            step = plan(wish, there, at_once=at_once, cascade=at_once, is_known=True)
+            step = plan(desired, there, at_once=at_once, cascade=at_once, is_known=True)
             if step is None:
                 break
-            assert list(told(step, there)), step
+            assert list(part_changes(step, there)), step
             there = pretend(there, step)
         assert step is None, step
         assert there is not None
-        assert {one.key for one in there.listeners} == {one.key for one in wish.listeners}
+        assert {one.key for one in there.listeners} == {one.key for one in desired.listeners}
         assert there.stray == ()
     for _ in range(60):
         step = deletion(there, cascade=at_once)
@@ -234,7 +234,9 @@ def test_every_way_from_one_wish_to_another_ends_at_it(
 
 
 def test_a_preview_names_parts_as_people_know_them() -> None:
-    shown = [(one.action, one.part) for one in told(MakeBalancer(WISH, with_parts=True), None)]
+    shown = [
+        (one.action, one.part) for one in part_changes(MakeBalancer(WISH, with_parts=True), None)
+    ]
     assert shown == [
         ("create", "load balancer web"),
         ("create", "listener TCP/80"), ("create", "pool "),
@@ -246,14 +248,14 @@ def test_a_preview_names_parts_as_people_know_them() -> None:
     ]  # fmt: skip
     new = Member("10.0.0.7", 30080, name="c")
     moved = but(HOSTS[1], monitor_port=1)
-    assert list(told(SetMembers("p", (moved, new)), THERE)) == [
+    assert list(part_changes(SetMembers("p", (moved, new)), THERE)) == [
         PartChange("change", "member 10.0.0.6:30080", "subnet_id=, monitor_port=1"),
         PartChange("create", "member 10.0.0.7:30080", "c"),
         PartChange("delete", "member 10.0.0.5:30080"),
     ]
-    (one,) = told(Drop("listeners", "l"), THERE)
+    (one,) = part_changes(Drop("listeners", "l"), THERE)
     assert one == PartChange("delete", "listener TCP/80")
-    (one,) = told(Change("pools", "p", {"lb_algorithm": "SOURCE_IP"}), THERE)
+    (one,) = part_changes(Change("pools", "p", {"lb_algorithm": "SOURCE_IP"}), THERE)
     assert one == PartChange("change", "pool p", "lb_algorithm=SOURCE_IP")
 
 

@@ -69,7 +69,7 @@ class Balancing:
             spec=ServiceSpec(type="LoadBalancer", **{**given, **spec}),
         )
 
-    def wish(
+    def desired(
         self,
         provider: OpenStackCloud,
         of: Service,
@@ -90,9 +90,9 @@ class Balancing:
     ) -> Any:
         """Until nothing is pending."""
         assert provider.load_balancers is not None
-        wish = self.wish(provider, of, nodes, cluster)
+        desired = self.desired(provider, of, nodes, cluster)
         for _ in range(100):
-            answer = (await provider.load_balancers.ensure([wish]))[wish.ref.uid]
+            answer = (await provider.load_balancers.ensure([desired]))[desired.ref.uid]
             if not isinstance(answer, Pending):
                 return answer
         raise AssertionError(answer)
@@ -100,7 +100,7 @@ class Balancing:
     async def delete(
         self, provider: OpenStackCloud, of: Service, cluster: ClusterIdentity = CLUSTER
     ) -> Any:
-        return await self.delete_ref(provider, self.wish(provider, of, cluster=cluster).ref)
+        return await self.delete_ref(provider, self.desired(provider, of, cluster=cluster).ref)
 
     async def delete_ref(self, provider: OpenStackCloud, ref: LoadBalancerRef) -> Any:
         assert provider.load_balancers is not None

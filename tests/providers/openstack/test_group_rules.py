@@ -32,7 +32,7 @@ BOTH = {"IPv4": CIDR, "IPv6": CIDR_V6}
 GROUP = uuid(900)
 
 
-def wish(*ports: ServicePort, **spec: Any) -> LoadBalancer:
+def desired_balancer(*ports: ServicePort, **spec: Any) -> LoadBalancer:
     given = {
         "ports": ports or (ServicePort(80, "http", node_port=30080),),
         "ip_families": ("IPv4",),
@@ -66,9 +66,9 @@ LOCAL = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
 @pytest.mark.parametrize(
     ("of", "cidrs", "provider", "rules"),
     [
-        (wish(), {"IPv4": CIDR}, "amphora", {HTTP}),
+        (desired_balancer(), {"IPv4": CIDR}, "amphora", {HTTP}),
         (
-            wish(
+            desired_balancer(
                 ServicePort(80, "a", node_port=30080),
                 ServicePort(53, "b", protocol="UDP", node_port=30053),
                 ServicePort(81, "c", node_port=0),
@@ -78,21 +78,28 @@ LOCAL = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
             {HTTP, Rule("IPv4", "udp", 30053, CIDR)},
         ),
         (
-            wish(ip_families=("IPv4", "IPv6")),
+            desired_balancer(ip_families=("IPv4", "IPv6")),
             BOTH,
             "amphora",
             {HTTP, Rule("IPv6", "tcp", 30080, CIDR_V6)},
         ),
-        (wish(**LOCAL), {"IPv4": CIDR}, "amphora", {HTTP, Rule("IPv4", "tcp", 32000, CIDR)}),
         (
-            wish(load_balancer_source_ranges=("192.0.2.0/24",)),
+            desired_balancer(**LOCAL),
+            {"IPv4": CIDR},
+            "amphora",
+            {HTTP, Rule("IPv4", "tcp", 32000, CIDR)},
+        ),
+        (
+            desired_balancer(load_balancer_source_ranges=("192.0.2.0/24",)),
             {"IPv4": CIDR},
             "amphora",
             {HTTP},
         ),
-        (wish(), {"IPv4": CIDR}, "ovn", {Rule("IPv4", "tcp", 30080, "0.0.0.0/0")}),
+        (desired_balancer(), {"IPv4": CIDR}, "ovn", {Rule("IPv4", "tcp", 30080, "0.0.0.0/0")}),
         (
-            wish(load_balancer_source_ranges=("192.0.2.7/32", "198.51.100.0/24"), **LOCAL),
+            desired_balancer(
+                load_balancer_source_ranges=("192.0.2.7/32", "198.51.100.0/24"), **LOCAL
+            ),
             {"IPv4": CIDR},
             "ovn",
             {
@@ -101,7 +108,12 @@ LOCAL = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
                 Rule("IPv4", "tcp", 32000, CIDR),
             },
         ),
-        (wish(load_balancer_source_ranges=("2001:db8::/32",)), {"IPv4": CIDR}, "ovn", set()),
+        (
+            desired_balancer(load_balancer_source_ranges=("2001:db8::/32",)),
+            {"IPv4": CIDR},
+            "ovn",
+            set(),
+        ),
     ],
 )
 def test_node_ports_are_open_to_where_load_balancers_send_from(
@@ -154,7 +166,8 @@ def host(number: int, *addresses: str) -> Host:
 
 def test_hosts_are_reached_by_their_first_address_of_each_family() -> None:
     of = msgspec.structs.replace(
-        wish(), hosts=(host(1, "10.0.0.1", "2001:DB8::1"), host(2), Host("n3", "aws:///x"))
+        desired_balancer(),
+        hosts=(host(1, "10.0.0.1", "2001:DB8::1"), host(2), Host("n3", "aws:///x")),
     )
     assert spots(of, {"IPv4": "s4", "IPv6": "s6"}) == {
         Spot(uuid(1), "10.0.0.1", "s4"),
@@ -181,7 +194,7 @@ def test_ports_get_the_group_or_lose_it_and_keep_their_others() -> None:
 
 
 def test_a_group_has_the_official_name_and_tags_that_every_neutron_takes() -> None:
-    ref = wish().ref
+    ref = desired_balancer().ref
     assert name_of(ref) == "lb-sg-uid-web-shop-web"
     expected = "Security Group for shop/web Service LoadBalancer in cluster test"
     assert description_of(ref) == expected

@@ -10,7 +10,7 @@ import pytest
 from proreus.cloudprovider.metrics import REGISTRY
 from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.openstack import config
-from proreus.providers.openstack.octavia.annotations import PREFIX, says, selector
+from proreus.providers.openstack.octavia.annotations import PREFIX, read_options, selector
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "openstack.md").read_text()
 WRITTEN = ("keep-floatingip", "load-balancer-address", "load-balancer-id")
@@ -43,7 +43,7 @@ class Watched(Mapping[str, str]):
 
 def test_the_table_of_annotations_has_those_that_are_read_or_written() -> None:
     given = Watched()
-    says(given, config.LoadBalancer(), {})
+    read_options(given, config.LoadBalancer(), {})
     selector(given, "")
     assert sorted(rows("annotation")) == sorted(given.read | set(WRITTEN))
 

@@ -46,15 +46,15 @@ async def test_nobody_waits_while_octavia_works(site: Balancing) -> None:
     site.octavia.works = 3
     async with started(site.wire.config()) as provider:
         assert provider.load_balancers is not None
-        wish = site.wish(provider, site.service())
+        desired = site.desired(provider, site.service())
         for _ in range(3):
-            answers = await provider.load_balancers.ensure([wish])
+            answers = await provider.load_balancers.ensure([desired])
             assert isinstance(answers["uid-web"], Pending)
         assert isinstance(await site.ensure(provider, site.service()), Ensured)
     assert site.wire.asked["loadbalancer_create"] == 1
 
 
-async def test_what_is_as_wished_is_not_written(site: Balancing) -> None:
+async def test_what_is_as_desired_is_not_written(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
         await site.ensure(provider, site.service())
         site.wire.asked.clear()
@@ -277,10 +277,10 @@ async def test_octavia_is_asked_the_less_often_the_longer_it_works(site: Balanci
     site.octavia.works = 8
     async with started(site.wire.config()) as provider:
         assert provider.load_balancers is not None
-        wish = site.wish(provider, site.service())
+        desired = site.desired(provider, site.service())
         waits = []
         for _ in range(7):
-            (answer,) = (await provider.load_balancers.ensure([wish])).values()
+            (answer,) = (await provider.load_balancers.ensure([desired])).values()
             assert isinstance(answer, Pending)
             waits.append(answer.after)
         assert waits[0] == waits[1] / 1.5 == 1.0
@@ -312,9 +312,9 @@ async def test_a_404_of_a_proxy_deletes_nothing_and_is_no_absence(site: Balancin
 
 
 async def shown(site: Balancing, provider: OpenStackCloud, service: Service) -> bool:
-    """Whether the listing tells that all is as the Service wishes."""
+    """Whether the listing tells that all is as the Service asks."""
     assert provider.load_balancers is not None
-    expected = provider.load_balancers.fingerprint(site.wish(provider, service))
+    expected = provider.load_balancers.fingerprint(site.desired(provider, service))
     owned = await provider.load_balancers.list_owned(CLUSTER)
     assert expected
     return {one.fingerprint for one in owned if one.service_uid == "uid-web"} == {expected}
@@ -363,9 +363,9 @@ async def test_new_hosts_wait_for_no_record_and_make_it_void_themselves(site: Ba
         service = written(site.service(), await site.ensure(provider, site.service(), nodes=1))
         assert not await shown(site, provider, service)
         site.wire.asked.clear()
-        wish = site.wish(provider, service)
+        desired = site.desired(provider, service)
         assert provider.load_balancers is not None
-        answer = (await provider.load_balancers.update_hosts([wish]))["uid-web"]
+        answer = (await provider.load_balancers.update_hosts([desired]))["uid-web"]
         assert isinstance(answer, Pending)
         # In the first request already the hosts are there, and the record counts no more.
         assert site.members() == [["10.0.0.1", "10.0.0.2"]]
@@ -386,7 +386,7 @@ async def test_a_record_is_gone_before_anything_else_is_changed(site: Balancing)
         )
         assert provider.load_balancers is not None
         assert await shown(site, provider, service)
-        await provider.load_balancers.ensure([site.wish(provider, other)])
+        await provider.load_balancers.ensure([site.desired(provider, other)])
         assert len(site.octavia.of["listeners"]) == 1
         assert not await shown(site, provider, service)
         await site.ensure(provider, other)
@@ -405,7 +405,9 @@ async def test_a_record_is_gone_before_a_floating_address_is_taken_away(site: Ba
             ),
         )
         assert provider.load_balancers is not None
-        answer = (await provider.load_balancers.ensure([site.wish(provider, internal)]))["uid-web"]
+        answer = (await provider.load_balancers.ensure([site.desired(provider, internal)]))[
+            "uid-web"
+        ]
         # Octavia still works on the tag: the record comes with the next request.
         assert isinstance(answer, Pending)
         assert site.octavia.of["floatingips"] == {}
@@ -441,9 +443,9 @@ async def test_a_preview_tells_each_part_and_the_floating_address(site: Balancin
 async def test_a_preview_answers_with_the_error_that_ensure_would(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
         assert provider.load_balancers is not None
-        wish = site.wish(provider, site.service({f"{P}load-balancer-id": uuid(77)}))
+        desired = site.desired(provider, site.service({f"{P}load-balancer-id": uuid(77)}))
         for verb in (provider.load_balancers.ensure, previews(provider)):
-            answer = (await verb([wish]))["uid-web"]
+            answer = (await verb([desired]))["uid-web"]
             assert isinstance(answer, InvalidRequest)
             assert "there is no such load balancer" in str(answer)
 
@@ -453,4 +455,4 @@ def previews(provider: OpenStackCloud) -> Any:
 
 
 async def previewed(site: Balancing, provider: OpenStackCloud, service: Service) -> Any:
-    return tuple((await previews(provider)([site.wish(provider, service)]))["uid-web"])
+    return tuple((await previews(provider)([site.desired(provider, service)]))["uid-web"])

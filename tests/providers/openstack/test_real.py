@@ -207,10 +207,10 @@ async def test_a_load_balancer_lives_and_goes(real: Real) -> None:
         offered = provider.load_balancers
         assert offered is not None
 
-        def wish(made: Service, hosts: int = 2) -> LoadBalancer:
+        def desired(made: Service, hosts: int = 2) -> LoadBalancer:
             return desired_load_balancer(made, nodes[:hosts], offered.host_policy(made), CLUSTER)
 
-        first = await settled(offered.ensure, wish(service(http, ip_families=("IPv4",)), 1))
+        first = await settled(offered.ensure, desired(service(http, ip_families=("IPv4",)), 1))
         assert isinstance(first, Ensured)
         (made,) = real.balancers()
         (floating,) = list(real.api.network.ips())
@@ -222,7 +222,7 @@ async def test_a_load_balancer_lives_and_goes(real: Real) -> None:
             http, dns, ip_families=("IPv4",), load_balancer_source_ranges=ranges,
             session_affinity="ClientIP",
         )  # fmt: skip
-        assert isinstance(await settled(offered.ensure, wish(more)), Ensured)
+        assert isinstance(await settled(offered.ensure, desired(more)), Ensured)
         balancing = real.api.load_balancer
         listeners = sorted((one.protocol, one.protocol_port) for one in balancing.listeners())
         assert listeners == [("TCP", 80), ("UDP", 53)]
@@ -232,16 +232,16 @@ async def test_a_load_balancer_lives_and_goes(real: Real) -> None:
         kinds = sorted(one.type for one in balancing.health_monitors())
         assert kinds == ["TCP", "UDP-CONNECT"]
         calls = len(provider._api.context.calls) if provider._api else 0
-        assert isinstance(await settled(offered.ensure, wish(more)), Ensured)
+        assert isinstance(await settled(offered.ensure, desired(more)), Ensured)
         assert provider._api is not None
         assert all(call.read for call in list(provider._api.context.calls)[calls:])
 
         dual = service(http, ip_families=("IPv4", "IPv6"))
-        both = await settled(offered.ensure, wish(dual))
+        both = await settled(offered.ensure, desired(dual))
         assert sorted(":" in one.ip for one in both.ingress) == [False, True]
         assert len(list(balancing.listeners())) == 2
         owned = await offered.list_owned(CLUSTER)
         assert {one.service_uid for one in owned} == {"uid-web"}
-        assert isinstance(await settled(offered.delete, wish(dual).ref), Done)
+        assert isinstance(await settled(offered.delete, desired(dual).ref), Done)
     assert real.balancers() == []
     assert list(real.api.network.ips()) == []

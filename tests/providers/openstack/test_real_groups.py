@@ -77,11 +77,11 @@ async def test_a_group_is_made_follows_hosts_and_ports_and_goes(real: Real) -> N
         offered = provider.load_balancers
         assert offered is not None
 
-        def wish(made: Service, count: int = 2) -> LoadBalancer:
+        def desired(made: Service, count: int = 2) -> LoadBalancer:
             return desired_load_balancer(made, nodes[:count], offered.host_policy(made), CLUSTER)
 
         dual = service(HTTP, ip_families=FAMILIES)
-        await until(offered.ensure, wish(dual), Ensured)
+        await until(offered.ensure, desired(dual), Ensured)
         assert lets_in(real) == [
             ("ingress", "IPv4", "tcp", 30080, "10.1.0.0/16"),
             ("ingress", "IPv6", "tcp", 30080, "2001:db8:1::/64"),
@@ -95,16 +95,16 @@ async def test_a_group_is_made_follows_hosts_and_ports_and_goes(real: Real) -> N
         assert provider._api is not None
         calls = provider._api.context.calls
         before = len(calls)
-        await until(offered.ensure, wish(dual), Ensured)
+        await until(offered.ensure, desired(dual), Ensured)
         assert all(call.read for call in list(calls)[before:])
 
         more = service(DNS, HTTP, ip_families=FAMILIES)
-        await until(offered.ensure, wish(more, 1), Ensured)
+        await until(offered.ensure, desired(more, 1), Ensured)
         assert attached(real, ids) == [2, 1]
         assert len(lets_in(real)) == 4
         assert [one.id for one in groups(real)] == [group.id]
 
-        await until(offered.delete, wish(more).ref, Done)
+        await until(offered.delete, desired(more).ref, Done)
     assert groups(real) == []
     assert attached(real, ids) == [1, 1]
 
@@ -123,7 +123,7 @@ async def test_a_port_that_cannot_have_the_group_is_told(real: Real) -> None:
         assert offered is not None
         made = service(HTTP, ip_families=("IPv4",))
         nodes = await hosts(provider, [id_])
-        wish = desired_load_balancer(made, nodes, offered.host_policy(made), CLUSTER)
-        await until(offered.ensure, wish, CloudError, "port_update: 409")
-        await until(offered.delete, wish.ref, Done)
+        desired = desired_load_balancer(made, nodes, offered.host_policy(made), CLUSTER)
+        await until(offered.ensure, desired, CloudError, "port_update: 409")
+        await until(offered.delete, desired.ref, Done)
     assert [one.id for one in groups(real)] == [stateless.id]

@@ -59,12 +59,12 @@ class Balancing:
         self.verbs = provider.load_balancers
         self.nodes = nodes
 
-    def wish(self, one: Service) -> LoadBalancer:
+    def desired(self, one: Service) -> LoadBalancer:
         return desired_load_balancer(one, self.nodes, self.verbs.host_policy(one), CLUSTER)
 
     async def ensure(self, one: Service) -> Service:
         """The Service as it is afterwards."""
-        answer = await settled(self.verbs.ensure, self.wish(one))
+        answer = await settled(self.verbs.ensure, self.desired(one))
         assert isinstance(answer, Ensured), answer
         given = {**one.metadata.annotations, **answer.annotations}
         status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=answer.ingress))
@@ -72,7 +72,7 @@ class Balancing:
         return msgspec.structs.replace(one, metadata=metadata, status=status)
 
     async def delete(self, one: Service) -> None:
-        assert isinstance(await settled(self.verbs.delete, self.wish(one).ref), Done)
+        assert isinstance(await settled(self.verbs.delete, self.desired(one).ref), Done)
 
 
 async def test_two_services_share_a_load_balancer_and_leave_it_in_any_order(real: Real) -> None:

@@ -33,7 +33,7 @@ def to(of: Node, cidr: str) -> Route:
     return Route(name=f"{of.metadata.name}-{cidr}", destination=cidr, target=of.spec.provider_id)
 
 
-def wishes(nodes: Sequence[Node]) -> list[Route]:
+def desired_routes(nodes: Sequence[Node]) -> list[Route]:
     return [to(one, f"10.244.{i}.0/24") for i, one in enumerate(nodes, 1)]
 
 
@@ -49,7 +49,7 @@ async def test_without_a_router_there_are_no_routes(wire: Wire) -> None:
 async def test_many_routes_are_one_request_after_their_pairs(wire: Wire) -> None:
     nodes = nodes_of(wire, 3)
     async with routed(wire) as routes:
-        answers = await routes.apply(CLUSTER, nodes, wishes(nodes), [])
+        answers = await routes.apply(CLUSTER, nodes, desired_routes(nodes), [])
         listed = await routes.list(CLUSTER, nodes)
     assert set(answers.values()) == {Done()}
     assert [(one.destination, one.target) for one in listed] == [
@@ -64,7 +64,9 @@ async def test_what_is_there_is_created_without_a_change(wire: Wire) -> None:
     nodes = nodes_of(wire, 1)
     async with routed(wire) as routes:
         for _ in range(2):
-            assert set((await routes.apply(CLUSTER, nodes, wishes(nodes), [])).values()) == {Done()}
+            assert set(
+                (await routes.apply(CLUSTER, nodes, desired_routes(nodes), [])).values()
+            ) == {Done()}
     assert wire.asked["port_update"] == 1
     assert len(wire.router["routes"]) == 1
 
@@ -79,7 +81,7 @@ async def test_deleting_takes_route_and_pair_away_and_leaves_those_of_others(
     wire.router["routes"] = [others]
     async with routed(wire) as routes:
         wire.port("p-1")["allowed_address_pairs"] = [{"ip_address": "10.9.9.9"}]
-        await routes.apply(CLUSTER, nodes, wishes(nodes), [])
+        await routes.apply(CLUSTER, nodes, desired_routes(nodes), [])
         listed = [one for one in await routes.list(CLUSTER, nodes) if one.target != "10.0.0.99"]
         answers = await routes.apply(CLUSTER, nodes, [], listed)
     assert set(answers.values()) == {Done()}
@@ -97,7 +99,7 @@ async def test_the_route_of_a_server_that_is_gone_is_deleted(wire: Wire) -> None
 
 async def test_a_route_that_was_just_made_is_deleted_by_the_server_it_leads_to(wire: Wire) -> None:
     nodes = nodes_of(wire, 2)
-    made = wishes(nodes)
+    made = desired_routes(nodes)
     gone = Route("gone", "10.244.9.0/24", made[0].target)
     async with routed(wire) as routes:
         await routes.apply(CLUSTER, nodes, made, [])
@@ -134,7 +136,7 @@ async def test_a_route_that_neutron_refuses_costs_only_itself_and_leaves_no_pair
 ) -> None:
     nodes = nodes_of(wire, 2)
     wire.port("p-1")["fixed_ips"][0]["ip_address"] = "192.0.2.5"
-    made = wishes(nodes)
+    made = desired_routes(nodes)
     async with routed(wire) as routes:
         answers = await routes.apply(CLUSTER, nodes, made, [])
     assert "not connected" in str(answers[made[0]])
@@ -145,7 +147,7 @@ async def test_a_route_that_neutron_refuses_costs_only_itself_and_leaves_no_pair
 async def test_a_full_router_is_said_of_all_that_have_no_room(wire: Wire) -> None:
     wire.most_routes = 2
     nodes = nodes_of(wire, 5)
-    made = wishes(nodes)
+    made = desired_routes(nodes)
     async with routed(wire) as routes:
         answers = await routes.apply(CLUSTER, nodes, made, [])
     assert [answers[one] for one in made[:2]] == [Done(), Done()]
@@ -156,7 +158,7 @@ async def test_a_full_router_is_said_of_all_that_have_no_room(wire: Wire) -> Non
 
 async def test_without_a_clear_answer_the_pair_stays_and_it_is_tried_again(wire: Wire) -> None:
     nodes = nodes_of(wire, 1)
-    made = wishes(nodes)
+    made = desired_routes(nodes)
     wire.fail("router_update", said(429, {}))
     async with routed(wire) as routes:
         first = await routes.apply(CLUSTER, nodes, made, [])
@@ -167,7 +169,7 @@ async def test_without_a_clear_answer_the_pair_stays_and_it_is_tried_again(wire:
 
 async def test_a_port_that_somebody_changes_meanwhile_keeps_that_change(wire: Wire) -> None:
     nodes = nodes_of(wire, 2)
-    made = wishes(nodes)
+    made = desired_routes(nodes)
     async with routed(wire) as routes:
         wire.fail("port_update", said(412, {"NeutronError": {"type": "X", "message": "changed"}}))
         answers = await routes.apply(CLUSTER, nodes, made, [])
@@ -179,7 +181,9 @@ async def test_a_port_without_port_security_needs_no_pair(wire: Wire) -> None:
     nodes = nodes_of(wire, 1)
     wire.port("p-1")["port_security_enabled"] = False
     async with routed(wire) as routes:
-        assert set((await routes.apply(CLUSTER, nodes, wishes(nodes), [])).values()) == {Done()}
+        assert set((await routes.apply(CLUSTER, nodes, desired_routes(nodes), [])).values()) == {
+            Done()
+        }
     assert wire.asked["port_update"] == 0
 
 

@@ -75,7 +75,7 @@ async def test_load_balancers_are_let_in_at_the_ports_of_hosts_and_nowhere_else(
     assert OwnedObject("security group", made["id"], "shop/web", "uid-web") in owned
 
 
-async def test_what_is_as_wished_costs_two_reads_and_no_write(site: Guarded) -> None:
+async def test_what_is_as_desired_costs_two_reads_and_no_write(site: Guarded) -> None:
     async with started(site.text()) as provider:
         await site.ensure(provider, site.service())
         site.wire.asked.clear()
@@ -234,7 +234,7 @@ async def test_a_group_in_use_is_tried_again(site: Guarded) -> None:
         site.octavia.remove(site.octavia.only("loadbalancers")["id"])
         site.wire.fail("security_group_delete", neutron(409, "SecurityGroupInUse", "in use"))
         assert provider.load_balancers is not None
-        ref = site.wish(provider, site.service()).ref
+        ref = site.desired(provider, site.service()).ref
         floating_first = await provider.load_balancers.delete([ref])
         assert isinstance(floating_first[ref.uid], Pending)
         assert isinstance(await site.delete(provider, site.service()), Done)

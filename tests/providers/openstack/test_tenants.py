@@ -201,23 +201,23 @@ def of_a_namesake(site: Balancing) -> Json:
     return made
 
 
-@pytest.mark.parametrize("wish", ["hostname", "address", "address, no annotation"])
+@pytest.mark.parametrize("asks", ["hostname", "address", "address, no annotation"])
 async def test_a_status_proves_nothing_of_another_once_the_own_one_is_deleted(
-    site: Balancing, wish: str
+    site: Balancing, asks: str
 ) -> None:
     """The status stays until the last part is gone, and annotations are what a tenant writes."""
     theirs = of_a_namesake(site)
     before = all_there(site)["objects"]
     service = (
         site.service({f"{P}hostname": "web.example.org"})
-        if wish == "hostname"
+        if asks == "hostname"
         else site.service({INTERNAL: "true"}, load_balancer_ip=theirs["vip_address"])
     )
     async with started(site.wire.config()) as provider:
         answer = await site.ensure(provider, service)
         assert isinstance(answer, Ensured)
         status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=answer.ingress))
-        named = {"hostname": by_id(theirs["id"]), "address": answer.annotations}.get(wish, {})
+        named = {"hostname": by_id(theirs["id"]), "address": answer.annotations}.get(asks, {})
         annotations = {**service.metadata.annotations, **named}
         metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
         edited = msgspec.structs.replace(service, metadata=metadata, status=status)
@@ -323,8 +323,8 @@ async def test_a_load_balancer_that_two_clusters_share_is_nobodys_leak_and_nothi
         found = leaks(listed, {"uid-b"}, (), NOW, 0.0)
         assert found == ()
         # Whoever takes it for a leak all the same releases nothing.
-        wish = site.wish(mine, site.service(name="a"))
-        gone = msgspec.structs.replace(wish.ref, service=None)
+        desired = site.desired(mine, site.service(name="a"))
+        gone = msgspec.structs.replace(desired.ref, service=None)
         before = all_there(site)
         assert await site.delete_ref(mine, gone) == Done(found=False)
         assert all_there(site) == before
@@ -394,7 +394,7 @@ async def test_no_service_waits_for_the_verbs_of_who_names_its_load_balancer(
         id_ = site.octavia.only("loadbalancers")["id"]
         group = provider.load_balancers.group
         refs = [
-            site.wish(provider, one).ref
+            site.desired(provider, one).ref
             for one in (first, guest(site, id_), guest(site, id_, "shop"))
         ]
         assert len({group(ref) for ref in refs[:2]}) == 2
@@ -416,8 +416,8 @@ async def test_services_that_come_at_once_lose_no_tag(site: Balancing) -> None:
             answer: Any = None
             for _ in range(400):
                 assert provider.load_balancers is not None
-                wish = site.wish(provider, service)
-                answer = (await provider.load_balancers.ensure([wish]))[wish.ref.uid]
+                desired = site.desired(provider, service)
+                answer = (await provider.load_balancers.ensure([desired]))[desired.ref.uid]
                 if isinstance(answer, Ensured):
                     return
                 assert isinstance(answer, Pending) or hasattr(answer, "after"), answer
@@ -496,22 +496,20 @@ async def test_an_address_that_the_status_shows_stays_whosesoever_it_is(site: Ba
     assert set(site.octavia.of["floatingips"]) == {id_}
 
 
-async def test_the_wish_to_keep_the_address_holds_when_only_the_uid_is_known(
+async def test_keep_floating_ip_holds_when_only_the_uid_is_known(
     site: Balancing,
 ) -> None:
     """The Service was made anew, or lost its finalizer, while no manager ran."""
     keep = site.service({f"{P}keep-floatingip": "true"})
     async with started(site.wire.config()) as provider:
         service = await lives(site, provider, keep)
-        ref = msgspec.structs.replace(site.wish(provider, service).ref, service=None)
+        ref = msgspec.structs.replace(site.desired(provider, service).ref, service=None)
         assert isinstance(await site.delete_ref(provider, ref), Done)
     assert site.octavia.only("floatingips")["port_id"] is None
 
 
 @pytest.mark.parametrize("official", [False, True])
-async def test_the_wish_to_keep_the_address_follows_the_annotation(
-    site: Balancing, *, official: bool
-) -> None:
+async def test_keep_floating_ip_follows_the_annotation(site: Balancing, *, official: bool) -> None:
     keep = {f"{P}keep-floatingip": "true"}
     async with started(site.wire.config()) as provider:
         service = await lives(site, provider, site.service())
@@ -528,7 +526,7 @@ async def test_the_wish_to_keep_the_address_follows_the_annotation(
         assert site.wire.asked["floatingip_update"] == before
 
 
-async def test_who_wishes_it_at_last_keeps_the_address_though_it_was_not_written_yet(
+async def test_keep_floating_ip_that_was_set_last_holds_though_it_is_not_written_yet(
     site: Balancing,
 ) -> None:
     async with started(site.wire.config()) as provider:

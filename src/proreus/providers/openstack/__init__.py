@@ -2,7 +2,7 @@
 
 Instances, routes, load balancers and volume labels. Every call goes through `api.Api`; what an
 answer means and what is done next is decided in pure functions (`machines`, `names`, `hops`,
-`octavia.wishes`, `octavia.plan`, `octavia.group_rules`).
+`octavia.desired`, `octavia.plan`, `octavia.group_rules`).
 """
 
 import os

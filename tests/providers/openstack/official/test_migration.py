@@ -107,7 +107,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
                 LONG,
             )
             await remove(stage, there, "short", "brief")
-            await until("it is as edited", lambda: is_as_wished(stage, there), LONG)
+            await until("it is as edited", lambda: is_as_desired(stage, there), LONG)
             edited = await seen(stage)
             await mine.stop()
 
@@ -120,7 +120,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
             there["plain"] = service(port(443, 31080))
             there["late"] = service(port(80, 31180))
             await make(stage.site, {name: there[name] for name in ("plain", "late")}, LONG)
-            await until("it is as edited", lambda: is_as_wished(stage, there), LONG)
+            await until("it is as edited", lambda: is_as_desired(stage, there), LONG)
             await remove(stage, there, "plain", "guest", "visitor", "headers")
             for name in there:
                 await stage.change(name, Change())
@@ -154,9 +154,9 @@ async def is_gone(stage: Stage, name: str) -> bool:
     return False
 
 
-async def is_as_wished(stage: Stage, services: Mapping[str, Change]) -> bool:
+async def is_as_desired(stage: Stage, services: Mapping[str, Change]) -> bool:
     """Whether there are these listeners, which lead to these node ports, and no others."""
-    wished = {
+    edited = {
         (
             f"kube_service_test_default_{name}",
             one["protocol"] == "UDP",
@@ -177,9 +177,9 @@ async def is_as_wished(stage: Stage, services: Mapping[str, Change]) -> bool:
         for member in (key for key in found if re.fullmatch(f"pool {pool}/.*/protocol_port", key)):
             is_udp = found[f"{where}/protocol"] == '"UDP"'
             there.add((name, is_udp, int(found[f"{where}/protocol_port"]), int(found[member])))
-    is_so = len(balancers) == len(used) and there == wished
+    is_so = len(balancers) == len(used) and there == edited
     if not is_so:
-        print(f"{len(balancers)} of {len(used)} balancers; differing: {sorted(there ^ wished)}")
+        print(f"{len(balancers)} of {len(used)} balancers; differing: {sorted(there ^ edited)}")
     return is_so
 
 

@@ -10,7 +10,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, 
 from proreus.cloudprovider.steps import nothing
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
-from proreus.providers.openstack.octavia.annotations import PREFIX, Says
+from proreus.providers.openstack.octavia.annotations import PREFIX, Options
 from proreus.providers.openstack.octavia.floating import goes_with, is_kept, is_made_for
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
@@ -26,7 +26,7 @@ class Placed(msgspec.Struct, frozen=True):
 
     family: str
     described: Described | None
-    actual: Balancer | None
+    observed: Balancer | None
     subnet: str = ""
 
 
@@ -40,8 +40,8 @@ class Addresses:
 
     async def ensure(
         self,
-        of: LoadBalancer,
-        asked: Says,
+        lb: LoadBalancer,
+        options: Options,
         at: Placed,
         turn: Turn,
         before: Callable[[], Awaitable[None]] = nothing,
@@ -52,28 +52,30 @@ class Addresses:
             InvalidRequest: There cannot be one, or must be one.
             CloudError: Neutron refuses, or does not answer.
         """
-        found, actual = at.described, at.actual
-        if found is None or actual is None:
+        found, observed = at.described, at.observed
+        if found is None or observed is None:
             raise CloudError("there is no load balancer to have an address")
         floating = await self._networks.at_port(str(found["vip_port_id"]))
         address = str(found["vip_address"])
-        match _decide(of, asked, at, floating):
-            case "give" if (network := await self._network(of, asked, at)) is not None:
+        match _decide(lb, options, at, floating):
+            case "give" if (network := await self._network(lb, options, at)) is not None:
                 await before()
                 with turn.change(id_of(found)):
                     port = str(found["vip_port_id"])
-                    floating = await self._networks.give(of, asked, network, port)
+                    floating = await self._networks.give(lb, options, network, port)
             case "mark" if floating is not None:
                 await before()
-                await self._networks.keep(floating, of.ref, kept=asked.keep)
+                await self._networks.keep(floating, lb.ref, kept=options.keep)
             case "take" if floating is not None:
                 await before()
-                with turn.change(actual.id):
+                with turn.change(observed.id):
                     await self._networks.take_away(floating)
-        is_external = at.family == "IPv4" and not asked.internal and floating is not None
+        is_external = at.family == "IPv4" and not options.internal and floating is not None
         return str(floating["floating_ip_address"]) if is_external and floating else address
 
-    async def foresee(self, of: LoadBalancer, asked: Says, at: Placed) -> tuple[PartChange, ...]:
+    async def foresee(
+        self, lb: LoadBalancer, options: Options, at: Placed
+    ) -> tuple[PartChange, ...]:
         """What `ensure` would change.
 
         Raises:
@@ -84,41 +86,41 @@ class Addresses:
         if at.described is not None:
             floating = await self._networks.at_port(str(at.described["vip_port_id"]))
         part = "floating IP" if floating is None else f"floating IP {_address_of(floating)}"
-        match _decide(of, asked, at, floating):
-            case "give" if (network := await self._network(of, asked, at)) is not None:
-                loose = await self._networks.loose(of)
+        match _decide(lb, options, at, floating):
+            case "give" if (network := await self._network(lb, options, at)) is not None:
+                loose = await self._networks.loose(lb)
                 if not loose:
-                    await self._networks.sources(of, asked, network)
-                detail = _address_of(loose[0]) if loose else of.requested_address
+                    await self._networks.sources(lb, options, network)
+                detail = _address_of(loose[0]) if loose else lb.requested_address
                 return (PartChange("create", part, detail or f"of network {network}"),)
             case "mark":
-                return (PartChange("change", part, "kept" if asked.keep else "not kept"),)
+                return (PartChange("change", part, "kept" if options.keep else "not kept"),)
             case "take":
                 return (PartChange("delete", part),)
         return ()
 
-    async def _network(self, of: LoadBalancer, asked: Says, at: Placed) -> str | None:
+    async def _network(self, lb: LoadBalancer, options: Options, at: Placed) -> str | None:
         """The network of a new floating address; None if the load balancer stands in such a one."""
         external = await self._networks.external()
         if at.described is not None:
             stands = str(at.described.get("vip_network_id"))
         else:
-            stands = asked.network_id or await self._networks.network_of(at.subnet)
+            stands = options.network_id or await self._networks.network_of(at.subnet)
         if stands in external:
             return None
-        if at.described is not None and not owners.is_made_for(at.described, of.ref):
+        if at.described is not None and not owners.is_made_for(at.described, lb.ref):
             # What shares it may be meant to be internal.
             raise InvalidRequest(
                 f"load balancer {id_of(at.described)} has no floating IP, and gets none by a"
                 " Service that it was not made for: give it one"
             )
-        return _floating_network(asked, external)
+        return _floating_network(options, external)
 
     async def delete(self, ref: LoadBalancerRef, gone: Sequence[Described], turn: Turn) -> bool:
         """Delete those that go with a Service; whether there were any.
 
         They are those that were made for it and by which no others are reached, and those of its
-        load balancers; none that is to stay, by what was wished last or is wished now.
+        load balancers; none that is to stay, by what the Service asked last or asks now.
 
         Args:
             ref: The Service.
@@ -150,23 +152,23 @@ class Addresses:
 
 
 def _decide(
-    of: LoadBalancer, asked: Says, at: Placed, floating: Described | None
+    lb: LoadBalancer, options: Options, at: Placed, floating: Described | None
 ) -> Literal["give", "mark", "take", ""]:
     """What to do about the floating address at a load balancer.
 
     Raises:
         InvalidRequest: It is to go, and others use it.
     """
-    is_own = floating is not None and is_made_for(floating, of.ref)
-    if at.family == "IPv4" and not asked.internal:
+    is_own = floating is not None and is_made_for(floating, lb.ref)
+    if at.family == "IPv4" and not options.internal:
         if floating is None:
             return "give"
-        return "mark" if is_own and is_kept(floating) != asked.keep else ""
+        return "mark" if is_own and is_kept(floating) != options.keep else ""
     if not is_own:
         return ""
-    if at.actual is not None and at.actual.others:
+    if at.observed is not None and at.observed.others:
         raise InvalidRequest(
-            f"load balancer {at.actual.id} cannot become internal while other Services use it"
+            f"load balancer {at.observed.id} cannot become internal while other Services use it"
         )
     return "take"
 
@@ -175,9 +177,9 @@ def _address_of(floating: Described) -> str:
     return str(floating["floating_ip_address"])
 
 
-def _floating_network(asked: Says, external: Mapping[str, str]) -> str:
-    if asked.floating.network_id:
-        return asked.floating.network_id
+def _floating_network(options: Options, external: Mapping[str, str]) -> str:
+    if options.floating.network_id:
+        return options.floating.network_id
     if len(external) == 1:
         return next(iter(external))
     names = ", ".join(sorted(external.values())) or "none"

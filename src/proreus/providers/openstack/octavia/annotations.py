@@ -58,7 +58,7 @@ class Health(msgspec.Struct, frozen=True):
     retries_down: int
 
 
-class Says(msgspec.Struct, frozen=True):
+class Options(msgspec.Struct, frozen=True):
     """What is asked for.
 
     Attributes:
@@ -163,11 +163,11 @@ class _Reader:
         self.problems.append(f"annotation {_full(name)}: {what}")
 
 
-def says(
+def read_options(
     annotations: Mapping[str, str],
     settings: Settings,
     classes: Mapping[str, LoadBalancerClass],
-) -> Says:
+) -> Options:
     """Read them.
 
     Raises:
@@ -181,7 +181,7 @@ def says(
     of_class = classes.get(class_name, LoadBalancerClass())
     methods = {name: name for name in METHODS}
     network_id = read.object("network-id", of_class.network_id or settings.network_id)
-    found = Says(
+    found = Options(
         # Whoever runs the cluster may forbid what tenants would like to have.
         internal=read.boolean(INTERNAL) or settings.internal_lb,
         network_id=network_id,

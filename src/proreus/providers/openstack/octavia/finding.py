@@ -4,8 +4,9 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.machines import Described, id_of
-from proreus.providers.openstack.octavia import owners, wishes
-from proreus.providers.openstack.octavia.annotations import PREFIX, Says
+from proreus.providers.openstack.octavia import owners
+from proreus.providers.openstack.octavia.annotations import PREFIX, Options
+from proreus.providers.openstack.octavia.desired import sharing_problem
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
 
@@ -42,28 +43,30 @@ class Finder:
             ]
         return sorted(found, key=lambda one: (str(one.get("created_at")), id_of(one)))
 
-    async def named(self, of: LoadBalancer, asked: Says, used: list[Described]) -> Described | None:
+    async def named(
+        self, lb: LoadBalancer, options: Options, used: list[Described]
+    ) -> Described | None:
         """The load balancer that the Service names, if it is not among those that it uses.
 
         None if it names none, or one that was deleted.
 
         Args:
-            of: The framework's wish.
-            asked: What annotations and cloud-config ask.
+            lb: What the framework desires.
+            options: What annotations and cloud-config ask.
             used: What `found` has found.
 
         Raises:
             InvalidRequest: It may not use that one, or cannot.
             CloudError: Octavia does not tell.
         """
-        if not asked.adopted or asked.adopted in map(id_of, used):
+        if not options.adopted or options.adopted in map(id_of, used):
             return None
-        found = await self._octavia.balancer(asked.adopted)
-        if found is None and (used or of.ref.last_ingress):
+        found = await self._octavia.balancer(options.adopted)
+        if found is None and (used or lb.ref.last_ingress):
             return None
         problem = "there is no such load balancer in this project"
         if found is not None:
-            problem = wishes.problem(of, asked, found, used, self._tenants, most=self._most)
+            problem = sharing_problem(lb, options, found, used, self._tenants, most=self._most)
         if found is None or problem:
             raise InvalidRequest(f"annotation {PREFIX}load-balancer-id: {problem}")
         return found

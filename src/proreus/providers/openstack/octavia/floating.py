@@ -50,7 +50,7 @@ def owner(floating: Described) -> Owner | None:
 
 
 def is_kept(floating: Described) -> bool:
-    """Whether it is to stay when its Service goes, as that wished last."""
+    """Whether it is to stay when its Service goes, as the Service asked last."""
     proof = _PROOF.search(str(floating.get("description") or ""))
     return proof is not None and proof["kept"] is not None
 

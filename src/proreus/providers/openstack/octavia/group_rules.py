@@ -13,8 +13,8 @@ import msgspec
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.names import parsed
+from proreus.providers.openstack.octavia.desired import OVN
 from proreus.providers.openstack.octavia.owners import of_marks
-from proreus.providers.openstack.octavia.wishes import OVN
 
 PREFIX: Final = "lb-sg-"
 """What the official names of such groups begin with; the Service's uid is next."""

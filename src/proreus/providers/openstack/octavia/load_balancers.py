@@ -42,10 +42,11 @@ from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.machines import Described, id_of
-from proreus.providers.openstack.octavia import owners, wishes
+from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.addresses import Addresses, Placed
-from proreus.providers.openstack.octavia.annotations import PREFIX, Says, says, selector
+from proreus.providers.openstack.octavia.annotations import PREFIX, Options, read_options, selector
 from proreus.providers.openstack.octavia.cases import Cases, broken
+from proreus.providers.openstack.octavia.desired import family_of
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
 from proreus.providers.openstack.octavia.parts import Balancer
@@ -59,7 +60,7 @@ from proreus.providers.openstack.octavia.plan import (
     Wait,
     departure,
 )
-from proreus.providers.openstack.octavia.preview import pretend, told
+from proreus.providers.openstack.octavia.preview import part_changes, pretend
 from proreus.providers.openstack.octavia.records import (
     before,
     by_balancer,
@@ -116,85 +117,85 @@ class OctaviaLoadBalancers:
         """The nodes with certain labels, if the Service or the cloud-config names any."""
         return HostPolicy(selector(service.metadata.annotations, self._settings.node_selector))
 
-    async def ensure(self, of: LoadBalancer) -> EnsureAnswer:
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """One load balancer for each family, one step for each; in the end, record that."""
-        asked = says(of.service.metadata.annotations, self._settings, self._classes)
+        options = read_options(lb.service.metadata.annotations, self._settings, self._classes)
         with self._turns.begin() as turn:
-            made = [await self._ensure(of, asked, family, turn) for family in of.families]
+            made = [await self._ensure(lb, options, family, turn) for family in lb.families]
             waiting = [one for one in made if isinstance(one, Pending)]
             if waiting:
                 return waiting[0]
             done = [one for one in made if isinstance(one, _Made)]
             subnets = {one.family: one.members for one in done}
-            pending = await self._groups.ensure(of, subnets, done[0].record.clear)
+            pending = await self._groups.ensure(lb, subnets, done[0].record.clear)
             if pending is not None:
                 return pending
             if any(one.record.is_cleared for one in done):
                 # That was a change of the load balancer, so Octavia takes no other one now.
-                return self._pending(of.ref, "Octavia changes the load balancer", is_waiting=False)
+                return self._pending(lb.ref, "Octavia changes the load balancer", is_waiting=False)
             answer = Ensured(
                 ingress=tuple(one.ingress for one in done), annotations=done[0].annotations
             )
-            made_from = self._made_from(of, asked, answer.annotations, answer.ingress)
+            made_from = self._made_from(lb, options, answer.annotations, answer.ingress)
             for one in done:
                 await one.record.keep(made_from)
         return answer
 
-    async def preview(self, of: LoadBalancer) -> Sequence[PartChange]:
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """What `ensure` would change."""
-        asked = says(of.service.metadata.annotations, self._settings, self._classes)
+        options = read_options(lb.service.metadata.annotations, self._settings, self._classes)
         found: list[PartChange] = []
         subnets: dict[str, str] = {}
-        for family in of.families:
-            every = await self._found(of.ref)
-            case = await self._cases.of(of, asked, family, every, at_work=True)
+        for family in lb.families:
+            every = await self._found(lb.ref)
+            case = await self._cases.find(lb, options, family, every, at_work=True)
             subnets[family] = case.members
-            mine = [one for one in every if wishes.family_of(one) == family]
-            surplus = await self._cases.surplus(mine, of.ref)
+            mine = [one for one in every if family_of(one) == family]
+            surplus = await self._cases.surplus(mine, lb.ref)
             found += (PartChange("delete", f"load balancer {one.id}") for one in surplus)
-            actual = case.actual
+            observed = case.observed
             for _ in range(_MOST_STEPS):
-                step, actual = await self._cases.next(of, asked, case, actual)
+                step, observed = await self._cases.next_step(lb, options, case, observed)
                 if step is None:
                     break
                 if isinstance(step, Wait):
                     detail = f"Octavia works on it ({step.status})"
-                    found.append(PartChange("change", f"load balancer {case.wanted.name}", detail))
+                    found.append(PartChange("change", f"load balancer {case.desired.name}", detail))
                     break
-                found += told(step, actual)
-                actual = pretend(actual, step)
-            placed = Placed(family, case.found, actual, case.subnet)
-            found += await self._addresses.foresee(of, asked, placed)
-        return [*found, *await self._groups.foresee(of, subnets)]
+                found += part_changes(step, observed)
+                observed = pretend(observed, step)
+            placed = Placed(family, case.found, observed, case.subnet)
+            found += await self._addresses.foresee(lb, options, placed)
+        return [*found, *await self._groups.foresee(lb, subnets)]
 
-    def fingerprint(self, of: LoadBalancer) -> str:
-        """What `list_owned` shows of one that is as wished: its record once for each family."""
-        annotations = of.service.metadata.annotations
-        asked = says(annotations, self._settings, self._classes)
-        made_from = self._made_from(of, asked, annotations, of.ref.last_ingress)
-        return _joined([made_from for _ in of.families])
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        """What `list_owned` shows of one that is as desired: its record once for each family."""
+        annotations = lb.service.metadata.annotations
+        options = read_options(annotations, self._settings, self._classes)
+        made_from = self._made_from(lb, options, annotations, lb.ref.last_ingress)
+        return _joined([made_from for _ in lb.families])
 
     def _made_from(
         self,
-        of: LoadBalancer,
-        asked: Says,
+        lb: LoadBalancer,
+        options: Options,
         annotations: Mapping[str, str],
         ingress: Sequence[LoadBalancerIngress],
     ) -> str:
         """The digest of all that decides; `annotations` with those that the framework writes."""
         written = [annotations.get(name, "") for name in (_ID, _ADDRESS)]
-        read = msgspec.structs.replace(asked, adopted="")
-        return desired_digest(of, read, written, self._inputs, ingress=ingress)
+        read = msgspec.structs.replace(options, adopted="")
+        return desired_digest(lb, read, written, self._inputs, ingress=ingress)
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """The floating addresses first, since nothing leads to them afterwards."""
         with self._turns.begin() as turn:
             found = await self._found(ref)
-            observed = [(one, await self._octavia.observe(one, ref)) for one in found]
+            pairs = [(one, await self._octavia.observe(one, ref)) for one in found]
             steps = [
-                (actual.id, step)
-                for one, actual in observed
-                if (step := self._undoing(one, actual, ref)) is not None
+                (observed.id, step)
+                for one, observed in pairs
+                if (step := self._delete_step(one, observed, ref)) is not None
             ]
             if steps:
                 begun = self._deleted.get(ref.uid, frozenset())
@@ -203,8 +204,8 @@ class OctaviaLoadBalancers:
                 return self._pending(ref, "Octavia deletes the load balancer", is_waiting=True)
             gone = [
                 one
-                for one, actual in observed
-                if actual.status in {ACTIVE, ERROR} and not is_needed(one, actual, ref)
+                for one, observed in pairs
+                if observed.status in {ACTIVE, ERROR} and not is_needed(one, observed, ref)
             ]
             floating = await self._addresses.delete(ref, gone, turn)
             for id_, step in steps:
@@ -233,11 +234,13 @@ class OctaviaLoadBalancers:
             return found
         return [one for one in found if id_of(one) in begun or owners.is_used_by(one, ref)]
 
-    def _undoing(self, described: Described, actual: Balancer, ref: LoadBalancerRef) -> Step | None:
+    def _delete_step(
+        self, described: Described, observed: Balancer, ref: LoadBalancerRef
+    ) -> Step | None:
         """The next step to delete it, or to leave it to others; None if there is none."""
-        if is_needed(described, actual, ref):
-            return departure(actual, owners.without(described, ref))
-        return self._cases.undoing(actual)
+        if is_needed(described, observed, ref):
+            return departure(observed, owners.without(described, ref))
+        return self._cases.delete_step(observed)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """The load balancers and security groups with the cluster's tag.
@@ -278,59 +281,59 @@ class OctaviaLoadBalancers:
         return [*balancers, *await self._groups.owned(cluster)]
 
     async def _ensure(
-        self, of: LoadBalancer, asked: Says, family: str, turn: Turn
+        self, lb: LoadBalancer, options: Options, family: str, turn: Turn
     ) -> "_Made | Pending":
-        every = await self._found(of.ref)
-        mine = [one for one in every if wishes.family_of(one) == family]
-        for one in await self._cases.surplus(mine, of.ref):
-            step = self._cases.undoing(one)
+        every = await self._found(lb.ref)
+        mine = [one for one in every if family_of(one) == family]
+        for one in await self._cases.surplus(mine, lb.ref):
+            step = self._cases.delete_step(one)
             if step is not None and not isinstance(step, Wait | Broken):
                 await self._take(step, one.id, (), turn)
-        case = await self._cases.of(of, asked, family, every)
-        step, actual = await self._cases.next(of, asked, case, case.actual)
-        id_ = actual.id if actual is not None else ""
+        case = await self._cases.find(lb, options, family, every)
+        step, observed = await self._cases.next_step(lb, options, case, case.observed)
+        id_ = observed.id if observed is not None else ""
         if isinstance(step, Wait):
             text = f"Octavia works on load balancer {id_} ({step.status})"
-            return self._pending(of.ref, text, is_waiting=True)
+            return self._pending(lb.ref, text, is_waiting=True)
         if step is not None:
-            if case.found is not None and actual is not None:
-                step = before(step, case.found, actual, of.ref)
+            if case.found is not None and observed is not None:
+                step = before(step, case.found, observed, lb.ref)
             await self._take(step, id_, case.tags, turn)
             what = "makes" if isinstance(step, MakeBalancer) else "changes"
-            return self._pending(of.ref, f"Octavia {what} the load balancer", is_waiting=False)
-        self._waited.pop(of.ref.uid, None)
-        if case.found is None or actual is None:
+            return self._pending(lb.ref, f"Octavia {what} the load balancer", is_waiting=False)
+        self._waited.pop(lb.ref.uid, None)
+        if case.found is None or observed is None:
             raise CloudError("there is no load balancer, and nothing to do")
-        record = self._record(of.ref, case.found, actual, turn)
-        placed = Placed(family, case.found, actual, case.subnet)
-        address = await self._addresses.ensure(of, asked, placed, turn, record.clear)
+        record = self._record(lb.ref, case.found, observed, turn)
+        placed = Placed(family, case.found, observed, case.subnet)
+        address = await self._addresses.ensure(lb, options, placed, turn, record.clear)
         return _Made(
             family,
             case.members,
-            self._ingress(asked, address),
+            self._ingress(options, address),
             {_ID: id_, _ADDRESS: address},
             record,
         )
 
     def _record(
-        self, ref: LoadBalancerRef, described: Described, actual: Balancer, turn: Turn
+        self, ref: LoadBalancerRef, described: Described, observed: Balancer, turn: Turn
     ) -> Record:
         """The record on a load balancer; what is written counts for the members it has now."""
 
         async def write(made_from: str) -> None:
-            record = written(made_from, actual.hosts) if made_from else ""
+            record = written(made_from, observed.hosts) if made_from else ""
             tags = owners.recorded(owners.tags_of(described), ref, record)
-            step = Change("loadbalancers", actual.id, {"tags": tags})
-            with turn.change(actual.id):
+            step = Change("loadbalancers", observed.id, {"tags": tags})
+            with turn.change(observed.id):
                 try:
-                    await self._octavia.take(step, actual.id, ())
+                    await self._octavia.take(step, observed.id, ())
                 except Refused as error:
                     if is_immutable(error):
                         raise RetryAfter(str(error), after=PACE[0]) from error
                     raise
 
         record = owners.record_of(described, ref.cluster.uid, ref.uid)
-        return Record(valid(record, actual.hosts), write)
+        return Record(valid(record, observed.hosts), write)
 
     async def _take(self, step: Step, id_: str, tags: Sequence[str], turn: Turn) -> None:
         """Take a step, unless Octavia works on the load balancer after all."""
@@ -347,18 +350,18 @@ class OctaviaLoadBalancers:
         self._waited[ref.uid] = waited + 1
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)
 
-    def _ingress(self, asked: Says, address: str) -> LoadBalancerIngress:
-        if asked.hostname:
-            return LoadBalancerIngress(hostname=asked.hostname)
-        if asked.proxy and self._settings.enable_ingress_hostname:
+    def _ingress(self, options: Options, address: str) -> LoadBalancerIngress:
+        if options.hostname:
+            return LoadBalancerIngress(hostname=options.hostname)
+        if options.proxy and self._settings.enable_ingress_hostname:
             name = address.replace(":", "-")
             suffix = self._settings.ingress_hostname_suffix
             return LoadBalancerIngress(hostname=f"{name}.{suffix}")
-        return LoadBalancerIngress(ip=address, ip_mode="Proxy" if asked.proxy else None)
+        return LoadBalancerIngress(ip=address, ip_mode="Proxy" if options.proxy else None)
 
 
 class _Made(msgspec.Struct, frozen=True):
-    """The load balancer of a family, as wished.
+    """The load balancer of a family, as desired.
 
     Attributes:
         family: IPv4 or IPv6.
@@ -387,13 +390,13 @@ def _joined(records: Sequence[str]) -> str:
     return ",".join(sorted(records)) if all(records) else ""
 
 
-def is_needed(described: Described, actual: Balancer, ref: LoadBalancerRef) -> bool:
+def is_needed(described: Described, observed: Balancer, ref: LoadBalancerRef) -> bool:
     """Whether a load balancer stays when the Service goes.
 
     One that was made for another Service goes with the last that leaves it. Parts of old managers
     bear no tags, so any listener that is left may be another's.
     """
-    if actual.others:
+    if observed.others:
         return True
-    is_left = not actual.taken and owners.is_made_in(described, ref.cluster)
+    is_left = not observed.taken and owners.is_made_in(described, ref.cluster)
     return not (is_left or owners.is_made_for(described, ref))

@@ -10,7 +10,7 @@ from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api, Parameters
 from proreus.providers.openstack.machines import Described, id_of
-from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Says
+from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
 from proreus.providers.openstack.octavia.floating import (
     description,
     is_kept,
@@ -36,21 +36,21 @@ class Networks:
         self._tenants = tenants
         self._versions: dict[str, int] = {}
 
-    async def subnet(self, of: LoadBalancer, says: Says, family: str) -> str:
+    async def subnet(self, lb: LoadBalancer, options: Options, family: str) -> str:
         """The subnet of that family in which it stands; "" if only a network or a port is given.
 
         Raises:
             InvalidRequest: There is none.
             CloudError: Neutron does not tell.
         """
-        if says.subnet_id and await self._is_of(says.subnet_id, family):
-            return says.subnet_id
-        if says.subnet_id and len(of.families) == 1:
+        if options.subnet_id and await self._is_of(options.subnet_id, family):
+            return options.subnet_id
+        if options.subnet_id and len(lb.families) == 1:
             raise InvalidRequest(f"annotation {PREFIX}subnet-id: the subnet is not of {family}")
-        if says.port_id or (says.network_id and not says.subnet_id):
+        if options.port_id or (options.network_id and not options.subnet_id):
             return ""
         addresses = [
-            host.addresses[family][0] for host in of.hosts[:MOST_IDS] if host.addresses.get(family)
+            host.addresses[family][0] for host in lb.hosts[:MOST_IDS] if host.addresses.get(family)
         ]
         ports = await self._reader.ports("fixed_ips", {f"ip_address={one}" for one in addresses})
         subnets = {
@@ -66,9 +66,9 @@ class Networks:
             f" by the annotation {PREFIX}subnet-id, or subnet-id in [LoadBalancer]"
         )
 
-    async def member_subnet(self, says: Says, family: str, default: str) -> str:
+    async def member_subnet(self, options: Options, family: str, default: str) -> str:
         """The subnet of members; that of the load balancer unless another one is given."""
-        one = says.member_subnet_id
+        one = options.member_subnet_id
         return one if one and await self._is_of(one, family) else default
 
     async def external(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ class Networks:
         texts = tuple(description(ref, kept=kept) for kept in (False, True))
         return await self._floating({"description": texts})
 
-    async def give(self, of: LoadBalancer, says: Says, network: str, port: str) -> Described:
+    async def give(self, lb: LoadBalancer, options: Options, network: str, port: str) -> Described:
         """A floating address for a port: the requested one, or a new one.
 
         Raises:
@@ -97,15 +97,15 @@ class Networks:
                 there is no such subnet.
             CloudError: There is none to be had.
         """
-        for one in (await self.loose(of))[:1]:
+        for one in (await self.loose(lb))[:1]:
             await self._change_floating(one, {"port_id": port})
             return one
-        requested = of.requested_address
-        subnets = await self.sources(of, says, network)
-        wanted: dict[str, str] = {
+        requested = lb.requested_address
+        subnets = await self.sources(lb, options, network)
+        desired: dict[str, str] = {
             "floating_network_id": network,
             "port_id": port,
-            "description": description(of.ref, kept=says.keep),
+            "description": description(lb.ref, kept=options.keep),
             **({"floating_ip_address": requested} if requested else {}),
         }
         refused: CloudError | None = None
@@ -117,7 +117,7 @@ class Networks:
                     "floatingip_create",
                     "POST",
                     "floatingips",
-                    {"floatingip": {**wanted, **chosen}},
+                    {"floatingip": {**desired, **chosen}},
                 )
             except Refused as error:
                 refused = error  # a subnet may be full
@@ -126,28 +126,30 @@ class Networks:
                 return made
         raise refused or InvalidRequest("no floating subnet is of that name or has those tags")
 
-    async def loose(self, of: LoadBalancer) -> list[Described]:
+    async def loose(self, lb: LoadBalancer) -> list[Described]:
         """The floating addresses that a Service is given before a new one is made.
 
         Raises:
             InvalidRequest: The requested address is another's.
             CloudError: Neutron does not tell.
         """
-        if not of.requested_address:
-            return [one for one in await self.made_for(of.ref) if not one.get("port_id")]
-        found = await self._floating({"floating_ip_address": of.requested_address})
-        self._check_requested(of, found)
+        if not lb.requested_address:
+            return [one for one in await self.made_for(lb.ref) if not one.get("port_id")]
+        found = await self._floating({"floating_ip_address": lb.requested_address})
+        self._check_requested(lb, found)
         return found
 
-    async def sources(self, of: LoadBalancer, says: Says, network: str) -> list[str]:
+    async def sources(self, lb: LoadBalancer, options: Options, network: str) -> list[str]:
         """The subnets for a new floating address, in the order in which they are tried.
 
         Raises:
             InvalidRequest: What annotations name for it is another's, or is not there.
             CloudError: Neutron does not tell.
         """
-        await self.check(of, {name: says.named[name] for name in _FLOATING if name in says.named})
-        return await self._subnets(of.ref, says.floating, network)
+        await self.check(
+            lb, {name: options.named[name] for name in _FLOATING if name in options.named}
+        )
+        return await self._subnets(lb.ref, options.floating, network)
 
     async def network_of(self, subnet: str) -> str:
         """The network of a subnet; "" if that is not known.
@@ -158,13 +160,13 @@ class Networks:
         found = await self._described("subnet-id", subnet) if subnet else None
         return str((found or {}).get("network_id") or "")
 
-    def _check_requested(self, of: LoadBalancer, found: Iterable[Described]) -> None:
+    def _check_requested(self, lb: LoadBalancer, found: Iterable[Described]) -> None:
         """Refuse what is another's, unless the Service's status shows that it has it already."""
-        address = of.requested_address
+        address = lb.requested_address
         for one in found:
             mark = owner(one)
             owners, names = (mark,) if mark is not None else (), (id_of(one), address)
-            problem = "" if is_shown(one, of.ref) else refusal(owners, of.ref, self._tenants, names)
+            problem = "" if is_shown(one, lb.ref) else refusal(owners, lb.ref, self._tenants, names)
             if not problem and one.get("port_id"):
                 problem = "it is in use already"
             if problem:
@@ -175,11 +177,11 @@ class Networks:
         if is_kept(floating) != kept:
             await self._change_floating(floating, {"description": description(ref, kept=kept)})
 
-    async def check(self, of: LoadBalancer, named: Mapping[str, str]) -> None:
+    async def check(self, lb: LoadBalancer, named: Mapping[str, str]) -> None:
         """Refuse networks, subnets and ports that a Service may not name.
 
         Args:
-            of: The framework's wish.
+            lb: What the framework desires.
             named: Their ids by the annotations that name them.
 
         Raises:
@@ -194,7 +196,7 @@ class Networks:
             problem = "there is none of this id in this project"
             if described is not None:
                 owners = reserved_for(described)
-                problem = refusal(owners, of.ref, self._tenants, (id_,))
+                problem = refusal(owners, lb.ref, self._tenants, (id_,))
                 if not problem and described.get("device_id"):
                     problem = f"it is in use by {described.get('device_owner') or 'something'}"
             if problem:
@@ -205,9 +207,9 @@ class Networks:
     async def _described(self, annotation: str, id_: str) -> Described | None:
         """A network, a subnet or a port."""
         if annotation in _NETWORKS:
-            wanted = {"id": id_, "fields": ("id", "name", "tags")}
+            desired = {"id": id_, "fields": ("id", "name", "tags")}
             found, _ = await self._api.pages(
-                "neutron", "network_list", "networks", "networks", wanted
+                "neutron", "network_list", "networks", "networks", desired
             )
             return found[0] if found else None
         kind = "port" if annotation == "port-id" else "subnet"
@@ -296,5 +298,5 @@ def _matches(subnet: Described, floating: Floating) -> bool:
             found = fnmatch.fnmatchcase(str(subnet.get("name", "")), pattern)
         return found != is_other
     tags = floating.subnet_tags
-    wanted = {tag.strip() for tag in tags.removeprefix("!").split(",") if tag.strip()}
-    return (wanted <= set(subnet.get("tags") or ())) != tags.startswith("!")
+    desired = {tag.strip() for tag in tags.removeprefix("!").split(",") if tag.strip()}
+    return (desired <= set(subnet.get("tags") or ())) != tags.startswith("!")

@@ -99,14 +99,14 @@ class Octavia:
             hosts=records.hosts_of(kept),
         )
 
-    async def look(self, of: Balancer, pool: str) -> Balancer:
+    async def read_pool(self, lb: Balancer, pool: str) -> Balancer:
         """The same with the members and the monitor of a pool.
 
         Raises:
             CloudError: Octavia does not tell.
         """
         listeners = []
-        for one in of.listeners:
+        for one in lb.listeners:
             found = one.pool
             if found is not None and found.id == pool:
                 monitor = None
@@ -117,7 +117,7 @@ class Octavia:
                     )
                 found = documents.read(found, await self._members(pool), monitor)
             listeners.append(msgspec.structs.replace(one, pool=found))
-        return msgspec.structs.replace(of, listeners=tuple(listeners))
+        return msgspec.structs.replace(lb, listeners=tuple(listeners))
 
     async def take(self, step: Step, balancer: str, tags: Sequence[str]) -> None:
         """Do what a plan says.
@@ -131,19 +131,19 @@ class Octavia:
             CloudError: Octavia refuses, or does not answer.
         """
         if isinstance(step, MakeBalancer):
-            body = documents.balancer(step.wanted, tags, whole=step.with_parts)
+            body = documents.balancer(step.desired, tags, whole=step.with_parts)
             await self._post("loadbalancers", body)
         elif isinstance(step, DropBalancer):
             how = "?cascade=true" if step.cascade else ""
             await self._delete("loadbalancers", f"{step.id}{how}")
         elif isinstance(step, MakeListener):
-            body = documents.listener(step.wanted, tags, whole=False)
+            body = documents.listener(step.desired, tags, whole=False)
             await self._post("listeners", {**body, "loadbalancer_id": balancer})
         elif isinstance(step, MakePool):
-            body = documents.pool(step.wanted, tags, whole=False)
+            body = documents.pool(step.desired, tags, whole=False)
             await self._post("pools", {**body, "listener_id": step.listener})
         elif isinstance(step, MakeMonitor):
-            body = documents.monitor(step.wanted, tags)
+            body = documents.monitor(step.desired, tags)
             await self._post("healthmonitors", {**body, "pool_id": step.pool})
         elif isinstance(step, SetMembers):
             members = [documents.member(one) for one in step.members]

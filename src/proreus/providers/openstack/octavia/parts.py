@@ -1,7 +1,7 @@
-"""What a load balancer of Octavia is made of, as wished and as it is.
+"""What a load balancer of Octavia is made of, as desired and as it is.
 
 `fields` hold what can be changed, by Octavia's own names; what is there may have more fields than
-what is wished, and only those that are wished count.
+what is desired, and only those that are desired count.
 """
 
 from collections.abc import Mapping
@@ -78,9 +78,9 @@ class Balancer(msgspec.Struct, frozen=True):
         stray: Pools that no listener uses, by id.
         taken: Ports that are others' listeners, as `Listener.key`.
         others: What tells of other Services that use it.
-        hosts: A digest of the Service's pools and the ids of their members; "" for a wish.
-        id: Octavia's; "" for a wish.
-        status: Octavia's provisioning status; "" for a wish.
+        hosts: A digest of the Service's pools and the ids of their members; "" for what is desired.
+        id: Octavia's; "" for what is desired.
+        status: Octavia's provisioning status; "" for what is desired.
     """
 
     name: str

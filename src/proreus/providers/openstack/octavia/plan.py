@@ -5,8 +5,8 @@ is refused (409). So a plan has one step, and is made anew from what there is th
 
 * A load balancer is made in one request with all its parts, unless the provider needs them one by
   one.
-* Members and monitors are asked for (`Look`) when all else is as wished.
-* What nobody wishes goes first, since a port can be taken by one listener only.
+* Members and monitors are asked for (`Look`) when all else is as desired.
+* What is not desired goes first, since a port can be taken by one listener only.
 * What cannot be changed is made anew: a listener of another protocol, a pool, a monitor.
 * A load balancer in the state ERROR is deleted and made anew as long as it has no address that
   somebody may know; else it is told (`Broken`), as is one that the provider would have to delete in
@@ -39,7 +39,7 @@ class Broken(msgspec.Struct, frozen=True):
     """It is in the state ERROR and cannot be made anew: traffic may come to it, or it has parts."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class ReadPool(msgspec.Struct, frozen=True):
     """The members and the monitor of a pool must be known to go on."""
 
     pool: str
@@ -55,7 +55,7 @@ class Taken(msgspec.Struct, frozen=True):
 class MakeBalancer(msgspec.Struct, frozen=True):
     """Make it: with all parts, or alone."""
 
-    wanted: Balancer
+    desired: Balancer
     with_parts: bool
 
 
@@ -69,20 +69,20 @@ class DropBalancer(msgspec.Struct, frozen=True):
 class MakeListener(msgspec.Struct, frozen=True):
     """Make a listener, without its pool."""
 
-    wanted: Listener
+    desired: Listener
 
 
 class MakePool(msgspec.Struct, frozen=True):
     """Make the pool of a listener, without members."""
 
-    wanted: Pool
+    desired: Pool
     listener: str
 
 
 class MakeMonitor(msgspec.Struct, frozen=True):
     """Make the monitor of a pool."""
 
-    wanted: Monitor
+    desired: Monitor
     pool: str
 
 
@@ -111,7 +111,7 @@ class Drop(msgspec.Struct, frozen=True):
 Step = (
     Wait
     | Broken
-    | Look
+    | ReadPool
     | Taken
     | MakeBalancer
     | DropBalancer
@@ -129,147 +129,149 @@ DELETED = "DELETED"
 
 
 def plan(
-    wanted: Balancer,
-    actual: Balancer | None,
+    desired: Balancer,
+    observed: Balancer | None,
     *,
     at_once: bool,
     cascade: bool,
     is_known: bool,
 ) -> Step | None:
-    """What to do next; None if all is as wished.
+    """What to do next; None if all is as desired.
 
     Args:
-        wanted: The wish.
-        actual: What there is, or None.
+        desired: What there should be.
+        observed: What there is, or None.
         at_once: Whether the provider makes a load balancer with all its parts in one request.
         cascade: Whether the provider deletes all parts at once.
         is_known: Whether somebody may know its address, or it was not made for the Service.
     """
-    if actual is None:
-        return MakeBalancer(wanted, with_parts=at_once)
-    if (kept := _kept(wanted, actual, cascade=cascade, is_known=is_known)) is not None:
+    if observed is None:
+        return MakeBalancer(desired, with_parts=at_once)
+    if (kept := _kept(desired, observed, cascade=cascade, is_known=is_known)) is not None:
         return kept
-    if changed := _differing(wanted.fields, actual.fields):
-        return Change("loadbalancers", actual.id, changed)
-    if (surplus := _surplus(wanted, actual)) is not None:
+    if changed := _differing(desired.fields, observed.fields):
+        return Change("loadbalancers", observed.id, changed)
+    if (surplus := _surplus(desired, observed)) is not None:
         return surplus
-    there = {one.key: one for one in actual.listeners}
-    pairs = [(one, there.get(one.key)) for one in wanted.listeners]
+    there = {one.key: one for one in observed.listeners}
+    pairs = [(one, there.get(one.key)) for one in desired.listeners]
     steps = (decide(*pair) for decide in (_listener, _hosts) for pair in pairs)
     return next((step for step in steps if step is not None), None)
 
 
-def deletion(actual: Balancer | None, *, cascade: bool) -> Step | None:
+def deletion(observed: Balancer | None, *, cascade: bool) -> Step | None:
     """What to do next to delete it; None if it is gone.
 
     Args:
-        actual: What there is, or None.
+        observed: What there is, or None.
         cascade: Whether the provider deletes all parts at once.
     """
-    if actual is None or actual.status == DELETED:
+    if observed is None or observed.status == DELETED:
         return None
-    if actual.status not in {ACTIVE, ERROR}:
-        return Wait(actual.status)
-    part = None if cascade else _part(actual)
+    if observed.status not in {ACTIVE, ERROR}:
+        return Wait(observed.status)
+    part = None if cascade else _part(observed)
     if part is None:
-        return DropBalancer(actual.id, cascade=cascade)
+        return DropBalancer(observed.id, cascade=cascade)
     # Octavia takes no part from one that is not active.
-    return part if actual.status == ACTIVE else Broken()
+    return part if observed.status == ACTIVE else Broken()
 
 
-def departure(actual: Balancer, tags: Sequence[str]) -> Step | None:
+def departure(observed: Balancer, tags: Sequence[str]) -> Step | None:
     """What to do next to leave it to others; None if nothing of the Service is left there.
 
     Args:
-        actual: What there is; of the parts only the Service's.
+        observed: What there is; of the parts only the Service's.
         tags: Those that stay.
     """
-    if actual.status != ACTIVE:
-        return Broken() if actual.status == ERROR else Wait(actual.status)
-    part = _part(actual)
+    if observed.status != ACTIVE:
+        return Broken() if observed.status == ERROR else Wait(observed.status)
+    part = _part(observed)
     if part is not None:
         return part
-    left = _differing({"tags": list(tags)}, actual.fields)
-    return Change("loadbalancers", actual.id, left) if left else None
+    left = _differing({"tags": list(tags)}, observed.fields)
+    return Change("loadbalancers", observed.id, left) if left else None
 
 
-def _part(actual: Balancer) -> Step | None:
+def _part(observed: Balancer) -> Step | None:
     """The next part to delete; pools can go when no listener uses them."""
-    for listener in actual.listeners:
+    for listener in observed.listeners:
         return Drop("listeners", listener.id)
-    for pool in actual.stray:
+    for pool in observed.stray:
         return Drop("pools", pool)
     return None
 
 
-def _kept(wanted: Balancer, actual: Balancer, *, cascade: bool, is_known: bool) -> Step | None:
+def _kept(desired: Balancer, observed: Balancer, *, cascade: bool, is_known: bool) -> Step | None:
     """What keeps it from being changed now."""
-    if actual.status == ERROR:
-        is_needed = is_known or actual.others
-        return Broken() if is_needed else deletion(actual, cascade=cascade)
-    if actual.status != ACTIVE:
-        return Wait(actual.status)
-    taken = [one.key for one in wanted.listeners if one.key in actual.taken]
+    if observed.status == ERROR:
+        is_needed = is_known or observed.others
+        return Broken() if is_needed else deletion(observed, cascade=cascade)
+    if observed.status != ACTIVE:
+        return Wait(observed.status)
+    taken = [one.key for one in desired.listeners if one.key in observed.taken]
     return Taken(*taken[0]) if taken else None
 
 
-def _surplus(wanted: Balancer, actual: Balancer) -> Step | None:
-    """A part that nobody wishes, or one that stands in the way of another."""
-    protocols = {one.key: one.protocol for one in wanted.listeners}
-    for one in actual.listeners:
+def _surplus(desired: Balancer, observed: Balancer) -> Step | None:
+    """A part that is not desired, or one that stands in the way of another."""
+    protocols = {one.key: one.protocol for one in desired.listeners}
+    for one in observed.listeners:
         if protocols.get(one.key) != one.protocol:
             return Drop("listeners", one.id)
-    return Drop("pools", actual.stray[0]) if actual.stray else None
+    return Drop("pools", observed.stray[0]) if observed.stray else None
 
 
-def _listener(wanted: Listener, actual: Listener | None) -> Step | None:
-    if actual is None:
-        return MakeListener(wanted)
-    if changed := _differing(wanted.fields, actual.fields):
-        return Change("listeners", actual.id, changed)
-    if wanted.pool is None:
-        return None if actual.pool is None else Drop("pools", actual.pool.id)
-    if actual.pool is None:
-        return MakePool(wanted.pool, actual.id)
-    if actual.pool.protocol != wanted.pool.protocol:
-        return Drop("pools", actual.pool.id)
-    changed = _differing(wanted.pool.fields, actual.pool.fields)
-    return Change("pools", actual.pool.id, changed) if changed else None
+def _listener(desired: Listener, observed: Listener | None) -> Step | None:
+    if observed is None:
+        return MakeListener(desired)
+    if changed := _differing(desired.fields, observed.fields):
+        return Change("listeners", observed.id, changed)
+    if desired.pool is None:
+        return None if observed.pool is None else Drop("pools", observed.pool.id)
+    if observed.pool is None:
+        return MakePool(desired.pool, observed.id)
+    if observed.pool.protocol != desired.pool.protocol:
+        return Drop("pools", observed.pool.id)
+    changed = _differing(desired.pool.fields, observed.pool.fields)
+    return Change("pools", observed.pool.id, changed) if changed else None
 
 
-def _hosts(wanted: Listener, actual: Listener | None) -> Step | None:
-    """Members and monitor of a listener whose pool is as wished."""
-    if wanted.pool is None or actual is None or actual.pool is None:
+def _hosts(desired: Listener, observed: Listener | None) -> Step | None:
+    """Members and monitor of a listener whose pool is as desired."""
+    if desired.pool is None or observed is None or observed.pool is None:
         return None
-    if not actual.pool.is_read:
-        return Look(actual.pool.id)
-    step = _members(wanted.pool, actual.pool)
-    return _monitor(wanted.pool.monitor, actual.pool) if step is None else step
+    if not observed.pool.is_read:
+        return ReadPool(observed.pool.id)
+    step = _members(desired.pool, observed.pool)
+    return _monitor(desired.pool.monitor, observed.pool) if step is None else step
 
 
-def _members(wanted: Pool, actual: Pool) -> SetMembers | None:
-    if _keys(wanted.members) == _keys(actual.members):
+def _members(desired: Pool, observed: Pool) -> SetMembers | None:
+    if _keys(desired.members) == _keys(observed.members):
         return None
-    return SetMembers(actual.id, wanted.members)
+    return SetMembers(observed.id, desired.members)
 
 
-def _monitor(wanted: Monitor | None, pool: Pool) -> Step | None:
-    actual = pool.monitor
-    if actual is not None and (wanted is None or wanted.type != actual.type):
-        return Drop("healthmonitors", actual.id)
-    if wanted is None:
+def _monitor(desired: Monitor | None, pool: Pool) -> Step | None:
+    observed = pool.monitor
+    if observed is not None and (desired is None or desired.type != observed.type):
+        return Drop("healthmonitors", observed.id)
+    if desired is None:
         return None
-    if actual is None:
-        return MakeMonitor(wanted, pool.id)
-    changed = _differing(wanted.fields, actual.fields)
-    return Change("healthmonitors", actual.id, changed) if changed else None
+    if observed is None:
+        return MakeMonitor(desired, pool.id)
+    changed = _differing(desired.fields, observed.fields)
+    return Change("healthmonitors", observed.id, changed) if changed else None
 
 
-def _keys(of: Iterable[Member]) -> frozenset[tuple[str, int, str, int]]:
-    return frozenset(one.key for one in of)
+def _keys(members: Iterable[Member]) -> frozenset[tuple[str, int, str, int]]:
+    return frozenset(one.key for one in members)
 
 
-def _differing(wanted: Fields, actual: Fields) -> Mapping[str, object]:
+def _differing(desired: Fields, observed: Fields) -> Mapping[str, object]:
     return {
-        name: value for name, value in wanted.items() if name not in actual or actual[name] != value
+        name: value
+        for name, value in desired.items()
+        if name not in observed or observed[name] != value
     }

@@ -23,46 +23,46 @@ _NEW = "new "
 """Begins the id of what Octavia has not named yet."""
 
 
-def pretend(there: Balancer | None, step: Step) -> Balancer | None:
+def pretend(observed: Balancer | None, step: Step) -> Balancer | None:
     """What there is after a step, if Octavia refuses nothing; what is new has no id yet."""
     if isinstance(step, MakeBalancer):
-        parts = step.wanted.listeners if step.with_parts else ()
+        parts = step.desired.listeners if step.with_parts else ()
         listeners = tuple(_whole(one) for one in parts)
-        id_ = f"{_NEW}{step.wanted.name}"
-        return msgspec.structs.replace(step.wanted, id=id_, status=ACTIVE, listeners=listeners)
-    if isinstance(step, DropBalancer) or there is None:
+        id_ = f"{_NEW}{step.desired.name}"
+        return msgspec.structs.replace(step.desired, id=id_, status=ACTIVE, listeners=listeners)
+    if isinstance(step, DropBalancer) or observed is None:
         return None
     if isinstance(step, Change) and step.collection == "loadbalancers":
-        return msgspec.structs.replace(there, fields={**there.fields, **step.fields})
+        return msgspec.structs.replace(observed, fields={**observed.fields, **step.fields})
     if isinstance(step, MakeListener):
-        new = msgspec.structs.replace(_whole(step.wanted), pool=None)
-        return msgspec.structs.replace(there, listeners=(*there.listeners, new))
+        new = msgspec.structs.replace(_whole(step.desired), pool=None)
+        return msgspec.structs.replace(observed, listeners=(*observed.listeners, new))
     if isinstance(step, Drop):
-        return _without(there, step)
-    listeners = tuple(_changed(one, step) for one in there.listeners)
-    return msgspec.structs.replace(there, listeners=listeners)
+        return _without(observed, step)
+    listeners = tuple(_changed(one, step) for one in observed.listeners)
+    return msgspec.structs.replace(observed, listeners=listeners)
 
 
-def _whole(of: Listener) -> Listener:
+def _whole(listener: Listener) -> Listener:
     """A listener that is made with all that is in it."""
-    pool = of.pool and _made(of.pool, of)
-    return msgspec.structs.replace(of, id=f"{_NEW}{_port(of)}", pool=pool)
+    pool = listener.pool and _made(listener.pool, listener)
+    return msgspec.structs.replace(listener, id=f"{_NEW}{_port(listener)}", pool=pool)
 
 
-def _made(pool: Pool, of: Listener) -> Pool:
-    id_ = f"{_NEW}{of.protocol} {_port(of)}"
+def _made(pool: Pool, listener: Listener) -> Pool:
+    id_ = f"{_NEW}{listener.protocol} {_port(listener)}"
     monitor = pool.monitor and msgspec.structs.replace(pool.monitor, id=id_)
     return msgspec.structs.replace(pool, id=id_, monitor=monitor, is_read=True)
 
 
-def _without(there: Balancer, step: Drop) -> Balancer:
+def _without(observed: Balancer, step: Drop) -> Balancer:
     """A pool stays when its listener goes."""
-    gone = [one for one in there.listeners if one.id == step.id]
+    gone = [one for one in observed.listeners if one.id == step.id]
     loose = [one.pool.id for one in gone if one.pool is not None]
     return msgspec.structs.replace(
-        there,
-        listeners=tuple(_changed(one, step) for one in there.listeners if one.id != step.id),
-        stray=(*(one for one in there.stray if one != step.id), *loose),
+        observed,
+        listeners=tuple(_changed(one, step) for one in observed.listeners if one.id != step.id),
+        stray=(*(one for one in observed.stray if one != step.id), *loose),
     )
 
 
@@ -71,8 +71,8 @@ def _changed(one: Listener, step: Step) -> Listener:
     match step:
         case Change("listeners", one.id, fields):
             return msgspec.structs.replace(one, fields={**one.fields, **fields})
-        case MakePool(wanted, one.id):
-            pool = msgspec.structs.replace(_made(wanted, one), members=(), monitor=None)
+        case MakePool(desired, one.id):
+            pool = msgspec.structs.replace(_made(desired, one), members=(), monitor=None)
         case Drop("pools", id_) if pool is not None and pool.id == id_:
             pool = None
         case _ if pool is not None:
@@ -87,8 +87,8 @@ def _changed_pool(pool: Pool, step: Step) -> Pool:
             return msgspec.structs.replace(pool, fields={**pool.fields, **fields})
         case SetMembers(pool.id, members):
             return msgspec.structs.replace(pool, members=members)
-        case MakeMonitor(wanted, pool.id):
-            monitor = msgspec.structs.replace(wanted, id=f"{_NEW}{pool.id}")
+        case MakeMonitor(desired, pool.id):
+            monitor = msgspec.structs.replace(desired, id=f"{_NEW}{pool.id}")
         case Drop("healthmonitors", id_) if monitor is not None and monitor.id == id_:
             monitor = None
         case Change("healthmonitors", id_, fields) if monitor is not None and monitor.id == id_:
@@ -96,32 +96,32 @@ def _changed_pool(pool: Pool, step: Step) -> Pool:
     return msgspec.structs.replace(pool, monitor=monitor)
 
 
-def told(step: Step, there: Balancer | None) -> Iterator[PartChange]:
+def part_changes(step: Step, observed: Balancer | None) -> Iterator[PartChange]:
     """The lines about a step; `there` is what there is before it."""
     match step:
-        case MakeBalancer(wanted):
-            yield PartChange("create", f"load balancer {wanted.name}", _text(wanted.placed))
-            for one in wanted.listeners if step.with_parts else ():
-                yield from _told_listener(one)
+        case MakeBalancer(desired):
+            yield PartChange("create", f"load balancer {desired.name}", _text(desired.placed))
+            for one in desired.listeners if step.with_parts else ():
+                yield from _changes_of_listener(one)
         case DropBalancer(id_):
             yield PartChange("delete", f"load balancer {id_}")
-        case MakeListener(wanted):
-            yield PartChange("create", f"listener {_port(wanted)}", _text(wanted.fields))
-        case MakePool(wanted):
-            yield PartChange("create", f"pool {wanted.name}", _text(wanted.fields))
-        case MakeMonitor(wanted):
-            yield PartChange("create", f"monitor {wanted.type}", _text(wanted.fields))
+        case MakeListener(desired):
+            yield PartChange("create", f"listener {_port(desired)}", _text(desired.fields))
+        case MakePool(desired):
+            yield PartChange("create", f"pool {desired.name}", _text(desired.fields))
+        case MakeMonitor(desired):
+            yield PartChange("create", f"monitor {desired.type}", _text(desired.fields))
         case SetMembers():
-            yield from _told_members(step, there)
+            yield from _changes_of_members(step, observed)
         case Change(collection, id_, fields):
-            yield PartChange("change", _named(collection, id_, there), _text(fields))
+            yield PartChange("change", _named(collection, id_, observed), _text(fields))
         case Drop(collection, id_):
-            yield PartChange("delete", _named(collection, id_, there))
+            yield PartChange("delete", _named(collection, id_, observed))
 
 
-def _told_listener(of: Listener) -> Iterator[PartChange]:
-    yield PartChange("create", f"listener {_port(of)}", _text(of.fields))
-    pool = of.pool
+def _changes_of_listener(listener: Listener) -> Iterator[PartChange]:
+    yield PartChange("create", f"listener {_port(listener)}", _text(listener.fields))
+    pool = listener.pool
     if pool is None:
         return
     yield PartChange("create", f"pool {pool.name}", _text(pool.fields))
@@ -131,8 +131,8 @@ def _told_listener(of: Listener) -> Iterator[PartChange]:
         yield PartChange("create", f"monitor {pool.monitor.type}", _text(pool.monitor.fields))
 
 
-def _told_members(step: SetMembers, there: Balancer | None) -> Iterator[PartChange]:
-    pools = [one.pool for one in there.listeners if one.pool is not None] if there else []
+def _changes_of_members(step: SetMembers, observed: Balancer | None) -> Iterator[PartChange]:
+    pools = [one.pool for one in observed.listeners if one.pool is not None] if observed else []
     old = {
         (one.address, one.port): one
         for pool in pools
@@ -152,14 +152,14 @@ def _told_members(step: SetMembers, there: Balancer | None) -> Iterator[PartChan
         yield PartChange("delete", f"member {address}:{port}")
 
 
-def _named(collection: str, id_: str, there: Balancer | None) -> str:
-    listeners = there.listeners if there is not None else ()
+def _named(collection: str, id_: str, observed: Balancer | None) -> str:
+    listeners = observed.listeners if observed is not None else ()
     names = {one.id: f"listener {_port(one)}" for one in listeners}
     return names.get(id_, f"{collection.removesuffix('s')} {id_}")
 
 
-def _port(of: Listener) -> str:
-    return f"{of.protocol}/{of.port}"
+def _port(listener: Listener) -> str:
+    return f"{listener.protocol}/{listener.port}"
 
 
 def _text(fields: Mapping[str, object]) -> str:

@@ -15,12 +15,12 @@ from proreus.providers.openstack.octavia.annotations import (
     INTERNAL,
     PREFIX,
     Floating,
-    says,
+    read_options,
     selector,
 )
+from proreus.providers.openstack.octavia.desired import desired_balancer
 from proreus.providers.openstack.octavia.networks import matching
 from proreus.providers.openstack.octavia.parts import Listener, Monitor
-from proreus.providers.openstack.octavia.wishes import wish
 
 from .wire import CLUSTER, node, uuid
 
@@ -30,7 +30,7 @@ MONITORED = {f"{PREFIX}enable-health-monitor": "true"}
 
 def read(settings: Any = None, **annotations: str) -> Any:
     named = {f"{PREFIX}{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return says(named, settings or Settings(), CLASSES)
+    return read_options(named, settings or Settings(), CLASSES)
 
 
 def service(**spec: Any) -> LoadBalancer:
@@ -41,7 +41,7 @@ def service(**spec: Any) -> LoadBalancer:
 
 
 def listener(of: LoadBalancer, provider: str = "amphora", **annotations: str) -> Listener:
-    made = wish(of, read(**annotations), "IPv4", provider=provider, member_subnet="s")
+    made = desired_balancer(of, read(**annotations), "IPv4", provider=provider, member_subnet="s")
     return made.listeners[0]
 
 
@@ -64,7 +64,7 @@ def test_an_annotation_goes_before_the_class_and_that_before_the_config() -> Non
 
 def test_a_tenant_cannot_have_a_floating_address_where_the_config_forbids_them() -> None:
     def internal(settings: Settings, value: str) -> bool:
-        return bool(says({INTERNAL: value}, settings, {}).internal)
+        return bool(read_options({INTERNAL: value}, settings, {}).internal)
 
     assert not internal(Settings(), "false")
     assert internal(Settings(), "true")
@@ -173,7 +173,7 @@ def test_affinity_is_by_the_clients_address() -> None:
 def test_names_fit_whatever_the_service_is_called() -> None:
     of = service()
     named = msgspec.structs.replace(of.ref, namespace="n" * 63, service_name="s" * 200)
-    made = wish(
+    made = desired_balancer(
         msgspec.structs.replace(of, ref=named, families=("IPv6", "IPv4")),
         read(**{name.removeprefix(PREFIX): value for name, value in MONITORED.items()}),
         "IPv4",

@@ -1,4 +1,4 @@
-"""The load balancer that a Service wishes, one for each family. Pure."""
+"""Decides which load balancer Octavia should have for each family of a Service. Pure."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
-from proreus.providers.openstack.octavia.annotations import Health, Says
+from proreus.providers.openstack.octavia.annotations import Health, Options
 from proreus.providers.openstack.octavia.parts import (
     Balancer,
     Fields,
@@ -29,37 +29,37 @@ _NOBODY = {"IPv4": "255.255.255.255/32", "IPv6": "::/128"}
 _DATAGRAM = {"UDP": "UDP-CONNECT", "SCTP": "SCTP-CONNECT"}
 
 
-def wish(
-    of: LoadBalancer, says: Says, family: str, *, provider: str, member_subnet: str
+def desired_balancer(
+    lb: LoadBalancer, options: Options, family: str, *, provider: str, member_subnet: str
 ) -> Balancer:
-    """What is wished, but for where it stands.
+    """Return the desired load balancer, but for where it stands.
 
     Args:
-        of: The framework's wish.
-        says: What annotations and cloud-config ask.
+        lb: What the framework desires.
+        options: What annotations and cloud-config ask.
         family: IPv4 or IPv6.
         provider: Octavia's provider.
         member_subnet: The subnet of members, or "".
     """
-    name = owners.name_of(of.ref, "" if family == of.families[0] else family)
-    frontends = [one for one in of.frontends if one.family == family]
+    name = owners.name_of(lb.ref, "" if family == lb.families[0] else family)
+    frontends = [one for one in lb.frontends if one.family == family]
     return Balancer(
         name=name,
         fields={
-            "description": f"Kubernetes external service {of.ref.key} from cluster"
-            f" {of.ref.cluster.name}",
+            "description": f"Kubernetes external service {lb.ref.key} from cluster"
+            f" {lb.ref.cluster.name}",
         },
         placed={},
         listeners=tuple(
-            _listener(of, says, one, number, name, provider=provider, subnet=member_subnet)
+            _listener(lb, options, one, number, name, provider=provider, subnet=member_subnet)
             for number, one in enumerate(frontends)
         ),
     )
 
 
-def problem(
-    of: LoadBalancer,
-    says: Says,
+def sharing_problem(
+    lb: LoadBalancer,
+    options: Options,
     named: Described,
     used: Iterable[Described],
     tenants: Tenants,
@@ -69,8 +69,8 @@ def problem(
     """What keeps a Service from using the load balancer that it names; "" if nothing does.
 
     Args:
-        of: The framework's wish.
-        says: What annotations and cloud-config ask.
+        lb: What the framework desires.
+        options: What annotations and cloud-config ask.
         named: The load balancer.
         used: Those that it uses.
         tenants: What Services may name.
@@ -82,49 +82,51 @@ def problem(
             f"the Service uses load balancer {there[0]}; give that, or delete the Service and make"
             " it anew"
         )
-    if family_of(named) not in of.families:
+    if family_of(named) not in lb.families:
         return f"its address is of {family_of(named)}, which is no family of the Service"
-    if refused := _refusal(of, named, tenants):
+    if refused := _refusal(lb, named, tenants):
         return refused
-    if says.internal:
+    if options.internal:
         return "an internal Service cannot share a load balancer, which may get a floating IP"
     count = owners.sharers(named)
-    is_full = count >= most and owners.name_of(of.ref) not in owners.tags_of(named)
+    is_full = count >= most and owners.name_of(lb.ref) not in owners.tags_of(named)
     return f"{count} Services use it already (max-shared-lb in [LoadBalancer])" if is_full else ""
 
 
-def _refusal(of: LoadBalancer, named: Described, tenants: Tenants) -> str:
-    """Why a Service may not use a load balancer that was not made for it, whatever it wishes."""
-    if refused := refusal(owners.makers(named), of.ref, tenants, (id_of(named),)):
+def _refusal(lb: LoadBalancer, named: Described, tenants: Tenants) -> str:
+    """Why a Service may not use a load balancer that was not made for it, whatever it asks for."""
+    if refused := refusal(owners.makers(named), lb.ref, tenants, (id_of(named),)):
         return refused
-    if owners.is_named_for(named, of.ref):
-        if not owners.may_be_used_by(named, of.ref):
+    if owners.is_named_for(named, lb.ref):
+        if not owners.may_be_used_by(named, lb.ref):
             return "it was made for another Service of this name"
-        says, tag = "its name says that it was made for", owners.service_tag(of.ref.uid)
-    elif owners.is_named_by(named, of.ref):
-        says, tag = "a tag with its name says that it is used by", owners.shared_tag(of.ref)
+        options, tag = "its name says that it was made for", owners.service_tag(lb.ref.uid)
+    elif owners.is_named_by(named, lb.ref):
+        options, tag = "a tag with its name says that it is used by", owners.shared_tag(lb.ref)
     else:
         return ""
-    return f"only {says} this Service, whose status does not show it: if that is so, tag it {tag}"
+    return (
+        f"only {options} this Service, whose status does not show it: if that is so, tag it {tag}"
+    )
 
 
-def places(says: Says) -> dict[str, str]:
+def named_places(options: Options) -> dict[str, str]:
     """The networks, subnets and ports that annotations name for a load balancer, by these."""
-    return {name: id_ for name, id_ in says.named.items() if name not in _PARTS}
+    return {name: id_ for name, id_ in options.named.items() if name not in _PARTS}
 
 
-def new_parts(says: Says, actual: Balancer | None) -> dict[str, str]:
+def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
     """What annotations name for parts of a load balancer and none of its parts has yet, by these.
 
     Args:
-        says: What annotations ask.
-        actual: What there is, or None; members that are not read yet are none.
+        options: What annotations ask.
+        observed: What there is, or None; members that are not read yet are none.
     """
-    listeners = actual.listeners if actual is not None else ()
+    listeners = observed.listeners if observed is not None else ()
     pools = [one.pool for one in listeners if one.pool is not None]
     has = {str(one.fields.get("default_tls_container_ref")) for one in listeners}
     has |= {member.subnet_id for pool in pools for member in pool.members}
-    return {name: id_ for name, id_ in says.named.items() if name in _PARTS and id_ not in has}
+    return {name: id_ for name, id_ in options.named.items() if name in _PARTS and id_ not in has}
 
 
 def family_of(described: Described) -> str:
@@ -138,8 +140,8 @@ def version_of(address: str) -> str:
 
 
 def _listener(
-    of: LoadBalancer,
-    says: Says,
+    lb: LoadBalancer,
+    options: Options,
     frontend: Frontend,
     number: int,
     name: str,
@@ -149,47 +151,47 @@ def _listener(
 ) -> Listener:
     is_stream = frontend.protocol not in _DATAGRAM
     protocol = frontend.protocol
-    if is_stream and says.tls:
+    if is_stream and options.tls:
         protocol = "TERMINATED_HTTPS"
-    elif is_stream and says.x_forwarded_for:
+    elif is_stream and options.x_forwarded_for:
         protocol = "HTTP"
-    ranges = frozenset(of.source_ranges.get(frontend.family, ()))
-    fields: dict[str, object] = {"connection_limit": says.connection_limit}
+    ranges = frozenset(lb.source_ranges.get(frontend.family, ()))
+    fields: dict[str, object] = {"connection_limit": options.connection_limit}
     allowed = sorted(ranges) or [_NOBODY[frontend.family]]
     fields["allowed_cidrs"] = None if ranges & _EVERYONE else allowed
     if is_stream and provider != OVN:
-        fields |= says.timeouts
+        fields |= options.timeouts
         if protocol != "TCP":
-            headers = {"X-Forwarded-For": "true"} if says.x_forwarded_for else {}
+            headers = {"X-Forwarded-For": "true"} if options.x_forwarded_for else {}
             fields["insert_headers"] = headers
-        if says.tls:
-            fields["default_tls_container_ref"] = says.tls
+        if options.tls:
+            fields["default_tls_container_ref"] = options.tls
     return Listener(
         protocol=protocol,
         port=frontend.port,
         fields=fields,
-        pool=_pool(of, says, frontend, f"{number}_{name}", provider=provider, subnet=subnet),
+        pool=_pool(lb, options, frontend, f"{number}_{name}", provider=provider, subnet=subnet),
         name=f"listener_{number}_{name}"[: owners.LONGEST],
     )
 
 
 def _pool(
-    of: LoadBalancer, says: Says, frontend: Frontend, name: str, *, provider: str, subnet: str
+    lb: LoadBalancer, options: Options, frontend: Frontend, name: str, *, provider: str, subnet: str
 ) -> Pool:
     is_stream = frontend.protocol not in _DATAGRAM
     protocol = frontend.protocol
-    if is_stream and (says.tls or says.x_forwarded_for):
+    if is_stream and (options.tls or options.x_forwarded_for):
         protocol = "HTTP"
-    elif is_stream and says.proxy:
-        protocol = says.proxy
+    elif is_stream and options.proxy:
+        protocol = options.proxy
     affinity: Fields | None = None
-    if of.affinity_seconds is not None:
+    if lb.affinity_seconds is not None:
         affinity = {"type": "SOURCE_IP"}
-    check = of.health_check.port if of.local_traffic and provider != OVN else 0
+    check = lb.health_check.port if lb.local_traffic and provider != OVN else 0
     return Pool(
         protocol=protocol,
         fields={
-            "lb_algorithm": "SOURCE_IP_PORT" if provider == OVN else says.method,
+            "lb_algorithm": "SOURCE_IP_PORT" if provider == OVN else options.method,
             "session_persistence": affinity,
         },
         members=tuple(
@@ -197,13 +199,13 @@ def _pool(
                 address=host.addresses[frontend.family][0],
                 port=frontend.node_port,
                 subnet_id=subnet,
-                monitor_port=check if says.health else 0,
+                monitor_port=check if options.health else 0,
                 name=host.node,
             )
-            for host in of.hosts
+            for host in lb.hosts
             if host.addresses.get(frontend.family) and frontend.node_port
         ),
-        monitor=_monitor(says.health, frontend, f"monitor_{name}", check, of.health_check.path),
+        monitor=_monitor(options.health, frontend, f"monitor_{name}", check, lb.health_check.path),
         name=f"pool_{name}"[: owners.LONGEST],
     )
 
