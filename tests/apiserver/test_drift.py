@@ -1,4 +1,4 @@
-"""What the cloud has is compared with the wish: after a restart, and in every pass."""
+"""What the cloud has is compared with what is desired: after a restart, and in every pass."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -78,7 +78,7 @@ async def test_each_pass_repairs_what_somebody_changed_and_nothing_else(site: Se
     assert site.writes() == []
 
 
-async def test_passes_over_what_is_as_wished_write_nothing(site: ServiceSite) -> None:
+async def test_passes_over_what_is_as_desired_write_nothing(site: ServiceSite) -> None:
     names = [await site.create() for _ in range(3)]
     for name in names:
         await site.ready(name)

@@ -35,7 +35,7 @@ from proreus.testing.objects import node, service
 CLUSTER = ClusterIdentity("prod", "uid")
 
 
-def wish(uid: str) -> LoadBalancer:
+def desired(uid: str) -> LoadBalancer:
     return desired_load_balancer(service(f"s-{uid}", uid=uid), [], HostPolicy(), CLUSTER)
 
 
@@ -168,19 +168,22 @@ async def delete(gone: LoadBalancerRef) -> Done:
 
 async def test_each_service_gets_its_own_answer() -> None:
     load_balancers = per_service(ensure, delete)
-    wishes = [wish("bad"), wish("good"), wish("slow")]
-    for answers in (await load_balancers.ensure(wishes), await load_balancers.update_hosts(wishes)):
+    balancers = [desired("bad"), desired("good"), desired("slow")]
+    for answers in (
+        await load_balancers.ensure(balancers),
+        await load_balancers.update_hosts(balancers),
+    ):
         assert str(answers["bad"]) == "no room"
         assert answers["good"] == Ensured(ingress=(LoadBalancerIngress(ip="192.0.2.1"),))
         assert answers["slow"] == Pending(after=5, reason="Building")
-    gone = await load_balancers.delete([lb.ref for lb in wishes])
+    gone = await load_balancers.delete([lb.ref for lb in balancers])
     assert str(gone["bad"]) == "in use"
     assert (gone["good"], gone["slow"]) == (Done(), Done())
 
 
 async def test_the_defaults_share_nothing_choose_every_node_and_list_nothing() -> None:
     load_balancers = per_service(ensure, delete)
-    lb = wish("good")
+    lb = desired("good")
     assert load_balancers.group(lb.ref) == "good"
     assert load_balancers.host_policy(lb.service) == HostPolicy()
     with pytest.raises(NotSupported):
@@ -205,7 +208,7 @@ async def test_everything_but_ensure_and_delete_may_be_given() -> None:
         host_policy=lambda _: policy,
         list_owned=list_owned,
     )
-    lb = wish("good")
+    lb = desired("good")
     assert load_balancers.group(lb.ref) == "all"
     assert load_balancers.host_policy(lb.service) == policy
     assert await load_balancers.list_owned(CLUSTER) == owned

@@ -96,7 +96,7 @@ class Site:
         )
 
 
-def wish(cloud: LoadBalancers, name: str) -> LoadBalancer:
+def desired(cloud: LoadBalancers, name: str) -> LoadBalancer:
     one = service(name)
     return desired_load_balancer(one, [], cloud.host_policy(one), CLUSTER)
 
@@ -105,7 +105,7 @@ async def ensure(
     cloud: LoadBalancers, *names: str
 ) -> Mapping[str, EnsureAnswer] | CloudError | None:
     try:
-        return await cloud.ensure([wish(cloud, name) for name in names])
+        return await cloud.ensure([desired(cloud, name) for name in names])
     except CloudError as exc:
         return exc
 
@@ -169,7 +169,7 @@ async def test_whatever_befalls_a_verb_is_a_counted_error(verb: str, deed: str, 
     if verb == "delete":
         call = cloud.delete([load_balancer_ref(service("web"), CLUSTER)])
     else:
-        call = getattr(cloud, verb)([wish(cloud, "web")])
+        call = getattr(cloud, verb)([desired(cloud, "web")])
     with pytest.raises(CloudError, match=verb):
         await call
     assert site.faults() == {(verb, kind.value): 1}
@@ -279,7 +279,7 @@ async def test_a_hook_that_fails_has_the_answer_that_does_least_harm(deed: str) 
     assert scope_of(started.instances, node("node-2")) is None
     if deed != "number":  # a number is a good size
         assert started.instances.batch_size == 1
-    assert started.load_balancers.fingerprint(wish(started.load_balancers, "web")) == ""
+    assert started.load_balancers.fingerprint(desired(started.load_balancers, "web")) == ""
     assert site.events.seen == [("node-1", EVENT), ("node-2", EVENT), ("web", EVENT)]
     kind = "wrong_answer" if deed in {"none", "number"} else "raised"
     assert {site.faults()[hook, kind] for hook in ("owns", "scope", "fingerprint")} == {1}

@@ -284,7 +284,7 @@ async def test_an_answer_that_is_no_text_is_an_error_of_the_api_server(status: i
     ranges=st.lists(st.text(max_size=20) | BITS | st.just("10.0.0.0/8"), max_size=3),
     families=st.lists(st.text(max_size=6) | st.sampled_from(["IPv4", "IPv6"]), max_size=3),
 )
-def test_a_service_with_any_text_in_its_fields_is_a_clean_wish_or_a_clear_refusal(
+def test_a_service_with_any_text_in_its_fields_is_desired_cleanly_or_refused_clearly(
     annotation: str, address: str, ranges: list[str], families: list[str]
 ) -> None:
     meta = {**SERVICE["metadata"], "annotations": {ANNOTATION_SOURCE_RANGES: annotation}}
@@ -296,11 +296,11 @@ def test_a_service_with_any_text_in_its_fields_is_a_clean_wish_or_a_clear_refusa
     }
     try:
         service = msgspec.convert({**SERVICE, "metadata": meta, "spec": spec}, Service)
-        wish = desired_load_balancer(service, (), HostPolicy(), ClusterIdentity("c", "u"))
+        desired = desired_load_balancer(service, (), HostPolicy(), ClusterIdentity("c", "u"))
     except InvalidRequest:
         return
-    assert wish.ref.name.isalnum()
-    for texts in wish.source_ranges.values():
+    assert desired.ref.name.isalnum()
+    for texts in desired.source_ranges.values():
         assert [str(ip_network(text)) for text in texts] == list(texts)
 
 

@@ -308,7 +308,7 @@ LISTENERS = st.frozensets(
     min_size=1,
     max_size=2,
 ).filter(lambda found: len({one.port for one in found}) == len(found))
-WISHES = st.builds(
+DESIRED_STATES = st.builds(
     lambda listeners, targets, subnets, groups, own, proxy, policy: desired(
         listeners=listeners, targets=targets, proxy_protocol=proxy, tls_policy=policy,
         subnets={one: one[0] for one in subnets}, groups=groups,
@@ -337,7 +337,7 @@ def converge(model: Model, wanted: Desired) -> None:
     raise AssertionError(plan(wanted, model.now))
 
 
-@given(st.lists(WISHES, min_size=1, max_size=3))
+@given(st.lists(DESIRED_STATES, min_size=1, max_size=3))
 def test_from_any_desired_state_to_any_other_it_ends_with_the_desired_one(
     desired: list[Desired],
 ) -> None:
@@ -361,7 +361,7 @@ def test_from_any_desired_state_to_any_other_it_ends_with_the_desired_one(
             )
 
 
-@given(WISHES, WISHES)
+@given(DESIRED_STATES, DESIRED_STATES)
 def test_the_preview_ends_with_what_is_desired_and_has_no_line_for_what_is_so(
     first: Desired, second: Desired
 ) -> None:

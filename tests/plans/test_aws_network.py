@@ -425,7 +425,7 @@ MAPPINGS = st.lists(
     max_size=2,
     unique_by=lambda one: one.port,
 )  # fmt: skip
-WISHES = st.builds(
+DESIRED_STATES = st.builds(
     lambda mappings, targets, zones, stack, cross: desired(
         mappings=tuple(mappings), targets=targets, address_type=stack, attributes={"cross": cross},
         source_nat=stack == DUALSTACK and any("UDP" in one.protocol for one in mappings),
@@ -439,7 +439,7 @@ WISHES = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(WISHES, min_size=1, max_size=3))
+@given(st.lists(DESIRED_STATES, min_size=1, max_size=3))
 def test_from_any_desired_state_to_any_other_it_ends_with_the_desired_one(
     desired: list[Desired],
 ) -> None:
@@ -457,7 +457,7 @@ def test_from_any_desired_state_to_any_other_it_ends_with_the_desired_one(
     assert model.now == Observed()
 
 
-@given(WISHES, WISHES)
+@given(DESIRED_STATES, DESIRED_STATES)
 def test_the_preview_is_what_is_then_done_and_says_nothing_of_what_is_so(
     first: Desired, second: Desired
 ) -> None:

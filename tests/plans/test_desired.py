@@ -1,4 +1,4 @@
-"""Tables and properties of the wish that the framework computes for a Service."""
+"""Tables and properties of the load balancer that the framework desires for a Service."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -64,7 +64,7 @@ def node(
     return objects.node(name, provider_id, addresses=shown, deletion_timestamp=deleted, **fields)
 
 
-def wish(
+def desired(
     svc: Service,
     *,
     policy: HostPolicy | None = None,
@@ -152,7 +152,7 @@ def test_a_host_without_addresses_is_still_a_host() -> None:
 def test_families_are_those_of_the_service_that_the_cloud_offers(
     asked: tuple[str, ...], offered: tuple[str, ...], families: tuple[str, ...]
 ) -> None:
-    found = wish(service(ip_families=asked), policy=HostPolicy(families=offered))
+    found = desired(service(ip_families=asked), policy=HostPolicy(families=offered))
     assert found.families == families
     assert tuple(front.family for front in found.frontends) == families
     assert tuple(found.source_ranges) == families
@@ -185,7 +185,7 @@ def test_an_impossible_service_is_refused_with_every_field_named(
     svc: Service, policy: HostPolicy, parts: list[str]
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        wish(svc, policy=policy)
+        desired(svc, policy=policy)
     for part in parts:
         assert part in str(caught.value)
 
@@ -212,12 +212,12 @@ def test_source_ranges_come_from_the_spec_then_the_annotation_then_everywhere(
     svc = service(
         annotations=annotations, load_balancer_source_ranges=spec, ip_families=("IPv4", "IPv6")
     )
-    assert wish(svc).source_ranges == ranges
+    assert desired(svc).source_ranges == ranges
 
 
 def test_a_range_of_a_family_that_the_service_lacks_is_left_out() -> None:
     svc = service(load_balancer_source_ranges=("2001:db8::/32",), ip_families=("IPv4",))
-    assert wish(svc).source_ranges == {"IPv4": ()}
+    assert desired(svc).source_ranges == {"IPv4": ()}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_range_of_a_family_that_the_service_lacks_is_left_out() -> None:
 def test_the_health_check_follows_the_external_traffic_policy(
     policy: str, port: int, check: HealthCheck
 ) -> None:
-    found = wish(service(external_traffic_policy=policy, health_check_node_port=port))
+    found = desired(service(external_traffic_policy=policy, health_check_node_port=port))
     assert found.health_check == check
     assert found.local_traffic is (policy == "Local")
 
@@ -251,13 +251,13 @@ def test_the_health_check_follows_the_external_traffic_policy(
 def test_affinity_has_the_timeout_of_the_api_or_its_default(
     affinity: str, config: SessionAffinityConfig | None, seconds: int | None
 ) -> None:
-    found = wish(service(session_affinity=affinity, session_affinity_config=config))
+    found = desired(service(session_affinity=affinity, session_affinity_config=config))
     assert found.affinity_seconds == seconds
 
 
 def test_frontends_are_every_port_on_every_family() -> None:
     dns = ServicePort(name="dns", port=53, protocol="UDP", node_port=30053, app_protocol="dns")
-    found = wish(service(ports=(HTTP, dns), ip_families=DUAL))
+    found = desired(service(ports=(HTTP, dns), ip_families=DUAL))
     assert found.frontends == (
         Frontend("TCP", 80, 30080, "IPv4", "http"),
         Frontend("UDP", 53, 30053, "IPv4", "dns", "dns"),
@@ -266,9 +266,9 @@ def test_frontends_are_every_port_on_every_family() -> None:
     )
 
 
-def test_the_wish_names_its_owner_and_the_requested_address() -> None:
+def test_the_desired_load_balancer_names_its_owner_and_the_requested_address() -> None:
     svc = service(load_balancer_ip="192.0.2.9", ingress=(LoadBalancerIngress(ip="192.0.2.8"),))
-    found = wish(svc)
+    found = desired(svc)
     assert found.ref == load_balancer_ref(svc, CLUSTER)
     assert found.ref.key == "shop/web"
     assert found.ref.name == "a0b1c2d3e00004000800000000000000"
@@ -323,18 +323,20 @@ SLICES = [
 def test_endpoints_are_the_ready_ones_of_this_service_as_far_as_the_policy_asks(
     needed: Endpoints, targets: tuple[EndpointTarget, ...]
 ) -> None:
-    found = wish(
+    found = desired(
         service(ip_families=DUAL), policy=HostPolicy(endpoints=needed), endpoints=iter(SLICES)
     )
     assert found.endpoints == targets
 
 
-def test_a_pod_that_moves_within_its_node_does_not_change_a_wish_by_nodes() -> None:
+def test_a_pod_that_moves_within_its_node_does_not_change_what_is_desired_by_nodes() -> None:
     policy = HostPolicy(endpoints=Endpoints.NODES)
     before = [slice_of(Endpoint(("10.1.0.1",), node_name="a"))]
     after = [slice_of(Endpoint(("10.1.0.2",), node_name="a"))]
     svc = service()
-    assert wish(svc, policy=policy, endpoints=before) == wish(svc, policy=policy, endpoints=after)
+    assert desired(svc, policy=policy, endpoints=before) == desired(
+        svc, policy=policy, endpoints=after
+    )
 
 
 addresses = st.tuples(

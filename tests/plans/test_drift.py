@@ -1,4 +1,4 @@
-"""What the cloud shows, compared with the wish."""
+"""What the cloud shows, compared with what is desired."""
 
 import uuid
 from collections import Counter
@@ -20,7 +20,7 @@ from proreus.kube.objects import LoadBalancerIngress, ObjectMeta, Service
 
 SERVICE = Service(ObjectMeta(name="web", namespace="shop", uid="u1"))
 INGRESS = (LoadBalancerIngress(ip="192.0.2.1", ip_mode="VIP"),)
-WISH = LoadBalancer(
+DESIRED = LoadBalancer(
     ref=LoadBalancerRef(
         cluster=ClusterIdentity("c", "c-uid"), namespace="shop", service_name="web", uid="u1",
         name="au1", last_ingress=INGRESS, service=SERVICE,
@@ -103,24 +103,28 @@ def test_each_period_has_its_turn_and_none_is_passed_over(
         ("", {"u1": {"": SHOWN}}, False),
     ],
 )
-def test_a_load_balancer_is_as_wished_if_the_cloud_shows_what_is_expected(
+def test_a_load_balancer_is_as_desired_if_the_cloud_shows_what_is_expected(
     expected: str, cloud: drift.Fingerprints, *, is_same: bool
 ) -> None:
-    assert drift.is_as_desired(WISH, expected, cloud) is is_same
+    assert drift.is_as_desired(DESIRED, expected, cloud) is is_same
 
 
-def test_after_a_restart_what_is_as_wished_needs_no_verb() -> None:
-    memory = drift.adopted(WISH, "a", {"u1": {"a": frozenset()}})
-    assert memory == plan.Memory(WISH.ref, plan.fingerprint(WISH), {}, readiness(WISH.hosts, {}))
+def test_after_a_restart_what_is_as_desired_needs_no_verb() -> None:
+    memory = drift.adopted(DESIRED, "a", {"u1": {"a": frozenset()}})
+    assert memory == plan.Memory(
+        DESIRED.ref, plan.fingerprint(DESIRED), {}, readiness(DESIRED.hosts, {})
+    )
 
 
 def test_after_a_restart_what_differs_is_not_taken_as_known() -> None:
-    assert drift.adopted(WISH, "a", {"u1": {"b": frozenset()}}) is None
+    assert drift.adopted(DESIRED, "a", {"u1": {"b": frozenset()}}) is None
 
 
 def test_after_a_restart_a_service_without_an_address_is_not_taken_as_known() -> None:
-    wish = msgspec.structs.replace(WISH, ref=msgspec.structs.replace(WISH.ref, last_ingress=()))
-    assert drift.adopted(wish, "a", {"u1": {"a": frozenset()}}) is None
+    desired = msgspec.structs.replace(
+        DESIRED, ref=msgspec.structs.replace(DESIRED.ref, last_ingress=())
+    )
+    assert drift.adopted(desired, "a", {"u1": {"a": frozenset()}}) is None
 
 
 def test_keys_are_spread_evenly_in_a_stable_order() -> None:
@@ -129,5 +133,5 @@ def test_keys_are_spread_evenly_in_a_stable_order() -> None:
 
 
 def test_what_is_doubted_is_ensured_again() -> None:
-    memory = plan.Memory(WISH.ref, plan.fingerprint(WISH), {"k": "v"})
-    assert plan.doubted(memory) == plan.Memory(WISH.ref, None, {"k": "v"})
+    memory = plan.Memory(DESIRED.ref, plan.fingerprint(DESIRED), {"k": "v"})
+    assert plan.doubted(memory) == plan.Memory(DESIRED.ref, None, {"k": "v"})

@@ -51,7 +51,7 @@ def host(name: str, *addresses: str, v6: tuple[str, ...] = ()) -> Host:
 ONE, TWO, THREE = (host(name, f"10.9.0.{n}") for n, name in enumerate(("one", "two", "three"), 11))
 
 
-def wish(
+def desired(
     *hosts: Host,
     uid: str = "web",
     check: HealthCheck = KUBE_PROXY,
@@ -80,13 +80,13 @@ def wish(
 
 
 def after(
-    *wishes: LoadBalancer,
+    *several: LoadBalancer,
     state: State | None = None,
     leave: float = 0.0,
     addresses: Mapping[str, str] = ADDRESSES,
 ) -> State:
     state = state or State()
-    for one in wishes:
+    for one in several:
         state, rejected = ensured(state, one, addresses, REACH, leave=leave)
         assert not rejected
     return state
@@ -110,9 +110,9 @@ def told(state: State, **conditions: Condition) -> State:
     )
 
 
-def test_a_balancer_has_what_the_wish_says() -> None:
+def test_a_balancer_has_what_is_desired() -> None:
     ports = (("UDP", 53, 30053), ("TCP", 53, 30054))
-    state = after(wish(ONE, TWO, ports=ports, ranges=("10.0.0.0/8", "10.1.0.0/16"), affinity=60))
+    state = after(desired(ONE, TWO, ports=ports, ranges=("10.0.0.0/8", "10.1.0.0/16"), affinity=60))
     one = state.balancers["web"]
     assert one.cluster == "cluster-uid"
     assert one.service == "default/web"
@@ -142,7 +142,7 @@ def test_a_balancer_has_what_the_wish_says() -> None:
     ids=["Cluster", "Local", "Local without its port", "UDP has no answer", "no node port"],
 )
 def test_how_nodes_are_asked(changes: dict[str, Any], expected: Check) -> None:
-    assert check_of(wish(ONE, **changes)) == expected
+    assert check_of(desired(ONE, **changes)) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_how_nodes_are_asked(changes: dict[str, Any], expected: Check) -> None:
 def test_a_host_that_cannot_be_reached_is_rejected_and_the_others_serve(
     bad: Host, reason: str
 ) -> None:
-    state, rejected = ensured(State(), wish(ONE, bad), ADDRESSES, REACH)
+    state, rejected = ensured(State(), desired(ONE, bad), ADDRESSES, REACH)
     assert list(rejected) == [bad.node]
     assert rejected[bad.node].startswith(reason)
     assert nodes_of(state) == ["one"]
@@ -165,14 +165,14 @@ def test_a_host_that_cannot_be_reached_is_rejected_and_the_others_serve(
 
 
 def test_the_first_near_address_of_a_host_is_used() -> None:
-    state = after(wish(host("one", "172.16.0.1", "10.9.0.77")))
+    state = after(desired(host("one", "172.16.0.1", "10.9.0.77")))
     assert state.machines["one"].addresses == {"IPv4": "10.9.0.77"}
 
 
 def test_a_host_of_one_family_serves_that_family() -> None:
     both = host("both", "10.9.0.20", v6=("fd00:9::20",))
     state = after(
-        wish(ONE, both, families=("IPv4", "IPv6")),
+        desired(ONE, both, families=("IPv4", "IPv6")),
         addresses={"IPv4": "192.0.2.1", "IPv6": "2001:db8::1"},
     )
     assert nodes_of(state) == ["both", "one"]
@@ -182,27 +182,27 @@ def test_a_host_of_one_family_serves_that_family() -> None:
 
 def test_this_machine_as_a_node_has_no_mark_while_it_has_the_address() -> None:
     here, moved = host("here", "10.9.0.1"), host("here", "10.9.0.99")
-    state = after(wish(ONE, here))
+    state = after(desired(ONE, here))
     assert state.machines["here"].mark == HERE
-    assert after(wish(ONE, moved), state=state).machines["here"].mark == 2
-    assert after(wish(ONE, here), state=after(wish(ONE, moved))).machines["here"].mark == HERE
+    assert after(desired(ONE, moved), state=state).machines["here"].mark == 2
+    assert after(desired(ONE, here), state=after(desired(ONE, moved))).machines["here"].mark == HERE
 
 
 def test_marks_are_kept_reused_late_and_may_run_out() -> None:
-    state = after(wish(ONE, TWO))
-    state = swept(after(wish(TWO), state=state), 0.0)
+    state = after(desired(ONE, TWO))
+    state = swept(after(desired(TWO), state=state), 0.0)
     assert state.machines["two"].mark == 2
-    state = after(wish(TWO, THREE), state=state)
+    state = after(desired(TWO, THREE), state=state)
     assert state.machines["three"].mark == 3, "1 may still be on old connections"
-    state = after(wish(ONE, TWO, THREE), state=state)
+    state = after(desired(ONE, TWO, THREE), state=state)
     assert state.machines["one"].mark == 1
-    state, rejected = ensured(state, wish(ONE, host("four", "10.9.0.4")), ADDRESSES, REACH)
+    state, rejected = ensured(state, desired(ONE, host("four", "10.9.0.4")), ADDRESSES, REACH)
     assert rejected == {"four": "there are marks for 3 nodes: set more bits in gateway mark-mask"}
 
 
 def test_services_with_the_same_nodes_and_check_share_a_pool() -> None:
-    state = after(wish(ONE, TWO), wish(TWO, ONE, uid="same"), wish(ONE, uid="fewer"))
-    local = wish(ONE, TWO, uid="local", check=HealthCheck(31000, "/healthz"), local=True)
+    state = after(desired(ONE, TWO), desired(TWO, ONE, uid="same"), desired(ONE, uid="fewer"))
+    local = desired(ONE, TWO, uid="local", check=HealthCheck(31000, "/healthz"), local=True)
     state = after(local, state=state)
     keys = {uid: one.pools["IPv4"] for uid, one in state.balancers.items()}
     assert keys["web"] == keys["same"]
@@ -210,8 +210,8 @@ def test_services_with_the_same_nodes_and_check_share_a_pool() -> None:
 
 
 def test_a_new_pool_knows_what_is_known_of_its_nodes() -> None:
-    state = told(after(wish(ONE, TWO)), one=SERVING, two=SILENT)
-    state = after(wish(ONE, TWO, THREE), state=state)
+    state = told(after(desired(ONE, TWO)), one=SERVING, two=SILENT)
+    state = after(desired(ONE, TWO, THREE), state=state)
     assert pool_of(state).members == (
         Member("one", SERVING),
         Member("three", UNKNOWN),
@@ -220,12 +220,12 @@ def test_a_new_pool_knows_what_is_known_of_its_nodes() -> None:
 
 
 def test_a_host_that_is_removed_drains() -> None:
-    state = told(after(wish(ONE, TWO, THREE)), one=SERVING, two=SERVING)
-    state = after(wish(ONE, THREE), state=state, leave=LATER)
+    state = told(after(desired(ONE, TWO, THREE)), one=SERVING, two=SERVING)
+    state = after(desired(ONE, THREE), state=state, leave=LATER)
     assert Member("two", SERVING, LATER) in pool_of(state).members
     assert "two" not in chosen(pool_of(state))
     assert "two" in keeping(pool_of(state))
-    state = after(wish(ONE), state=state, leave=LATER + 100)
+    state = after(desired(ONE), state=state, leave=LATER + 100)
     assert Member("two", SERVING, LATER) in pool_of(state).members, "it keeps its time"
     assert nodes_of(swept(state, LATER - 1)) == ["one", "three", "two"]
     assert nodes_of(swept(state, LATER)) == ["one", "three"]
@@ -233,26 +233,26 @@ def test_a_host_that_is_removed_drains() -> None:
 
 
 def test_a_host_that_comes_back_stays() -> None:
-    state = after(wish(ONE), state=after(wish(ONE, TWO)), leave=LATER)
-    state = after(wish(ONE, TWO), state=state, leave=LATER)
+    state = after(desired(ONE), state=after(desired(ONE, TWO)), leave=LATER)
+    state = after(desired(ONE, TWO), state=state, leave=LATER)
     assert pool_of(state).members == (Member("one"), Member("two"))
 
 
 def test_a_pool_that_others_drain_in_keeps_doing_so() -> None:
-    state = after(wish(ONE), wish(ONE, TWO, uid="other"))
-    state = after(wish(ONE, uid="other"), state=state, leave=LATER)
-    state = after(wish(ONE), state=state, leave=LATER)
+    state = after(desired(ONE), desired(ONE, TWO, uid="other"))
+    state = after(desired(ONE, uid="other"), state=state, leave=LATER)
+    state = after(desired(ONE), state=state, leave=LATER)
     assert pool_of(state).members == (Member("one"), Member("two", UNKNOWN, LATER))
 
 
 def test_without_draining_a_host_is_gone_at_once() -> None:
-    state = swept(after(wish(ONE), state=after(wish(ONE, TWO))), 0.0)
+    state = swept(after(desired(ONE), state=after(desired(ONE, TWO))), 0.0)
     assert nodes_of(state) == ["one"]
     assert list(state.machines) == ["one"]
 
 
 def test_a_deleted_balancer_leaves_nothing() -> None:
-    state = swept(deleted(after(wish(ONE, TWO)), "web"), 0.0)
+    state = swept(deleted(after(desired(ONE, TWO)), "web"), 0.0)
     assert state == State({}, {}, {})
 
 
@@ -308,8 +308,10 @@ def test_leaving_nodes_get_nothing_new_even_if_all_others_are_silent() -> None:
 
 
 def test_each_node_is_asked_once_for_all_services_alike() -> None:
-    state = after(wish(ONE, TWO), wish(ONE, uid="other"), wish(ONE, uid="u", check=HealthCheck()))
-    udp = wish(ONE, uid="udp", check=HealthCheck(), ports=(("UDP", 1, 2),))
+    state = after(
+        desired(ONE, TWO), desired(ONE, uid="other"), desired(ONE, uid="u", check=HealthCheck())
+    )
+    udp = desired(ONE, uid="udp", check=HealthCheck(), ports=(("UDP", 1, 2),))
     state = after(udp, state=state)
     kube_proxy = Check(10256, "/healthz")
     assert targets(state) == {
@@ -320,7 +322,7 @@ def test_each_node_is_asked_once_for_all_services_alike() -> None:
 
 
 def test_what_is_told_of_a_node_counts_in_every_pool_with_that_check() -> None:
-    state = after(wish(ONE, TWO), wish(ONE, uid="other"))
+    state = after(desired(ONE, TWO), desired(ONE, uid="other"))
     state = told(state, one=SILENT)
     assert pool_of(state).members == (Member("one", SILENT), Member("two", UNKNOWN))
     assert pool_of(state, "other").members == (Member("one", SILENT),)
@@ -329,23 +331,23 @@ def test_what_is_told_of_a_node_counts_in_every_pool_with_that_check() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        wish(ONE),
-        wish(ONE, host("two", "10.9.0.99")),
-        wish(ONE, TWO, ports=(("TCP", 81, 30080),)),
-        wish(ONE, TWO, ranges=("10.0.0.0/8",)),
-        wish(ONE, TWO, affinity=10),
-        wish(ONE, TWO, check=HealthCheck(31000, "/healthz")),
+        desired(ONE),
+        desired(ONE, host("two", "10.9.0.99")),
+        desired(ONE, TWO, ports=(("TCP", 81, 30080),)),
+        desired(ONE, TWO, ranges=("10.0.0.0/8",)),
+        desired(ONE, TWO, affinity=10),
+        desired(ONE, TWO, check=HealthCheck(31000, "/healthz")),
     ],
     ids=["hosts", "address", "ports", "ranges", "affinity", "check"],
 )
-def test_the_sketch_of_another_wish_differs(other: LoadBalancer) -> None:
-    assert sketch(after(wish(ONE, TWO)), "web") != sketch(after(other), "web")
+def test_the_sketch_of_another_desired_state_differs(other: LoadBalancer) -> None:
+    assert sketch(after(desired(ONE, TWO)), "web") != sketch(after(other), "web")
 
 
-def test_the_sketch_is_of_the_wish_alone() -> None:
-    state = told(after(wish(THREE, uid="x"), wish(ONE, TWO, THREE)), one=SILENT)
-    state = after(wish(ONE, TWO), state=state, leave=LATER, addresses={"IPv4": "192.0.2.9"})
-    assert sketch(state, "web") == sketch(after(wish(TWO, ONE)), "web")
+def test_the_sketch_depends_on_what_is_desired_alone() -> None:
+    state = told(after(desired(THREE, uid="x"), desired(ONE, TWO, THREE)), one=SILENT)
+    state = after(desired(ONE, TWO), state=state, leave=LATER, addresses={"IPv4": "192.0.2.9"})
+    assert sketch(state, "web") == sketch(after(desired(TWO, ONE)), "web")
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40])

@@ -41,7 +41,7 @@ CHECK = Monitor("TCP", {"delay": 5}, id="m")
 POOL = Pool("TCP", {"lb_algorithm": "ROUND_ROBIN"}, HOSTS, CHECK, id="p")
 HTTP = Listener("TCP", 80, {"connection_limit": -1}, POOL, id="l")
 DNS = Listener("UDP", 80, {}, msgspec.structs.replace(POOL, protocol="UDP", id="q"), id="k")
-WISH = Balancer("web", {"description": "d"}, {"vip_subnet_id": "s"}, (HTTP, DNS))
+DESIRED = Balancer("web", {"description": "d"}, {"vip_subnet_id": "s"}, (HTTP, DNS))
 
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -51,7 +51,7 @@ def but(of: T, **changes: Any) -> T:
     return msgspec.structs.replace(of, **changes)
 
 
-THERE = but(WISH, id="b", status=ACTIVE, fields={"description": "d", "tags": ["x"]})
+THERE = but(DESIRED, id="b", status=ACTIVE, fields={"description": "d", "tags": ["x"]})
 
 
 def with_pool(**changes: Any) -> Balancer:
@@ -63,7 +63,7 @@ def with_listener(**changes: Any) -> Balancer:
 
 
 SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
-    "nothing": (None, MakeBalancer(WISH, with_parts=True)),
+    "nothing": (None, MakeBalancer(DESIRED, with_parts=True)),
     "all as desired, with a field that nobody asked for": (THERE, None),
     "work": (but(THERE, status="PENDING_UPDATE"), Wait("PENDING_UPDATE")),
     "an error without an address": (but(THERE, status="ERROR"), DropBalancer("b", cascade=True)),
@@ -116,29 +116,29 @@ SITUATIONS: dict[str, tuple[Balancer | None, Step | None]] = {
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_the_next_step_follows_from_what_there_is(name: str) -> None:
-    actual, step = SITUATIONS[name]
-    assert plan(WISH, actual, at_once=True, cascade=True, is_known=False) == step
+    observed, step = SITUATIONS[name]
+    assert plan(DESIRED, observed, at_once=True, cascade=True, is_known=False) == step
 
 
 def test_parts_are_made_one_by_one_where_the_provider_needs_it() -> None:
-    assert plan(WISH, None, at_once=False, cascade=True, is_known=False) == MakeBalancer(
-        WISH, with_parts=False
+    assert plan(DESIRED, None, at_once=False, cascade=True, is_known=False) == MakeBalancer(
+        DESIRED, with_parts=False
     )
 
 
 def test_one_whose_address_is_known_is_not_deleted_in_an_error() -> None:
     assert (
-        plan(WISH, but(THERE, status="ERROR"), at_once=True, cascade=True, is_known=True)
+        plan(DESIRED, but(THERE, status="ERROR"), at_once=True, cascade=True, is_known=True)
         == Broken()
     )
 
 
 def test_what_is_not_desired_of_a_listener_is_deleted() -> None:
-    bare = but(WISH, listeners=(but(HTTP, pool=None), DNS))
+    bare = but(DESIRED, listeners=(but(HTTP, pool=None), DNS))
     assert plan(bare, THERE, at_once=True, cascade=True, is_known=True) == Drop("pools", "p")
     gone = but(THERE, listeners=bare.listeners)
     assert plan(bare, gone, at_once=True, cascade=True, is_known=True) is None
-    unasked = but(WISH, listeners=(but(HTTP, pool=but(POOL, monitor=None)), DNS))
+    unasked = but(DESIRED, listeners=(but(HTTP, pool=but(POOL, monitor=None)), DNS))
     assert plan(unasked, THERE, at_once=True, cascade=True, is_known=True) == Drop(
         "healthmonitors", "m"
     )
@@ -146,13 +146,13 @@ def test_what_is_not_desired_of_a_listener_is_deleted() -> None:
 
 
 def test_a_port_that_somebody_else_listens_at_is_told_before_anything_is_done() -> None:
-    actual = but(THERE, fields={}, listeners=(HTTP,), taken=frozenset({("UDP", 80)}))
-    assert plan(WISH, actual, at_once=True, cascade=True, is_known=True) == Taken("UDP", 80)
+    observed = but(THERE, fields={}, listeners=(HTTP,), taken=frozenset({("UDP", 80)}))
+    assert plan(DESIRED, observed, at_once=True, cascade=True, is_known=True) == Taken("UDP", 80)
 
 
 def test_one_that_others_use_is_not_deleted_in_an_error() -> None:
-    actual = but(THERE, status="ERROR", others=frozenset({"x"}))
-    assert plan(WISH, actual, at_once=True, cascade=True, is_known=False) == Broken()
+    observed = but(THERE, status="ERROR", others=frozenset({"x"}))
+    assert plan(DESIRED, observed, at_once=True, cascade=True, is_known=False) == Broken()
 
 
 def test_who_leaves_takes_parts_first_and_then_tags() -> None:
@@ -176,13 +176,13 @@ def test_deletion_is_one_request_where_the_provider_can() -> None:
 
 def test_one_in_an_error_without_parts_goes_without_cascade_and_one_with_parts_is_told() -> None:
     bare = but(THERE, listeners=(), status="ERROR")
-    for actual, step in (
+    for observed, step in (
         (bare, DropBalancer("b", cascade=False)),
         (but(bare, stray=("p",)), Broken()),
         (but(THERE, status="ERROR"), Broken()),
     ):
-        assert deletion(actual, cascade=False) == step
-        assert plan(WISH, actual, at_once=False, cascade=False, is_known=False) == step
+        assert deletion(observed, cascade=False) == step
+        assert plan(DESIRED, observed, at_once=False, cascade=False, is_known=False) == step
 
 
 def test_deletion_goes_part_by_part_where_it_cannot() -> None:
@@ -235,7 +235,7 @@ def test_every_way_from_one_desired_state_to_another_ends_at_it(
 
 def test_a_preview_names_parts_as_people_know_them() -> None:
     shown = [
-        (one.action, one.part) for one in part_changes(MakeBalancer(WISH, with_parts=True), None)
+        (one.action, one.part) for one in part_changes(MakeBalancer(DESIRED, with_parts=True), None)
     ]
     assert shown == [
         ("create", "load balancer web"),

@@ -191,7 +191,7 @@ def test_the_numbers_and_the_label() -> None:
     assert (POLICY.retry_first, POLICY.retry_cap, POLICY.report_after) == (1.0, 60.0, 3)
 
 
-# Wishes
+# What is desired
 
 
 def test_a_node_needs_a_route_to_each_of_its_pod_cidrs() -> None:
@@ -809,11 +809,11 @@ def test_while_nothing_can_be_listed_nodes_without_a_known_route_are_named() -> 
 
 # Answers
 
-WISH = DesiredRoute("a", "uid-a", net("10.0.1.0/24"), "sim://a", frozenset(), was_routed=False)
-NEW = WISH.route()
+DESIRED = DesiredRoute("a", "uid-a", net("10.0.1.0/24"), "sim://a", frozenset(), was_routed=False)
+NEW = DESIRED.route()
 OLD = route("10.0.1.0/24", "sim://old")
-CREATE = Unit(WISH.destination, WISH)
-REPLACE = Unit(WISH.destination, WISH, (OLD,))
+CREATE = Unit(DESIRED.destination, DESIRED)
+REPLACE = Unit(DESIRED.destination, DESIRED, (OLD,))
 DELETE = Unit(net("10.0.9.0/24"), delete=(ORPHAN, OLD))
 
 

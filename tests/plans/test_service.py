@@ -111,7 +111,7 @@ def node(
     return objects.node(name, addresses=[address], deletion_timestamp=gone, **fields)
 
 
-def wish(of: Service, *names: str) -> LoadBalancer:
+def desired(of: Service, *names: str) -> LoadBalancer:
     return desired_load_balancer(of, [node(name) for name in names], HostPolicy(), CLUSTER)
 
 
@@ -412,7 +412,7 @@ def answered(
     edited: bool = False,
     asked: Service | None = None,
 ) -> Change:
-    balancer = wish(asked or service(), *hosts)
+    balancer = desired(asked or service(), *hosts)
     verb = UpdateHosts(balancer) if update else Ensure(balancer, edited=edited)
     return after_ensure(to, answer, NOW, verb=verb)
 
@@ -691,7 +691,11 @@ def test_a_service_that_wants_it_no_more_is_told_nothing(
 def test_an_owned_class_is_told() -> None:
     asked = service(load_balancer_class=CLASS)
     change = after_ensure(
-        asked, Ensured(), NOW, verb=Ensure(wish(asked, "n1")), classes=Classes(frozenset({CLASS}))
+        asked,
+        Ensured(),
+        NOW,
+        verb=Ensure(desired(asked, "n1")),
+        classes=Classes(frozenset({CLASS})),
     )
     assert shown(change) == READY
 
@@ -880,7 +884,7 @@ def settled(*names: str, **changes: Any) -> tuple[Service, Memory]:
     """A Service whose load balancer has been ensured on those nodes, and what is remembered."""
     changes = {"ingress": ADDRESS, "said": READY, **changes}
     present = service(**changes)
-    verb = Ensure(wish(present, *names))
+    verb = Ensure(desired(present, *names))
     return present, after(before_call(None, verb), verb, Ensured(ADDRESS))
 
 
@@ -890,7 +894,7 @@ def decided(
     *names: str,
     classes: Classes = Classes(),  # noqa: B008 - an immutable value
 ) -> Verb:
-    balancer = wish(present, *names) if present is not None else None
+    balancer = desired(present, *names) if present is not None else None
     return decide(present, memory, balancer, cluster=CLUSTER, classes=classes)
 
 
@@ -906,7 +910,7 @@ def test_a_load_balancer_in_place_is_right_with_or_without_good_hosts(
     names: tuple[str, ...], rejected: dict[str, str]
 ) -> None:
     answer = Ensured(ADDRESS, rejected=rejected)
-    verb = Ensure(wish(service(), *names))
+    verb = Ensure(desired(service(), *names))
     memory = after(before_call(None, verb), verb, answer)
     told = shown(after_ensure(service(), answer, NOW, verb=verb))
     assert decided(service(ingress=ADDRESS, said=told), memory, *names) == Nothing()
@@ -923,29 +927,29 @@ def test_a_load_balancer_in_place_is_right_with_or_without_good_hosts(
 )
 def test_a_condition_that_says_anything_else_needs_an_ensure(told: tuple[str, str, str]) -> None:
     present, memory = settled("n1", said=told)
-    assert decided(present, memory, "n1") == Ensure(wish(present, "n1"))
+    assert decided(present, memory, "n1") == Ensure(desired(present, "n1"))
 
 
 def test_a_memory_without_a_saying_proves_nothing() -> None:
     present, memory = settled("n1")
     bare = msgspec.structs.replace(memory, condition=None)
-    assert decided(present, bare, "n1") == Ensure(wish(present, "n1"))
+    assert decided(present, bare, "n1") == Ensure(desired(present, "n1"))
 
 
 def test_a_service_first_seen_is_ensured() -> None:
     present = service()
-    assert decided(present, None, "n1") == Ensure(wish(present, "n1"), edited=False)
+    assert decided(present, None, "n1") == Ensure(desired(present, "n1"), edited=False)
 
 
 def test_a_load_balancer_of_unknown_outcome_is_ensured() -> None:
     present, memory = settled("n1")
-    open_ = before_call(memory, UpdateHosts(wish(present, "n1", "n2")))
-    assert decided(present, open_, "n1") == Ensure(wish(present, "n1"))
+    open_ = before_call(memory, UpdateHosts(desired(present, "n1", "n2")))
+    assert decided(present, open_, "n1") == Ensure(desired(present, "n1"))
 
 
 def test_other_hosts_need_no_more_than_update_hosts() -> None:
     present, memory = settled("n1")
-    assert decided(present, memory, "n1", "n2") == UpdateHosts(wish(present, "n1", "n2"))
+    assert decided(present, memory, "n1", "n2") == UpdateHosts(desired(present, "n1", "n2"))
 
 
 @pytest.mark.parametrize(
@@ -956,26 +960,26 @@ def test_hosts_that_were_asked_for_are_not_new_whatever_came_of_it(
     kind: type[Ensure | UpdateHosts], answer: EnsureAnswer
 ) -> None:
     present, memory = settled("n1")
-    verb = kind(wish(present, "n1", "n2"))
+    verb = kind(desired(present, "n1", "n2"))
     asked = after(before_call(memory, verb), verb, answer)
 
-    assert has_new_hosts(memory, wish(present, "n1", "n2"))
-    assert not has_new_hosts(before_call(memory, verb), wish(present, "n1", "n2"))
-    assert not has_new_hosts(asked, wish(present, "n2", "n1"))
-    assert has_new_hosts(asked, wish(present, "n1"))
+    assert has_new_hosts(memory, desired(present, "n1", "n2"))
+    assert not has_new_hosts(before_call(memory, verb), desired(present, "n1", "n2"))
+    assert not has_new_hosts(asked, desired(present, "n2", "n1"))
+    assert has_new_hosts(asked, desired(present, "n1"))
 
 
 def test_all_hosts_are_new_while_nothing_was_asked_and_after_a_deletion() -> None:
     present, memory = settled()
-    assert has_new_hosts(None, wish(present))
-    assert not has_new_hosts(memory, wish(present))
-    assert has_new_hosts(before_call(memory, Delete(memory.ref)), wish(present))
+    assert has_new_hosts(None, desired(present))
+    assert not has_new_hosts(memory, desired(present))
+    assert has_new_hosts(before_call(memory, Delete(memory.ref)), desired(present))
 
 
 def test_other_endpoints_are_other_hosts() -> None:
     present, memory = settled("n1")
     target = EndpointTarget("10.1.0.1", "n1", "IPv4")
-    balancer = msgspec.structs.replace(wish(present, "n1"), endpoints=(target,))
+    balancer = msgspec.structs.replace(desired(present, "n1"), endpoints=(target,))
     verb = decide(present, memory, balancer, cluster=CLUSTER)
     assert verb == UpdateHosts(balancer)
 
@@ -993,10 +997,10 @@ def test_other_endpoints_are_other_hosts() -> None:
         {"external_ips": ("192.0.2.1",)},
     ],
 )
-def test_any_other_wish_is_ensured_as_an_edit(changes: dict[str, Any]) -> None:
+def test_any_other_change_is_ensured_as_an_edit(changes: dict[str, Any]) -> None:
     _, memory = settled("n1")
     present = service(ingress=ADDRESS, said=READY, **changes)
-    assert decided(present, memory, "n2") == Ensure(wish(present, "n2"), edited=True)
+    assert decided(present, memory, "n2") == Ensure(desired(present, "n2"), edited=True)
 
 
 @pytest.mark.parametrize(
@@ -1026,12 +1030,12 @@ def test_what_no_cloud_reads_changes_nothing(changes: dict[str, Any]) -> None:
 def test_what_others_took_away_is_put_right_by_an_ensure(changes: dict[str, Any]) -> None:
     _, memory = settled("n1")
     present = service(**{"ingress": ADDRESS, "said": READY, **changes})
-    assert decided(present, memory, "n1") == Ensure(wish(present, "n1"))
+    assert decided(present, memory, "n1") == Ensure(desired(present, "n1"))
 
 
 def test_annotations_of_the_cloud_are_no_edit_but_are_put_right() -> None:
     asked = service(said=PROVISIONING, annotations={"mine": "1"})
-    verb = Ensure(wish(asked, "n1"))
+    verb = Ensure(desired(asked, "n1"))
     memory = after(before_call(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
 
     def seen(**annotations: str) -> Verb:
@@ -1047,18 +1051,18 @@ def test_annotations_of_the_cloud_are_no_edit_but_are_put_right() -> None:
 
 def test_an_annotation_that_was_there_before_a_restart_is_no_edit_later() -> None:
     present = service(said=READY, ingress=ADDRESS, annotations={"cloud/id": "4"})
-    verb = Ensure(wish(present, "n1"))
+    verb = Ensure(desired(present, "n1"))
     memory = after(before_call(None, verb), verb, Ensured(ADDRESS, annotations={"cloud/id": "4"}))
     assert decided(present, memory, "n1") == Nothing()
 
 
 def test_update_hosts_adds_to_what_was_written() -> None:
     present, _ = settled("n1")
-    verb = Ensure(wish(present, "n1"))
+    verb = Ensure(desired(present, "n1"))
     memory = after(
         before_call(None, verb), verb, Ensured(ADDRESS, annotations={"a": "1", "b": "1"})
     )
-    more = UpdateHosts(wish(present, "n2"))
+    more = UpdateHosts(desired(present, "n2"))
     memory = after(before_call(memory, more), more, Ensured(annotations={"b": "2"}))
     assert memory.written == {"a": "1", "b": "2"}
     assert memory.ref.last_ingress == ADDRESS
@@ -1070,21 +1074,21 @@ def test_update_hosts_adds_to_what_was_written() -> None:
 @pytest.mark.parametrize("answer", [Pending(1.0, "x"), CloudError("x"), RetryAfter("x", after=1.0)])
 def test_no_success_leaves_the_outcome_open(answer: EnsureAnswer) -> None:
     present, memory = settled("n1")
-    verb = UpdateHosts(wish(present, "n2"))
+    verb = UpdateHosts(desired(present, "n2"))
     open_ = after(before_call(memory, verb), verb, answer)
     assert open_.last is None
     assert isinstance(decided(present, open_, "n2"), Ensure)
 
 
-def test_what_another_controller_provides_is_left_alone_until_the_wish_changes() -> None:
+def test_what_another_controller_provides_is_left_alone_until_the_desired_state_changes() -> None:
     said = ("Unknown", "ImplementedElsewhere", "Another controller provides this load balancer")
     asked = service(said=said)
-    verb = Ensure(wish(asked, "n1"))
+    verb = Ensure(desired(asked, "n1"))
     memory = after(before_call(None, verb), verb, ImplementedElsewhere("x"))
     assert memory.written == {}
     assert decided(service(said=said, ingress=ADDRESS), memory, "n1") == Nothing()
     edited = service(said=said, annotations={"a": "b"})
-    assert decided(edited, memory, "n1") == Ensure(wish(edited, "n1"), edited=True)
+    assert decided(edited, memory, "n1") == Ensure(desired(edited, "n1"), edited=True)
 
 
 def test_the_load_balancer_of_a_former_service_goes_first() -> None:
@@ -1147,7 +1151,7 @@ def test_a_deletion_under_way_makes_the_outcome_unknown() -> None:
     present, memory = settled("n1")
     half = before_call(memory, Delete(memory.ref))
     assert (half.ref, half.last) == (memory.ref, None)
-    assert decided(present, half, "n1") == Ensure(wish(present, "n1"))
+    assert decided(present, half, "n1") == Ensure(desired(present, "n1"))
     unknown = before_call(None, Delete(memory.ref))
     assert unknown == Memory(memory.ref)
 
@@ -1158,19 +1162,19 @@ def test_an_impossible_service_is_refused_and_deleted_all_the_same() -> None:
     assert isinstance(decide(service(deleted=True), None, error, cluster=CLUSTER), Delete)
 
 
-def test_without_a_wish_there_is_nothing_to_do() -> None:
+def test_without_a_desired_load_balancer_there_is_nothing_to_do() -> None:
     assert decide(service(), None, None, cluster=CLUSTER) == Nothing()
 
 
 def test_fingerprints_do_not_depend_on_the_order_of_mappings() -> None:
     one = service(annotations={"a": "1", "b": "2"})
     two = service(annotations={"b": "2", "a": "1"})
-    assert fingerprint(wish(one, "n1")) == fingerprint(wish(two, "n1"))
+    assert fingerprint(desired(one, "n1")) == fingerprint(desired(two, "n1"))
 
 
 def test_fingerprints_do_not_depend_on_what_we_write_ourselves() -> None:
-    present = fingerprint(wish(service(), "n1"))
-    assert present == fingerprint(wish(service(ingress=ADDRESS, said=READY), "n1"))
+    present = fingerprint(desired(service(), "n1"))
+    assert present == fingerprint(desired(service(ingress=ADDRESS, said=READY), "n1"))
 
 
 # Texts

@@ -210,11 +210,11 @@ class World:
 
     def verb(self) -> Verb:
         present = self.service
-        wish = None
+        desired = None
         if present is not None and is_to_have(present):
             nodes = [node(name) for name in sorted(self.nodes)]
-            wish = desired_load_balancer(present, nodes, HostPolicy(), CLUSTER)
-        return decide(present, self.memory, wish, cluster=CLUSTER)
+            desired = desired_load_balancer(present, nodes, HostPolicy(), CLUSTER)
+        return decide(present, self.memory, desired, cluster=CLUSTER)
 
     def write(self, change: Change | None, *, is_lost: bool = False) -> None:
         self.now += timedelta(seconds=1)

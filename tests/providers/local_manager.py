@@ -1,4 +1,4 @@
-"""Managers with the provider `local` in this thread's network, and what Services wish of them."""
+"""Managers with the provider `local` in this thread's network, and what Services ask of them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -99,7 +99,7 @@ def node(name: str) -> Node:
     )
 
 
-def wish(
+def desired(
     balancers: Any, *names: str, name: str = "web", key: str = "", has: str = "", **spec: Any
 ) -> LoadBalancer:
     service = Service(
@@ -121,10 +121,10 @@ def wish(
     )
 
 
-async def ensure(balancers: Any, *wishes: LoadBalancer) -> list[tuple[str, ...]]:
-    answers = await balancers.ensure(wishes)
+async def ensure(balancers: Any, *several: LoadBalancer) -> list[tuple[str, ...]]:
+    answers = await balancers.ensure(several)
     found = []
-    for one in wishes:
+    for one in several:
         answer = answers[one.ref.uid]
         assert isinstance(answer, Ensured), answer
         assert answer.rejected == {}
@@ -133,8 +133,8 @@ async def ensure(balancers: Any, *wishes: LoadBalancer) -> list[tuple[str, ...]]
     return found
 
 
-async def delete(balancers: Any, *wishes: LoadBalancer) -> None:
-    answers = await balancers.delete([one.ref for one in wishes])
+async def delete(balancers: Any, *several: LoadBalancer) -> None:
+    answers = await balancers.delete([one.ref for one in several])
     assert all(isinstance(one, Done) for one in answers.values())
 
 

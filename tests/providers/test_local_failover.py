@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .local_manager import CLUSTER, delete, ensure, eventually, manager, wish
+from .local_manager import CLUSTER, delete, desired, ensure, eventually, manager
 from .traffic import VIP6_HERE, VIP_HERE, Line, Segment, run
 
 
@@ -25,11 +25,11 @@ async def test_connections_stay_although_the_gateway_sees_half_of_them(segment: 
     four: dict[str, Any] = {"ip_families": ("IPv4",)}
     with segment.gateways["a"].inside(), ExitStack() as stack:
         async with manager(VIP_HERE) as (balancers, _):
-            await ensure(balancers, wish(balancers, "one", "two", **four))
+            await ensure(balancers, desired(balancers, "one", "two", **four))
             lines = [stack.enter_context(segment.client.connect(VIP_HERE)) for _ in range(16)]
             before = [line.ask()[0] for line in lines]
             assert set(before) == {"one", "two"}
-            web = wish(balancers, "one", **four)
+            web = desired(balancers, "one", **four)
             await ensure(balancers, web)
             assert [line.ask()[0] for line in lines] == before, "they drain"
             with segment.client.connect(VIP_HERE) as line:
@@ -44,7 +44,7 @@ async def test_another_gateway_takes_over_address_and_connections(segment: Segme
     with ExitStack() as stack:
         with a.inside():
             async with manager(VIP_HERE) as (balancers, _):
-                await ensure(balancers, wish(balancers, "one", "two", **four))
+                await ensure(balancers, desired(balancers, "one", "two", **four))
                 lines = [stack.enter_context(segment.client.connect(VIP_HERE)) for _ in range(16)]
                 before = [line.ask()[0] for line in lines]
                 assert set(before) == {"one", "two"}
@@ -52,7 +52,7 @@ async def test_another_gateway_takes_over_address_and_connections(segment: Segme
             run("ip", "link", "set", "eth0", "down")
         with b.inside():
             async with manager(VIP_HERE) as (balancers, _):
-                web = wish(balancers, "one", "two", has=VIP_HERE, **four)
+                web = desired(balancers, "one", "two", has=VIP_HERE, **four)
                 assert await ensure(balancers, web) == [(VIP_HERE,)]
                 await eventually(lambda: segment.neighbour() == segment.mac_of("b"))
                 assert [line.ask()[0] for line in lines] == before
@@ -80,7 +80,7 @@ async def test_a_gateway_without_its_manager_falls_silent_and_begins_anew(
     a, b = segment.gateways.values()
     with a.inside():
         async with manager(VIP_HERE, VIP6_HERE, hold=6.0) as (balancers, _):
-            await ensure(balancers, wish(balancers, "one", "two", **both))
+            await ensure(balancers, desired(balancers, "one", "two", **both))
             lowest = seconds_left()
 
             def is_held_again() -> bool:
@@ -97,7 +97,7 @@ async def test_a_gateway_without_its_manager_falls_silent_and_begins_anew(
                 segment.client.connect(address, seconds=2.0)
     with b.inside():
         async with manager(VIP_HERE, VIP6_HERE, hold=600.0) as (balancers, _):
-            web = wish(balancers, "one", "two", has=VIP_HERE, **both)
+            web = desired(balancers, "one", "two", has=VIP_HERE, **both)
             assert await ensure(balancers, web) == [(VIP_HERE, VIP6_HERE)]
 
             def is_served(address: str) -> bool:
@@ -132,11 +132,11 @@ async def test_a_port_that_a_client_uses_again_goes_to_a_node_of_now(segment: Se
 
     with segment.gateways["a"].inside():
         async with manager(VIP_HERE) as (balancers, _):
-            await ensure(balancers, wish(balancers, "one", "two", **four))
+            await ensure(balancers, desired(balancers, "one", "two", **four))
             before = {port: asked_from(port) for port in range(40000, 40016)}
             assert set(before.values()) == {"one", "two"}
             await asyncio.sleep(2)
-            web = wish(balancers, "one", **four)
+            web = desired(balancers, "one", **four)
             await ensure(balancers, web)
             assert {asked_from(port) for port in before} == {"one"}
             await delete(balancers, web)

@@ -39,7 +39,7 @@ def test_what_is_told_after_some_answers(
     streak = Streak()
     for one in answers:
         streak = weighed(streak, one, threshold=2)
-    assert streak.told is told
+    assert streak.reported is told
 
 
 @pytest.mark.parametrize(

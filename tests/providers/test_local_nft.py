@@ -68,7 +68,7 @@ def changed(before: State, after: State) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-def test_what_is_as_wished_needs_no_command() -> None:
+def test_what_is_as_desired_needs_no_command() -> None:
     assert changed(state(), state()) == []
     affine = state(affinity=60)
     assert changed(affine, affine) == []
@@ -99,7 +99,7 @@ def test_before_a_node_has_answered_its_needed_check_packets_are_dropped_and_not
     )
 
     last_rules = [
-        nft.program(one, SETTINGS).chains[chain].rules[-1].says
+        nft.program(one, SETTINGS).chains[chain].rules[-1].expressions
         for one in (new, one_serves, none_does)
     ]
 
@@ -173,27 +173,27 @@ def test_an_address_in_no_network_is_announced_nowhere() -> None:
 
 
 def test_ways_are_made_before_packets_are_led_there_and_removed_after() -> None:
-    wished = network.ways(state(1), (LAN, NODES), GATEWAY)["IPv4"]
-    assert list(network.added("IPv4", wished, Ways(), GATEWAY)) == [
+    desired = network.ways(state(1), (LAN, NODES), GATEWAY)["IPv4"]
+    assert list(network.added("IPv4", desired, Ways(), GATEWAY)) == [
         "route replace 0.0.0.0/0 via 10.0.0.2 table 7301 proto 202",
         "rule add fwmark 0x100000/0xff00000 lookup 7301 pref 7300 protocol 202",
         "route replace 192.0.2.1/32 dev proreus0 proto 202",
         "neigh replace proxy 192.0.2.1 dev lan protocol 202",
     ]
-    assert list(network.removed("IPv4", Ways(), wished, GATEWAY)) == [
+    assert list(network.removed("IPv4", Ways(), desired, GATEWAY)) == [
         "neigh del proxy 192.0.2.1 dev lan",
         "route del 192.0.2.1/32 dev proreus0 proto 202",
         "rule del fwmark 0x100000/0xff00000 lookup 7301 pref 7300 protocol 202",
         "route del 0.0.0.0/0 table 7301 proto 202",
     ]
-    assert not [*network.added("IPv4", wished, wished, GATEWAY)]
-    assert not [*network.removed("IPv4", wished, wished, GATEWAY)]
+    assert not [*network.added("IPv4", desired, desired, GATEWAY)]
+    assert not [*network.removed("IPv4", desired, desired, GATEWAY)]
 
 
 def test_only_what_has_our_protocol_is_ours() -> None:
     rule = {"table": "7301", "fwmark": "0x100000", "protocol": "202"}
     proxy = {"dst": "192.0.2.1", "dev": "lan", "protocol": "202"}
-    found = network.shown(
+    found = network.parse_ways(
         [rule, rule | {"protocol": "2"}, {"table": "254"}, rule | {"fwmark": "0x1"}],
         [],
         [proxy, proxy | {"dev": "nodes", "protocol": "2"}, {"dst": "192.0.2.2", "dev": "lan"}],

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import ClusterIdentity, HostPolicy
-from proreus.cloudprovider.desired import desired_load_balancer as wish_of
+from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.metrics import REGISTRY
 from proreus.kube.objects import (
     LoadBalancerIngress,
@@ -26,10 +26,10 @@ from proreus.providers.local.pools import (
     ANNOTATION_SHARING_KEY,
     Assigned,
     Refused,
+    Request,
     Taken,
-    Wanted,
-    asked,
     assign,
+    request_for,
     taken_by,
 )
 from proreus.providers.local.usage import used, watch_pools
@@ -44,8 +44,8 @@ def pool(name: str, *ranges: str, **fields: Any) -> Pool:
     return Pool(name=name, ranges=tuple(parse_range(one) for one in ranges), **fields)
 
 
-def wanted(**fields: Any) -> Wanted:
-    return Wanted(**{"uid": "me", "namespace": "default", "ports": HTTP} | fields)
+def request(**fields: Any) -> Request:
+    return Request(**{"uid": "me", "namespace": "default", "ports": HTTP} | fields)
 
 
 def taken(address: str, uid: str = "other", **fields: Any) -> Taken:
@@ -65,101 +65,101 @@ BOTH = ("IPv4", "IPv6")
 @pytest.mark.parametrize(
     ("wants", "others", "given"),
     [
-        pytest.param(wanted(), [], ["192.0.2.1"], id="the first one"),
-        pytest.param(wanted(), [taken("192.0.2.1")], ["192.0.2.2"], id="the first free one"),
-        pytest.param(wanted(), ALL_OF_FIRST, ["198.51.100.7"], id="the next pool"),
-        pytest.param(wanted(), [taken("192.0.2.1", "me")], ["192.0.2.1"], id="its own is free"),
-        pytest.param(wanted(), [taken("not-an-address")], ["192.0.2.1"], id="a host name"),
+        pytest.param(request(), [], ["192.0.2.1"], id="the first one"),
+        pytest.param(request(), [taken("192.0.2.1")], ["192.0.2.2"], id="the first free one"),
+        pytest.param(request(), ALL_OF_FIRST, ["198.51.100.7"], id="the next pool"),
+        pytest.param(request(), [taken("192.0.2.1", "me")], ["192.0.2.1"], id="its own is free"),
+        pytest.param(request(), [taken("not-an-address")], ["192.0.2.1"], id="a host name"),
         pytest.param(
-            wanted(current=("lb.example", "192.0.2.3")), [], ["192.0.2.3"], id="keeps what it has"
+            request(current=("lb.example", "192.0.2.3")), [], ["192.0.2.3"], id="keeps what it has"
         ),
         pytest.param(
-            wanted(current=("203.0.113.2",)), [], ["203.0.113.2"], id="keeps what it asked for once"
+            request(current=("203.0.113.2",)), [], ["203.0.113.2"], id="keeps what it asked for once"
         ),
         pytest.param(
-            wanted(current=("10.9.9.9",)), [], ["192.0.2.1"], id="moves when its pool is gone"
+            request(current=("10.9.9.9",)), [], ["192.0.2.1"], id="moves when its pool is gone"
         ),
         pytest.param(
-            wanted(current=("192.0.2.3",)), [taken("192.0.2.3")], ["192.0.2.1"], id="another has it"
+            request(current=("192.0.2.3",)), [taken("192.0.2.3")], ["192.0.2.1"], id="another has it"
         ),
         pytest.param(
-            wanted(requested=("192.0.2.2",), current=("192.0.2.3",)), [], ["192.0.2.2"],
+            request(requested=("192.0.2.2",), current=("192.0.2.3",)), [], ["192.0.2.2"],
             id="what it asks for comes before what it has",
         ),
-        pytest.param(wanted(requested=("203.0.113.1",)), [], ["203.0.113.1"], id="by address"),
-        pytest.param(wanted(pool="asked-for"), [], ["203.0.113.0"], id="by pool"),
+        pytest.param(request(requested=("203.0.113.1",)), [], ["203.0.113.1"], id="by address"),
+        pytest.param(request(pool="asked-for"), [], ["203.0.113.0"], id="by pool"),
         pytest.param(
-            wanted(pool="second", current=("192.0.2.1",)), [], ["198.51.100.7"], id="changes the pool"
+            request(pool="second", current=("192.0.2.1",)), [], ["198.51.100.7"], id="changes the pool"
         ),
-        pytest.param(wanted(namespace="team", pool="team"), [], ["10.1.0.0"], id="by namespace"),
-        pytest.param(wanted(families=BOTH), [], ["192.0.2.1", "2001:db8::1"], id="both families"),
+        pytest.param(request(namespace="team", pool="team"), [], ["10.1.0.0"], id="by namespace"),
+        pytest.param(request(families=BOTH), [], ["192.0.2.1", "2001:db8::1"], id="both families"),
         pytest.param(
-            wanted(families=BOTH[::-1], requested=("192.0.2.3",)), [], ["2001:db8::1", "192.0.2.3"],
+            request(families=BOTH[::-1], requested=("192.0.2.3",)), [], ["2001:db8::1", "192.0.2.3"],
             id="one of two by address",
         ),
         pytest.param(
-            wanted(families=BOTH, pool="second"), [], ["198.51.100.7"], id="one family will do"
+            request(families=BOTH, pool="second"), [], ["198.51.100.7"], id="one family will do"
         ),
         pytest.param(
-            wanted(requested=("2001:DB8:0::3",), families=("IPv6",)),
+            request(requested=("2001:DB8:0::3",), families=("IPv6",)),
             [taken("2001:db8::3", "me")], ["2001:db8::3"], id="an address in another spelling",
         ),
         pytest.param(
-            wanted(ports=HTTPS, sharing_key="k"), [taken("192.0.2.3", sharing_key="k")],
+            request(ports=HTTPS, sharing_key="k"), [taken("192.0.2.3", sharing_key="k")],
             ["192.0.2.3"], id="shares by key",
         ),
         pytest.param(
-            wanted(sharing_key="k"), [taken("192.0.2.3", sharing_key="k")], ["192.0.2.1"],
+            request(sharing_key="k"), [taken("192.0.2.3", sharing_key="k")], ["192.0.2.1"],
             id="does not share a port",
         ),
         pytest.param(
-            wanted(ports=HTTPS), [taken("192.0.2.1", sharing_key="k")], ["192.0.2.2"],
+            request(ports=HTTPS), [taken("192.0.2.1", sharing_key="k")], ["192.0.2.2"],
             id="does not share without the key",
         ),
         pytest.param(
-            wanted(ports=frozenset({("UDP", 80)}), sharing_key="k", requested=("192.0.2.3",)),
+            request(ports=frozenset({("UDP", 80)}), sharing_key="k", requested=("192.0.2.3",)),
             [taken("192.0.2.3", sharing_key="k")], ["192.0.2.3"], id="protocols have ports of their own",
         ),
     ],
 )  # fmt: skip
-def test_a_service_gets(wants: Wanted, others: list[Taken], given: list[str]) -> None:
+def test_a_service_gets(wants: Request, others: list[Taken], given: list[str]) -> None:
     assert assign(wants, others, POOLS) == Assigned(tuple(given))
 
 
 @pytest.mark.parametrize(
     ("wants", "others", "words"),
     [
-        pytest.param(wanted(pool="second"), [taken("198.51.100.7")],
+        pytest.param(request(pool="second"), [taken("198.51.100.7")],
                      ("no free IPv4 address", "pools second", "add addresses"), id="exhausted"),
-        pytest.param(wanted(families=BOTH, all_families=True, pool="second"), [],
+        pytest.param(request(families=BOTH, all_families=True, pool="second"), [],
                      ("second", "IPv6", "spec.ipFamilies"), id="one family is not enough"),
-        pytest.param(wanted(requested=("192.0.2.1",)), [taken("192.0.2.1")],
+        pytest.param(request(requested=("192.0.2.1",)), [taken("192.0.2.1")],
                      ("192.0.2.1", "default/other", "allow-shared-ip"), id="in use by another"),
-        pytest.param(wanted(requested=("192.0.2.1",), sharing_key="k"),
+        pytest.param(request(requested=("192.0.2.1",), sharing_key="k"),
                      [taken("192.0.2.1", sharing_key="k")],
                      ("192.0.2.1", "default/other", "TCP 80"), id="the port is taken"),
-        pytest.param(wanted(requested=("192.0.2.1",), sharing_key="k"),
+        pytest.param(request(requested=("192.0.2.1",), sharing_key="k"),
                      [taken("192.0.2.1", sharing_key="q")], ("192.0.2.1", "allow-shared-ip"),
                      id="another key"),
-        pytest.param(wanted(requested=("192.0.2.9",)), [],
+        pytest.param(request(requested=("192.0.2.9",)), [],
                      ("192.0.2.9", "in no pool", "192.0.2.1-192.0.2.3"), id="of no pool"),
-        pytest.param(wanted(requested=("192.0.2.1",), pool="second"), [],
+        pytest.param(request(requested=("192.0.2.1",), pool="second"), [],
                      ("192.0.2.1", "pool first", "not of second"), id="of another pool"),
-        pytest.param(wanted(requested=("10.1.0.1",)), [],
+        pytest.param(request(requested=("10.1.0.1",)), [],
                      ("10.1.0.1", "pool team", "not for default"), id="of another namespace"),
-        pytest.param(wanted(pool="nowhere"), [], ("'nowhere'", "first, second"), id="no such pool"),
-        pytest.param(wanted(pool="team"), [], ("'team'", "may not use"), id="not its pool"),
-        pytest.param(wanted(requested=("web.example",)), [],
+        pytest.param(request(pool="nowhere"), [], ("'nowhere'", "first, second"), id="no such pool"),
+        pytest.param(request(pool="team"), [], ("'team'", "may not use"), id="not its pool"),
+        pytest.param(request(requested=("web.example",)), [],
                      ("'web.example'", "spec.loadBalancerIP"), id="no address"),
-        pytest.param(wanted(requested=("2001:db8::1",)), [], ("2001:db8::1", "no IPv6"),
+        pytest.param(request(requested=("2001:db8::1",)), [], ("2001:db8::1", "no IPv6"),
                      id="not its family"),
-        pytest.param(wanted(requested=("192.0.2.1", "192.0.2.2")), [],
+        pytest.param(request(requested=("192.0.2.1", "192.0.2.2")), [],
                      ("two IPv4", "192.0.2.1 and 192.0.2.2"), id="two of a family"),
-        pytest.param(wanted(requested=("192.0.2.2",)), [], ("192.0.2.2", "node n1"),
+        pytest.param(request(requested=("192.0.2.2",)), [], ("192.0.2.2", "node n1"),
                      id="of a machine"),
     ],
 )  # fmt: skip
-def test_a_service_is_refused(wants: Wanted, others: list[Taken], words: tuple[str, ...]) -> None:
+def test_a_service_is_refused(wants: Request, others: list[Taken], words: tuple[str, ...]) -> None:
     said = assign(wants, others, POOLS, in_use={"192.0.2.2": "node n1"})
     assert isinstance(said, Refused)
     assert all(word in said.reason for word in words), said.reason
@@ -167,13 +167,13 @@ def test_a_service_is_refused(wants: Wanted, others: list[Taken], words: tuple[s
 
 def test_addresses_of_machines_are_not_given_out_but_kept() -> None:
     in_use = {"192.0.2.1": "node n1", "192.0.2.2": "this machine"}
-    assert assign(wanted(), [], POOLS, in_use=in_use) == Assigned(("192.0.2.3",))
-    keeps = wanted(current=("192.0.2.2",))
+    assert assign(request(), [], POOLS, in_use=in_use) == Assigned(("192.0.2.3",))
+    keeps = request(current=("192.0.2.2",))
     assert assign(keeps, [], POOLS, in_use=in_use) == Assigned(("192.0.2.2",))
 
 
 def test_there_may_be_no_pool_at_all() -> None:
-    said = assign(wanted(), [], ())
+    said = assign(request(), [], ())
     assert isinstance(said, Refused)
     assert "none" in said.reason
 
@@ -190,8 +190,10 @@ def service(uid: str = "me", ips: tuple[str, ...] = (), **fields: Any) -> Servic
     )
 
 
-def ask(of: Service, current: tuple[str, ...] = ()) -> Wanted:
-    return asked(wish_of(of, (), HostPolicy(), ClusterIdentity("c", "u")), current)
+def ask(of: Service, current: tuple[str, ...] = ()) -> Request:
+    return request_for(
+        desired_load_balancer(of, (), HostPolicy(), ClusterIdentity("c", "u")), current
+    )
 
 
 def test_a_service_asks_by_its_spec_its_annotations_and_its_status() -> None:
@@ -266,7 +268,7 @@ def test_buggy_addresses_can_be_left_out() -> None:
     assert given[:2] == ["192.0.1.254", "192.0.2.1"]
     assert not left_out & set(given)
     assert size(both) == len(given) + 256
-    said = assign(wanted(requested=("192.0.2.255",)), [], [both])
+    said = assign(request(requested=("192.0.2.255",)), [], [both])
     assert isinstance(said, Refused)
     assert "left out" in said.reason
 
@@ -304,7 +306,7 @@ def test_an_address_is_given_exactly_where_one_can_be_had(
             if one.address == address
         )
     }
-    wants = wanted(ports=ports, sharing_key=key, current=tuple(current))
+    wants = request(ports=ports, sharing_key=key, current=tuple(current))
     said = assign(wants, others, [pool("p", "192.0.2.0/30")])
     if not free:
         assert isinstance(said, Refused)

@@ -23,7 +23,7 @@ from proreus.kube.objects import (
 )
 
 from . import local_manager
-from .local_manager import CLUSTER, PORTS, delete, ensure, eventually, wish
+from .local_manager import CLUSTER, PORTS, delete, desired, ensure, eventually
 from .traffic import CLIENT, CLIENT6, NODES, OTHER, STRANGER, VIP, VIP6, Lab, run
 
 
@@ -64,7 +64,7 @@ def only(lab: Lab, name: str) -> bool:
 
 async def test_both_nodes_answer_both_families_and_see_the_client(lab: Lab) -> None:
     async with manager() as (balancers, _):
-        web = wish(balancers, "one", "two")
+        web = desired(balancers, "one", "two")
         assert await ensure(balancers, web) == [(VIP, VIP6)]
         for address, client in ((VIP, CLIENT), (VIP6, CLIENT6)):
             assert asked(lab, address, 32) == {"one", "two"}
@@ -87,9 +87,9 @@ async def test_the_address_of_a_node_that_is_no_host_is_never_given_out(lab: Lab
         NodeStatus(addresses=(NodeAddress("InternalIP", VIP), NodeAddress("Hostname", "control"))),
     )
     async with local_manager.manager(f"{VIP}-{OTHER}", VIP6, nodes=(control,)) as (balancers, _):
-        web = wish(balancers, "one", "two")
+        web = desired(balancers, "one", "two")
         assert await ensure(balancers, web) == [(OTHER, VIP6)]
-        asks = wish(balancers, "one", name="asks", load_balancer_ip=VIP, ip_families=("IPv4",))
+        asks = desired(balancers, "one", name="asks", load_balancer_ip=VIP, ip_families=("IPv4",))
         (answer,) = (await balancers.ensure([asks])).values()
         assert isinstance(answer, InvalidRequest)
         assert "is in use by the node control" in str(answer)
@@ -106,7 +106,7 @@ async def test_a_service_that_is_deleted_leaves_nothing_and_takes_nothing_of_oth
              "ip neigh show proxy", "ip -o link show type bridge", "nft list ruleset")  # fmt: skip
     before = [run(*one.split()) for one in shown]
     async with manager() as (balancers, _):
-        web = wish(balancers, "one", "two", session_affinity="ClientIP")
+        web = desired(balancers, "one", "two", session_affinity="ClientIP")
         await ensure(balancers, web)
         assert [run(*one.split()) for one in shown] != before
         await delete(balancers, web)
@@ -118,13 +118,13 @@ async def test_a_service_that_is_deleted_leaves_nothing_and_takes_nothing_of_oth
 
 async def test_changes_break_no_connection_that_they_do_not_concern(lab: Lab) -> None:
     async with manager() as (balancers, _):
-        web, both = wish(balancers, "one"), wish(balancers, "one", "two")
-        other = wish(balancers, "two", name="other", ports=PORTS[:2])
+        web, both = desired(balancers, "one"), desired(balancers, "one", "two")
+        other = desired(balancers, "two", name="other", ports=PORTS[:2])
         await ensure(balancers, web)
         with lab.client.connect(VIP) as line, lab.client.connect(VIP6) as line6:
             await ensure(balancers, both, other)
             assert {line.ask()[0], line6.ask()[0]} == {"one"}
-            await balancers.update_hosts([wish(balancers, "two")])
+            await balancers.update_hosts([desired(balancers, "two")])
             assert asked(lab) == {"two"}
             assert {line.ask()[0], line6.ask()[0]} == {"one"}, "it drains"
             await delete(balancers, other)
@@ -134,7 +134,7 @@ async def test_changes_break_no_connection_that_they_do_not_concern(lab: Lab) ->
 
 async def test_a_node_that_refuses_keeps_its_connections_and_gets_no_new_ones(lab: Lab) -> None:
     async with manager() as (balancers, _):
-        web = wish(balancers, "one", "two")
+        web = desired(balancers, "one", "two")
         await ensure(balancers, web)
         with contextlib.ExitStack() as stack:
             lines = [stack.enter_context(lab.client.connect(VIP)) for _ in range(16)]
@@ -149,7 +149,7 @@ async def test_a_node_that_refuses_keeps_its_connections_and_gets_no_new_ones(la
 
 async def test_a_dead_node_gets_no_connections_and_the_others_keep_theirs(lab: Lab) -> None:
     async with manager(patience=0.5) as (balancers, _):
-        web = wish(balancers, "one", "two")
+        web = desired(balancers, "one", "two")
         await ensure(balancers, web)
         with contextlib.ExitStack() as stack:
             lines = [stack.enter_context(lab.client.connect(VIP)) for _ in range(16)]
@@ -179,7 +179,7 @@ async def test_with_the_policy_local_only_nodes_whose_check_is_good_get_connecti
     lab.check_says("one", "503 Service Unavailable")
     lab.check_says("two", "503 Service Unavailable")
     async with manager() as (balancers, _):
-        web = wish(
+        web = desired(
             balancers, "one", "two", external_traffic_policy="Local", health_check_node_port=10256
         )
         await ensure(balancers, web)
@@ -197,12 +197,12 @@ async def test_a_client_with_affinity_stays_with_its_node(lab: Lab) -> None:
             "session_affinity": "ClientIP",
             "session_affinity_config": SessionAffinityConfig(ClientIPConfig(300)),
         }
-        await ensure(balancers, wish(balancers, "one", **affinity))
+        await ensure(balancers, desired(balancers, "one", **affinity))
         assert asked(lab) == asked(lab, source=STRANGER) == asked(lab, VIP6) == {"one"}
-        web = wish(balancers, "one", "two", **affinity)
+        web = desired(balancers, "one", "two", **affinity)
         await ensure(balancers, web)
         assert asked(lab) == asked(lab, source=STRANGER) == asked(lab, VIP6) == {"one"}
-        await ensure(balancers, wish(balancers, "one", "two"))
+        await ensure(balancers, desired(balancers, "one", "two"))
         assert asked(lab, times=32) == {"one", "two"}, "affinity was switched off"
         await ensure(balancers, web)
         assert len(asked(lab)) == 1
@@ -212,13 +212,13 @@ async def test_a_client_with_affinity_stays_with_its_node(lab: Lab) -> None:
 async def test_strangers_are_kept_out(lab: Lab) -> None:
     async with manager() as (balancers, _):
         ranges = (f"{CLIENT}/32", "10.9.0.0/16", "10.9.1.0/24", "fd00:77::/64")
-        web = wish(balancers, "one", "two", load_balancer_source_ranges=ranges)
+        web = desired(balancers, "one", "two", load_balancer_source_ranges=ranges)
         await ensure(balancers, web)
         assert asked(lab) <= set(NODES)
         for address, source in ((VIP, STRANGER), (VIP6, CLIENT6)):
             with pytest.raises(TimeoutError):
                 lab.client.connect(address, source=source, seconds=0.3)
-        only_four = wish(balancers, "one", load_balancer_source_ranges=(f"{STRANGER}/32",))
+        only_four = desired(balancers, "one", load_balancer_source_ranges=(f"{STRANGER}/32",))
         await ensure(balancers, only_four)
         assert asked(lab, source=STRANGER) == {"one"}
         with pytest.raises(TimeoutError):
@@ -228,7 +228,7 @@ async def test_strangers_are_kept_out(lab: Lab) -> None:
 
 async def test_without_a_manager_traffic_goes_on_and_a_new_one_changes_nothing(lab: Lab) -> None:
     async with manager() as (balancers, _):
-        web = wish(balancers, "one", "two", session_affinity="ClientIP")
+        web = desired(balancers, "one", "two", session_affinity="ClientIP")
         await ensure(balancers, web)
         await eventually(lambda: "serving" in str(balancers._state.pools))
         line = lab.client.connect(VIP)
@@ -252,12 +252,12 @@ async def test_without_a_manager_traffic_goes_on_and_a_new_one_changes_nothing(l
 
 async def test_services_share_an_address_on_different_ports(lab: Lab) -> None:
     async with manager() as (balancers, _):
-        web = wish(balancers, "one", name="web", key="k", ports=PORTS[:1], ip_families=("IPv4",))
-        dns = wish(balancers, "two", name="dns", key="k", ports=PORTS[2:], ip_families=("IPv4",))
+        web = desired(balancers, "one", name="web", key="k", ports=PORTS[:1], ip_families=("IPv4",))
+        dns = desired(balancers, "two", name="dns", key="k", ports=PORTS[2:], ip_families=("IPv4",))
         assert await ensure(balancers, web, dns) == [(VIP,), (VIP,)]
         assert asked(lab) == {"one"}
         assert asked(lab, port=81) == {"two"}
-        alone = wish(balancers, "two", name="alone", ip_families=("IPv4",), load_balancer_ip=VIP)
+        alone = desired(balancers, "two", name="alone", ip_families=("IPv4",), load_balancer_ip=VIP)
         refusal = (await balancers.ensure([alone]))["uid-of-alone"]
         assert isinstance(refusal, InvalidRequest)
         assert "belongs to the Service default/" in str(refusal)
@@ -273,7 +273,7 @@ async def test_services_share_an_address_on_different_ports(lab: Lab) -> None:
 async def test_hundreds_of_ports_and_what_was_damaged_is_repaired(lab: Lab) -> None:
     async with manager() as (balancers, _):
         ports = tuple(ServicePort(port, f"p{port}") for port in range(7000, 7300))
-        web = wish(balancers, "one", ports=ports)
+        web = desired(balancers, "one", ports=ports)
         await ensure(balancers, web)
         assert asked(lab, port=7299) == {"one"}
         for damage in (
@@ -293,7 +293,7 @@ async def test_hundreds_of_ports_and_what_was_damaged_is_repaired(lab: Lab) -> N
 
 async def test_a_load_balancer_is_of_one_cluster(lab: Lab) -> None:
     async with manager() as (balancers, _):
-        web = wish(balancers, "one")
+        web = desired(balancers, "one")
         other = ClusterIdentity("one", "uid-of-the-other")
         theirs = msgspec.structs.replace(
             web,

@@ -76,7 +76,7 @@ def overlaps(pools: Sequence[Pool]) -> list[str]:
         same_family = before.first.version == one.first.version
         if same_family and int(one.first) <= int(before.last):
             who = f"{other} overlaps itself" if other == name else f"{other} and {name} overlap"
-            found.append(f"{who}: {shown(before)} and {shown(one)}")
+            found.append(f"{who}: {range_text(before)} and {range_text(one)}")
         if not same_family or int(one.last) > int(before.last):
             reaching.append((name, one))
     return found
@@ -132,6 +132,6 @@ def _buggy_count(pool: Pool, one: AddressRange) -> int:
     return sum((last - each) // 256 - (first - 1 - each) // 256 for each in _BUGGY)
 
 
-def shown(one: AddressRange) -> str:
+def range_text(one: AddressRange) -> str:
     """A range for people."""
     return str(one.first) if one.first == one.last else f"{one.first}-{one.last}"

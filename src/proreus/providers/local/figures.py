@@ -47,9 +47,9 @@ class Figures(Collector):
                 counted = self._counters.get(service_chain(uid, family), (0, 0))
                 packets.add_metric(labels, counted[0])
                 size.add_metric(labels, counted[1])
-                told = [each.condition.value for each in self._state.pools[key].members]
-                for condition in sorted(set(told)):
-                    nodes.add_metric((*labels, condition), told.count(condition))
+                conditions = [each.condition.value for each in self._state.pools[key].members]
+                for condition in sorted(set(conditions)):
+                    nodes.add_metric((*labels, condition), conditions.count(condition))
         yield from (packets, size, nodes)
 
 

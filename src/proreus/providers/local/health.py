@@ -24,7 +24,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Streak(msgspec.Struct, frozen=True):
     """How many unclear answers there were in a row, and what was told last."""
 
-    told: Condition | None = None
+    reported: Condition | None = None
     failures: int = 0
 
 
@@ -38,7 +38,7 @@ def weighed(streak: Streak, answer: Answer, threshold: int) -> Streak:
         return Streak(answer.condition)
     failures = streak.failures + 1
     if failures < threshold:
-        return Streak(streak.told, failures)
+        return Streak(streak.reported, failures)
     return Streak(answer.condition, failures)
 
 
@@ -80,12 +80,12 @@ async def _status(target: Target) -> int:
 class Checker:
     """Asks all targets, each at its own time."""
 
-    def __init__(self, settings: HealthChecks, tell: Callable[[Target, Condition], None]) -> None:
+    def __init__(self, settings: HealthChecks, report: Callable[[Target, Condition], None]) -> None:
         """Tell of each target what is found first, and then each change."""
         self._interval = settings.interval.total_seconds()
         self._timeout = settings.timeout.total_seconds()
         self._threshold = settings.threshold
-        self._tell = tell
+        self._report = report
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[Target, asyncio.Task[None]] = {}
 
@@ -108,7 +108,7 @@ class Checker:
         while True:
             async with self._slots:
                 answer = await ask(target, self._timeout)
-            before, streak = streak.told, weighed(streak, answer, self._threshold)
-            if streak.told is not None and streak.told is not before:
-                self._tell(target, streak.told)
+            before, streak = streak.reported, weighed(streak, answer, self._threshold)
+            if streak.reported is not None and streak.reported is not before:
+                self._report(target, streak.reported)
             await asyncio.sleep(self._interval)

@@ -107,9 +107,9 @@ class LocalInstances:
         if not suspects:
             return {}
         witnesses = [name for name in running if name in ready][:_WITNESSES]
-        asked = (*suspects, *witnesses)
-        said = await asyncio.gather(*(probe(_ips(running[name])) for name in asked))
-        lives = dict(zip(asked, said, strict=True))
+        probed = (*suspects, *witnesses)
+        results = await asyncio.gather(*(probe(_ips(running[name])) for name in probed))
+        lives = dict(zip(probed, results, strict=True))
         is_proof = any(lives[name] for name in witnesses)
         return {
             name: self._judged(running[name], lives=lives[name], is_proof=is_proof)

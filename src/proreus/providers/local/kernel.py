@@ -24,7 +24,7 @@ _KINDS: Final = ("dummy", "bridge")  # some kernels are without the first one
 _LONGEST: Final = 400
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Observed(msgspec.Struct, frozen=True):
     """What the kernel has: the tables (None: there is none), routes by family, interfaces."""
 
     program: Program | None
@@ -42,7 +42,7 @@ class Kernel:
         """Use the names and numbers of `gateway`."""
         self._gateway = gateway
 
-    def show(self) -> Shown:
+    def show(self) -> Observed:
         """Read all.
 
         Raises:
@@ -57,13 +57,13 @@ class Kernel:
                 self._ask(question.format(gateway.protocol), option)
                 for question in network.QUESTIONS
             )
-            ways[family] = network.shown(rules, routes, proxies, gateway)
+            ways[family] = network.parse_ways(rules, routes, proxies, gateway)
         names = (
             *network.QUESTIONABLE, *(f"ipv4/conf/{one.name}/rp_filter" for one in found),
         )  # fmt: skip
         settings = {name: value for name in names if (value := _setting(name)) is not None}
         device = any(one.get("ifname") == gateway.device for one in links)
-        return Shown(self._table("inet"), self._table("arp"), ways, found, settings, device)
+        return Observed(self._table("inet"), self._table("arp"), ways, found, settings, device)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
         """Packets and bytes of each counter.
@@ -146,7 +146,7 @@ class Kernel:
         table = self._gateway.nft_table
         said = _run(["nft", "-j", "list", "table", family, table])
         if not said.returncode:
-            return nft_changes.shown(json.loads(said.stdout))
+            return nft_changes.parse_program(json.loads(said.stdout))
         if "No such file" in said.stderr or "not supported" in said.stderr:
             return None
         raise _refusal(f"list the table {table}", said.stderr)

@@ -29,7 +29,7 @@ from proreus.providers.local.announce import announce
 from proreus.providers.local.config import LocalConfig
 from proreus.providers.local.figures import FIGURES
 from proreus.providers.local.health import Checker
-from proreus.providers.local.kernel import Kernel, Shown
+from proreus.providers.local.kernel import Kernel, Observed
 from proreus.providers.local.plan import Condition, State, Target
 from proreus.providers.local.work import Work, work
 
@@ -104,23 +104,23 @@ class LocalLoadBalancers:
         del service
         return HostPolicy()
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
-        """What `list_owned` shows if the kernel is as wished."""
-        addresses = dict.fromkeys(wanted.families, "")
-        state, _ = plan.ensured(State(), wanted, addresses, self._reach, sharing_key=_key(wanted))
-        return plan.sketch(state, wanted.ref.uid)
+    def fingerprint(self, desired: LoadBalancer) -> str:
+        """What `list_owned` shows if the kernel is as desired."""
+        addresses = dict.fromkeys(desired.families, "")
+        state, _ = plan.ensured(State(), desired, addresses, self._reach, sharing_key=_key(desired))
+        return plan.sketch(state, desired.ref.uid)
 
-    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """One reading of the kernel and, where something differs, one transaction for all."""
         answers: dict[str, EnsureAnswer] = {}
 
-        def edit(state: State, shown: Shown) -> State:
+        def edit(state: State, shown: Observed) -> State:
             in_use = _in_use(self._context.listers["nodes"].all(), self._reach)
-            for wish in wanted:
+            for lb in desired:
                 try:
-                    state, answers[wish.ref.uid] = self._ensured(state, wish, in_use)
+                    state, answers[lb.ref.uid] = self._ensured(state, lb, in_use)
                 except CloudError as error:
-                    answers[wish.ref.uid] = error
+                    answers[lb.ref.uid] = error
             problems = network.obstacles(state, shown.settings, shown.interfaces)
             if problems:
                 raise CloudError("; ".join(problems))
@@ -129,11 +129,11 @@ class LocalLoadBalancers:
         try:
             await self._change(edit)
         except CloudError as error:
-            return {one.ref.uid: error for one in wanted}
+            return {one.ref.uid: error for one in desired}
         return answers
 
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """One reading of the kernel, and what `ensure` would change then."""
         async with self._turn:
@@ -142,27 +142,27 @@ class LocalLoadBalancers:
         is_damaged = work(state, shown, self._gateway) != Work()
         in_use = _in_use(self._context.listers["nodes"].all(), self._reach)
         answers: dict[str, Sequence[PartChange] | CloudError] = {}
-        for wish in wanted:
-            uid = wish.ref.uid
+        for lb in desired:
+            uid = lb.ref.uid
             try:
-                after, _ = self._ensured(state, wish, in_use)
+                after, _ = self._ensured(state, lb, in_use)
             except CloudError as error:
                 answers[uid] = error
                 continue
             answers[uid] = preview.changes(state, after, uid, is_damaged=is_damaged)
             state = after
         if problems := network.obstacles(state, shown.settings, shown.interfaces):
-            return {one.ref.uid: CloudError("; ".join(problems)) for one in wanted}
+            return {one.ref.uid: CloudError("; ".join(problems)) for one in desired}
         return answers
 
-    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """The same as `ensure`, which writes only what differs."""
-        return await self.ensure(wanted)
+        return await self.ensure(desired)
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Take the Services' rules and addresses away, if they are of the ref's cluster."""
 
-        def edit(state: State, shown: Shown) -> State:
+        def edit(state: State, shown: Observed) -> State:
             del shown
             for ref in gone:
                 found = state.balancers.get(ref.uid)
@@ -192,16 +192,16 @@ class LocalLoadBalancers:
         ]
 
     def _ensured(
-        self, state: State, wish: LoadBalancer, in_use: Mapping[str, str]
+        self, state: State, lb: LoadBalancer, in_use: Mapping[str, str]
     ) -> tuple[State, EnsureAnswer]:
-        _check(wish)
-        uid = wish.ref.uid
-        now = state.balancers.get(uid)
-        if now is not None and now.cluster != wish.ref.cluster.uid:
+        _check(lb)
+        uid = lb.ref.uid
+        existing = state.balancers.get(uid)
+        if existing is not None and existing.cluster != lb.ref.cluster.uid:
             raise CloudError(f"the Service's uid {uid} is in use by another cluster")
-        asked = pools.asked(wish, now.addresses.values() if now is not None else ())
+        request = pools.request_for(lb, existing.addresses.values() if existing is not None else ())
         said = pools.assign(
-            asked,
+            request,
             [*_taken(state), *pools.taken_by(self._others(state))],
             self._settings.address_pools,
             in_use=in_use,
@@ -212,10 +212,10 @@ class LocalLoadBalancers:
         draining = self._settings.draining.total_seconds()
         state, rejected = plan.ensured(
             state,
-            wish,
+            lb,
             addresses,
             self._reach,
-            sharing_key=asked.sharing_key,
+            sharing_key=request.sharing_key,
             leave=self._now() + draining if draining else 0.0,
         )
         ingress = tuple(LoadBalancerIngress(ip=one, ip_mode="VIP") for one in addresses.values())
@@ -227,7 +227,7 @@ class LocalLoadBalancers:
             if isinstance(one, Service) and one.metadata.uid not in state.balancers:
                 yield one
 
-    async def _change(self, edit: Callable[[State, Shown], State]) -> None:
+    async def _change(self, edit: Callable[[State, Observed], State]) -> None:
         """Read, edit, apply."""
         async with self._turn:
             shown = await self._show()
@@ -236,7 +236,7 @@ class LocalLoadBalancers:
             await self._apply(state, shown)
             self._follow(state)
 
-    async def _apply(self, state: State, shown: Shown) -> None:
+    async def _apply(self, state: State, shown: Observed) -> None:
         """First the ways, then what leads packets there; the other way round to take away."""
         kernel = self._kernel
         found = work(state, shown, self._gateway)
@@ -258,7 +258,7 @@ class LocalLoadBalancers:
         if found.announced:
             self._later(self._announce(found.announced))
 
-    async def _show(self) -> Shown:
+    async def _show(self) -> Observed:
         shown = await self._read("show", self._kernel.show)
         self._reach = network.reach(
             shown.interfaces, nft.Settings(mask=self._gateway.mark_mask).marks
@@ -282,9 +282,9 @@ class LocalLoadBalancers:
 
     def _follow(self, state: State) -> None:
         self._state = state
-        asked = plan.targets(state)
-        self._checker.watch(asked)
-        self._verdicts = {one: said for one, said in self._verdicts.items() if one in asked}
+        targets = plan.targets(state)
+        self._checker.watch(targets)
+        self._verdicts = {one: verdict for one, verdict in self._verdicts.items() if one in targets}
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -337,13 +337,13 @@ class LocalLoadBalancers:
         FIGURES.show(self._state, counters)
 
 
-def _state(shown: Shown) -> State:
+def _state(shown: Observed) -> State:
     if shown.program is None:
         return State()
     return memo.read({name: one.comments for name, one in shown.program.chains.items()})
 
 
-def _check(wish: LoadBalancer) -> None:
+def _check(lb: LoadBalancer) -> None:
     """Refuse what cannot be.
 
     Raises:
@@ -351,15 +351,15 @@ def _check(wish: LoadBalancer) -> None:
     """
     problems = [
         f"spec.ports {one.port}/{one.protocol}: only TCP, UDP and SCTP are forwarded"
-        for one in wish.frontends
+        for one in lb.frontends
         if one.protocol not in _PROTOCOLS
     ]
     if problems:
         raise InvalidRequest("; ".join(problems))
 
 
-def _key(wish: LoadBalancer) -> str:
-    return pools.annotation(wish.service, pools.ANNOTATION_SHARING_KEY)
+def _key(lb: LoadBalancer) -> str:
+    return pools.annotation(lb.service, pools.ANNOTATION_SHARING_KEY)
 
 
 def _taken(state: State) -> Iterator[pools.Taken]:

@@ -94,8 +94,8 @@ def announcing(address: str, found: Sequence[Interface], named: Collection[str])
 
 
 def ways(state: State, found: Sequence[Interface], gateway: Gateway) -> Mapping[str, Ways]:
-    """The wished routes and rules, by family."""
-    wished = {}
+    """The desired routes and rules, by family."""
+    desired = {}
     for family in FAMILIES:
         nodes = {
             one.mark: one.addresses[family]
@@ -110,11 +110,11 @@ def ways(state: State, found: Sequence[Interface], gateway: Gateway) -> Mapping[
             for address in addresses
             for name in announcing(address, found, gateway.interfaces)
         )
-        wished[family] = Ways(frozenset(nodes), nodes, addresses, announced)
-    return wished
+        desired[family] = Ways(frozenset(nodes), nodes, addresses, announced)
+    return desired
 
 
-def shown(
+def parse_ways(
     rules: Sequence[Mapping[str, Any]],
     routes: Sequence[Mapping[str, Any]],
     proxies: Sequence[Mapping[str, Any]],
@@ -141,34 +141,34 @@ def shown(
     )
 
 
-def added(family: str, wished: Ways, there: Ways, gateway: Gateway) -> Iterator[str]:
+def added(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Iterator[str]:
     """Lines for `ip -batch`, before packets are led there."""
     protocol = gateway.protocol
-    for number, address in sorted(wished.nodes.items()):
-        if there.nodes.get(number) != address:
+    for number, address in sorted(desired.nodes.items()):
+        if observed.nodes.get(number) != address:
             table = gateway.first_table + number
             yield (
                 f"route replace {_EVERYWHERE[family]} via {address} table {table} proto {protocol}"
             )
-    for number in sorted(wished.rules - there.rules):
+    for number in sorted(desired.rules - observed.rules):
         yield f"rule add {_rule(number, gateway)}"
-    for address in sorted(wished.addresses - there.addresses):
+    for address in sorted(desired.addresses - observed.addresses):
         yield (f"route replace {address}/{_LENGTH[family]} dev {gateway.device} proto {protocol}")
-    for address, interface in sorted(wished.announced - there.announced):
+    for address, interface in sorted(desired.announced - observed.announced):
         yield f"neigh replace proxy {address} dev {interface} protocol {protocol}"
 
 
-def removed(family: str, wished: Ways, there: Ways, gateway: Gateway) -> Iterator[str]:
+def removed(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Iterator[str]:
     """Lines for `ip -batch`, when no packets are led there any more."""
-    for address, interface in sorted(there.announced - wished.announced):
+    for address, interface in sorted(observed.announced - desired.announced):
         yield f"neigh del proxy {address} dev {interface}"
-    for address in sorted(there.addresses - wished.addresses):
+    for address in sorted(observed.addresses - desired.addresses):
         yield (
             f"route del {address}/{_LENGTH[family]} dev {gateway.device} proto {gateway.protocol}"
         )
-    for number in sorted(there.rules - wished.rules):
+    for number in sorted(observed.rules - desired.rules):
         yield f"rule del {_rule(number, gateway)}"
-    for number in sorted(there.nodes.keys() - wished.nodes.keys()):
+    for number in sorted(observed.nodes.keys() - desired.nodes.keys()):
         table = gateway.first_table + number
         yield f"route del {_EVERYWHERE[family]} table {table} proto {gateway.protocol}"
 

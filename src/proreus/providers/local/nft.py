@@ -57,10 +57,10 @@ _DNAT: Final[Json] = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What a rule says, and its comment."""
+    """A rule: its expressions, and its comment."""
 
     comment: str
-    says: tuple[Json, ...] = ()
+    expressions: tuple[Json, ...] = ()
 
 
 class Chain(msgspec.Struct, frozen=True):
@@ -172,8 +172,8 @@ def _addresses(state: State, family: str) -> list[str]:
     return sorted({one for one in every if one})
 
 
-def _rule(*says: Json) -> Rule:
-    return Rule(digest(says), says)
+def _rule(*expressions: Json) -> Rule:
+    return Rule(digest(expressions), expressions)
 
 
 def _chain(rules: Iterable[Rule], hook: tuple[str, str, int] | None = None) -> Chain:
@@ -194,10 +194,10 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
     # Seen from its beginning, half a connection counts as broken; from its middle, as whole.
     begins = ex.match({"&": [{"payload": {"protocol": "tcp", "field": "flags"}}, _FLAGS]}, _SYN)
     halves = [
-        _rule(ex.match(ex.field(family, "daddr"), f"@addresses{digit}"), begins, says)
+        _rule(ex.match(ex.field(family, "daddr"), f"@addresses{digit}"), begins, expression)
         for family, digit in FAMILY.items()
         if settings.direct
-        for says in (_noted("update", family), {"notrack": None})
+        for expression in (_noted("update", family), {"notrack": None})
     ]
     yield "begin", _chain(halves, ("filter", "prerouting", _RAW))
     yield "neighbours", _chain(_silent(state, settings), ("filter", "input", _FILTER))

@@ -1,4 +1,4 @@
-"""From the kernel's table to the wished one: one transaction of commands. Pure."""
+"""From the kernel's table to the desired one: one transaction of commands. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -9,7 +9,7 @@ from proreus.providers.local.nft import ALIVE, PROTOCOLS, Chain, Program, Rule
 _SHOWN_AS: Final = {"tcp": "tcp", "udp": "udp", "sctp": "sctp", 6: "tcp", 17: "udp", 132: "sctp"}
 
 
-def shown(listing: Mapping[str, Any]) -> Program:
+def parse_program(listing: Mapping[str, Any]) -> Program:
     """The program in what `nft -j list table` says; rules have their comments only."""
     chains: dict[str, tuple[tuple[str, str, int] | None, list[Rule]]] = {}
     sets: dict[str, Mapping[str, Json]] = {}
@@ -44,34 +44,36 @@ def _element(entry: Json) -> tuple[tuple[str | int, ...], str]:
     return (address, _SHOWN_AS.get(protocol, str(protocol)), port), verdict["goto"]["target"]
 
 
-def changes(wished: Program, there: Program | None, table: str, family: str = "inet") -> list[Json]:
-    """The commands that make the table as wished; none if it is.
+def changes(
+    desired: Program, observed: Program | None, table: str, family: str = "inet"
+) -> list[Json]:
+    """The commands that make the table as desired; none if it is.
 
     `there` is None if there is no table. Elements that packets added, and counters, stay.
     """
     owner: Json = {"family": family, "name": table}
-    if there is not None and _is_foreign(wished, there):
-        return [{"delete": {"table": owner}}, *changes(wished, None, table, family)]
-    commands = [] if there is not None else [{"add": {"table": owner}}]
-    there = there or Program()
+    if observed is not None and _is_foreign(desired, observed):
+        return [{"delete": {"table": owner}}, *changes(desired, None, table, family)]
+    commands = [] if observed is not None else [{"add": {"table": owner}}]
+    observed = observed or Program()
     within: Json = {"family": family, "table": table}
-    commands += _made(wished, there, within)
-    commands += _elements(wished, there, within, gone=True)
-    stale = [name for name in there.chains if name not in wished.chains]
+    commands += _made(desired, observed, within)
+    commands += _elements(desired, observed, within, gone=True)
+    stale = [name for name in observed.chains if name not in desired.chains]
     changed = [
         name
-        for name, chain in wished.chains.items()
-        if chain.comments != (there.chains[name].comments if name in there.chains else ())
+        for name, chain in desired.chains.items()
+        if chain.comments != (observed.chains[name].comments if name in observed.chains else ())
     ]
-    for name in (*stale, *(one for one in changed if one in there.chains)):
+    for name in (*stale, *(one for one in changed if one in observed.chains)):
         commands.append({"flush": {"chain": {**within, "name": name}}})
     for name in changed:
-        commands += [_rule(name, rule, within) for rule in wished.chains[name].rules]
-    commands += _elements(wished, there, within, gone=False)
+        commands += [_rule(name, rule, within) for rule in desired.chains[name].rules]
+    commands += _elements(desired, observed, within, gone=False)
     commands += [{"delete": {"chain": {**within, "name": name}}} for name in stale]
-    for name in sorted(there.sets.keys() - wished.sets.keys()):
+    for name in sorted(observed.sets.keys() - desired.sets.keys()):
         commands.append({"delete": {"set": {**within, "name": name}}})
-    for name in sorted(there.counters - wished.counters):
+    for name in sorted(observed.counters - desired.counters):
         commands.append({"delete": {"counter": {**within, "name": name}}})
     return commands
 
@@ -93,29 +95,29 @@ def holding(table: str, seconds: float) -> list[Json]:
 
 
 def _rule(chain: str, rule: Rule, within: Json) -> Json:
-    says = {"chain": chain, "expr": [*rule.says], "comment": rule.comment}
-    return {"add": {"rule": {**within, **says}}}
+    rule_json = {"chain": chain, "expr": [*rule.expressions], "comment": rule.comment}
+    return {"add": {"rule": {**within, **rule_json}}}
 
 
-def _is_foreign(wished: Program, there: Program) -> bool:
+def _is_foreign(desired: Program, observed: Program) -> bool:
     """Whether base chains hook in elsewhere: another version made the table."""
-    hooks = {name: chain.hook for name, chain in wished.chains.items()}
+    hooks = {name: chain.hook for name, chain in desired.chains.items()}
     return any(
-        chain.hook != hooks.get(name) for name, chain in there.chains.items()
+        chain.hook != hooks.get(name) for name, chain in observed.chains.items()
         if chain.hook or hooks.get(name)
     )  # fmt: skip
 
 
-def _made(wished: Program, there: Program, within: Json) -> Iterator[Json]:
+def _made(desired: Program, observed: Program, within: Json) -> Iterator[Json]:
     """What rules and elements refer to."""
-    for name in sorted(wished.counters - there.counters):
+    for name in sorted(desired.counters - observed.counters):
         yield {"add": {"counter": {**within, "name": name}}}
-    for name, attributes in wished.sets.items():
-        if name not in there.sets:
+    for name, attributes in desired.sets.items():
+        if name not in observed.sets:
             kind = "map" if "map" in attributes else "set"
             yield {"add": {kind: {**within, "name": name, **attributes}}}
-    for name, chain in wished.chains.items():
-        if name not in there.chains:
+    for name, chain in desired.chains.items():
+        if name not in observed.chains:
             hooked = (
                 dict(zip(("type", "hook", "prio"), chain.hook, strict=True), policy="accept")
                 if chain.hook
@@ -124,11 +126,11 @@ def _made(wished: Program, there: Program, within: Json) -> Iterator[Json]:
             yield {"add": {"chain": {**within, "name": name, **hooked}}}
 
 
-def _elements(wished: Program, there: Program, within: Json, *, gone: bool) -> Iterator[Json]:
+def _elements(desired: Program, observed: Program, within: Json, *, gone: bool) -> Iterator[Json]:
     """Elements that are too much or lead elsewhere; or those that are missing then."""
-    first, second = (there, wished) if gone else (wished, there)
+    first, second = (observed, desired) if gone else (desired, observed)
     for name, listed in first.elements.items():
-        if name not in wished.sets:
+        if name not in desired.sets:
             continue
         other = second.elements.get(name, {})
         differing = [_given(key, to) for key, to in listed.items() if other.get(key) != to]

@@ -128,30 +128,30 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(text).hexdigest()[:_SHORT]
 
 
-def check_of(wish: LoadBalancer) -> Check:
-    """How the nodes of a Service are asked."""
-    asked = wish.health_check
-    if asked.port:
-        return Check(asked.port, asked.path, wish.local_traffic)
+def check_of(lb: LoadBalancer) -> Check:
+    """How the nodes of a Service are health_check."""
+    health_check = lb.health_check
+    if health_check.port:
+        return Check(health_check.port, health_check.path, lb.local_traffic)
     # The node port itself answers only where a pod is; of UDP nobody can tell.
-    ports = [one.node_port for one in wish.frontends if one.protocol == "TCP" and one.node_port]
-    return Check(ports[0], "", wish.local_traffic) if ports else Check()
+    ports = [one.node_port for one in lb.frontends if one.protocol == "TCP" and one.node_port]
+    return Check(ports[0], "", lb.local_traffic) if ports else Check()
 
 
 def ensured(
     state: State,
-    wish: LoadBalancer,
+    lb: LoadBalancer,
     addresses: Mapping[str, str],
     reach: Reach,
     *,
     sharing_key: str = "",
     leave: float = 0.0,
 ) -> tuple[State, Mapping[str, str]]:
-    """The state with one load balancer as wished.
+    """The state with one load balancer as desired.
 
     Args:
         state: What is there.
-        wish: The framework's wish.
+        lb: What the framework desires.
         addresses: The Service's addresses by family.
         reach: What this machine reaches.
         sharing_key: What the Service says about sharing its addresses.
@@ -161,28 +161,28 @@ def ensured(
     Returns:
         The state, and by node why it cannot be a host.
     """
-    before = state.balancers.get(wish.ref.uid)
-    machines, rejected = _machines(state.machines, wish, addresses, reach)
-    check = check_of(wish)
+    before = state.balancers.get(lb.ref.uid)
+    machines, rejected = _machines(state.machines, lb, addresses, reach)
+    check = check_of(lb)
     found = dict(state.pools)
     keys = {}
     for family in addresses:
-        nodes = [one.node for one in wish.hosts if _has(machines, one.node, family, rejected)]
+        nodes = [one.node for one in lb.hosts if _has(machines, one.node, family, rejected)]
         key = digest(family, check, sorted(nodes))
         old = found.get(before.pools.get(family, "")) if before is not None else None
         found[key] = _pool(found, key, Pool(family, check), nodes, old=old, leave=leave)
         keys[family] = key
     balancer = Balancer(
-        cluster=wish.ref.cluster.uid,
-        service=wish.ref.key,
+        cluster=lb.ref.cluster.uid,
+        service=lb.ref.key,
         addresses=dict(addresses),
-        ports=tuple(sorted({(one.protocol.lower(), one.port) for one in wish.frontends})),
-        ranges={family: _merged(wish.source_ranges.get(family, ())) for family in addresses},
+        ports=tuple(sorted({(one.protocol.lower(), one.port) for one in lb.frontends})),
+        ranges={family: _merged(lb.source_ranges.get(family, ())) for family in addresses},
         pools=keys,
-        affinity=wish.affinity_seconds,
+        affinity=lb.affinity_seconds,
         sharing_key=sharing_key,
     )
-    balancers = {**state.balancers, wish.ref.uid: balancer}
+    balancers = {**state.balancers, lb.ref.uid: balancer}
     return State(balancers, found, machines), rejected
 
 
@@ -201,13 +201,13 @@ def _has(
 
 def _machines(
     known: Mapping[str, Machine],
-    wish: LoadBalancer,
+    lb: LoadBalancer,
     addresses: Mapping[str, str],
     reach: Reach,
 ) -> tuple[dict[str, Machine], dict[str, str]]:
     """The machines with the hosts among them, and why some hosts are not."""
     machines, rejected = dict(known), {}
-    for host in wish.hosts:
+    for host in lb.hosts:
         every = {family: host.addresses.get(family, ()) for family in addresses}
         near = {
             family: next(iter(one for one in listed if reach.is_near(one)), "")
@@ -259,7 +259,7 @@ def _pool(
 ) -> Pool:
     """The pool of these nodes, with what is known of them, and those of `old` leaving."""
     same = known.get(key)
-    told = {
+    conditions = {
         one.node: one.condition
         for pool in known.values()
         if pool.family == empty.family and pool.check == empty.check
@@ -269,9 +269,9 @@ def _pool(
     for one in old.members if old is not None and leave else ():
         if one.node not in nodes:
             when = one.leaving or leave
-            condition = told.get(one.node, one.condition)
+            condition = conditions.get(one.node, one.condition)
             leaving[one.node] = Member(one.node, condition, when)
-    staying = [Member(node, told.get(node, Condition.UNKNOWN)) for node in nodes]
+    staying = [Member(node, conditions.get(node, Condition.UNKNOWN)) for node in nodes]
     members = sorted((*staying, *leaving.values()), key=lambda one: one.node)
     return msgspec.structs.replace(empty, members=tuple(members))
 
@@ -366,8 +366,8 @@ def is_asking(pool: Pool) -> bool:
 
     A gateway that takes over must not refuse what belongs to connections of the last one.
     """
-    asked = (one.condition for one in pool.members if not one.leaving)
-    return not chosen(pool) and Condition.UNKNOWN in asked
+    conditions = (one.condition for one in pool.members if not one.leaving)
+    return not chosen(pool) and Condition.UNKNOWN in conditions
 
 
 def keeping(pool: Pool) -> tuple[str, ...]:
@@ -384,11 +384,11 @@ def slots(nodes: tuple[str, ...]) -> tuple[str, ...]:
     node has an order of its own in which it takes slots, turn by turn (Maglev's hashing).
     """
     size = SLOTS[len(nodes) > _MANY_NODES]
-    wishes = [_order(node, size) for node in nodes]
+    orders = [_order(node, size) for node in nodes]
     taken: list[str | None] = [None] * size
     left = size if nodes else 0
     while left:
-        for node, order in zip(nodes[:left], wishes[:left], strict=True):
+        for node, order in zip(nodes[:left], orders[:left], strict=True):
             taken[next(one for one in order if taken[one] is None)] = node
             left -= 1
     return tuple(one for one in taken if one is not None)

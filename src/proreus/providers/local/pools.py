@@ -2,7 +2,7 @@
 
 `assign` is asked once for each Service, with what all the others have:
 
-    said = assign(wanted, taken, pools, in_use=addresses_of_machines)
+    result = assign(request, taken, pools, in_use=addresses_of_machines)
     if isinstance(said, Refused): answer InvalidRequest(said.reason)
 
 Addresses that a Service asks for by name come first, then those that it has, then the first free
@@ -26,7 +26,7 @@ from proreus.providers.local.addresses import (
     contains,
     family_of,
     parse,
-    shown,
+    range_text,
 )
 
 Port = tuple[str, int]
@@ -56,7 +56,7 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """What users of other balancers for bare metal have on their Services already."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a Service asks for.
 
     Attributes:
@@ -107,20 +107,20 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
-def asked(wish: LoadBalancer, current: Iterable[str] = ()) -> Wanted:
-    """What the Service behind a wish asks for.
+def request_for(lb: LoadBalancer, current: Iterable[str] = ()) -> Request:
+    """What the Service behind a load balancer asks for.
 
     Args:
-        wish: The framework's wish.
+        lb: What the framework desires.
         current: The addresses that it has in the kernel; those of its status are added.
     """
-    service = wish.service
-    ref = wish.ref
-    return Wanted(
+    service = lb.service
+    ref = lb.ref
+    return Request(
         uid=ref.uid,
         namespace=ref.namespace,
         ports=ports_of(service),
-        families=wish.families,
+        families=lb.families,
         all_families=service.spec.ip_family_policy == "RequireDualStack",
         requested=_requested(service),
         pool=annotation(service, ANNOTATION_POOL),
@@ -165,7 +165,7 @@ def _requested(service: Service) -> tuple[str, ...]:
 
 
 def assign(
-    wanted: Wanted,
+    request: Request,
     taken: Sequence[Taken],
     pools: Sequence[Pool],
     *,
@@ -174,26 +174,26 @@ def assign(
     """Choose addresses.
 
     Args:
-        wanted: What the Service asks for.
+        request: What the Service asks for.
         taken: What all Services have.
         pools: The pools in the order of preference.
         in_use: Addresses that are never given out, with who has them: nodes, this machine. A
             Service keeps one of them that it has (kube-proxy may put it on this very machine).
     """
     try:
-        requested = _by_family(wanted)
-        choice = _Choice(wanted, taken, _eligible(wanted, pools), in_use)
+        requested = _by_family(request)
+        choice = _Choice(request, taken, _eligible(request, pools), in_use)
         found = [
             choice.requested(requested[family], pools)
             if family in requested
             else choice.free(family)
-            for family in wanted.families
+            for family in request.families
         ]
     except _Impossible as problem:
         return Refused(str(problem))
     given = tuple(str(one) for one in found if one is not None)
-    if not given or (wanted.all_families and len(given) < len(wanted.families)):
-        short = [family for family, one in zip(wanted.families, found, strict=True) if one is None]
+    if not given or (request.all_families and len(given) < len(request.families)):
+        short = [family for family, one in zip(request.families, found, strict=True) if one is None]
         return Refused(choice.exhausted(short))
     return Assigned(given)
 
@@ -207,25 +207,25 @@ class _Choice:
 
     def __init__(
         self,
-        wanted: Wanted,
+        request: Request,
         taken: Sequence[Taken],
         pools: Sequence[Pool],
         in_use: Mapping[str, str],
     ) -> None:
-        self._wanted = wanted
+        self._request = request
         self._pools = pools
-        self._giving = [pool for pool in pools if pool.auto_assign or pool.name == wanted.pool]
+        self._giving = [pool for pool in pools if pool.auto_assign or pool.name == request.pool]
         self._in_use = {parse(address): who for address, who in in_use.items()}
         self._taken: dict[Address | None, list[Taken]] = {}
         for one in taken:
-            if one.uid != wanted.uid:
+            if one.uid != request.uid:
                 self._taken.setdefault(parse(one.address), []).append(one)
-        self._current = [parse(text) for text in wanted.current]
+        self._current = [parse(text) for text in request.current]
 
     def requested(self, address: Address, all_pools: Sequence[Pool]) -> Address:
         """The address asked for, if it can be had."""
         if not any(contains(pool, address) for pool in self._pools):
-            raise _Impossible(_not_eligible(self._wanted, address, all_pools))
+            raise _Impossible(_not_eligible(self._request, address, all_pools))
         if problem := self._conflict(address):
             raise _Impossible(f"the address {address} that the Service asks for {problem}")
         return address
@@ -266,7 +266,7 @@ class _Choice:
 
     def _shared(self) -> Iterator[Address | None]:
         """Addresses that Services with the same key have."""
-        key = self._wanted.sharing_key
+        key = self._request.sharing_key
         for address, users in self._taken.items():
             if key and all(one.sharing_key == key for one in users):
                 yield address
@@ -276,12 +276,12 @@ class _Choice:
         if address in self._in_use and address not in self._current:
             return f"is in use by {self._in_use[address]}: ask for another one"
         for one in self._taken.get(address, ()):
-            if not one.sharing_key or one.sharing_key != self._wanted.sharing_key:
+            if not one.sharing_key or one.sharing_key != self._request.sharing_key:
                 return (
                     f"belongs to the Service {one.service}: ask for another one, or give both"
                     f" the same annotation {ANNOTATION_SHARING_KEY}"
                 )
-            if common := sorted(one.ports & self._wanted.ports):
+            if common := sorted(one.ports & self._request.ports):
                 protocol, port = common[0]
                 return (
                     f"is shared with the Service {one.service}, which has {protocol} {port} too:"
@@ -290,9 +290,9 @@ class _Choice:
         return ""
 
 
-def _by_family(wanted: Wanted) -> dict[str, Address]:
+def _by_family(request: Request) -> dict[str, Address]:
     found: dict[str, Address] = {}
-    for text in wanted.requested:
+    for text in request.requested:
         address = parse(text)
         if address is None:
             raise _Impossible(
@@ -300,7 +300,7 @@ def _by_family(wanted: Wanted) -> dict[str, Address]:
                 f" {ANNOTATION_ADDRESSES}"
             )
         family = family_of(address)
-        if family not in wanted.families:
+        if family not in request.families:
             raise _Impossible(
                 f"the Service asks for the address {address}, but has no {family}: change it or"
                 " spec.ipFamilies"
@@ -314,27 +314,29 @@ def _by_family(wanted: Wanted) -> dict[str, Address]:
     return found
 
 
-def _eligible(wanted: Wanted, pools: Sequence[Pool]) -> list[Pool]:
+def _eligible(request: Request, pools: Sequence[Pool]) -> list[Pool]:
     """The pools that the Service may use, those too that give nothing unasked."""
-    allowed = [pool for pool in pools if not pool.namespaces or wanted.namespace in pool.namespaces]
-    if wanted.pool:
-        named = [pool for pool in allowed if pool.name == wanted.pool]
+    allowed = [
+        pool for pool in pools if not pool.namespaces or request.namespace in pool.namespaces
+    ]
+    if request.pool:
+        named = [pool for pool in allowed if pool.name == request.pool]
         if not named:
             known = ", ".join(pool.name for pool in allowed) or "none"
             raise _Impossible(
-                f"the annotation {ANNOTATION_POOL} names the pool {wanted.pool!r}, which the"
+                f"the annotation {ANNOTATION_POOL} names the pool {request.pool!r}, which the"
                 f" Service may not use or which does not exist; there are {known}"
             )
         return named
     return allowed
 
 
-def _not_eligible(wanted: Wanted, address: Address, pools: Sequence[Pool]) -> str:
+def _not_eligible(request: Request, address: Address, pools: Sequence[Pool]) -> str:
     start = f"the address {address} that the Service asks for"
     for pool in pools:
         if contains(pool, address):
-            if wanted.pool and pool.name != wanted.pool:
-                return f"{start} is of the pool {pool.name}, not of {wanted.pool}: leave one out"
-            return f"{start} is of the pool {pool.name}, which is not for {wanted.namespace}"
-    known = ", ".join(f"{shown(one)}" for pool in pools for one in pool.ranges) or "none"
+            if request.pool and pool.name != request.pool:
+                return f"{start} is of the pool {pool.name}, not of {request.pool}: leave one out"
+            return f"{start} is of the pool {pool.name}, which is not for {request.namespace}"
+    known = ", ".join(f"{range_text(one)}" for pool in pools for one in pool.ranges) or "none"
     return f"{start} is in no pool or left out of it; there are {known}"

@@ -7,7 +7,7 @@ import msgspec
 from proreus.providers.local import network, nft, nft_changes
 from proreus.providers.local.config import Gateway
 from proreus.providers.local.expressions import Json
-from proreus.providers.local.kernel import Shown
+from proreus.providers.local.kernel import Observed
 from proreus.providers.local.plan import State
 
 
@@ -33,19 +33,19 @@ class Work(msgspec.Struct, frozen=True):
     announced: tuple[tuple[str, str], ...] = ()
 
 
-def work(state: State, shown: Shown, gateway: Gateway) -> Work:
+def work(state: State, shown: Observed, gateway: Gateway) -> Work:
     """The work that is left; `Work()` if all is as it should be."""
-    wished = network.ways(state, shown.interfaces, gateway)
+    desired = network.ways(state, shown.interfaces, gateway)
     added, removed = {}, {}
     for family, option in network.FAMILIES.items():
-        pair = (family, wished[family], shown.ways[family], gateway)
+        pair = (family, desired[family], shown.ways[family], gateway)
         if lines := tuple(network.added(*pair)):
             added[option] = lines
         if lines := tuple(network.removed(*pair)):
             removed[option] = lines
     fresh = {
         each
-        for family, ways in wished.items()
+        for family, ways in desired.items()
         for each in ways.announced - shown.ways[family].announced
     }
     return Work(
@@ -59,8 +59,8 @@ def work(state: State, shown: Shown, gateway: Gateway) -> Work:
     )
 
 
-def _commands(state: State, shown: Shown, gateway: Gateway) -> list[Json]:
-    """What makes our tables as wished; they are gone when there is nothing to balance."""
+def _commands(state: State, shown: Observed, gateway: Gateway) -> list[Json]:
+    """What makes our tables as desired; they are gone when there is nothing to balance."""
     names = nft.Settings(
         gateway.nft_table,
         gateway.device,
@@ -68,16 +68,16 @@ def _commands(state: State, shown: Shown, gateway: Gateway) -> list[Json]:
         direct=network.answers_pass_by(state, shown.interfaces, gateway),
         held=bool(gateway.hold),
     )
-    wished = {
+    desired = {
         "inet": nft.program(state, names) if state.balancers else None,
         "arp": nft.silence(state) if state.balancers and names.held else None,
     }
     commands = []
-    for family, there in (("inet", shown.program), ("arp", shown.silence)):
-        program = wished[family]
+    for family, observed in (("inet", shown.program), ("arp", shown.silence)):
+        program = desired[family]
         if program is not None:
-            commands += nft_changes.changes(program, there, names.table, family)
-        elif there is not None:
+            commands += nft_changes.changes(program, observed, names.table, family)
+        elif observed is not None:
             commands.append({"delete": {"table": {"family": family, "name": names.table}}})
     if commands and state.balancers and names.held:
         commands += nft_changes.holding(names.table, gateway.hold.total_seconds())

@@ -215,15 +215,15 @@ class Parts:
         if self._machines.find(part.instance_id) is None:
             raise ApiError(404, "NotFound", f"there is no instance {part.instance_id}")
 
-    def _allocate(self, wish: str) -> str:
+    def _allocate(self, address: str) -> str:
         pool = ipaddress.IPv4Network(self._settings().pool)
         taken = {p.address for p in self._table.all() if isinstance(p, AddressPart)}
-        if wish:
-            if wish in taken:
-                raise ApiError(409, "Conflict", f"{wish} is taken")
-            if not _is_in(wish, pool):
-                raise ApiError(400, "BadRequest", f"address: {wish} is not in {pool}")
-            return wish
+        if address:
+            if address in taken:
+                raise ApiError(409, "Conflict", f"{address} is taken")
+            if not _is_in(address, pool):
+                raise ApiError(400, "BadRequest", f"address: {address} is not in {pool}")
+            return address
         free = next((str(a) for a in pool.hosts() if str(a) not in taken), None)
         if free is None:
             raise ApiError(409, "LimitExceeded", f"the pool {pool} is exhausted")
