@@ -56,8 +56,8 @@ class Crowd:
         """Start machines of these numbers and register their nodes, ready; answers the names."""
         names: list[str] = []
         for start in range(first, end, _BATCH):
-            wanted = [_machine(number) for number in range(start, min(end, start + _BATCH))]
-            machines = await self.cloud.admin.create(wanted)
+            machine_bodies = [_machine(number) for number in range(start, min(end, start + _BATCH))]
+            machines = await self.cloud.admin.create(machine_bodies)
             await self._each(
                 self.client.create(NODES, node_of(one, initialised=initialised)) for one in machines
             )

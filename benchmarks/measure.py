@@ -178,13 +178,13 @@ class Traffic:
         self._before = (0, 0)
 
     async def run(self) -> None:
-        """Look every half second until cancelled; what closes between two looks loses a little."""
+        """Sample connections every half second until cancelled."""
         while shutil.which("ss") is not None:
-            await self.look()
+            await self.sample()
             await asyncio.sleep(_SOCKET_POLL)
 
-    async def look(self) -> None:
-        """Look at all connections now."""
+    async def sample(self) -> None:
+        """Count the bytes of all connections once."""
         if shutil.which("ss") is None:
             return
         process = await asyncio.create_subprocess_exec(

@@ -364,9 +364,9 @@ async def _yes() -> bool:
     return True
 
 
-def _equal(count: Callable[[], Awaitable[int]], wanted: int) -> Callable[[], Awaitable[bool]]:
+def _equal(count: Callable[[], Awaitable[int]], expected: int) -> Callable[[], Awaitable[bool]]:
     async def equal() -> bool:
-        return await count() == wanted
+        return await count() == expected
 
     return equal
 

@@ -197,7 +197,7 @@ class Meter:
     async def begin(self, *, since: float = 0.0) -> None:
         """Start counting; `since` is when the work began if it was before."""
         await self._stage.cloud.admin.clear_calls()
-        await self._traffic.look()
+        await self._traffic.sample()
         if not since:
             self._traffic.begin()
         self.audit = AuditTail(self._stage.plane.audit_log, USER) if not since else self.audit
@@ -214,7 +214,7 @@ class Meter:
             TimeoutError: It is not done after half an hour.
             RuntimeError: The manager ended.
         """
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         while True:
             looked = time.monotonic()
             self.audit.read()
@@ -224,8 +224,8 @@ class Meter:
             self._process.check()
             if looked - began > PATIENCE:
                 raise TimeoutError(f"{self._stage.contestant.title}: not done: {what}")
-            if looked - told > _PROGRESS:
-                told = looked
+            if looked - reported > _PROGRESS:
+                reported = looked
                 done_so_far = f"{sum(self.audit.requests.values()):,} API requests so far"
                 say(f"    {looked - began:.0f} s, not yet: {what}; {done_so_far}")
             # Looking must not slow down what is looked for.
@@ -258,7 +258,7 @@ class Meter:
     async def end(self, finished: float = 0.0, **more: float) -> Figures:
         """Stop counting; `finished` is when the work was done, in seconds since 1970."""
         finished = finished or time.time()
-        await self._traffic.look()
+        await self._traffic.sample()
         self.audit.read()
         calls, throttled = cloud_calls(await self._stage.counters())
         sent, received = self._traffic.mib

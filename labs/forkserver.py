@@ -51,7 +51,7 @@ class Request(msgspec.Struct, frozen=True):
 
 class _Fork(NamedTuple):
     pid: int
-    told: socket.socket
+    status_socket: socket.socket
 
 
 class Server:
@@ -85,18 +85,18 @@ class Server:
 
     def _fork(self, descriptors: list[int]) -> bool:
         """Whether this is the fork."""
-        *streams, told = descriptors
+        *streams, status_socket = descriptors
         if not (pid := os.fork()):
             for one in self._forks.values():
-                one.told.detach()
+                one.status_socket.detach()
             self._control.detach()
             _leave(streams)
             return True
         for number in streams:
             os.close(number)
-        fork = _Fork(pid, socket.socket(fileno=told))
-        _tell(fork.told, pid)
-        for number in (os.pidfd_open(pid), told):
+        fork = _Fork(pid, socket.socket(fileno=status_socket))
+        _send_number(fork.status_socket, pid)
+        for number in (os.pidfd_open(pid), status_socket):
             self._forks[number] = fork
             self._poll.register(number, select.POLLIN)
         return False
@@ -105,19 +105,19 @@ class Server:
         """A fork has ended, or nobody wants it any more."""
         fork = self._forks.pop(ready)
         self._poll.unregister(ready)
-        if ready == fork.told.fileno():
+        if ready == fork.status_socket.fileno():
             os.kill(fork.pid, signal.SIGKILL)  # not reaped yet: the number is its own
             return
-        _tell(fork.told, os.waitstatus_to_exitcode(os.waitpid(fork.pid, 0)[1]))
-        if self._forks.pop(fork.told.fileno(), None):
-            self._poll.unregister(fork.told)
-        fork.told.close()
+        _send_number(fork.status_socket, os.waitstatus_to_exitcode(os.waitpid(fork.pid, 0)[1]))
+        if self._forks.pop(fork.status_socket.fileno(), None):
+            self._poll.unregister(fork.status_socket)
+        fork.status_socket.close()
         os.close(ready)
 
 
-def _tell(told: socket.socket, number: int) -> None:
+def _send_number(status_socket: socket.socket, number: int) -> None:
     try:
-        told.sendall(b"%d\n" % number)
+        status_socket.sendall(b"%d\n" % number)
     except OSError:  # nobody wants to know any more
         return
 

@@ -49,11 +49,11 @@ def main() -> int:
     try:
         programs = asyncio.run(ensure_programs())
         for stage, group in _WORKS.items():
-            wanted = {name: work for name, work in group.items() if name in chosen}
-            if not wanted:
+            selected = {name: work for name, work in group.items() if name in chosen}
+            if not selected:
                 continue
             with stage(programs) as lab:
-                for name, work in wanted.items():
+                for name, work in selected.items():
                     text = table(list(work(lab)))
                     (options.output / f"{name}.md").write_text(text)
                     print(f"{name}\n\n{text}", flush=True)

@@ -197,14 +197,14 @@ def _report(line: str) -> None:
     print(f"bench: {line}", file=sys.stderr, flush=True)
 
 
-class Asked:
+class ClientResults:
     """What a client's attempts came to."""
 
-    def __init__(self, said: dict[str, list[probe.Attempt]]) -> None:
+    def __init__(self, output: dict[str, list[probe.Attempt]]) -> None:
         """Take the client's words."""
-        self.connections = said["connections"]
-        self.datagrams = said["datagrams"]
-        self.streams = said["streams"]
+        self.connections = output["connections"]
+        self.datagrams = output["datagrams"]
+        self.streams = output["streams"]
 
     def lost(self) -> dict[str, str]:
         """How many of each kind had no answer."""
@@ -234,12 +234,12 @@ class Client:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         """It has been started."""
         self._process = process
-        self.asked = Asked({"connections": [], "datagrams": [], "streams": []})
+        self.results = ClientResults({"connections": [], "datagrams": [], "streams": []})
 
     def end(self) -> None:
         """End it and take what it says."""
-        said, _ = self._process.communicate("")
-        self.asked = Asked(json.loads(said))
+        output, _ = self._process.communicate("")
+        self.results = ClientResults(json.loads(output))
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def first_answer(lab: Lab) -> Iterator[Line]:
             begun = time.monotonic()
             create.communicate(body)
             time.sleep(3.0)
-        answered = [at + took for at, took, good in client.asked.connections if good]
+        answered = [at + took for at, took, good in client.results.connections if good]
         taken.append(min(answered) - begun)
         lab.kubectl("delete", "service", name)
     yield {
@@ -133,12 +133,12 @@ def updates(lab: Lab) -> Iterator[Line]:
             time.sleep(3.0)
             lab.kubectl("label", "node", node(2), f"{_EXCLUDED}-")
             time.sleep(3.0)
-    yield {"what": f"a host leaves and comes back, {_UPDATES} times", **client.asked.lost()}
+    yield {"what": f"a host leaves and comes back, {_UPDATES} times", **client.results.lost()}
     with asking(lab, address) as client:
         for _ in range(_RESTARTS):
             lab.gateway.run("pkill", "-KILL", "-P", str(lab.gateway.pid("manager")))
             time.sleep(10.0)
-    yield {"what": f"the manager is killed, {_RESTARTS} times", **client.asked.lost()}
+    yield {"what": f"the manager is killed, {_RESTARTS} times", **client.results.lost()}
 
 
 def dead_node(lab: Lab) -> Iterator[Line]:
@@ -153,8 +153,8 @@ def dead_node(lab: Lab) -> Iterator[Line]:
     lab.gateway.run("ip", "link", "set", "node2", "up")
     yield {
         "what": "one of two nodes dies",
-        "last failure after": f"{client.asked.last_failure(cut):.1f} s",
-        **client.asked.lost(),
+        "last failure after": f"{client.results.last_failure(cut):.1f} s",
+        **client.results.lost(),
     }
 
 
@@ -171,8 +171,8 @@ def failover(lab: Lab) -> Iterator[Line]:
         time.sleep(10.0)
     yield {
         "what": "the leading manager is told to end",
-        "longest silence": f"{client.asked.longest_silence():.1f} s",
-        **client.asked.lost(),
+        "longest silence": f"{client.results.longest_silence():.1f} s",
+        **client.results.lost(),
     }
     time.sleep(30.0)  # until the first manager waits for the lease
     with asking(lab, address, on=NEAR) as client:
@@ -182,8 +182,8 @@ def failover(lab: Lab) -> Iterator[Line]:
         time.sleep(15.0)
     yield {
         "what": "the gateway that has the addresses dies",
-        "longest silence": f"{client.asked.longest_silence():.1f} s",
-        **client.asked.lost(),
+        "longest silence": f"{client.results.longest_silence():.1f} s",
+        **client.results.lost(),
     }
 
 
@@ -223,20 +223,20 @@ def _start_haproxy(lab: Lab, ports: Mapping[int, int]) -> None:
 
 def _bits(lab: Lab, host: str, port: int) -> float:
     """Bits each second of one stream from the client."""
-    said = lab.machine(CLIENT).run(
+    output = lab.machine(CLIENT).run(
         "iperf3", "--json", "--time=5", f"--client={host}", f"--port={port}"
     )
-    return float(json.loads(said)["end"]["sum_received"]["bits_per_second"])
+    return float(json.loads(output)["end"]["sum_received"]["bits_per_second"])
 
 
 def _pages(lab: Lab, url: str, *headers: str) -> tuple[float, float]:
     """Answers each second, and the milliseconds within which 99 % of them came."""
     more = [word for header in headers for word in ("-H", header)]
-    said = lab.machine(CLIENT).run(
+    output = lab.machine(CLIENT).run(
         "wrk", "--latency", "-t", "2", "-c", "32", "-d", "5s", *more, url
     )
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", said)
-    slow = re.search(r"99%\s+([\d.]+)(us|ms|s)", said)
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
+    slow = re.search(r"99%\s+([\d.]+)(us|ms|s)", output)
     if rate is None or slow is None:
-        raise RuntimeError(f"wrk said: {said}")
+        raise RuntimeError(f"wrk said: {output}")
     return float(rate[1]), float(slow[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[slow[2]]

@@ -147,8 +147,8 @@ def _load(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    wanted = [*CLUSTER_PROGRAMS, *(SPEC_PROGRAMS if options.specs else ())]
-    print(asyncio.run(ensure_programs(wanted, report=_report)).built)
+    selected = [*CLUSTER_PROGRAMS, *(SPEC_PROGRAMS if options.specs else ())]
+    print(asyncio.run(ensure_programs(selected, report=_report)).built)
     return 0
 
 

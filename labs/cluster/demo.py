@@ -45,10 +45,10 @@ class Demo:
         address = self._ask_kube("get", "service", "web", f"--output=jsonpath={field}")
         for _ in range(_QUESTIONS):
             patience = ("--retry", "60", "--retry-connrefused", "--retry-delay", "1")
-            said = self._machines[CLIENT].run(
+            output = self._machines[CLIENT].run(
                 "curl", "--silent", "--show-error", *patience, f"http://{address}/hostname"
             )
-            _show(CLIENT, ("curl", f"http://{address}/hostname"), said)
+            _show(CLIENT, ("curl", f"http://{address}/hostname"), output)
 
     def _has(self, kind: str) -> bool:
         return bool(self._ask_kube("get", kind, "web", "--ignore-not-found", "--output=name"))
@@ -60,5 +60,5 @@ class Demo:
         return self._machines[GATEWAY].run(*self._kubectl, *arguments)
 
 
-def _show(machine: str, command: tuple[str, ...], said: str) -> None:
-    print(f"{machine} $ {shlex.join(command)}\n{said.rstrip()}\n", flush=True)
+def _show(machine: str, command: tuple[str, ...], output: str) -> None:
+    print(f"{machine} $ {shlex.join(command)}\n{output.rstrip()}\n", flush=True)

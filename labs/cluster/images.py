@@ -50,13 +50,13 @@ class Root:
         self.copy(source, target)
         self.libraries([source])
 
-    def libraries(self, of: Sequence[Path]) -> None:
+    def libraries(self, binaries: Sequence[Path]) -> None:
         """Copy the libraries that programs and other libraries are linked with.
 
         Raises:
             ClusterError: one is missing.
         """
-        linked = subprocess.run(["ldd", *of], capture_output=True, text=True, check=False)
+        linked = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False)
         if missing := [line for line in linked.stdout.splitlines() if "not found" in line]:
             raise ClusterError(f"a library is missing: {missing[0].strip()}")
         # Nothing is found for static programs.

@@ -65,7 +65,7 @@ class Machine:
         Raises:
             ClusterError: It failed, or did not end within ten minutes.
         """
-        told = " ".join(arguments)[:200]
+        shown_command = " ".join(arguments)[:200]
         try:
             done = subprocess.run(
                 self.command(*arguments),
@@ -76,10 +76,14 @@ class Machine:
                 timeout=_PATIENCE,
             )
         except subprocess.TimeoutExpired:
-            raise ClusterError(f"{self.name}: {told}: no end after {_PATIENCE:.0f} s") from None
+            raise ClusterError(
+                f"{self.name}: {shown_command}: no end after {_PATIENCE:.0f} s"
+            ) from None
         if done.returncode:
-            said = (done.stderr or done.stdout).strip()[-2000:]
-            raise ClusterError(f"{self.name}: {told}: exit status {done.returncode}: {said}")
+            output = (done.stderr or done.stdout).strip()[-2000:]
+            raise ClusterError(
+                f"{self.name}: {shown_command}: exit status {done.returncode}: {output}"
+            )
         return done.stdout
 
     def run_all(self, commands: Iterable[Command]) -> None:
@@ -157,8 +161,8 @@ def start_gateway(directory: Path, pause: str) -> Machine:
     deadline = time.monotonic() + _PATIENCE
     while (machine := gateway(directory, pause)) is None:
         if time.monotonic() > deadline:
-            said = (place / "holder.log").read_text(errors="replace")
-            raise ClusterError(f"no namespaces could be made: {said.strip()}")
+            output = (place / "holder.log").read_text(errors="replace")
+            raise ClusterError(f"no namespaces could be made: {output.strip()}")
         time.sleep(0.05)
     machine.run("hostname", GATEWAY)
     # Below /run lie the sockets and states of all programs, and of those of the real machine.
@@ -185,22 +189,22 @@ def gateway(directory: Path, pause: str) -> Machine | None:
     return None
 
 
-def start_machine(of: Machine, name: str, pause: str) -> Machine:
+def start_machine(base: Machine, name: str, pause: str) -> Machine:
     """Start another machine within the gateway's namespaces, without a network.
 
     Raises:
         ClusterError: It does not come up.
     """
-    place = of.directory.parent / name
+    place = base.directory.parent / name
     place.mkdir()
-    of.start(f"holder-{name}", "unshare", "--mount", "--net", "--uts", pause)
-    machine = member(of, name)
+    base.start(f"holder-{name}", "unshare", "--mount", "--net", "--uts", pause)
+    machine = member(base, name)
     deadline = time.monotonic() + _PATIENCE
-    while of.run("readlink", f"/proc/{of.pid(f'holder-{name}')}/exe").strip() != pause:
+    while base.run("readlink", f"/proc/{base.pid(f'holder-{name}')}/exe").strip() != pause:
         if time.monotonic() > deadline:
             raise ClusterError(f"{name}: no namespaces could be made")
         time.sleep(0.05)
-    machine = member(of, name)
+    machine = member(base, name)
     machine.run("hostname", name)
     for place_of_its_own in ("/run", "/var/log", "/var/lib"):
         machine.run("mount", "-t", "tmpfs", "tmpfs", place_of_its_own)
@@ -208,10 +212,10 @@ def start_machine(of: Machine, name: str, pause: str) -> Machine:
     return machine
 
 
-def member(of: Machine, name: str) -> Machine:
+def member(base: Machine, name: str) -> Machine:
     """A machine that was started within the gateway's namespaces."""
-    entry = (*of.entry, *_ENTRY, "--target", str(of.pid(f"holder-{name}")))
-    return Machine(name, of.directory.parent / name, entry)
+    entry = (*base.entry, *_ENTRY, "--target", str(base.pid(f"holder-{name}")))
+    return Machine(name, base.directory.parent / name, entry)
 
 
 def _holder(directory: Path) -> int | None:

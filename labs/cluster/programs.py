@@ -115,7 +115,7 @@ def cni_directory() -> Path | None:
 
 
 async def ensure_programs(
-    wanted: Iterable[str] = CLUSTER_PROGRAMS,
+    names: Iterable[str] = CLUSTER_PROGRAMS,
     environ: Mapping[str, str] = os.environ,
     report: Report = to_stderr,
 ) -> Programs:
@@ -131,7 +131,7 @@ async def ensure_programs(
     directory = _cache_directory(environ)
     directory.mkdir(parents=True, exist_ok=True)
     async with lock(directory / ".lock", report):
-        for name in wanted:
+        for name in names:
             if not os.access(directory / name, os.X_OK):
                 await _build(name, directory, environ, report)
     cni = cni_directory()

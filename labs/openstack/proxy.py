@@ -162,16 +162,16 @@ class Proxy:
 
 def _refusal(service: str, status: int) -> web.Response:
     """An error in the form of the service."""
-    said = "made to fail"
+    message = "made to fail"
     body: object
     if service == "octavia":
-        body = {"faultcode": "Server", "faultstring": said, "debuginfo": None}
+        body = {"faultcode": "Server", "faultstring": message, "debuginfo": None}
     elif service == "neutron":
-        body = {"NeutronError": {"type": "MadeToFail", "message": said, "detail": ""}}
+        body = {"NeutronError": {"type": "MadeToFail", "message": message, "detail": ""}}
     elif service == "nova":
-        body = {"computeFault": {"code": status, "message": said}}
+        body = {"computeFault": {"code": status, "message": message}}
     else:
-        body = {"error": {"code": status, "title": "Made to fail", "message": said}}
+        body = {"error": {"code": status, "title": "Made to fail", "message": message}}
     headers = {"Retry-After": "1"} if status == _THROTTLED else {}
     return web.Response(
         status=status or 500,

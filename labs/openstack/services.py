@@ -93,9 +93,9 @@ def stop_all(state: Path) -> None:
 
 def last_words(state: Path, name: str) -> str:
     """The end of what a service has said."""
-    said = state / "log" / f"{name}.out"
-    lines = said.read_text(errors="replace").splitlines()[-15:] if said.exists() else []
-    return "\n".join([f"the last lines of {said}:", *(f"    {line}" for line in lines)])
+    log_file = state / "log" / f"{name}.out"
+    lines = log_file.read_text(errors="replace").splitlines()[-15:] if log_file.exists() else []
+    return "\n".join([f"the last lines of {log_file}:", *(f"    {line}" for line in lines)])
 
 
 def _stat(pid: int) -> tuple[str, str] | None:

@@ -1,9 +1,9 @@
 """What is made of a client's attempts to reach a load balancer."""
 
 from benchmarks.local.__main__ import table
-from benchmarks.local.lab import Asked
+from benchmarks.local.lab import ClientResults
 
-ASKED = Asked(
+RESULTS = ClientResults(
     {
         "connections": [(1.0, 0.1, True), (1.5, 1.0, False), (3.5, 1.0, False), (4.0, 0.1, True)],
         "datagrams": [(1.0, 0.1, True), (2.0, 1.0, False)],
@@ -13,7 +13,7 @@ ASKED = Asked(
 
 
 def test_what_was_not_answered_is_counted_by_kind() -> None:
-    assert ASKED.lost() == {
+    assert RESULTS.lost() == {
         "datagrams lost": "1 of 2",
         "new connections without an answer": "2 of 4",
         "connections broken": "0 of 0",
@@ -21,8 +21,8 @@ def test_what_was_not_answered_is_counted_by_kind() -> None:
 
 
 def test_an_outage_is_told_from_what_was_answered_around_it() -> None:
-    assert ASKED.last_failure(since=1.25) == 2.25
-    assert ASKED.longest_silence() == 3.0
+    assert RESULTS.last_failure(since=1.25) == 2.25
+    assert RESULTS.longest_silence() == 3.0
 
 
 def test_a_table_has_a_line_for_each_way() -> None:

@@ -98,7 +98,7 @@ class Promises:
 
     # At every moment
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look at the cloud."""
         parts = self._cloud.parts.all()
         have = [one for one in parts if not self.is_ours(one)]

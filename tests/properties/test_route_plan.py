@@ -94,7 +94,7 @@ class World:
             self.desired(nodes), self.table, self.memory, POLICY, CLUSTERS, busy=(), now=self.now
         )
 
-    def look(self) -> None:
+    def observe(self) -> None:
         self.listings += 1
         self.table = table.listed(
             self.table, self.cloud, CLUSTERS, began=self.now, busy=(), settle=0.0
@@ -104,7 +104,7 @@ class World:
         """One pass; each fault hits one route of it."""
         decided = self.decide(nodes) if self.table else None
         if decided is None or decided.needs_listing:
-            self.look()
+            self.observe()
             decided = self.decide(nodes)
         self.memory = decided.memory
         self.conditions.update(decided.conditions)
@@ -244,7 +244,7 @@ def test_routes_converge_and_nothing_else_is_touched(
         world.now += step
     nodes = nodes_of(second)
     kept = bystanders(world.cloud, world.desired(nodes))
-    world.look()
+    world.observe()
 
     world.settle(nodes)
 
@@ -267,7 +267,7 @@ def test_routes_converge_and_nothing_else_is_touched(
     listings, before = world.listings, list(world.cloud)
     decided = world.turn(nodes)
     assert (decided.batches, decided.needs_listing, world.listings) == ((), False, listings)
-    world.look()
+    world.observe()
     assert world.turn(nodes).batches == ()
     assert world.cloud == before
 
@@ -297,12 +297,12 @@ def test_one_listing_that_lacks_what_was_there_changes_nothing(
 
     world.now += 300
     world.cloud = whole[share:]
-    world.look()
+    world.observe()
     decided = world.turn(present)
     assert decided.batches == ()
     world.cloud = whole
     world.now += 300
-    world.look()
+    world.observe()
     world.settle(present)
 
     assert world.cloud == whole

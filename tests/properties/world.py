@@ -150,7 +150,7 @@ class World:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while True:
-            self.promises.look()
+            self.promises.check()
             left = end - loop.time()
             if left <= 0:
                 break
@@ -179,7 +179,7 @@ class World:
 
     async def trail(self) -> list[str]:
         """Every request and call so far, then what there is: one line each."""
-        found: list[object] = [*self.api.asked, *await self._admin.calls()]
+        found: list[object] = [*self.api.requests, *await self._admin.calls()]
         for resource in RESOURCES.values():
             found += [stored.body for stored in self.store.first_page(resource, "", None, 0).items]
         found += [*self.cloud.machines.all(), *self.cloud.parts.all()]

@@ -192,17 +192,17 @@ async def test_a_silent_kubelet_becomes_unknown_after_the_grace_and_recovers(sit
     player, monitor = site.player(), site.monitor()
     await player.beat()
     await player.beat()
-    await monitor.look()
+    await monitor.check_nodes()
     node = await site.node()
     assert not has_taint(node, TAINT_NOT_READY)
     assert has_taint(node, TAINT_UNINITIALIZED), "that one is the cloud's"
     site.machines = (msgspec.structs.replace(site.machines[0], state="stopped"),)
     site.pass_time(49)
     await player.beat()
-    await monitor.look()
+    await monitor.check_nodes()
     assert (await site.ready()).status == "True"
     site.pass_time(1)
-    await monitor.look()
+    await monitor.check_nodes()
     ready = await site.ready()
     assert (ready.status, ready.reason) == ("Unknown", "NodeStatusUnknown")
     assert ready.last_transition_time == site.now
@@ -211,7 +211,7 @@ async def test_a_silent_kubelet_becomes_unknown_after_the_grace_and_recovers(sit
     site.machines = (msgspec.structs.replace(site.machines[0], state="running"),)
     await player.beat()
     await player.beat()
-    await monitor.look()
+    await monitor.check_nodes()
     assert (await site.ready()).status == "True"
     assert not has_taint(await site.node(), TAINT_UNREACHABLE)
 
@@ -222,7 +222,7 @@ async def test_a_renewed_lease_alone_keeps_a_node_alive(site: Site) -> None:
     await player.beat()
     for _ in range(4):
         await player.beat()
-        await monitor.look()
+        await monitor.check_nodes()
         site.pass_time(30)
     assert (await site.ready()).status == "True"
 

@@ -63,8 +63,10 @@ class Worker:
             states = {kind: [(id_, _ERROR) for id_, _ in of] for kind, of in states.items()}
         else:
             states = self._with_parts(states, balancer)
-        said = {kind: [{"id": id_, **state} for id_, state in of] for kind, of in states.items()}
-        answer = self._updater.update_loadbalancer_status(said)
+        statuses = {
+            kind: [{"id": id_, **state} for id_, state in of] for kind, of in states.items()
+        }
+        answer = self._updater.update_loadbalancer_status(statuses)
         if answer["status_code"] == DRVR_STATUS_CODE_OK:
             mark.unlink(missing_ok=True)
             path.unlink()

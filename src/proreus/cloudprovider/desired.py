@@ -153,11 +153,11 @@ def _family(address: str) -> str | None:
 
 
 def _families(service: Service, policy: HostPolicy, problems: list[str]) -> tuple[str, ...]:
-    asked = service.spec.ip_families or ("IPv4",)
-    families = tuple(family for family in asked if family in policy.families)
+    requested = service.spec.ip_families or ("IPv4",)
+    families = tuple(family for family in requested if family in policy.families)
     if not families:
         problems.append(
-            f"spec.ipFamilies is {', '.join(asked)}, but this load balancer can only have "
+            f"spec.ipFamilies is {', '.join(requested)}, but this load balancer can only have "
             f"{', '.join(policy.families) or 'none'}: change spec.ipFamilies"
         )
     return families

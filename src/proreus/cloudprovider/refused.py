@@ -108,19 +108,19 @@ class Refused(CloudError):
         return self.reason is Reason.NOT_FOUND
 
 
-def reason_of(status: int, said: ErrorBody | None) -> Reason:
+def reason_of(status: int, parsed: ErrorBody | None) -> Reason:
     """What an error means; `said` is None if its body is not in the cloud's own words."""
-    if said is not None and said.reason is not None:
-        return said.reason
+    if parsed is not None and parsed.reason is not None:
+        return parsed.reason
     found = _REASONS.get(status, Reason.UNKNOWN)
     # A proxy that answers 404 to everything must not make machines look gone.
-    return Reason.UNKNOWN if found is Reason.NOT_FOUND and said is None else found
+    return Reason.UNKNOWN if found is Reason.NOT_FOUND and parsed is None else found
 
 
 def cloud_error(
     name: str,
     status: int,
-    said: ErrorBody | None,
+    parsed: ErrorBody | None,
     *,
     text: str = "",
     after: float | None = None,
@@ -131,16 +131,16 @@ def cloud_error(
     Args:
         name: Of the call, such as "compute.instances.get".
         status: The HTTP status, or 0.
-        said: What the cloud says, or None if the body is not in its own words.
-        text: The body where `said` is None.
+        parsed: What the cloud says, or None if the body is not in its own words.
+        text: The body where `parsed` is None.
         after: Seconds to wait, from the headers.
         secrets: What must not stand in the error although the cloud repeats it.
 
     Returns:
         Throttled, Unauthenticated or Refused.
     """
-    after = after if said is None or after is not None else said.after
-    reason, body = reason_of(status, said), said or ErrorBody(message=_plain(text))
+    after = after if parsed is None or after is not None else parsed.after
+    reason, body = reason_of(status, parsed), parsed or ErrorBody(message=_plain(text))
     full = _without(secrets, " ".join(body.message.split()))
     words = [str(part) for part in (status, body.code) if part]
     message = f"{name}: {' '.join(words)}: {full[:LONGEST_TEXT] or 'no reason given'}"

@@ -275,20 +275,20 @@ class RestClient:
         return self._proxies[origin] or None
 
     def _error(self, answer: Answer, unsigned: Request) -> CloudError:
-        said: ErrorBody | None
+        parsed: ErrorBody | None
         try:
-            said = self._read_error(answer)
+            parsed = self._read_error(answer)
         except CloudError:
-            said = None
+            parsed = None
         error = cloud_error(
             answer.request.name,
             answer.status,
-            said,
+            parsed,
             text=_redirect(answer) or answer.text(),
             after=retry_after(answer.headers, self._context.now()),
             secrets=self._secrets(unsigned, answer.request),
         )
-        if reason_of(answer.status, said) is Reason.UNAUTHORIZED and self._credential is not None:
+        if reason_of(answer.status, parsed) is Reason.UNAUTHORIZED and self._credential is not None:
             return _TokenRefused(str(error))
         return error
 

@@ -82,12 +82,12 @@ class NodeMonitor:
         """Look every `period` seconds until cancelled."""
         while True:
             try:
-                await self.look()
+                await self.check_nodes()
             except KubeError as error:
                 log.warning("the node monitor could not look: %s", error)
             await asyncio.sleep(self._period)
 
-    async def look(self) -> None:
+    async def check_nodes(self) -> None:
         """Look at all Nodes once and write what has changed."""
         nodes = (await self._client.list(_WATCHED)).items
         leases = (await self._client.list(LEASES, LEASE_NAMESPACE)).items

@@ -166,9 +166,9 @@ class Api:
             metrics.answered(service, operation, status_of(error))
             metrics.refused(operation, throttled=isinstance(raised, Throttled))
             raise raised from error
-        told = answer["ResponseMetadata"]
-        metrics.answered(service, operation, told["HTTPStatusCode"])
-        if not told.get("RequestId"):
+        metadata = answer["ResponseMetadata"]
+        metrics.answered(service, operation, metadata["HTTPStatusCode"])
+        if not metadata.get("RequestId"):
             # The page of a proxy, too, can be read as an answer, in which nothing is to be found.
             metrics.refused(operation, throttled=False)
             raise CloudError(f"{service}.{operation}: the answer is none of AWS: no request id")

@@ -79,10 +79,10 @@ def status_of(error: Exception) -> int:
 
 
 def _answered(call: str, response: Mapping[str, Any]) -> CloudError:
-    said = response.get("Error", {})
+    error_fields = response.get("Error", {})
     metadata = response.get("ResponseMetadata", {})
-    code, status = str(said.get("Code", "")), int(metadata.get("HTTPStatusCode", 0))
-    full = _ENCODED.sub("", str(said.get("Message", "")))
+    code, status = str(error_fields.get("Code", "")), int(metadata.get("HTTPStatusCode", 0))
+    full = _ENCODED.sub("", str(error_fields.get("Message", "")))
     reason = None if status == HTTPStatus.TOO_MANY_REQUESTS else _reason(code)
     after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
     return cloud_error(

@@ -212,10 +212,10 @@ class AWSInstances:
         }
 
     async def _find(self, targets: Iterable[Target]) -> Lookup:
-        wanted = list(targets)
-        ids = {one.id for one in wanted} - {""}
-        names = {one.dns_name for one in wanted} - {""}
-        hosts = {one.fargate for one in wanted} - {""}
+        target = list(targets)
+        ids = {one.id for one in target} - {""}
+        names = {one.dns_name for one in target} - {""}
+        hosts = {one.fargate for one in target} - {""}
         of_ids, of_names, of_hosts = await ask_all(
             (ids, partial(by_id, self._api)), (names, self._by_name), (hosts, self._by_host)
         )
@@ -304,16 +304,16 @@ class AWSInstances:
 
 
 def match(
-    node: Node, wanted: Target, found: Lookup, tags: ClusterTags
+    node: Node, target: Target, found: Lookup, tags: ClusterTags
 ) -> Described | NotFound | CloudError:
     """What was read about one node. Pure."""
-    if wanted.problem:
-        return InvalidRequest(wanted.problem)
-    if wanted.id:
-        return _match_id(node, wanted.id, found.by_id)
-    if wanted.fargate:
-        return _match_host(wanted.fargate, found.by_host)
-    return _match_name(wanted.dns_name, found.by_name, tags)
+    if target.problem:
+        return InvalidRequest(target.problem)
+    if target.id:
+        return _match_id(node, target.id, found.by_id)
+    if target.fargate:
+        return _match_host(target.fargate, found.by_host)
+    return _match_name(target.dns_name, found.by_name, tags)
 
 
 def _match_id(

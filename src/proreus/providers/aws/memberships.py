@@ -34,14 +34,14 @@ class Memberships:
         Raises:
             CloudError: AWS does not answer.
         """
-        wanted = sorted(instances)
+        sorted_ids = sorted(instances)
         async with self._turn:  # who comes meanwhile finds them
             now = self._api.context.now()
             self._known = {
                 id_: (seen, one) for id_, (seen, one) in self._known.items() if now - seen < KEPT
             }
-            await self._ask([id_ for id_ in wanted if id_ not in self._known])
-            return [self._known[id_][1] for id_ in wanted if id_ in self._known]
+            await self._ask([id_ for id_ in sorted_ids if id_ not in self._known])
+            return [self._known[id_][1] for id_ in sorted_ids if id_ in self._known]
 
     async def _ask(self, ids: list[str]) -> None:
         # By filter, since one id that is gone fails a whole call that names it.

@@ -71,10 +71,10 @@ class Kernel:
         Raises:
             CloudError: `nft` is missing or refuses.
         """
-        said = _run(["nft", "-j", "list", "counters", "table", "inet", self._gateway.nft_table])
-        if said.returncode:
+        done = _run(["nft", "-j", "list", "counters", "table", "inet", self._gateway.nft_table])
+        if done.returncode:
             return {}
-        found = [one["counter"] for one in json.loads(said.stdout)["nftables"] if "counter" in one]
+        found = [one["counter"] for one in json.loads(done.stdout)["nftables"] if "counter" in one]
         return {one["name"]: (one["packets"], one["bytes"]) for one in found}
 
     def make_device(self) -> None:
@@ -86,9 +86,9 @@ class Kernel:
         name = self._gateway.device
         refused = ""
         for kind in _KINDS:
-            said = _run(["ip", "link", "add", name, "type", kind])
-            refused = said.stderr.strip()
-            if not said.returncode or "exists" in refused:
+            done = _run(["ip", "link", "add", name, "type", kind])
+            refused = done.stderr.strip()
+            if not done.returncode or "exists" in refused:
                 break
         else:
             raise _refusal(f"make the device {name}", refused)
@@ -109,9 +109,9 @@ class Kernel:
             CloudError: The kernel refuses one; those before it are done.
         """
         for option, listed in lines.items():
-            said = _run(["ip", option, "-batch", "-"], "\n".join(listed) + "\n")
-            if said.returncode:
-                raise _refusal("change routes", said.stderr)
+            done = _run(["ip", option, "-batch", "-"], "\n".join(listed) + "\n")
+            if done.returncode:
+                raise _refusal("change routes", done.stderr)
 
     def change(self, commands: Sequence[Json]) -> None:
         """Change the table, all at once or not at all.
@@ -121,9 +121,9 @@ class Kernel:
         """
         if not commands:
             return
-        said = _run(["nft", "-j", "-f", "-"], json.dumps({"nftables": commands}))
-        if said.returncode:
-            raise _refusal(f"change the table {self._gateway.nft_table}", said.stderr)
+        done = _run(["nft", "-j", "-f", "-"], json.dumps({"nftables": commands}))
+        if done.returncode:
+            raise _refusal(f"change the table {self._gateway.nft_table}", done.stderr)
 
     def set(self, settings: Iterable[tuple[str, int]]) -> None:
         """Set what is below /proc/sys/net, where it is another value and can be set."""
@@ -139,26 +139,26 @@ class Kernel:
         Raises:
             CloudError: `nft` is missing.
         """
-        said = _run(["nft", "-j", "list", "set", "inet", self._gateway.nft_table, nft.ALIVE])
-        return not said.returncode and '"elem"' in said.stdout
+        done = _run(["nft", "-j", "list", "set", "inet", self._gateway.nft_table, nft.ALIVE])
+        return not done.returncode and '"elem"' in done.stdout
 
     def _table(self, family: str) -> Program | None:
         table = self._gateway.nft_table
-        said = _run(["nft", "-j", "list", "table", family, table])
-        if not said.returncode:
-            return nft_changes.parse_program(json.loads(said.stdout))
-        if "No such file" in said.stderr or "not supported" in said.stderr:
+        done = _run(["nft", "-j", "list", "table", family, table])
+        if not done.returncode:
+            return nft_changes.parse_program(json.loads(done.stdout))
+        if "No such file" in done.stderr or "not supported" in done.stderr:
             return None
-        raise _refusal(f"list the table {table}", said.stderr)
+        raise _refusal(f"list the table {table}", done.stderr)
 
     def _ask(self, question: str, option: str) -> Sequence[Mapping[str, Any]]:
-        said = _run(["ip", "-N", "-j", *_given(option), *question.split()])
-        if not said.returncode:
-            found: list[Mapping[str, Any]] = json.loads(said.stdout or "[]")
+        done = _run(["ip", "-N", "-j", *_given(option), *question.split()])
+        if not done.returncode:
+            found: list[Mapping[str, Any]] = json.loads(done.stdout or "[]")
             return [one for one in found if one]
-        if "does not exist" in said.stderr or "not supported" in said.stderr:
+        if "does not exist" in done.stderr or "not supported" in done.stderr:
             return []  # no such table yet; no IPv6 in this kernel
-        raise _refusal(f"read with ip {question}", said.stderr)
+        raise _refusal(f"read with ip {question}", done.stderr)
 
 
 def _given(option: str) -> Sequence[str]:
@@ -185,8 +185,8 @@ def _run(command: Sequence[str], given: str = "") -> "subprocess.CompletedProces
         raise CloudError(f"{command[0]} gave no answer in {PATIENCE:g} s") from None
 
 
-def _refusal(what: str, said: str) -> CloudError:
-    text = " ".join(said.split())[:_LONGEST]
+def _refusal(what: str, output: str) -> CloudError:
+    text = " ".join(output.split())[:_LONGEST]
     if "not permitted" in text:
         return Unauthenticated(
             f"cannot {what}: {text}; run the manager as root or with CAP_NET_ADMIN"

@@ -200,15 +200,15 @@ class LocalLoadBalancers:
         if existing is not None and existing.cluster != lb.ref.cluster.uid:
             raise CloudError(f"the Service's uid {uid} is in use by another cluster")
         request = pools.request_for(lb, existing.addresses.values() if existing is not None else ())
-        said = pools.assign(
+        assigned = pools.assign(
             request,
             [*_taken(state), *pools.taken_by(self._others(state))],
             self._settings.address_pools,
             in_use=in_use,
         )
-        if isinstance(said, pools.Refused):
-            raise InvalidRequest(said.reason)
-        addresses = {_FAMILY_OF_DOTS["." in one]: one for one in said.addresses}
+        if isinstance(assigned, pools.Refused):
+            raise InvalidRequest(assigned.reason)
+        addresses = {_FAMILY_OF_DOTS["." in one]: one for one in assigned.addresses}
         draining = self._settings.draining.total_seconds()
         state, rejected = plan.ensured(
             state,

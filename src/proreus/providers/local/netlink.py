@@ -57,7 +57,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
             for family in _FAMILIES:
                 try:
                     # The kernel filters by table and protocol.
-                    said = [
+                    results = [
                         *netlink.get_routes(family=family, table=self.table, proto=self.protocol)
                     ]
                 except NetlinkError as error:
@@ -65,7 +65,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
                         continue  # no such table yet; no IPv6 in this kernel
                     raise _refusal("list routes", error) from error
                 # A kernel without IPv6 answers with what it has.
-                mine = (self._ours(one) for one in said if one["family"] == family)
+                mine = (self._ours(one) for one in results if one["family"] == family)
                 found += [one for one in mine if one is not None]
         return found
 
@@ -79,25 +79,25 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
         Returns:
             What failed, by destination; None for what did not.
         """
-        said: dict[str, CloudError | None] = {}
+        results: dict[str, CloudError | None] = {}
         with _socket() as netlink:
             for route in put:
                 what = f"route {route.destination} via {route.via}"
-                said[route.destination] = None
+                results[route.destination] = None
                 try:
                     netlink.route(
                         "replace", dst=route.destination, gateway=route.via, **self._marks()
                     )
                 except NetlinkError as error:
-                    said[route.destination] = _refusal(what, error)
+                    results[route.destination] = _refusal(what, error)
             for destination in remove:
-                said[destination] = None
+                results[destination] = None
                 try:
                     netlink.route("del", dst=destination, **self._marks())
                 except NetlinkError as error:
                     if error.code not in {errno.ESRCH, errno.ENOENT}:
-                        said[destination] = _refusal(f"delete the route to {destination}", error)
-        return said
+                        results[destination] = _refusal(f"delete the route to {destination}", error)
+        return results
 
     def _marks(self) -> Mapping[str, int]:
         return {"table": self.table, "proto": self.protocol, "priority": self.metric}
@@ -121,10 +121,10 @@ def own_addresses() -> frozenset[str]:
     """
     with _socket() as netlink:
         try:
-            said = [*netlink.get_addr()]
+            results = [*netlink.get_addr()]
         except NetlinkError as error:
             raise _refusal("list addresses", error) from error
-    found = {one.get("IFA_LOCAL") or one.get("IFA_ADDRESS") for one in said}
+    found = {one.get("IFA_LOCAL") or one.get("IFA_ADDRESS") for one in results}
     return frozenset(str(ipaddress.ip_address(one)) for one in found if one)
 
 

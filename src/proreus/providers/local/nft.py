@@ -154,9 +154,13 @@ def program(state: State, settings: Settings) -> Program:
 def silence(state: State) -> Program:
     """The table of the family arp that keeps a machine silent that is not alive."""
     addresses = _addresses(state, "IPv4")
-    asked = {"payload": {"protocol": "arp", "field": "daddr ip"}}
+    target_field = {"payload": {"protocol": "arp", "field": "daddr ip"}}
     dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
-    rules = [_rule(ex.match(asked, {"set": addresses}), dead, {"drop": None})] if addresses else []
+    rules = (
+        [_rule(ex.match(target_field, {"set": addresses}), dead, {"drop": None})]
+        if addresses
+        else []
+    )
     chains = {"input": _chain(rules, ("filter", "input", _FILTER))}
     return Program(chains, {ALIVE: _ALIVE_SET})
 
@@ -260,10 +264,10 @@ def _silent(state: State, settings: Settings) -> Iterator[Rule]:
     addresses = _addresses(state, "IPv6")
     if settings.held and addresses:
         asks = ex.match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")
-        asked = {"payload": {"base": "th", "offset": 64, "len": 128}}
+        target_field = {"payload": {"base": "th", "offset": 64, "len": 128}}
         numbers = [f"{int(ipaddress.IPv6Address(one)):#x}" for one in addresses]
         dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
-        yield _rule(asks, ex.match(asked, {"set": numbers}), dead, {"drop": None})
+        yield _rule(asks, ex.match(target_field, {"set": numbers}), dead, {"drop": None})
 
 
 def _refuse(settings: Settings) -> Iterator[Rule]:

@@ -3,7 +3,7 @@
 `assign` is asked once for each Service, with what all the others have:
 
     result = assign(request, taken, pools, in_use=addresses_of_machines)
-    if isinstance(said, Refused): answer InvalidRequest(said.reason)
+    if isinstance(result, Refused): answer InvalidRequest(result.reason)
 
 Addresses that a Service asks for by name come first, then those that it has, then the first free
 one of the pools in their order.

@@ -54,7 +54,7 @@ class LocalRoutes:
         answers.update(problems)
         kept = {_canonical(route.destination) for route in create}
         remove = {_canonical(route.destination) for route in delete} - kept
-        said = await self._context.call(
+        results = await self._context.call(
             "netlink",
             "change_routes",
             lambda: table.change(put.values(), sorted(remove)),
@@ -62,7 +62,7 @@ class LocalRoutes:
             blocking=True,
         )
         for route in (*create, *delete):
-            problem = said.get(_canonical(route.destination))
+            problem = results.get(_canonical(route.destination))
             answers.setdefault(route, Done() if problem is None else problem)
         return answers
 

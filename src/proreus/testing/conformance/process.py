@@ -52,22 +52,22 @@ class _Witness:
 
     def before(self, service: str, operation: str, *, read: bool) -> None:
         del service, operation, read
-        self.look()
+        self.note_requests()
 
     def after(self, record: CallRecord) -> None:
-        requests = self._new()
+        requests = self._new_requests()
         name = f"{record.service}.{record.operation}"
         if requests.total() > 1:
             self.unlogged.append(f"{_counted(requests)} in the one call {name}")
         if record.read and any(method in _WRITING for method, _ in requests):
             self.undeclared.append(f"{_counted(requests)} in the call {name}")
 
-    def look(self) -> None:
+    def note_requests(self) -> None:
         """Note the requests since the last call."""
-        if requests := self._new():
+        if requests := self._new_requests():
             self.unlogged.append(f"{_counted(requests)} outside of context.call")
 
-    def _new(self) -> Counter[tuple[str, str]]:
+    def _new_requests(self) -> Counter[tuple[str, str]]:
         new = self._wire.requests - self._seen
         self._seen = Counter(self._wire.requests)
         return new
@@ -83,7 +83,7 @@ async def _witnessed(site: Site) -> AsyncIterator[tuple[str, _Witness]]:
     witness = _Witness(wire)
     started = await site.start(wire=wire, hooks=witness, bucket=_OneAtATime())
     async for verb in _day(site, started):
-        witness.look()
+        witness.note_requests()
         yield verb, witness
 
 

@@ -21,14 +21,14 @@ async def routes_applied(site: Site) -> None:
     started = await site.start()
     _ = started.routes
     hosts = await site.hosts(started, 2)
-    wanted = [_route(number, one) for number, one in enumerate(hosts)]
+    desired = [_route(number, one) for number, one in enumerate(hosts)]
     for _ in range(2):
-        await _apply(started, hosts, create=wanted)
-        found = await _listed(started, hosts, wanted)
-    gone = [one for one in found if one.destination == wanted[0].destination]
+        await _apply(started, hosts, create=desired)
+        found = await _listed(started, hosts, desired)
+    gone = [one for one in found if one.destination == desired[0].destination]
     for _ in range(2):
         await _apply(started, hosts, delete=gone)
-        await _listed(started, hosts, wanted[1:])
+        await _listed(started, hosts, desired[1:])
 
 
 @rule(routes_applied, wants=("marks_routes",))
@@ -39,15 +39,15 @@ async def routes_of_other_clusters(site: Site) -> None:
     """
     started = await site.start()
     hosts = await site.hosts(started, 1)
-    wanted = [_route(0, hosts[0])]
-    await _apply(started, hosts, create=wanted)
-    found = await _listed(started, hosts, wanted)
+    desired = [_route(0, hosts[0])]
+    await _apply(started, hosts, create=desired)
+    found = await _listed(started, hosts, desired)
     other = await site.start(cluster=OTHER_CLUSTER)
     seen = await other.routes.list(OTHER_CLUSTER, hosts)
     if seen:
         raise Violated(f"another cluster's list shows {list(seen)}")
     await other.routes.apply(OTHER_CLUSTER, hosts, (), found)
-    await _listed(started, hosts, wanted)
+    await _listed(started, hosts, desired)
 
 
 def _route(number: int, host: Node) -> Route:
@@ -66,14 +66,14 @@ async def _apply(
 
 
 async def _listed(
-    started: Started, hosts: Sequence[Node], wanted: Sequence[Route]
+    started: Started, hosts: Sequence[Node], desired: Sequence[Route]
 ) -> Sequence[Route]:
     """The routes, which have to be those that are wanted."""
     found = await started.routes.list(CLUSTER, hosts)
     # A cloud may have other names for them, or none, and lead to addresses.
     owners = {one.address: host for host in hosts for one in host.status.addresses}
-    if sorted(_which(one, owners) for one in found) != sorted(_which(one, {}) for one in wanted):
-        raise Violated(f"there should be {list(wanted)}, list shows {list(found)}")
+    if sorted(_which(one, owners) for one in found) != sorted(_which(one, {}) for one in desired):
+        raise Violated(f"there should be {list(desired)}, list shows {list(found)}")
     return found
 
 

@@ -60,13 +60,13 @@ class Narrator:
             NotInTime: It was not within `seconds`.
         """
 
-        async def look() -> T | None:
+        async def try_once() -> T | None:
             found = await attempt()
             if not found and progress is not None:
                 self.progress(progress())
             return found
 
-        return await until(what, look, seconds, pause=0.1)
+        return await until(what, try_once, seconds, pause=0.1)
 
 
 @asynccontextmanager

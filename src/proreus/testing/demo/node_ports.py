@@ -43,16 +43,16 @@ class NodePorts:
             for machine in await self._machines()
             if machine.state == "running"
         }
-        wanted = {
+        desired = {
             (address, port): name
             for address, name in running.items()
             for port in (*ports, KUBE_PROXY_HEALTH_PORT)
         }
-        for gone in self._servers.keys() - wanted.keys():
+        for gone in self._servers.keys() - desired.keys():
             await self._servers.pop(gone).aclose()
-        for place in wanted.keys() - self._servers.keys():
+        for place in desired.keys() - self._servers.keys():
             server = AsyncExitStack()
-            await server.enter_async_context(EchoServer(*place, node=wanted[place]))
+            await server.enter_async_context(EchoServer(*place, node=desired[place]))
             self._servers[place] = server
 
 

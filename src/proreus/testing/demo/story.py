@@ -202,10 +202,10 @@ class Story:
     async def _routed(self) -> tuple[Node, ...] | None:
         """The nodes, once each has a pod CIDR and there is a route to every one, and no other."""
         nodes = await self._nodes()
-        wanted = {(node.spec.pod_cidr, node.spec.provider_id.rpartition("/")[2]) for node in nodes}
+        desired = {(node.spec.pod_cidr, node.spec.provider_id.rpartition("/")[2]) for node in nodes}
         routes = await self._stage.cloud.admin.parts("route")
         found = {(route["destination"], route["instance_id"]) for route in routes}
-        return nodes if found == wanted else None
+        return nodes if found == desired else None
 
     async def _cloud_is_empty(self) -> bool | None:
         parts = await self._stage.cloud.admin.parts()

@@ -18,7 +18,7 @@ There is no authentication, no authorization and no admission beyond the default
 """
 
 from proreus.testing.memory.faults import Fault, FaultMode
-from proreus.testing.memory.server import Asked, MemoryApiServer
+from proreus.testing.memory.server import LoggedRequest, MemoryApiServer
 from proreus.testing.memory.store import Store
 
-__all__ = ["Asked", "Fault", "FaultMode", "MemoryApiServer", "Store"]
+__all__ = ["Fault", "FaultMode", "LoggedRequest", "MemoryApiServer", "Store"]

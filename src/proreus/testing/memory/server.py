@@ -29,8 +29,8 @@ _NAMESPACE = re.compile(
 )
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request, for tests that count: `code` 0 had no answer, `size` is that of the answer."""
+class LoggedRequest(msgspec.Struct, frozen=True):
+    """A request in the log: `code` is 0 if it had no answer, `size` is that of the answer."""
 
     verb: str
     resource: str
@@ -59,14 +59,14 @@ class MemoryApiServer:
     Attributes:
         store: All objects; a test may change them behind the clients' backs.
         url: Where it listens, while it runs.
-        asked: Every request so far, if `keep_log`.
+        requests: Every request so far, if `keep_log`.
     """
 
     def __init__(self, store: Store | None = None, *, port: int = 0, keep_log: bool = True) -> None:
         """Nothing listens yet; port 0 is any free one."""
         self.store = store or Store()
         self.url = ""
-        self.asked: list[Asked] = []
+        self.requests: list[LoggedRequest] = []
         self._keep_log = keep_log
         self._faults: list[Fault] = []
         self._runner: web.AppRunner | None = None
@@ -141,8 +141,8 @@ class MemoryApiServer:
         self, request: web.Request, verb: str, target: _Target, answer: web.StreamResponse | None
     ) -> None:
         body = answer.body if isinstance(answer, web.Response) else b""
-        self.asked.append(
-            Asked(
+        self.requests.append(
+            LoggedRequest(
                 verb,
                 target.resource.plural,
                 target.namespace,

@@ -71,7 +71,7 @@ class DataPlane:
         async with self._lock:
             balancer = self._parts.find(balancer_id)
             address = ""
-            wanted: dict[str, Listener] = {}
+            desired: dict[str, Listener] = {}
             if isinstance(balancer, LoadBalancer):
                 address = self._address(balancer)
                 wait = balancer.active_at - self._now()
@@ -79,9 +79,9 @@ class DataPlane:
                     self._sync_later(balancer_id, wait)
                 else:
                     on = self._parts.on(balancer_id)
-                    wanted = {part.id: part for part in on if isinstance(part, Listener)}
-            await self._close_all_but(balancer_id, wanted if address else {})
-            for listener in wanted.values():
+                    desired = {part.id: part for part in on if isinstance(part, Listener)}
+            await self._close_all_but(balancer_id, desired if address else {})
+            for listener in desired.values():
                 if listener.id not in self._gates:
                     await self._open(listener, address)
         self.health.wake()
@@ -129,9 +129,9 @@ class DataPlane:
         kept = {id_: text for id_, text in self._errors.items() if self._parts.find(id_)}
         self._errors = {**kept, listener.id: error}
 
-    async def _close_all_but(self, balancer_id: str, wanted: dict[str, Listener]) -> None:
+    async def _close_all_but(self, balancer_id: str, desired: dict[str, Listener]) -> None:
         for id_, gate in tuple(self._gates.items()):
-            if gate.balancer_id == balancer_id and id_ not in wanted:
+            if gate.balancer_id == balancer_id and id_ not in desired:
                 await self._gates.pop(id_).close()
 
     def _sync_later(self, balancer_id: str, wait: float) -> None:

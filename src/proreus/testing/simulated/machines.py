@@ -80,9 +80,9 @@ class Machines:
                 missing_names.append(name)
         return list(found.values()), missing_ids, missing_names
 
-    def create(self, wanted: Iterable[Instance]) -> list[Instance]:
+    def create(self, instances: Iterable[Instance]) -> list[Instance]:
         """Start instances, filling in what was left empty."""
-        made = [self._fill(one) for one in wanted]
+        made = [self._fill(one) for one in instances]
         self._check([one.id for one in made])
         self._table.put(made)
         return made
@@ -106,13 +106,13 @@ class Machines:
 
     def assign(self, id_: str, cidrs: Sequence[str]) -> Instance:
         """Give an instance blocks of pod addresses, those that it does not have."""
-        wanted = [_network(cidr) for cidr in cidrs]
+        instances = [_network(cidr) for cidr in cidrs]
         for other in self.all():
             for taken in map(_network, other.pod_cidrs if other.id != id_ else ()):
-                if any(one.version == taken.version and one.overlaps(taken) for one in wanted):
+                if any(one.version == taken.version and one.overlaps(taken) for one in instances):
                     raise ApiError(409, "Conflict", f"{other.id} has the pod CIDR {taken}")
         has = self._living(id_).pod_cidrs
-        new = [str(one) for one in wanted if str(one) not in has]
+        new = [str(one) for one in instances if str(one) not in has]
         return self.change(id_, {"pod_cidrs": [*has, *new]})
 
     def release(self, id_: str, cidrs: Sequence[str]) -> Instance:

@@ -10,7 +10,7 @@ from proreus.testing.simulated.model import AnyPart, ApiError, Instance, LoadBal
 from proreus.testing.simulated.parts import KINDS
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """A request: the id in its path, its query as pairs, its body."""
 
     id: str
@@ -51,7 +51,7 @@ class _PodCIDRs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _Body = TypeVar("_Body", _BatchGet, _AddTargets, _RemoveTargets, _PodCIDRs)
-Run = Callable[[Cloud, Asked], Awaitable[Answer]]
+Run = Callable[[Cloud, ApiRequest], Awaitable[Answer]]
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -71,18 +71,18 @@ def show_instance(instance: Instance) -> dict[str, Any]:
     return shown
 
 
-async def _list_instances(cloud: Cloud, asked: Asked) -> Answer:
+async def _list_instances(cloud: Cloud, request: ApiRequest) -> Answer:
     found = cloud.machines.all(lag=cloud.settings().list_lag)
-    page, token = cloud.page(found, asked.first("page_size"), asked.first("page_token"))
+    page, token = cloud.page(found, request.first("page_size"), request.first("page_token"))
     return Answer({"instances": [show_instance(i) for i in page], "next_page_token": token})
 
 
-async def _get_instance(cloud: Cloud, asked: Asked) -> Answer:
-    return Answer(show_instance(cloud.machines.get(asked.id)))
+async def _get_instance(cloud: Cloud, request: ApiRequest) -> Answer:
+    return Answer(show_instance(cloud.machines.get(request.id)))
 
 
-async def _batch_get(cloud: Cloud, asked: Asked) -> Answer:
-    body = _decode(asked, _BatchGet)
+async def _batch_get(cloud: Cloud, request: ApiRequest) -> Answer:
+    body = _decode(request, _BatchGet)
     found, missing_ids, missing_names = cloud.machines.batch_get(body.ids, body.names)
     instances = [show_instance(one) for one in found]
     return Answer(
@@ -90,57 +90,59 @@ async def _batch_get(cloud: Cloud, asked: Asked) -> Answer:
     )
 
 
-async def _assign_pod_cidrs(cloud: Cloud, asked: Asked) -> Answer:
-    cidrs = _decode(asked, _PodCIDRs).pod_cidrs
-    return Answer(show_instance(cloud.machines.assign(asked.id, cidrs)))
+async def _assign_pod_cidrs(cloud: Cloud, request: ApiRequest) -> Answer:
+    cidrs = _decode(request, _PodCIDRs).pod_cidrs
+    return Answer(show_instance(cloud.machines.assign(request.id, cidrs)))
 
 
-async def _release_pod_cidrs(cloud: Cloud, asked: Asked) -> Answer:
-    cidrs = _decode(asked, _PodCIDRs).pod_cidrs
-    return Answer(show_instance(cloud.machines.release(asked.id, cidrs)))
+async def _release_pod_cidrs(cloud: Cloud, request: ApiRequest) -> Answer:
+    cidrs = _decode(request, _PodCIDRs).pod_cidrs
+    return Answer(show_instance(cloud.machines.release(request.id, cidrs)))
 
 
-async def _list_resources(cloud: Cloud, asked: Asked) -> Answer:
-    found = cloud.list_parts(asked.first("kind"), asked.first("name_prefix"), asked.every("tag"))
-    page, token = cloud.page(found, asked.first("page_size"), asked.first("page_token"))
+async def _list_resources(cloud: Cloud, request: ApiRequest) -> Answer:
+    found = cloud.list_parts(
+        request.first("kind"), request.first("name_prefix"), request.every("tag")
+    )
+    page, token = cloud.page(found, request.first("page_size"), request.first("page_token"))
     return Answer({"resources": [cloud.view(p) for p in page], "next_page_token": token})
 
 
-async def _list_targets(cloud: Cloud, asked: Asked) -> Answer:
-    part = cloud.parts.get(LoadBalancer, asked.id)
+async def _list_targets(cloud: Cloud, request: ApiRequest) -> Answer:
+    part = cloud.parts.get(LoadBalancer, request.id)
     targets = cloud.dataplane.targets(part) if isinstance(part, LoadBalancer) else []
     return Answer({"targets": targets})
 
 
-async def _add_targets(cloud: Cloud, asked: Asked) -> Answer:
-    part, rejected = cloud.parts.add_targets(asked.id, _decode(asked, _AddTargets).targets)
+async def _add_targets(cloud: Cloud, request: ApiRequest) -> Answer:
+    part, rejected = cloud.parts.add_targets(request.id, _decode(request, _AddTargets).targets)
     await cloud.changed(part)
     reasons = [{"instance_id": id_, "reason": reason} for id_, reason in rejected.items()]
     return Answer({"load_balancer": cloud.view(part), "rejected": reasons})
 
 
-async def _remove_targets(cloud: Cloud, asked: Asked) -> Answer:
-    part = cloud.parts.remove_targets(asked.id, _decode(asked, _RemoveTargets).instance_ids)
+async def _remove_targets(cloud: Cloud, request: ApiRequest) -> Answer:
+    part = cloud.parts.remove_targets(request.id, _decode(request, _RemoveTargets).instance_ids)
     await cloud.changed(part)
     return Answer({"load_balancer": cloud.view(part)})
 
 
 def _of_kind(collection: str, kind: type[AnyPart]) -> tuple[Operation, ...]:
-    async def create(cloud: Cloud, asked: Asked) -> Answer:
-        part, new = cloud.parts.create(kind, asked.body)
+    async def create(cloud: Cloud, request: ApiRequest) -> Answer:
+        part, new = cloud.parts.create(kind, request.body)
         await cloud.changed(part)
         return Answer(cloud.view(part), 201 if new else 200)
 
-    async def get(cloud: Cloud, asked: Asked) -> Answer:
-        return Answer(cloud.view(cloud.parts.get(kind, asked.id)))
+    async def get(cloud: Cloud, request: ApiRequest) -> Answer:
+        return Answer(cloud.view(cloud.parts.get(kind, request.id)))
 
-    async def update(cloud: Cloud, asked: Asked) -> Answer:
-        part = cloud.parts.change(kind, asked.id, asked.body)
+    async def update(cloud: Cloud, request: ApiRequest) -> Answer:
+        part = cloud.parts.change(kind, request.id, request.body)
         await cloud.changed(part)
         return Answer(cloud.view(part))
 
-    async def delete(cloud: Cloud, asked: Asked) -> Answer:
-        await cloud.changed(cloud.parts.delete(kind, asked.id))
+    async def delete(cloud: Cloud, request: ApiRequest) -> Answer:
+        await cloud.changed(cloud.parts.delete(kind, request.id))
         return Answer({})
 
     one = f"/v1/{collection}/{{id}}"
@@ -152,9 +154,9 @@ def _of_kind(collection: str, kind: type[AnyPart]) -> tuple[Operation, ...]:
     )
 
 
-def _decode(asked: Asked, type_: type[_Body]) -> _Body:
+def _decode(request: ApiRequest, type_: type[_Body]) -> _Body:
     try:
-        return msgspec.convert(asked.body, type_)
+        return msgspec.convert(request.body, type_)
     except msgspec.ValidationError as error:
         raise ApiError(400, "BadRequest", str(error)) from error
 

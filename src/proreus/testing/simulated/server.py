@@ -12,7 +12,13 @@ from aiohttp import web
 
 from proreus.testing.simulated.cloud import Cloud
 from proreus.testing.simulated.model import ApiError, Call, Fault, FaultMode, Instance
-from proreus.testing.simulated.operations import OPERATIONS, Answer, Asked, Operation, show_instance
+from proreus.testing.simulated.operations import (
+    OPERATIONS,
+    Answer,
+    ApiRequest,
+    Operation,
+    show_instance,
+)
 from proreus.testing.simulated.weather import Faults, Quotas, spoil
 
 _MAX_CALLS = 200_000
@@ -84,18 +90,18 @@ class Server:
         wait = self._quotas.take(caller, settings, now, read=operation.read)
         if wait > 0:
             raise ApiError(429, "Throttled", "the quota is used up", retry_after=wait)
-        asked = await _asked(request)
+        api_request = await _api_request(request)
         fault = self._faults.take(operation.name, request.match_info.get("id", ""))
         await asyncio.sleep(settings.latency / 2)
         if fault is not None and not await _effect_takes_place(request, fault):
             return None
-        answer = await operation.run(self._cloud, asked)
+        answer = await operation.run(self._cloud, api_request)
         await asyncio.sleep(settings.latency / 2)
         if fault is not None and fault.mode is FaultMode.CUT_AFTER:
             return None
         if fault is not None and fault.mode is FaultMode.GARBAGE:
             return web.Response(text="<html>Bad Gate", content_type="text/html")
-        return _response(Answer(spoil(fault, answer.body, asked.body), answer.status))
+        return _response(Answer(spoil(fault, answer.body, api_request.body), answer.status))
 
     def _caller(self, request: web.Request) -> str:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -112,13 +118,13 @@ class Server:
         self._counters[operation.name][str(status)] += 1
         self._last[operation.name] = self._cloud.now()
 
-    def _admin_call(self, run: Callable[[Asked], Awaitable[dict[str, Any]]]) -> Handler:
+    def _admin_call(self, run: Callable[[ApiRequest], Awaitable[dict[str, Any]]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             given = request.headers.get("Authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self._admin_token}".encode()):
                 return _refusal(ApiError(401, "Unauthenticated", "this is not the admin token"))
             try:
-                return _response(Answer(await run(await _asked(request))))
+                return _response(Answer(await run(await _api_request(request))))
             except msgspec.ValidationError as error:
                 return _refusal(ApiError(400, "BadRequest", str(error)))
             except ApiError as error:
@@ -126,61 +132,61 @@ class Server:
 
         return handle
 
-    async def _get_settings(self, asked: Asked) -> dict[str, Any]:
-        del asked
+    async def _get_settings(self, api_request: ApiRequest) -> dict[str, Any]:
+        del api_request
         shown: dict[str, Any] = msgspec.to_builtins(self._cloud.settings())
         return shown
 
-    async def _patch_settings(self, asked: Asked) -> dict[str, Any]:
-        shown: dict[str, Any] = msgspec.to_builtins(self._cloud.configure(asked.body))
+    async def _patch_settings(self, api_request: ApiRequest) -> dict[str, Any]:
+        shown: dict[str, Any] = msgspec.to_builtins(self._cloud.configure(api_request.body))
         self._cloud.dataplane.health.wake()
         return shown
 
-    async def _create_instances(self, asked: Asked) -> dict[str, Any]:
-        wanted = msgspec.convert(asked.body.get("instances"), tuple[Instance, ...])
-        return {"instances": msgspec.to_builtins(self._cloud.machines.create(wanted))}
+    async def _create_instances(self, api_request: ApiRequest) -> dict[str, Any]:
+        instances = msgspec.convert(api_request.body.get("instances"), tuple[Instance, ...])
+        return {"instances": msgspec.to_builtins(self._cloud.machines.create(instances))}
 
-    async def _change_instance(self, asked: Asked) -> dict[str, Any]:
-        return show_instance(self._cloud.machines.change(asked.id, asked.body))
+    async def _change_instance(self, api_request: ApiRequest) -> dict[str, Any]:
+        return show_instance(self._cloud.machines.change(api_request.id, api_request.body))
 
-    async def _terminate_instance(self, asked: Asked) -> dict[str, Any]:
-        self._cloud.machines.terminate(asked.id)
+    async def _terminate_instance(self, api_request: ApiRequest) -> dict[str, Any]:
+        self._cloud.machines.terminate(api_request.id)
         return {}
 
-    async def _get_state(self, asked: Asked) -> dict[str, Any]:
-        del asked
+    async def _get_state(self, api_request: ApiRequest) -> dict[str, Any]:
+        del api_request
         return {
             "instances": [show_instance(one) for one in self._cloud.machines.all()],
             "parts": [self._cloud.view(part) for part in self._cloud.parts.all()],
         }
 
-    async def _remove_part(self, asked: Asked) -> dict[str, Any]:
-        part = self._cloud.parts.find(asked.id)
+    async def _remove_part(self, api_request: ApiRequest) -> dict[str, Any]:
+        part = self._cloud.parts.find(api_request.id)
         if part is None:
-            raise ApiError(404, "NotFound", f"there is no part {asked.id}")
+            raise ApiError(404, "NotFound", f"there is no part {api_request.id}")
         await self._cloud.changed(self._cloud.parts.remove(part))
         return {}
 
-    async def _add_fault(self, asked: Asked) -> dict[str, Any]:
-        self._faults.add(msgspec.convert(asked.body, Fault))
+    async def _add_fault(self, api_request: ApiRequest) -> dict[str, Any]:
+        self._faults.add(msgspec.convert(api_request.body, Fault))
         return {}
 
-    async def _clear_faults(self, asked: Asked) -> dict[str, Any]:
-        del asked
+    async def _clear_faults(self, api_request: ApiRequest) -> dict[str, Any]:
+        del api_request
         self._faults.clear()
         return {}
 
-    async def _get_calls(self, asked: Asked) -> dict[str, Any]:
-        del asked
+    async def _get_calls(self, api_request: ApiRequest) -> dict[str, Any]:
+        del api_request
         calls = [msgspec.to_builtins(call) for call in self._calls]
         return {"calls": calls, "counters": {op: dict(c) for op, c in self._counters.items()}}
 
-    async def _get_counters(self, asked: Asked) -> dict[str, Any]:
-        del asked
+    async def _get_counters(self, api_request: ApiRequest) -> dict[str, Any]:
+        del api_request
         return {"counters": {op: dict(c) for op, c in self._counters.items()}, "last": self._last}
 
-    async def _clear_calls(self, asked: Asked) -> dict[str, Any]:
-        del asked
+    async def _clear_calls(self, api_request: ApiRequest) -> dict[str, Any]:
+        del api_request
         self._calls.clear()
         self._counters.clear()
         self._last.clear()
@@ -206,13 +212,13 @@ async def _client_gone(request: web.Request) -> None:
             return
 
 
-async def _asked(request: web.Request) -> Asked:
+async def _api_request(request: web.Request) -> ApiRequest:
     raw = await request.read()
     try:
         body = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
     except msgspec.DecodeError as error:
         raise ApiError(400, "BadRequest", f"the body is no JSON object: {error}") from error
-    return Asked(request.match_info.get("id", ""), tuple(request.query.items()), body)
+    return ApiRequest(request.match_info.get("id", ""), tuple(request.query.items()), body)
 
 
 def _response(answer: Answer) -> web.Response:

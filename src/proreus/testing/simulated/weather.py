@@ -64,7 +64,9 @@ class Faults:
         return None
 
 
-def spoil(fault: Fault | None, answer: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def spoil(
+    fault: Fault | None, answer: dict[str, Any], request: Mapping[str, Any]
+) -> dict[str, Any]:
     """The answer to `asked` as DROP and MISSING leave it."""
     if fault is None or fault.mode not in {FaultMode.DROP, FaultMode.MISSING}:
         return answer
@@ -79,6 +81,6 @@ def spoil(fault: Fault | None, answer: dict[str, Any], asked: Mapping[str, Any])
         spoilt["next_page_token"] = ""
     if fault.mode is FaultMode.MISSING and "missing_ids" in answer:
         for by in ("id", "name"):
-            of_lost = {item[by] for item in items[:lost]} & set(asked.get(f"{by}s", ()))
+            of_lost = {item[by] for item in items[:lost]} & set(request.get(f"{by}s", ()))
             spoilt[f"missing_{by}s"] = [*answer[f"missing_{by}s"], *sorted(of_lost)]
     return spoilt

@@ -234,12 +234,10 @@ class OctaviaLoadBalancers:
             return found
         return [one for one in found if id_of(one) in begun or owners.is_used_by(one, ref)]
 
-    def _delete_step(
-        self, described: Described, observed: Balancer, ref: LoadBalancerRef
-    ) -> Step | None:
-        """The next step to delete it, or to leave it to others; None if there is none."""
-        if is_needed(described, observed, ref):
-            return departure(observed, owners.without(described, ref))
+    def _delete_step(self, lb: Described, observed: Balancer, ref: LoadBalancerRef) -> Step | None:
+        """Return the next step to delete the load balancer, or to leave it to others, or None."""
+        if is_needed(lb, observed, ref):
+            return departure(observed, owners.without(lb, ref))
         return self._cases.delete_step(observed)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
