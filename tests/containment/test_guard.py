@@ -28,8 +28,8 @@ from proreus.cloudprovider import (
     scope_of,
 )
 from proreus.cloudprovider.desired import desired_load_balancer, load_balancer_ref
-from proreus.containment.faults import EVENT, Faults, Kind
-from proreus.containment.guard import VERB_SECONDS, Guard, Raised
+from proreus.containment.faults import EVENT, Fault, Faults, Kind
+from proreus.containment.guard import VERB_SECONDS, Guard
 from proreus.containment.guarded import guarded
 from proreus.kube.objects import (
     KubeObject,
@@ -42,10 +42,8 @@ from proreus.testing.objects import node, service
 
 from ..faults.bad_provider import (  # noqa: TID252 - pytest imports tests by path
     MANY_THREADS,
-    BadInstances,
     BadProvider,
     Config,
-    Deeds,
     end_threads,
 )
 
@@ -185,7 +183,7 @@ async def test_a_wrong_answer_is_the_error_of_its_own_object(deed: str) -> None:
     site = Site(f"ensure web {deed}")
     answers = await ensure(await site.load_balancers(), "web", "good")
     assert isinstance(answers, dict)
-    assert type(answers["uid-web"]) is CloudError
+    assert type(answers["uid-web"]) is Fault
     assert isinstance(answers["uid-good"], Ensured)
     assert site.faults() == {("ensure", "wrong_answer"): 1}
 
@@ -366,14 +364,6 @@ async def test_wrong_blocks_of_a_node_are_unknown() -> None:
 
 
 # Beside the calls
-
-
-@virtual_time
-async def test_what_describe_raises_reaches_the_batches_as_an_exception() -> None:
-    site = Site()
-    bad = BadInstances(Deeds(["describe * exit"]), 100)
-    with pytest.raises(Raised, match="SystemExit"):
-        await site.guard.run("describe", lambda: bad.describe([node("n")]), seconds=None)
 
 
 @virtual_time

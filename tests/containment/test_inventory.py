@@ -19,7 +19,9 @@ from proreus.cloudprovider.errors import (
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.containment.batches import PROBES, SUSPECTS_ALONE, outage
 from proreus.containment.failed_calls import FailedCalls
-from proreus.containment.faults import Kind
+from proreus.containment.faults import Fault, Faults, Kind, Unanswered
+from proreus.containment.guard import Guard
+from proreus.containment.guarded import GuardedInstances
 from proreus.containment.inventory import FLIGHTS_AT_ONCE, Inventory, Observation, Sighting
 from proreus.kube.objects import Node
 from proreus.testing import clock
@@ -70,20 +72,31 @@ class Cloud:
         return {**answers, **self.extra}  # type: ignore[dict-item]  # wrong types are a test
 
 
-class Bench:
-    """An inventory over a cloud, with what it reported."""
+class Reports(Faults):
+    """Keeps the faults of a provider."""
 
-    def __init__(self, cloud: Cloud, deadline: float = 30.0) -> None:
-        self.cloud = cloud
-        self.errors: list[CloudError] = []
+    def __init__(self) -> None:
         self.kinds: list[Kind] = []
-        self.inventory = Inventory(
-            cloud, deadline=deadline, on_error=self._told, failed_calls=FailedCalls()
-        )
+        self.problems: list[str] = []
 
-    def _told(self, error: CloudError, kind: Kind) -> None:
-        self.errors.append(error)
+    def report(self, verb: str, kind: Kind, problem: str, **_: object) -> None:
+        assert verb in {"describe", "batch_size"}
         self.kinds.append(kind)
+        self.problems.append(problem)
+
+
+class Bench:
+    """An inventory over a guarded cloud, with the faults that were reported."""
+
+    def __init__(self, cloud: Cloud, deadline: float = 30.0, faults: Reports | None = None) -> None:
+        self.cloud = cloud
+        self.faults = faults or Reports()
+        self.inventory = Inventory(
+            GuardedInstances(cloud, Guard(self.faults)),
+            deadline=deadline,
+            on_error=lambda error, kind: self.faults.report("describe", kind, str(error)),
+            failed_calls=FailedCalls(),
+        )
 
     async def get(self, asked: Iterable[Node], not_before: float = 0.0) -> dict[str, Observation]:
         return dict(await self.inventory.get(list(asked), not_before=not_before))
@@ -107,7 +120,7 @@ def test_nodes_cost_one_call_per_full_batch() -> None:
         assert sorted(len(call) for call in bench.cloud.calls) == [50, 100, 100]
         assert good(seen) == {asked.metadata.name for asked in nodes(250)}
         assert {observation.began for observation in seen.values()} == {0.0}
-        assert bench.errors == []
+        assert bench.faults.kinds == []
 
     clock.run(scenario())
 
@@ -251,7 +264,7 @@ def test_errors_go_to_all_who_wait_and_to_nobody_later() -> None:
         bench.cloud.down = None
         assert good(await bench.get(nodes(1))) == {"n000"}
         assert len(bench.cloud.calls) == 2
-        assert bench.errors == []
+        assert bench.faults.kinds == []
 
     clock.run(scenario())
 
@@ -356,8 +369,8 @@ def test_a_provider_that_cancels_its_own_call_gives_an_error_and_cancels_nobody(
         bench.cloud.down = asyncio.CancelledError()
         seen = await bench.get(nodes(2))
         assert all("cancelled its own call" in str(seen[name].answer) for name in seen)
-        assert all(isinstance(observation.answer, CloudError) for observation in seen.values())
-        assert {observation.began for observation in seen.values()} == {0.0}
+        assert all(isinstance(observation.answer, Fault) for observation in seen.values())
+        assert set(bench.faults.kinds) == {Kind.CANCELLED}
 
     clock.run(scenario())
 
@@ -376,7 +389,8 @@ def test_names_left_out_are_unknown_never_absent() -> None:
         bench = Bench(Forgetful())
         seen = await bench.get(nodes(2))
         assert good(seen) == {"n000"}
-        assert type(seen["n001"].answer) is CloudError
+        assert isinstance(seen["n001"].answer, Fault)
+        assert bench.faults.kinds == [Kind.LEFT_OUT]
         assert "n001: it is unknown, not gone" in str(seen["n001"].answer)
 
     clock.run(scenario())
@@ -388,13 +402,9 @@ def test_answers_for_names_not_asked_are_ignored_and_counted() -> None:
         bench.cloud.extra = {"stranger": NotFound(), "other": NotFound()}
         seen = await bench.get(nodes(2))
         assert good(seen) == {"n000", "n001"} == set(seen)
-        assert bench.inventory.unasked == 2
         await bench.get(nodes(3))
-        assert bench.inventory.unasked == 4
-        assert ["2 nodes that were not in the call" in str(error) for error in bench.errors] == [
-            True,
-            True,
-        ]
+        assert bench.faults.kinds == [Kind.UNASKED] * 2
+        assert all("2 objects that were not in the call" in text for text in bench.faults.problems)
 
     clock.run(scenario())
 
@@ -408,9 +418,9 @@ def test_an_answer_of_a_wrong_type_names_the_provider(value: object) -> None:
         error = seen["n000"].answer
         assert isinstance(error, CloudError)
         assert f"{Cloud.__module__}.Cloud.describe" in str(error)
-        assert "for node n000: expected Instance" in str(error)
-        assert bench.kinds == [Kind.WRONG_ANSWER]
-        assert bench.errors == [error]
+        assert "for n000: expected Instance" in str(error)
+        assert bench.faults.kinds == [Kind.WRONG_ANSWER]
+        assert bench.faults.problems == [str(error)]
         assert seen["n001"].answer == NotFound()
 
     clock.run(scenario())
@@ -438,7 +448,7 @@ def test_whatever_a_provider_raises_becomes_an_error_with_its_class(raised: Base
         bench = Bench(Cloud())
         bench.cloud.down = raised
         error = (await bench.get(nodes(1)))["n000"].answer
-        assert type(error) is CloudError
+        assert type(error) is Fault
         assert f"Cloud.describe raised {type(raised).__name__}" in str(error)
         assert str(raised) not in str(error)
         assert error.__cause__ is raised
@@ -611,14 +621,15 @@ def test_probes_are_other_nodes_each_time() -> None:
 
 
 def test_a_defect_in_reporting_is_raised_and_is_no_answer() -> None:
-    def broken(*_: object) -> None:
-        raise LookupError("no such metric")
+    class Broken(Reports):
+        def report(self, *_: object, **__: object) -> None:
+            raise LookupError("no such metric")
 
     async def scenario() -> None:
-        cloud = Cloud()
-        cloud.down = OSError("x")
+        bench = Bench(Cloud(), faults=Broken())
+        bench.cloud.down = OSError("x")
         with pytest.raises(LookupError):
-            await Inventory(cloud, on_error=broken).get(nodes(2), not_before=0.0)
+            await bench.get(nodes(2))
 
     clock.run(scenario())
 
@@ -715,7 +726,7 @@ def test_what_no_id_can_cause_is_not_asked_again_in_parts(error: Exception) -> N
         bench.cloud.down = error
         seen = await bench.get(nodes(9))
         assert len(bench.cloud.calls) == 1
-        wanted = CallTimeout if isinstance(error, TimeoutError) else type(error)
+        wanted = Unanswered if isinstance(error, TimeoutError) else type(error)
         assert {type(observation.answer) for observation in seen.values()} == {wanted}
 
     clock.run(scenario())
@@ -779,7 +790,7 @@ def test_a_call_past_the_deadline_is_a_timeout_and_is_not_repeated() -> None:
         bench = Bench(Cloud(latency=100.0), deadline=5.0)
         seen = await bench.get(nodes(4))
         assert now() == 5.0
-        assert {type(observation.answer) for observation in seen.values()} == {CallTimeout}
+        assert {type(observation.answer) for observation in seen.values()} == {Unanswered}
         assert "no answer for 4 nodes in 5 s" in str(seen["n000"].answer)
         assert len(bench.cloud.calls) == 1
 
@@ -797,7 +808,7 @@ def test_after_a_call_that_hung_each_of_its_nodes_is_asked_by_itself() -> None:
     async def scenario() -> None:
         bench = Bench(HangsForOne())
         assert good(await bench.get(nodes(4))) == set()
-        assert bench.kinds == [Kind.HUNG]
+        assert bench.faults.kinds == [Kind.HUNG]
         for time in (30.0, 60.0):
             seen = await bench.get(nodes(4), not_before=time)
             assert good(seen) == {"n000", "n002", "n003"}

@@ -361,7 +361,7 @@ def _slices(provider: CloudProvider, client: Client) -> Informer[EndpointSlice] 
 
 def _inventory(provider: CloudProvider, faults: Faults) -> Inventory | None:
     def on_error(error: CloudError, kind: Kind) -> None:
-        faults.report("describe", kind, str(error), cause=error.__cause__)
+        faults.report("describe", kind, str(error))
 
     if provider.instances is None:
         return None

@@ -22,10 +22,8 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
-from proreus.cloudprovider.instances import Instance, InstanceAnswer, Instances, NotFound
-from proreus.containment import contract
-from proreus.containment.faults import Kind
-from proreus.containment.guard import Raised, raising
+from proreus.cloudprovider.instances import InstanceAnswer, Instances
+from proreus.containment.faults import Fault, Kind, Unanswered
 from proreus.kube.objects import Node
 
 SEARCH_CALLS: Final = 64
@@ -41,7 +39,7 @@ Key = tuple[str, str]
 """A node's uid and provider id, which key an answer."""
 
 OnError = Callable[[CloudError, Kind], None]
-"""A handler of a fault of the provider in `describe`, with its kind."""
+"""A handler of a fault that no single answer of `describe` shows, with its kind."""
 
 # What no single id can be the reason for: asking for fewer would only add calls.
 _NOT_ONE_NODES_FAULT = (Throttled, RetryAfter, Unauthenticated, CallTimeout, ConfigError)
@@ -92,7 +90,7 @@ class _Search(msgspec.Struct):
 
 
 class Batches:
-    """Call `describe`, check its answers and remember which ids make batches fail."""
+    """Call a guarded `describe` and remember which ids make batches fail."""
 
     def __init__(
         self,
@@ -110,13 +108,11 @@ class Batches:
         self._suspects: dict[Key, None] = {}
         self._turn = 0
         self._calls = 0
-        self.unasked = 0
-        """The number of answers for nodes that were not asked about."""
 
     @property
     def size(self) -> int:
-        """Return how many nodes go in one call; at least one, whatever the provider says."""
-        return max(1, self._instances.batch_size)
+        """Return how many nodes go in one call."""
+        return self._instances.batch_size
 
     def split(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:
         """Split nodes into full batches, and some suspects, longest unasked first, one by one."""
@@ -198,13 +194,8 @@ class Batches:
         call = self._calls
         answers = await self._call(nodes, search)
         ended = self._clock()
-        answer_of = (
-            dict.fromkeys((node.metadata.name for node in nodes), answers)
-            if isinstance(answers, CloudError)
-            else self._read(nodes, answers)
-        )
         for node in nodes:
-            answer = answer_of[node.metadata.name]
+            answer = answers if isinstance(answers, CloudError) else answers[node.metadata.name]
             search.observations[key(node)] = Observation(answer, began, ended, call, search.refused)
         if not isinstance(answers, CloudError):
             return _Outcome.ANSWERED
@@ -216,66 +207,20 @@ class Batches:
     async def _call(
         self, nodes: Sequence[Node], search: _Search
     ) -> Mapping[str, InstanceAnswer] | CloudError:
-        answers: object
         search.refused = False
         try:
-            async with asyncio.timeout_at(search.end) as limit:
-                answers = await self._instances.describe(nodes)
+            async with asyncio.timeout_at(search.end):
+                return await self._instances.describe(nodes)
         except CloudError as error:
-            return self._refused(error, search)
-        except TimeoutError as error:
-            search.hung = limit.expired()
-            text = f"{self._provider} had no answer for {len(nodes)} nodes in {self._deadline:g} s"
-            return self._fault(CallTimeout(text), Kind.HUNG, error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a cloud's SDK may raise anything
-            raised = (error.__cause__ if isinstance(error, Raised) else None) or error
-            return self._fault(CloudError(raising(self._provider, raised)), Kind.RAISED, raised)
-        if isinstance(answers, Mapping):
-            return answers
-        text = f"{self._provider} answered with a {type(answers).__name__}; it must be a mapping"
-        return self._fault(CloudError(text), Kind.WRONG_ANSWER)
-
-    def _read(
-        self, nodes: Sequence[Node], answers: Mapping[str, object]
-    ) -> dict[str, InstanceAnswer]:
-        names = [node.metadata.name for node in nodes]
-        unasked = answers.keys() - set(names)
-        if unasked:
-            self.unasked += len(unasked)
-            text = f"{self._provider} answered for {len(unasked)} nodes that were not in the call"
-            self._fault(CloudError(text), Kind.UNASKED)
-        return {name: self._typed(name, answers) for name in names}
-
-    def _typed(self, name: str, answers: Mapping[str, object]) -> InstanceAnswer:
-        if name not in answers:
-            text = f"{self._provider} left out node {name}: it is unknown, not gone"
-            return self._fault(CloudError(text), Kind.LEFT_OUT)
-        try:
-            return contract.answer(answers[name], Instance, NotFound)
-        except contract.Broken as broken:
-            text = f"{self._provider} gave an invalid answer for node {name}: {broken}"
-            return self._fault(CloudError(text), Kind.WRONG_ANSWER)
-
-    def _refused(self, error: CloudError, search: _Search) -> CloudError:
-        try:
-            sound = contract.error(error)
-        except contract.Broken as broken:
-            text = f"{self._provider} raised an invalid error: {broken}"
-            return self._fault(CloudError(text), Kind.WRONG_ANSWER, error)
-        search.refused = True
-        return sound
-
-    def _fault(
-        self, error: CloudError, kind: Kind, cause: BaseException | None = None
-    ) -> CloudError:
-        error.__cause__ = cause
-        self._on_error(error, kind)
-        return error
-
-    @property
-    def _provider(self) -> str:
-        type_ = type(getattr(self._instances, "__wrapped__", self._instances))
-        return f"{type_.__module__}.{type_.__qualname__}.describe"
+            search.refused = not isinstance(error, Fault)
+            return error
+        except TimeoutError:
+            search.hung = True
+            fault = Unanswered(
+                f"describe had no answer for {len(nodes)} nodes in {self._deadline:g} s"
+            )
+            self._on_error(fault, Kind.HUNG)
+            return fault
 
     def _suspect(self, nodes: Sequence[Node], bad: Sequence[Node]) -> None:
         """Make the bad nodes of a batch suspects, and the others not."""

@@ -4,7 +4,7 @@ import asyncio
 from enum import StrEnum
 from typing import Final
 
-from proreus.cloudprovider import EventSink
+from proreus.cloudprovider import CallTimeout, CloudError, EventSink
 from proreus.kube.objects import KubeObject, key
 from proreus.runtime import klog, metrics
 from proreus.runtime.correlation import REPEAT, Recent
@@ -15,6 +15,14 @@ EVENT: Final = "ProviderFault"
 """The reason of events about objects that a fault concerns."""
 
 _SENTENCE: Final = "The provider breaks its interface"
+
+
+class Fault(CloudError):
+    """A fault of the provider stands where its answer should; it is reported already."""
+
+
+class Unanswered(Fault, CallTimeout):
+    """A call had no answer, which is a fault; its outcome is unknown."""
 
 
 class Kind(StrEnum):

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from proreus.cloudprovider import CallTimeout, CloudError
+from proreus.cloudprovider import CloudError
 from proreus.containment import contract
-from proreus.containment.faults import Faults, Kind
+from proreus.containment.faults import Fault, Faults, Kind, Unanswered
 from proreus.kube.objects import KubeObject
 from proreus.runtime.threads import foreign
 
@@ -31,10 +31,6 @@ THREADS: Final = 64
 """The number of threads that is reported, and then each doubling."""
 
 
-class Raised(Exception):
-    """A provider raised something that is no Exception, such as SystemExit."""
-
-
 class Guard:
     """Call a provider's functions, and report their faults."""
 
@@ -46,16 +42,22 @@ class Guard:
         self._outlasts = outlasts
         self._threads_reported = THREADS
 
-    async def run(
-        self, verb: str, function: Callable[[], Awaitable[T]], *, seconds: float | None
+    async def call(
+        self,
+        verb: str,
+        function: Callable[[], Awaitable[T]],
+        *,
+        seconds: float | None = VERB_SECONDS,
+        text: str = "",
     ) -> T:
-        """Await `function()` for up to `seconds`.
+        """Await `function()` for up to `seconds`; messages name the verb by `text`, if given.
 
         Raises:
-            CallTimeout: It took longer.
-            CloudError: It cancelled itself.
-            Exception: What it raised; `Raised` if that was no Exception.
+            Unanswered: It took longer, or raised a TimeoutError.
+            Fault: It cancelled itself, or raised what is no sound CloudError.
+            CloudError: What it raised.
         """
+        text = text or verb
         task = asyncio.create_task(_outcome(function))
         try:
             await asyncio.wait({task}, timeout=seconds)
@@ -64,38 +66,27 @@ class Guard:
             raise
         self._check_threads(verb)
         if not task.done():
-            problem = f"{verb} had no answer in {seconds:g} s, the outcome is unknown"
+            problem = f"{text} had no answer in {seconds:g} s, the outcome is unknown"
             self.faults.report(verb, Kind.HUNG, problem)
             await self._end(verb, task)
-            raise CallTimeout(problem)
+            raise Unanswered(problem)
         if task.cancelled():
-            problem = f"{verb} cancelled its own call"
+            problem = f"{text} cancelled its own call"
             self.faults.report(verb, Kind.CANCELLED, problem)
-            raise CloudError(problem)
+            raise Fault(problem)
         value, raised = task.result()
         if raised is None:
             return value  # type: ignore[return-value]  # None only if something was raised
-        if isinstance(raised, Exception):
-            raise raised
-        raise Raised(type(raised).__name__) from raised
-
-    async def call(
-        self, verb: str, function: Callable[[], Awaitable[T]], *, seconds: float = VERB_SECONDS
-    ) -> T:
-        """Await `function()` like `run`, but raise only CloudError."""
-        try:
-            return await self.run(verb, function, seconds=seconds)
-        except CloudError as exc:
+        if isinstance(raised, CloudError):
             try:
-                raise contract.error(exc)
+                raise contract.error(raised)
             except contract.Broken as broken:
-                self.faults.report(verb, Kind.WRONG_ANSWER, str(broken), cause=exc)
-                raise CloudError(f"{verb}: {exc}") from exc
-        except Exception as exc:
-            raised = exc.__cause__ if isinstance(exc, Raised) else exc
-            problem = raising(verb, raised or exc)
-            self.faults.report(verb, Kind.RAISED, problem, cause=raised)
-            raise CloudError(problem) from exc
+                problem = f"{text} raised an invalid error: {broken}"
+                self.faults.report(verb, Kind.WRONG_ANSWER, problem, cause=raised)
+                raise Fault(problem) from raised
+        problem = raising(text, raised)
+        self.faults.report(verb, Kind.RAISED, problem, cause=raised)
+        raise (Unanswered if isinstance(raised, TimeoutError) else Fault)(problem) from raised
 
     def hook(
         self, verb: str, function: Callable[[], T], about: KubeObject | None
@@ -108,7 +99,7 @@ class Guard:
         except BaseException as exc:  # noqa: BLE001 - nothing is awaited: none of it is for us
             kind, cause, problem = Kind.RAISED, exc, raising(verb, exc)
         self.faults.report(verb, kind, problem, about=about, cause=cause)
-        return CloudError(problem)
+        return Fault(problem)
 
     async def _end(self, verb: str, task: "asyncio.Task[Any]") -> None:
         """Cancel the task; if that does not end it, only its group waits for it."""

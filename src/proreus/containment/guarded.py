@@ -1,7 +1,7 @@
 """Wrap a provider for the controllers: every hook and verb behind the guard, answers checked."""
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,12 +14,14 @@ from proreus.cloudprovider import (
     EnsureAnswer,
     Ensured,
     HostPolicy,
+    Instance,
     InstanceAnswer,
     Instances,
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
+    NotFound,
     NotSupported,
     OwnedObject,
     Ownership,
@@ -33,12 +35,10 @@ from proreus.cloudprovider import (
     scope_of,
 )
 from proreus.containment import contract
-from proreus.containment.faults import Faults, Kind
+from proreus.containment.answers import Verb
+from proreus.containment.faults import Fault
 from proreus.containment.guard import Guard
 from proreus.kube.objects import Node, Service
-
-Key = TypeVar("Key", bound=Hashable)
-S = TypeVar("S", bound=msgspec.Struct)
 
 LIST_SECONDS: Final = 50.0
 """Seconds for a listing."""
@@ -81,12 +81,15 @@ class _Guarded(CloudProvider):
 
 
 class GuardedInstances:
-    """Guard `Instances`; `containment.batches` checks the answers of `describe`."""
+    """Guard `Instances`: every answer is an instance, its absence or an error."""
 
     def __init__(self, instances: Instances, guard: Guard) -> None:
-        """Guard `instances`."""
-        self._instances = self.__wrapped__ = instances
+        """Guard `instances`; messages about `describe` name its class."""
+        self._instances = instances
         self._guard = guard
+        type_ = type(instances)
+        self._function = f"{type_.__module__}.{type_.__qualname__}.describe"
+        self._describe = Verb(guard, "describe", text=self._function, seconds=None)
 
     @property
     def batch_size(self) -> int:
@@ -131,25 +134,29 @@ class GuardedInstances:
         return None if isinstance(answer, CloudError) else answer
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """Call the provider's `describe`; the caller has a deadline.
+        """Call the provider's `describe`, and check each answer; the caller has a deadline.
 
         It does not see nodes whose provider id names no machine: it could look up their names.
         """
-        unreadable = {
+        refused: dict[str, InstanceAnswer] = {
             node.metadata.name: InvalidRequest(
                 f"spec.providerID {node.spec.provider_id!r} names no machine"
             )
             for node in nodes
             if _is_unreadable(node)
         }
-        asked = [node for node in nodes if node.metadata.name not in unreadable]
+        asked = [node for node in nodes if node.metadata.name not in refused]
         if not asked:
-            return unreadable
-        answer = await self._guard.run(
-            "describe", lambda: self._instances.describe(asked), seconds=None
+            return refused
+        names = [node.metadata.name for node in asked]
+        answers = refused | await self._describe.each(
+            lambda: self._instances.describe(asked), names, Instance, NotFound
         )
-        # An answer that is no mapping is reported where answers are checked.
-        return {**answer, **unreadable} if unreadable and isinstance(answer, Mapping) else answer
+        for name in names:
+            if name not in answers:
+                problem = f"{self._function} left out node {name}: it is unknown, not gone"
+                answers[name] = Fault(problem)
+        return answers
 
 
 def _is_unreadable(node: Node) -> bool:
@@ -163,6 +170,11 @@ class GuardedLoadBalancers:
         """Guard `load_balancers`."""
         self._cloud = load_balancers
         self._guard = guard
+        self._ensure = Verb(guard, "ensure")
+        self._update_hosts = Verb(guard, "update_hosts")
+        self._delete = Verb(guard, "delete")
+        self._preview = Verb(guard, "preview")
+        self._list_owned = Verb(guard, "list_owned", seconds=LIST_SECONDS)
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
         """Return the provider's group, or `Ungrouped`: then verbs answer with an error."""
@@ -207,22 +219,17 @@ class GuardedLoadBalancers:
 
     async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Call the provider's `ensure`, and check each answer."""
-        return await self._ensure("ensure", self._cloud.ensure, wanted)
+        _refuse_ungrouped()
+        uids = [lb.ref.uid for lb in wanted]
+        return await self._ensure.each(lambda: self._cloud.ensure(wanted), uids, Ensured, Pending)
 
     async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Call the provider's `update_hosts`, and check each answer."""
-        return await self._ensure("update_hosts", self._cloud.update_hosts, wanted)
-
-    async def _ensure(
-        self,
-        verb: str,
-        function: Callable[[Sequence[LoadBalancer]], Awaitable[Mapping[str, EnsureAnswer]]],
-        wanted: Sequence[LoadBalancer],
-    ) -> Mapping[str, EnsureAnswer]:
         _refuse_ungrouped()
-        answer = await self._guard.call(verb, lambda: function(wanted))
         uids = [lb.ref.uid for lb in wanted]
-        return answers(self._guard.faults, verb, answer, uids, Ensured)
+        return await self._update_hosts.each(
+            lambda: self._cloud.update_hosts(wanted), uids, Ensured, Pending
+        )
 
     async def preview(
         self, wanted: Sequence[LoadBalancer]
@@ -236,21 +243,20 @@ class GuardedLoadBalancers:
         function = getattr(self._cloud, "preview", None)
         if function is None:
             raise NotSupported("the provider cannot say what it would change")
-        answer: object = await self._guard.call("preview", lambda: function(wanted))
+        answer = await self._preview.call(lambda: function(wanted))
         changes = answer if isinstance(answer, Mapping) else {}
         return {
             lb.ref.uid: change
             if isinstance(change := changes.get(lb.ref.uid), CloudError)
-            else _listed(self._guard.faults, "preview", change, PartChange)
+            else self._preview.whole(change, PartChange)
             for lb in wanted
         }
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Call the provider's `delete`, and check each answer."""
         _refuse_ungrouped()
-        answer = await self._guard.call("delete", lambda: self._cloud.delete(gone))
         uids = [lb.uid for lb in gone]
-        return answers(self._guard.faults, "delete", answer, uids, Done)
+        return await self._delete.each(lambda: self._cloud.delete(gone), uids, Done, Pending)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """Call the provider's `list_owned`, and check each object.
@@ -258,10 +264,7 @@ class GuardedLoadBalancers:
         Raises:
             CloudError: It failed, or one of the objects is none.
         """
-        answer = await self._guard.call(
-            "list_owned", lambda: self._cloud.list_owned(cluster), seconds=LIST_SECONDS
-        )
-        return _listed(self._guard.faults, "list_owned", answer, OwnedObject)
+        return await self._list_owned.listing(lambda: self._cloud.list_owned(cluster), OwnedObject)
 
 
 class GuardedRoutes:
@@ -270,7 +273,8 @@ class GuardedRoutes:
     def __init__(self, routes: Routes, guard: Guard) -> None:
         """Guard `routes`."""
         self._routes = routes
-        self._guard = guard
+        self._list = Verb(guard, "list_routes", seconds=LIST_SECONDS)
+        self._apply = Verb(guard, "apply_routes")
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
         """Call the provider's `list`, and check each route.
@@ -278,10 +282,7 @@ class GuardedRoutes:
         Raises:
             CloudError: It failed, or one of the routes is none.
         """
-        answer = await self._guard.call(
-            "list_routes", lambda: self._routes.list(cluster, nodes), seconds=LIST_SECONDS
-        )
-        return _listed(self._guard.faults, "list_routes", answer, Route)
+        return await self._list.listing(lambda: self._routes.list(cluster, nodes), Route)
 
     async def apply(
         self,
@@ -291,11 +292,10 @@ class GuardedRoutes:
         delete: Sequence[Route],
     ) -> Mapping[Route, Done | Pending | CloudError]:
         """Call the provider's `apply`, and check each answer."""
-        answer = await self._guard.call(
-            "apply_routes", lambda: self._routes.apply(cluster, nodes, create, delete)
-        )
         routes = [*create, *delete]
-        return answers(self._guard.faults, "apply_routes", answer, routes, Done)
+        return await self._apply.each(
+            lambda: self._routes.apply(cluster, nodes, create, delete), routes, Done, Pending
+        )
 
 
 class GuardedPodCIDRs:
@@ -304,92 +304,32 @@ class GuardedPodCIDRs:
     def __init__(self, pod_cidrs: PodCIDRs, guard: Guard) -> None:
         """Guard `pod_cidrs`."""
         self._cloud = pod_cidrs
-        self._guard = guard
+        self._describe = Verb(guard, "describe_pod_cidrs", seconds=LIST_SECONDS)
+        self._assign = Verb(guard, "assign_pod_cidrs")
+        self._release = Verb(guard, "release_pod_cidrs")
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
         """Call the provider's `describe`, and check each block."""
-        verb = "describe_pod_cidrs"
-        answer: object = await self._guard.call(
-            verb, lambda: self._cloud.describe(nodes), seconds=LIST_SECONDS
-        )
-        faults = self._guard.faults
         by_name: dict[str, tuple[str, ...]] = {}
-        for name, blocks in looked_up(
-            faults, verb, answer, [node.metadata.name for node in nodes]
-        ).items():
+        names = [node.metadata.name for node in nodes]
+        answer = await self._describe.values(lambda: self._cloud.describe(nodes), names)
+        for name, blocks in answer.items():
             if isinstance(blocks, tuple | list) and all(isinstance(cidr, str) for cidr in blocks):
                 by_name[name] = tuple(blocks)
             else:
-                problem = (
-                    f"{verb} answered with a {type(blocks).__name__}; it must be a list of CIDRs"
+                self._describe.wrong(
+                    f"answered with a {type(blocks).__name__} for {name}; "
+                    "it must be a list of CIDRs"
                 )
-                faults.report(verb, Kind.WRONG_ANSWER, problem)
         return by_name
 
     async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
         """Call the provider's `assign`."""
-        await self._guard.call("assign_pod_cidrs", lambda: self._cloud.assign(node, cidrs))
+        await self._assign.call(lambda: self._cloud.assign(node, cidrs))
 
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
         """Call the provider's `release`."""
-        await self._guard.call("release_pod_cidrs", lambda: self._cloud.release(node, cidrs))
-
-
-def answers(
-    faults: Faults,
-    verb: str,
-    answer: object,
-    asked: Collection[Key],
-    success: type[S],
-) -> dict[Key, S | Pending | CloudError]:
-    """Check the answers for `asked`: a wrong one becomes an error, a missing one stays missing.
-
-    Raises:
-        CloudError: There is nothing to look an answer up in.
-    """
-    checked: dict[Key, S | Pending | CloudError] = {}
-    for key, value in looked_up(faults, verb, answer, asked).items():
-        try:
-            checked[key] = contract.answer(value, success, Pending)
-        except contract.Broken as exc:
-            checked[key] = CloudError(f"{verb}: {exc}")
-            faults.report(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
-    return checked
-
-
-def looked_up(
-    faults: Faults, verb: str, answer: object, asked: Collection[Key]
-) -> Mapping[Key, object]:
-    """Return the values for the keys in `asked`; report missing and unknown keys.
-
-    Raises:
-        CloudError: There is nothing to look an answer up in.
-    """
-    if not isinstance(answer, Mapping):
-        problem = f"{verb} answered with a {type(answer).__name__}; it must be a mapping"
-        faults.report(verb, Kind.WRONG_ANSWER, problem)
-        raise CloudError(problem)
-    unasked = answer.keys() - set(asked)
-    if unasked:
-        faults.report(
-            verb,
-            Kind.UNASKED,
-            f"{verb} answered for {len(unasked)} objects that were not in the call",
-        )
-    checked = {key: answer[key] for key in asked if key in answer}
-    for _ in range(len(asked) - len(checked)):
-        faults.report(verb, Kind.LEFT_OUT, f"{verb} left an object out of its answer")
-    return checked
-
-
-def _listed(faults: Faults, verb: str, answer: object, type_: type[S]) -> Sequence[S]:
-    try:
-        if not isinstance(answer, Sequence):
-            raise contract.Broken(f"expected a sequence, got {type(answer).__name__}")
-        return [contract.struct(one, type_) for one in answer]
-    except contract.Broken as exc:
-        faults.report(verb, Kind.WRONG_ANSWER, f"{verb}: {exc}")
-        raise CloudError(f"{verb}: {exc}") from exc
+        await self._release.call(lambda: self._cloud.release(node, cidrs))
 
 
 def _refuse_ungrouped() -> None:

@@ -84,10 +84,11 @@ class Inventory:
         """Observe through `instances`.
 
         Args:
-            instances: The provider's machines.
+            instances: The provider's machines, guarded (`containment.guarded`).
             clock: Seconds that only grow; the running loop's time if None.
             deadline: Seconds a flight may take, with all its calls.
-            on_error: Handles each fault of the provider.
+            on_error: Handles a fault that the guard cannot see: a batch without an answer before
+                the deadline, and two nodes with one machine.
             failed_calls: Logs other failures of calls; None: they are not logged.
         """
         self._on_error = on_error
@@ -108,11 +109,6 @@ class Inventory:
     def batch_size(self) -> int:
         """Return how many nodes the provider describes in one call."""
         return self._batches.size
-
-    @property
-    def unasked(self) -> int:
-        """Return how many answers came for nodes that were not asked about."""
-        return self._batches.unasked
 
     async def get(self, nodes: Sequence[Node], *, not_before: float) -> Mapping[str, Observation]:
         """Observe the nodes' machines.
@@ -298,14 +294,9 @@ class Inventory:
                 self._batches.forget(node.metadata.uid)
 
     def _landed(self, flight: _Flight, node: Node) -> Observation:
-        if flight.task and flight.task.done() and not flight.task.cancelled():
+        if flight.task:
             flight.task.result()  # raises if we, or `on_error`, failed: that is no answer
-        observation = flight.result.get(key(node))
-        if observation is None:
-            # Its task was cancelled by the provider's own doing: a reader would have seen that.
-            began = self._now() if flight.began is None else flight.began
-            return Observation(CloudError("the provider cancelled its own call"), began)
-        return observation
+        return flight.result[key(node)]
 
     # Memory
 
