@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, InvalidRequest
-from proreus.cloudprovider.identity import marks
+from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, LoadBalancer
+from proreus.cloudprovider.identity import ClusterIdentity, marks
 from proreus.cloudprovider.ownership import Owner
 from proreus.providers.aws.identity import ClusterTags
 from proreus.providers.aws.tenants import owners_of
@@ -149,3 +150,30 @@ async def test_the_cloud_config_may_list_what_is_allowed(aws: StrictAWS) -> None
         assert isinstance(
             await site.made(site.desired(ids, asked={"security-groups": theirs})), Ensured
         )
+
+
+def in_the_copy(site: LBSite, ids: list[str]) -> LoadBalancer:
+    """The desired one of the same Service in a cluster that has the same id in AWS."""
+    copy = ClusterIdentity(CLUSTER.name, "c0b1e5a1-0000-4000-8000-000000000002")
+    desired = site.desired(ids, uid="5e000000-0000-4000-8000-00000000c0b1")
+    ref = msgspec.structs.replace(desired.ref, cluster=copy)
+    return msgspec.structs.replace(desired, ref=ref, marks=marks(copy, ref.key, ref.uid))
+
+
+async def test_the_target_group_of_a_cluster_with_the_same_id_is_left_alone(aws: StrictAWS) -> None:
+    async with placed(aws) as site:
+        first, second = site.machines(2)
+        theirs = in_the_copy(site, [first])
+        await site.made(theirs)
+        (name,) = site.groups()
+        site.aws.calls()
+        ours = site.desired([second])
+        answer = await site.ensure(ours)
+        assert isinstance(answer, CloudError)
+        assert f"target group {name} is there with tags of another owner" in str(answer)
+        assert "elbv2.DeregisterTargets" not in site.writes()
+        assert site.groups()[name]["ids"] == {first}
+        assert await site.delete(ours) == Done()
+        assert list(site.groups()) == [name]
+        assert await site.delete(theirs) == Done()
+        assert site.groups() == {}

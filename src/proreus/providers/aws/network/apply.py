@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.identity import pairs_of
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
@@ -160,9 +161,16 @@ async def _create_group(
         HealthCheckIntervalSeconds=mapping.health.interval,
         **_health(mapping.health),
     )
-    return await observe.target_group_of(
-        api, answer["TargetGroups"][0], {answer["TargetGroups"][0]["TargetGroupArn"]: desired.tags}
-    )
+    described = answer["TargetGroups"][0]
+    arn = described["TargetGroupArn"]
+    # AWS takes the same request once more for a success, whosesoever the group is.
+    tags = await observe.tags_by_arn(api, [arn])
+    if not desired.tags.items() <= tags.get(arn, {}).items():
+        raise CloudError(
+            f"the target group {name} is there with tags of another owner: look at it; clusters in"
+            " one account need a KubernetesClusterID each"
+        )
+    return await observe.target_group_of(api, described, tags)
 
 
 async def _change_health_check(api: "Api", observed: Observed, step: ChangeHealthCheck) -> None:
