@@ -49,6 +49,12 @@ async def describe(provider: CloudProvider, *ids: str) -> None:
     await provider.instances.describe([node_of(id_) for id_ in ids])
 
 
+async def pass_for(provider: CloudProvider, network: Network, id_: str) -> None:
+    """A new instance is tagged, and what is due is done beside it."""
+    await describe(provider, id_)
+    await until(lambda: volume_tags(network, id_) == WANTED, "tagged")
+
+
 async def test_machines_and_volumes_are_tagged_and_tagged_again(aws: StrictAWS) -> None:
     network = Network(aws)
     ids = network.run(3)
@@ -84,24 +90,43 @@ async def test_tags_go_some_time_after_the_node(aws: StrictAWS) -> None:
     text = config_text(aws, network.vpc, sections=TAGGING)
 
     async with started(text, context(nodes=nodes, clock=clock)) as provider:
-
-        async def pass_for(id_: str) -> None:
-            """A new instance is tagged, and what is due is done beside it."""
-            await describe(provider, id_)
-            await until(lambda: volume_tags(network, id_) == WANTED, "tagged")
-
         await describe(provider, kept)
-        await pass_for(gone)
+        await pass_for(provider, network, gone)
         del nodes.by_key[f"node-{gone}"]
-        await pass_for(first)
+        await pass_for(provider, network, first)
         clock.ahead += timedelta(minutes=4)
-        await pass_for(second)
+        await pass_for(provider, network, second)
         assert volume_tags(network, gone) == WANTED, "the Node may come back"
         clock.ahead += timedelta(minutes=4)
-        await pass_for(third)
+        await pass_for(provider, network, third)
         await until(lambda: not volume_tags(network, gone), "the volume has lost them")
         assert not tags(network.describe(gone)).keys() & WANTED.keys()
         assert tags(network.describe(kept)).items() >= WANTED.items()
+
+
+async def test_a_volume_that_another_machine_has_by_now_keeps_its_tags(aws: StrictAWS) -> None:
+    network = Network(aws)
+    gone, heir, first, second, third = network.run(5)
+    volume = network.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+    network.ec2.attach_volume(InstanceId=gone, VolumeId=volume, Device="/dev/sdf")
+    nodes, clock = Objects(map(node_of, (gone, heir, first, second, third))), Clock()
+    text = config_text(aws, network.vpc, sections=TAGGING)
+
+    def of_volume() -> dict[str, str]:
+        return tags(network.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0])
+
+    async with started(text, context(nodes=nodes, clock=clock)) as provider:
+        await describe(provider, gone, heir)
+        await until(lambda: of_volume() == WANTED, "tagged")
+        network.ec2.detach_volume(VolumeId=volume, InstanceId=gone)
+        network.ec2.attach_volume(InstanceId=heir, VolumeId=volume, Device="/dev/sdf")
+        del nodes.by_key[f"node-{gone}"]
+        await pass_for(provider, network, first)
+        await pass_for(provider, network, second)  # by its end the first one has ended
+        clock.ahead += timedelta(minutes=6)
+        await describe(provider, third)
+        await until(lambda: not volume_tags(network, gone), "its own volume has lost them")
+        assert of_volume() == WANTED
 
 
 async def test_nothing_is_tagged_unless_asked_for(aws: StrictAWS) -> None:

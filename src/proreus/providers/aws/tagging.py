@@ -2,7 +2,8 @@
 
 What `describe` reads for the node controllers tells the instances' tags as well, so a tag that
 somebody takes away comes back with the next refresh of nodes, without a call to find out. Tags are
-taken away again from instances whose Node has been deleted for a while.
+taken away again from instances whose Node has been deleted for a while, and from those of their
+volumes that no other instance has.
 """
 
 import asyncio
@@ -13,12 +14,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.lookups import in_parts
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws import metrics
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import Resource
 from proreus.providers.aws.config import Tagging as Settings
 from proreus.providers.aws.identity import Described, tags_of
+from proreus.providers.aws.instances import MOST_VALUES
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Lister
@@ -130,13 +133,23 @@ class Tagging:
         }
         late = [id_ for id_, since in self._gone.items() if now - since >= GRACE]
         tags = [{"Key": key, "Value": value} for key, value in self._wanted.items()]
-        for start in range(0, len(late), MOST_RESOURCES):
-            part = late[start : start + MOST_RESOURCES]
-            ids = [id_ for one in part for id_ in (one, *self._tagged[one])]
-            await self._change("DeleteTags", ids, tags)
+        for part in in_parts(late, MOST_RESOURCES):
+            for ids in in_parts([*part, *await self._volumes_left(part)], MOST_RESOURCES):
+                await self._change("DeleteTags", ids, tags)
             for id_ in part:
                 self._tagged.pop(id_, None)
                 self._nodes_of.pop(id_, None)
+
+    async def _volumes_left(self, instances: Collection[str]) -> list[str]:
+        """The volumes that instances had when they were seen, and that no others have by now."""
+        found: list[str] = []
+        for part in in_parts({id_ for one in instances for id_ in self._tagged[one]}, MOST_VALUES):
+            filters = [{"Name": "volume-id", "Values": part}]
+            for one in await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters):
+                at = {str(each["InstanceId"]) for each in one.get("Attachments") or ()}
+                if at <= set(instances):
+                    found.append(str(one["VolumeId"]))
+        return found
 
     async def _change(
         self, operation: str, ids: Collection[str], tags: list[dict[str, str]]
