@@ -289,11 +289,38 @@ def test_a_cidr_of_two_nodes_is_that_of_the_older_one() -> None:
     assert desired(ageless, old).routes[net("10.0.1.0/24")].node == "b"
 
 
-def test_a_cidr_of_a_node_that_is_left_alone_is_nobody_elses() -> None:
-    excluded = node("z", "10.0.1.0/24", labels={LABEL_EXCLUDE: "false"}, age=1)
-    found = desired(node("a", "10.0.1.0/24", age=9), excluded)
+@pytest.mark.parametrize("young", ["10.0.1.0/24", "10.0.1.128/25", "10.0.0.0/23", "10.0.1.7/32"])
+@pytest.mark.parametrize("waits", [{}, {"provider_id": ""}, {"labels": {LABEL_EXCLUDE: ""}}])
+def test_no_part_of_a_nodes_cidr_is_taken_by_a_younger_one(
+    young: str, waits: dict[str, Any]
+) -> None:
+    nodes = [node("a", "10.0.1.0/24", age=9), node("z", "10.0.7.0/24", young, age=1, **waits)]
+    there = [route("10.0.1.0/24"), route("10.0.7.0/24", "sim://z")]
+    found = planned(nodes, there)
+    assert changes(found) == []
+    assert found.conditions["a"] is NetworkState.ROUTED
+    same = "the same pod CIDR" if young == "10.0.1.0/24" else "the pod CIDR 10.0.1.0/24"
+    expected = [] if waits else [("z", failed("z", young, f"node a has {same}"))]
+    assert list(found.events) == expected
+
+
+def test_a_cidr_of_an_older_node_that_is_left_alone_is_nobody_elses() -> None:
+    excluded = node("z", "10.0.1.0/24", labels={LABEL_EXCLUDE: "false"}, age=9)
+    found = desired(node("a", "10.0.1.0/24", age=1), excluded)
     assert not found.routes
     assert [one.text for one in found.problems] == ["node z has the same pod CIDR"]
+
+
+def test_a_route_that_a_node_has_to_a_part_of_anothers_cidr_is_told_and_stays() -> None:
+    nodes = [node("a", "10.0.1.0/24", age=9), node("b", "10.0.1.128/25", age=1)]
+    there = [route("10.0.1.0/24"), route("10.0.1.128/25", "sim://b")]
+    assert changes(seen_twice(nodes, there)[1]) == []
+    assert changes(seen_twice(nodes[:1], there)[1]) == [("10.0.1.128/25", None, there[1:])]
+
+
+def test_parts_of_a_nodes_own_cidr_are_its_own() -> None:
+    found = desired(node("a", "10.0.1.0/24", "10.0.1.128/25", "10.0.0.0/20"))
+    assert set(map(str, found.routes)) == {"10.0.1.0/24", "10.0.1.128/25", "10.0.0.0/20"}
 
 
 def test_a_cidr_that_one_node_has_twice_is_one_route() -> None:

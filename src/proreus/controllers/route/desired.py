@@ -1,5 +1,6 @@
 """Compute which routes the nodes need, and which must stay as too little is known. Pure."""
 
+from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -112,15 +113,17 @@ def desired_routes(
     names_waiting = {node.metadata.name for node in waiting}
     routes: dict[Network, DesiredRoute] = {}
     problems: list[Problem] = []
+    claims = _Claims(clusters)
     for node in ordered:
-        if node.metadata.name in names_waiting:
-            continue
         for text in pod_cidrs(node):
-            result = _desired(node, text, clusters, shielded, routes)
-            if isinstance(result, DesiredRoute):
-                routes.setdefault(result.destination, result)
+            net = network(text)
+            problem = claims.claim(net, node.metadata.name)
+            if node.metadata.name in names_waiting:
+                continue
+            if problem or net is None:
+                problems.append(Problem(node.metadata.name, node.metadata.uid, text, problem))
             else:
-                problems.append(Problem(node.metadata.name, node.metadata.uid, text, result))
+                routes.setdefault(net, _desired(node, net))
     return DesiredRoutes(
         routes=routes,
         problems=tuple(problems),
@@ -132,20 +135,37 @@ def desired_routes(
     )
 
 
-def _desired(
-    node: Node,
-    text: str,
-    clusters: Sequence[Network],
-    shielded: Mapping[Network, str],
-    routes: Mapping[Network, DesiredRoute],
-) -> DesiredRoute | str:
-    """Return the desired route for one pod CIDR, or why there is none."""
-    net = network(text)
-    if net is None or not any(is_within(net, cluster) for cluster in clusters):
-        return f"it is not in --cluster-cidr ({', '.join(map(str, clusters))})"
-    other = shielded[net] if net in shielded else routes[net].node if net in routes else ""
-    if other and other != node.metadata.name:
-        return f"node {other} has the same pod CIDR"
+class _Claims:
+    """Hold the pod CIDRs to which nodes have a right; those of two nodes never overlap."""
+
+    def __init__(self, clusters: Sequence[Network]) -> None:
+        self._clusters = clusters
+        self._starts: dict[int, list[int]] = {}
+        self._held: dict[tuple[int, int], tuple[Network, str]] = {}
+
+    def claim(self, net: Network | None, node: str) -> str:
+        """Claim a CIDR for a node, older nodes first; return why it cannot have it, or ""."""
+        if net is None or not any(is_within(net, cluster) for cluster in self._clusters):
+            return f"it is not in --cluster-cidr ({', '.join(map(str, self._clusters))})"
+        starts = self._starts.setdefault(net.version, [])
+        first = max(0, bisect(starts, int(net.network_address)) - 1)
+        last = bisect(starts, int(net.broadcast_address))
+        is_held = False
+        for start in starts[first:last]:
+            held, holder = self._held[net.version, start]
+            if not held.overlaps(net):
+                continue
+            if holder != node:
+                what = "the same pod CIDR" if held == net else f"the pod CIDR {held}"
+                return f"node {holder} has {what}"
+            is_held = True
+        if not is_held:
+            insort(starts, int(net.network_address))
+            self._held[net.version, int(net.network_address)] = net, node
+        return ""
+
+
+def _desired(node: Node, net: Network) -> DesiredRoute:
     return DesiredRoute(
         node=node.metadata.name,
         uid=node.metadata.uid,

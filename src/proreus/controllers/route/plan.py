@@ -248,6 +248,7 @@ def _may_go(
         or _is_unknown(route)
         or (net not in desired.routes and endpoint(route.target or "") in desired.shielded_targets)
         or any(net.overlaps(cidr) for cidr in desired.shielded if cidr.version == net.version)
+        or (net in desired.claimed and net not in desired.routes)
         or any(cidr != net and is_within(cidr, net) for cidr in desired.claimed)
     )
 
