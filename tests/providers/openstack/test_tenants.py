@@ -382,6 +382,32 @@ async def test_a_load_balancer_made_by_hand_may_serve_two_clusters(site: Balanci
     assert made["tags"] == []
 
 
+async def test_two_clusters_with_a_service_of_one_name_keep_their_tags_and_listeners(
+    site: Balancing,
+) -> None:
+    made = by_hand(site)
+    asked, ports = by_id(made["id"]), (ServicePort(443, "https", node_port=30443),)
+    theirs = site.service(asked, ports=ports)
+    metadata = msgspec.structs.replace(theirs.metadata, uid="uid-theirs")
+    theirs = msgspec.structs.replace(theirs, metadata=metadata)
+    tags = {"kube_service_test_shop_web", "kube_service_prod_shop_web"}
+    async with started(site.wire.config()) as one, started(site.wire.config()) as two:
+        first = await lives(site, one, site.service(asked))
+        await lives(site, two, theirs, OTHER)
+        assert set(made["tags"]) >= tags
+        # The other cluster goes back to its official manager, and gets one port more.
+        name = "kube_service_prod_shop_web"
+        part = {"name": f"listener_1_{name}", "tags": [name], "protocol": "TCP"}
+        site.octavia.make("listeners", {**part, "protocol_port": 8443}, made["id"])
+        assert isinstance(await site.ensure(one, first), Ensured)
+        assert set(made["tags"]) >= tags
+        listeners = site.octavia.of["listeners"]
+        assert {one["protocol_port"] for one in listeners.values()} == {80, 443, 8443}
+        assert await site.delete(one, first) == Done()
+        assert {one["protocol_port"] for one in listeners.values()} == {443, 8443}
+        assert name in made["tags"]
+
+
 # Services that share go on side by side
 
 

@@ -121,8 +121,12 @@ def tags_of(described: Described) -> list[str]:
 
 
 def own_names(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
-    """The official tags of a Service, by every name that its cluster has had."""
-    clusters = values(described, MARK_CLUSTER)
+    """The official tags of a Service, by every name that its cluster has had.
+
+    Where another cluster has marks, too, nobody can tell whose names they are.
+    """
+    known = set(values(described, MARK_CLUSTER_UID))
+    clusters = values(described, MARK_CLUSTER) if known <= {ref.cluster.uid} else ()
     former = (f"{OFFICIAL}{one}_{ref.namespace}_{ref.service_name}"[:LONGEST] for one in clusters)
     return frozenset({name_of(ref), *former})
 
