@@ -763,7 +763,7 @@ def test_two_answers_half_a_minute_apart_delete_a_node() -> None:
 def test_a_quiet_fleet_costs_nothing_and_leaves_no_memory() -> None:
     quiet = fleet(0, 5)
     found = quiet.after(0)
-    assert found == Pass((), (), (), {}, {}, {}, (), Memory(), None)
+    assert found == Pass((), (), (), (), {}, {}, {}, (), Memory(), None)
     present = fleet(2, 5)
     assert present.after(0, machine()) == found
 
@@ -1408,6 +1408,35 @@ def test_an_operators_word_stands_in_for_witnesses_and_breaker() -> None:
     assert all(step.delete == () for step in alive.until(90, machine()))
     alive.replace(up("gone0"))
     assert all(step.delete == () for step in alive.until(90))
+
+
+def test_an_operators_word_ends_when_the_machine_lives(apply_patch: ApplyPatch) -> None:
+    """Else it would speak against the machine at the next silence, whoever else is missing then."""
+    lives = changed(up("gone0"), annotations={ANNOTATION_GONE: "true", "other": "stays"})
+    one = Fleet(lives, up("up0"))
+    assert all(found.refuted == () for found in one.until(60))
+    ((judged, patch),) = one.after(5).refuted
+    after = apply_patch(judged, patch)
+    assert after.metadata.annotations == {"other": "stays"}
+    one.replace(after)
+    assert all(found.refuted == () for found in one.until(60))
+    # Now the credentials are wrong, and nobody is Ready for a while.
+    one.replace(msgspec.structs.replace(after, status=node("gone0").status), node("up0"))
+    assert all(found.delete == () for found in one.until(1200))
+
+
+def test_the_word_about_a_machine_that_has_just_gone_stays() -> None:
+    dying = changed(up("gone0"), annotations={ANNOTATION_GONE: "true"})
+    one = Fleet(dying)
+    found = one.until(55)
+    one.replace(sworn("gone0"))
+    found += one.until(40)
+    assert all(step.refuted == () for step in found)
+    assert {name for step in found for name in deleted(step)} == {"gone0"}
+    going = Fleet(changed(dying, deletion_timestamp=NOW))
+    other = Fleet(dying)
+    other.owns = lambda _: Ownership.NO
+    assert all(step.refuted == () for one in (going, other) for step in one.until(90))
 
 
 def test_the_next_look_is_when_the_first_node_may_go() -> None:

@@ -115,6 +115,8 @@ class CloudNodeLifecycleController:
             await self._delete(deletion)
         for node, patch in decided.marks:
             await self._write(node, patch, "the annotation of a node unknown to the cloud")
+        for node, patch in decided.refuted:
+            await self._write(node, patch, "the annotation machine-gone of a node that runs")
         for node, patch in decided.taints:
             await self._write(node, patch, "the shutdown taint")
 

@@ -67,7 +67,12 @@ class ScopeMemory(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Hold what is known of all scopes, and when each alarm was last reported, by node uid."""
+    """Hold what is known of all scopes, and of single nodes.
+
+    `reported` is when each alarm was last reported, by node uid; `doubts` since when Ready nodes
+    have been declared gone.
+    """
 
     scopes: Mapping[Scope, ScopeMemory] = {}
     reported: Mapping[tuple[str, Alert], float] = {}
+    doubts: Mapping[Key, float] = {}

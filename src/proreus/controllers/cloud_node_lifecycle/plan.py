@@ -25,6 +25,7 @@ from proreus.cloudprovider.instances import (
 )
 from proreus.controllers.cloud_node_lifecycle.alarms import Alarm, alarms_of, due, named
 from proreus.controllers.cloud_node_lifecycle.breaker import pace, proven, release
+from proreus.controllers.cloud_node_lifecycle.declared import doubtful, refuted
 from proreus.controllers.cloud_node_lifecycle.evidence import Evidence
 from proreus.controllers.cloud_node_lifecycle.memory import (
     Alert,
@@ -98,6 +99,7 @@ class Pass(msgspec.Struct, frozen=True):
         delete: Nodes to delete.
         taints: Patches that set or remove the shutdown taint, with their nodes.
         marks: Patches that say on a node, or no longer say, that the cloud does not know it.
+        refuted: Patches that take an operator's word off nodes whose machines are not gone.
         waiting: Nodes that look gone, but not surely yet, by name.
         held: Nodes that look gone and stay until something else changes, by name.
         unknown: The Ready nodes whose machine the cloud does not know, by name; True if it is a
@@ -111,6 +113,7 @@ class Pass(msgspec.Struct, frozen=True):
     delete: tuple[Deletion, ...]
     taints: tuple[tuple[Node, Patch], ...]
     marks: tuple[tuple[Node, Patch], ...]
+    refuted: tuple[tuple[Node, Patch], ...]
     waiting: Mapping[str, Wait]
     held: Mapping[str, Wait]
     unknown: Mapping[str, bool]
@@ -172,16 +175,18 @@ def plan(
         _decide(decided, fleet, findings, rules)
         decided.alarms += alarms_of(fleet, findings, decided.waits, policy)
     alarms, reported = due(decided.alarms, memory.reported, at)
+    doubts = doubtful(nodes, memory.doubts, rules)
     waits = decided.waits
     return Pass(
         delete=tuple(decided.delete),
         taints=_taints(nodes, decided.answers, known),
         marks=tuple(decided.marks),
+        refuted=refuted(nodes, doubts, rules),
         waiting={name: wait for name, wait in waits.items() if wait.hold is None},
         held={name: wait for name, wait in waits.items() if wait.hold is not None},
         unknown=decided.unknown,
         alarms=alarms,
-        memory=Memory(decided.scopes, reported),
+        memory=Memory(decided.scopes, reported, doubts),
         next_look=min(
             (w.until for w in waits.values() if w.until is not None and w.until > at), default=None
         ),
