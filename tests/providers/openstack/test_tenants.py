@@ -408,6 +408,23 @@ async def test_two_clusters_with_a_service_of_one_name_keep_their_tags_and_liste
         assert name in made["tags"]
 
 
+async def test_a_network_apart_with_the_same_addresses_gets_no_load_balancer(
+    site: Balancing,
+) -> None:
+    """Clusters of one project often have the same CIDR, each in a network of its own."""
+    apart = uuid(999)
+    for number in (1, 2):
+        site.wire.add(900 + number)
+        fixed = {"subnet_id": apart, "ip_address": f"10.0.0.{number}"}
+        site.wire.ports[-1]["fixed_ips"] = [fixed]
+    site.octavia.subnets[apart] = {"id": apart, "ip_version": 4}
+    async with started(site.wire.config()) as provider:
+        await lives(site, provider, site.service())
+    made = site.octavia.only("loadbalancers")
+    (members,) = site.octavia.members.values()
+    assert {made["vip_subnet_id"], *(one["subnet_id"] for one in members)} == {SUBNET}
+
+
 # Services that share go on side by side
 
 

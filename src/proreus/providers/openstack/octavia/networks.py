@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
-from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.openstack.api import Api, Parameters
 from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
 from proreus.providers.openstack.octavia.floating import (
     description,
@@ -49,22 +50,31 @@ class Networks:
             raise InvalidRequest(f"annotation {PREFIX}subnet-id: the subnet is not of {family}")
         if options.port_id or (options.network_id and not options.subnet_id):
             return ""
-        addresses = [
-            host.addresses[family][0] for host in lb.hosts[:MOST_IDS] if host.addresses.get(family)
-        ]
-        ports = await self._reader.ports("fixed_ips", {f"ip_address={one}" for one in addresses})
-        subnets = {
-            str(fixed["ip_address"]): str(fixed["subnet_id"])
-            for port in ports
-            for fixed in port.get("fixed_ips") or ()
-        }
-        for address in addresses:  # the machine of a host may be gone
-            if address in subnets:
-                return subnets[address]
+        if found := await self._of_hosts(lb.hosts[:MOST_IDS], family):
+            return found
         raise InvalidRequest(
             f"there is no host with an address of {family} in this project: give the subnet"
             f" by the annotation {PREFIX}subnet-id, or subnet-id in [LoadBalancer]"
         )
+
+    async def _of_hosts(self, hosts: Iterable[Host], family: str) -> str:
+        """The subnet of the first host that is there; "" without one.
+
+        Others in the project may have the same address, in networks apart: only the ports of the
+        host's own server tell.
+        """
+        addresses = {
+            id_[1]: found[0]
+            for host in hosts
+            if (found := host.addresses.get(family)) and (id_ := parsed(host.provider_id))
+        }
+        wires = await self._reader.wires(addresses)
+        for server, address in addresses.items():
+            for port in (*wires[server].ports, *(one for _, one in wires[server].trunked)):
+                for fixed in port.get("fixed_ips") or ():
+                    if str(fixed["ip_address"]) == address:
+                        return str(fixed["subnet_id"])
+        return ""
 
     async def member_subnet(self, options: Options, family: str, default: str) -> str:
         """The subnet of members; that of the load balancer unless another one is given."""
