@@ -61,7 +61,7 @@ class Process:
     """A manager that runs, for `async with`; it ends with the process that starts it."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
-        """Nothing is started yet."""
+        """Keep the command; nothing is started yet."""
         self._command = tuple(command)
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
@@ -107,7 +107,7 @@ class Process:
             )
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that does not help."""
+        """Send SIGTERM, and SIGKILL if that does not help."""
         if self._process is None or self._process.returncode is not None:
             return
         self._process.terminate()
@@ -118,12 +118,12 @@ class Process:
             await self.kill()
 
     async def terminate(self) -> None:
-        """SIGTERM, without waiting for the end."""
+        """Send SIGTERM, without waiting for the end."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
     async def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -139,7 +139,7 @@ def command(
     routes: bool = False,
     elect: bool = False,
 ) -> list[str]:
-    """The command line of a contestant; writes its cloud-config to `directory`."""
+    """Return the command line of a contestant; writes its cloud-config to `directory`."""
     config = directory / f"{contestant.key}-{kubeconfig.parent.name}.conf"
     flags = [
         "--cloud-provider=simulated",

@@ -120,7 +120,7 @@ class Manager:
         self._url = f"http://127.0.0.1:{port}/metrics"
 
     async def metrics(self) -> Mapping[str, float]:
-        """Its metrics without labels, and `NAME/VALUE` for those with one; {} if it has none yet.
+        """Read the manager's metrics without labels, and `NAME/VALUE` for those with one.
 
         Raises:
             RuntimeError: It has ended.
@@ -157,7 +157,7 @@ class Manager:
 async def gathered(
     directory: Path, *, real: bool = False, settings: Mapping[str, Any] = {}
 ) -> AsyncIterator[Crowd]:
-    """An API server, in memory unless `real`, and a cloud."""
+    """Start an API server, in memory unless `real`, and a cloud."""
     calm = {"latency": 0.02, "health_interval": 0.0, "pool": "127.96.0.0/16"}
     async with AsyncExitStack() as stack:
         cloud = await stack.enter_async_context(
@@ -175,7 +175,7 @@ async def gathered(
 async def managed(
     crowd: Crowd, directory: Path, *flags: str, batch_size: int = 0
 ) -> AsyncIterator[Manager]:
-    """A manager of the crowd; its log is `manager.log`."""
+    """Run a manager of the crowd; its log is `manager.log`."""
     cloud = directory / "cloud.conf"
     cloud.write_text(cloud_config(crowd.cloud, batch_size=batch_size))
     port = _free_port()

@@ -1,4 +1,4 @@
-"""How long a cluster is without a leader: from the end of one to the first write of the next.
+"""Measures how long a cluster is without a leader, until the next one's first write.
 
     python benchmarks/failover.py --runs 20
 
@@ -85,7 +85,7 @@ class Cluster:
         return machine.name
 
     def patched(self, node: str) -> tuple[str, float] | None:
-        """Who has patched the node first, and when in seconds of the wall clock."""
+        """Return who patched the node first, and when in seconds of the wall clock."""
         for line in self._plane.audit_log.read_bytes().splitlines():
             if b'"verb":"patch"' in line and node.encode() in line and line.endswith(b"}"):
                 one = msgspec.json.decode(line, type=_Audited)
@@ -94,11 +94,11 @@ class Cluster:
         return None
 
     def works(self, process: ManagerProcess) -> bool:
-        """Whether the manager has started controllers."""
+        """Tell whether the manager has started controllers."""
         return '"Started"' in process.output()
 
     def waits(self, user: str) -> bool:
-        """Whether the manager has looked at the lease."""
+        """Tell whether the manager has looked at the lease."""
         mark = f'"username":"{user}"'.encode()
         lines = self._plane.audit_log.read_bytes().splitlines()
         return any(mark in line and LEASES.plural.encode() in line for line in lines)
@@ -130,7 +130,7 @@ async def fail_over(
 
 
 async def measure(cluster: Cluster, number: signal.Signals, runs: int) -> list[float]:
-    """The seconds of each run."""
+    """Return the seconds of each run."""
     _, leader = await cluster.manager()
     await until("the manager leads", lambda: cluster.works(leader), PATIENCE)
     seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""What a manager costs: read off `/proc`, the audit log, its sockets and the cloud's counters."""
+"""Measures what a manager costs by `/proc`, the audit log, its sockets and the cloud's counters."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ _SUCCESS = range(200, 300)
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What some work took.
+    """The figures of one piece of work.
 
     Attributes:
         seconds: From its start to the last call or write that it needed.
@@ -100,7 +100,7 @@ class Audited(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def time(self) -> float:
-        """When it was answered, in seconds since 1970."""
+        """The time of the answer, in seconds since 1970."""
         return self.stage_timestamp.timestamp()
 
 
@@ -109,7 +109,7 @@ _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 class AuditTail:
-    """What a user asks of the API server, read as it is logged.
+    """A user's requests to the API server, read as they are logged.
 
     Attributes:
         requests: By verb and resource.
@@ -138,11 +138,11 @@ class AuditTail:
                     self._take(_AUDITED.decode(line))
 
     def writes(self, resource: str, subresource: str = "") -> Mapping[str, float]:
-        """When each object of a resource was last written, by name."""
+        """Return when each object of a resource was last written, by name."""
         return self.written.get((resource, subresource), {})
 
     def last_write(self, *resources: str) -> float:
-        """When any object of these resources was last written; 0 if never."""
+        """Return when any object of these resources was last written; 0 if never."""
         times = (
             when
             for (resource, _), by_name in self.written.items()
@@ -168,10 +168,10 @@ class AuditTail:
 
 
 class Traffic:
-    """Bytes between a process and the API server, as the kernel counts them by connection."""
+    """The bytes between a process and the API server, as the kernel counts them by connection."""
 
     def __init__(self, port: int, pid: int) -> None:
-        """Nothing is counted before `run`."""
+        """Count nothing before `run`."""
         self._port = port
         self._pid = str(pid)
         self._seen: dict[str, tuple[int, int]] = {}

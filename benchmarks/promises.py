@@ -1,4 +1,4 @@
-"""What we promise of our figures beside those of others, and whether it is so."""
+"""Checks the promises about our figures beside those of others."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,7 +28,7 @@ _Value = Callable[[Figures, Figures], float]
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """One figure of ours that has a limit.
+    """A figure of ours that has a limit.
 
     Attributes:
         text: What is promised, without the figure.
@@ -51,7 +51,7 @@ class Promise(msgspec.Struct, frozen=True):
     at_least: bool = False
 
     def is_kept(self, found: float) -> bool:
-        """Whether a figure keeps the promise."""
+        """Tell whether a figure keeps the promise."""
         return found >= self.limit if self.at_least else found <= self.limit
 
 
@@ -81,7 +81,7 @@ def _describes(ours: Figures, _: Figures) -> float:
 
 
 def _quota(ours: Figures, _: Figures) -> float:
-    """How many times what a quota of 20 calls/s needs for the calls that it admitted."""
+    """Return how many times what a quota of 20 calls/s needs for the calls that it admitted."""
     return ours.seconds / ((ours.calls - ours.throttled) / 20)
 
 
@@ -141,7 +141,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judged(works: Mapping[str, Sequence[Row]]) -> list[Verdict]:
-    """The promises whose work was done, by the medians of each piece of work."""
+    """Return the promises whose work was done, by the medians of each piece of work."""
     verdicts = []
     for promise in PROMISES:
         rows = {row.key: row for row in works.get(promise.work, ())}

@@ -1,4 +1,4 @@
-"""The results as tables of ratios, and as a drawing."""
+"""Formats the results as Markdown and as a chart."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -41,12 +41,15 @@ _DECADES = 2.0  # to each side of the reference; what is farther out is drawn at
 
 
 def ratio(value: float, reference: float) -> float | None:
-    """How many times the reference a value is; None where that says nothing."""
+    """Return how many times the reference a value is; None where that says nothing."""
     return value / reference if value > 0 and reference > 0 else None
 
 
 def markdown(report: Report, reference: str) -> str:
-    """All tables: the works at a glance, the promises, each work, and calls by their kind."""
+    """Return all tables: the works at a glance, the promises, each work.
+
+    Calls by their kind.
+    """
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     works = report.works
     lines = [f"{report.when}; {report.machine}; {versions}.", ""]
@@ -59,7 +62,10 @@ def markdown(report: Report, reference: str) -> str:
 
 
 def glance(works: Works, reference: str) -> list[str]:
-    """A table with a line for each piece of work: who takes how long, and what else it costs."""
+    """Return a table with a line for each piece of work.
+
+    Who takes how long, and what else it costs.
+    """
     heads = (f"{_SHORT[key]}, {column}" for column, key in _GLANCE)
     lines = [f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(_GLANCE) + "|"]
     for work, rows in works.items():
@@ -71,7 +77,7 @@ def glance(works: Works, reference: str) -> list[str]:
 
 
 def _short_cell(column: str, key: str, by_key: Mapping[str, Figures], reference: str) -> str:
-    """A figure; ours with how many times the reference it is."""
+    """Format a figure; ours with how many times the reference it is."""
     if key not in by_key:
         return ""
     if key == PROREUS.key:
@@ -117,7 +123,7 @@ def _further(row: Row) -> list[str]:
 
 
 def _kinds(rows: Sequence[Row]) -> list[str]:
-    """A table of all calls of the cloud and requests to the API server by their kind."""
+    """Return a table of all calls of the cloud and requests to the API server by their kind."""
     lines = [
         f"| calls and requests | {' | '.join(row.title for row in rows)} |",
         "|---" + "|---:" * len(rows) + "|",

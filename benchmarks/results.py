@@ -1,4 +1,4 @@
-"""What runs have found: kept as JSON, joined from several runs, and their medians."""
+"""Keeps the results of runs as JSON, joins several runs, and computes medians."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ _GIB = 1024.0 * 1024.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One piece of work, done once by one contestant.
+    """The result of one piece of work, done once by one contestant.
 
     Attributes:
         work: What was done.
@@ -66,7 +66,7 @@ class UnfitResults(Exception):
 
 
 def load(directory: Path) -> Report:
-    """The results in a directory.
+    """Return the results in a directory.
 
     Raises:
         UnfitResults: There are none, or they are of another form.
@@ -87,7 +87,7 @@ def save(report: Report, directory: Path) -> None:
 
 
 def begin(directory: Path, *, append: bool) -> Report:
-    """What new results are added to: nothing yet, or with `append` what is in the directory.
+    """Return what new results are added to: nothing yet, or with `append` what is in the directory.
 
     Raises:
         UnfitResults: That was measured on another machine, or with other versions.
@@ -115,7 +115,7 @@ def add(rows: list[Row], work: str, key: str, title: str, figures: Figures) -> N
 
 
 def machine() -> str:
-    """What runs this, for people."""
+    """Return what runs this, for people."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -134,7 +134,7 @@ def machine() -> str:
 
 
 def versions() -> Mapping[str, str]:
-    """The version of everything that has one; the commit only in a work tree of git."""
+    """Return the version of everything that has one; the commit only in a work tree of git."""
     found = {
         "Proreus": proreus.__version__,
         "commit": _commit(),
@@ -146,7 +146,7 @@ def versions() -> Mapping[str, str]:
 
 
 def _commit() -> str:
-    """The commit of what is measured, marked if files differ from it; "" without git."""
+    """Return the commit of what is measured, marked if files differ from it; "" without git."""
     command = "git --no-optional-locks describe --always --abbrev=10 --dirty=+changes"
     try:
         done = subprocess.run(
@@ -162,7 +162,7 @@ def _commit() -> str:
 
 
 def _median(runs: Sequence[Row]) -> Row:
-    """The row of the medians; each figure has its own."""
+    """Return the row of the medians; each figure has its own."""
     figures = [row.figures for row in runs]
 
     def of(value: Callable[[Figures], float]) -> float:

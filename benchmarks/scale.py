@@ -1,4 +1,4 @@
-"""How the manager grows with its cluster: `python -m benchmarks.scale --help`."""
+"""Measures how the manager grows with its cluster: `python -m benchmarks.scale --help`."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ _IDLE_SECONDS = 20.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What one size of a cluster takes.
+    """The result for one size of a cluster.
 
     Attributes:
         nodes: Nodes of the cluster.
@@ -96,7 +96,7 @@ async def _listed(manager: Manager, nodes: int) -> float:
 
 
 async def _load(process: Manager, seconds: float) -> float:
-    """The share of a core that it needs for the next seconds."""
+    """Return the share of a core that it needs for the next seconds."""
     before, began = cpu_seconds(process.process.pid), time.monotonic()
     await asyncio.sleep(seconds)
     return (cpu_seconds(process.process.pid) - before) / (time.monotonic() - began)
@@ -137,7 +137,7 @@ async def _measure(
 
 
 async def _version(crowd: Crowd) -> int:
-    """The version that the API server has reached."""
+    """Return the version that the API server has reached."""
     return int((await crowd.client.list(NAMESPACES)).resource_version)
 
 

@@ -40,7 +40,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much work there is.
+    """The amount of work.
 
     Attributes:
         nodes: How many are initialised at once, in each scenario.
@@ -100,13 +100,13 @@ SAME_PATCHES = "the same patches"
 
 
 def initialising(count: int, title: str = "") -> str:
-    """The name of this work, as those below."""
+    """Return the name of this work, as those below."""
     work = f"initialise {count:,} nodes"
     return f"{work}: {title}" if title else work
 
 
 def steady(count: int, seconds: float) -> str:
-    """Nodes that heartbeat."""
+    """Measure nodes that only send heartbeats."""
     return f"steady, {count:,} nodes, {seconds:.0f} s with two refreshes"
 
 
@@ -116,12 +116,12 @@ def balancing(verb: str, count: int, hosts: int) -> str:
 
 
 def joining(count: int, services: int) -> str:
-    """Nodes that join."""
+    """Measure nodes that join."""
     return f"join: {count} nodes, {services} load balancers"
 
 
 def scenarios(scale: Scale) -> list[Scenario]:
-    """All scenarios at a scale."""
+    """Return all scenarios at a scale."""
     biggest = max(scale.nodes)
     return [
         Scenario(name="process", play=_process, contestants=scale.others),
@@ -181,7 +181,7 @@ async def _process(stage: Stage) -> Results:
 
 
 def _nodes(count: int, *, restart: bool = False, title: str = "") -> Play:
-    """Nodes that wait for a manager; then a restart, if wanted."""
+    """Measure nodes that wait for a manager, then a restart, if asked for."""
 
     async def play(stage: Stage) -> Results:
         await stage.register(await stage.machines(count))
@@ -218,7 +218,7 @@ def _steady(count: int, seconds: float) -> Play:
 
 
 async def _last(meter: Meter) -> float:
-    """When the cloud was last called, or a node or Service written."""
+    """Return when the cloud was last called, or a node or Service written."""
     return max(await meter.last_call(), meter.audit.last_write("nodes", "services"))
 
 
@@ -266,7 +266,7 @@ def _services(count: int, hosts: int) -> Play:
 
 
 def _join(count: int, services: int, hosts: int) -> Play:
-    """Nodes that join one after another, where there are load balancers, and leave again."""
+    """Let nodes join one after another, where there are load balancers, and leave again."""
 
     async def play(stage: Stage) -> Results:
         await stage.register(await stage.machines(hosts), initialised=True)
@@ -304,7 +304,7 @@ def _join(count: int, services: int, hosts: int) -> Play:
 
 
 def _routes(count: int) -> Play:
-    """A route to every node."""
+    """Measure a route to every node."""
 
     async def play(stage: Stage) -> Results:
         await stage.register(await stage.machines(count), initialised=True, pod_cidrs=True)

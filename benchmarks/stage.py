@@ -1,4 +1,4 @@
-"""One contestant on an API server and a cloud of its own, and the work that it is given."""
+"""Sets up an API server and a cloud for one contestant, and gives it work."""
 
 import asyncio
 import sys
@@ -68,7 +68,7 @@ class Stage:
     def manager(
         self, *flags: str, user: str = USER, routes: bool = False, elect: bool = False
     ) -> Process:
-        """The contestant, not started yet."""
+        """Return the contestant, not started yet."""
         kubeconfig = self.plane.kubeconfig_for(user, ["system:masters"])
         whole = command(
             self.contestant,
@@ -148,30 +148,30 @@ class Stage:
     # What is there now
 
     async def nodes(self) -> list[Node]:
-        """All nodes."""
+        """Return all nodes."""
         return list((await self.client.list(NODES)).items)
 
     async def all_initialised(self, count: int) -> bool:
-        """Whether so many nodes have all that a manager gives them."""
+        """Tell whether so many nodes have all that a manager gives them."""
         nodes = await self.nodes()
         return len(nodes) == count and all(map(is_initialised, nodes))
 
     async def addresses(self) -> int:
-        """How many Services have an address in their status."""
+        """Return how many Services have an address in their status."""
         services = (await self.client.list(SERVICES, "default")).items
         return sum(bool(one.status.load_balancer.ingress) for one in services)
 
     async def services(self) -> int:
-        """How many Services there are, without that of the API server."""
+        """Return how many Services there are, without that of the API server."""
         return len((await self.client.list(SERVICES, "default")).items) - 1
 
     async def counters(self) -> Counters:
-        """The cloud's counters."""
+        """Return the cloud's counters."""
         return await self.cloud.admin.counters()
 
 
 def is_initialised(node: Node) -> bool:
-    """Whether a node has all that a manager gives it."""
+    """Tell whether a node has all that a manager gives it."""
     return (
         not has_taint(node, TAINT_UNINITIALIZED)
         and bool(node.spec.provider_id)
@@ -184,7 +184,7 @@ class Meter:
     """Measures one piece of work of a running process."""
 
     def __init__(self, stage: Stage, process: Process) -> None:
-        """Nothing is measured before `begin`."""
+        """Measure nothing before `begin`."""
         self.audit = AuditTail(stage.plane.audit_log, USER)
         self._stage = stage
         self._process = process
@@ -249,7 +249,7 @@ class Meter:
         await self.until(what, rests)
 
     async def last_call(self, *operations: str) -> float:
-        """When the cloud was last called, with any of these operations if some are named."""
+        """Return when the cloud was last called, with any of these operations if some are named."""
         last = (await self._stage.counters()).last
         return max(
             (t for name, t in last.items() if not operations or name in operations), default=0.0
@@ -302,7 +302,7 @@ async def started(
 async def staged(
     contestant: Contestant, goccm: Path, settings: Mapping[str, Any]
 ) -> AsyncIterator[Stage]:
-    """A new control plane and a new cloud for one contestant."""
+    """Start a control plane and a cloud for one contestant."""
     calm = {"latency": LATENCY, "health_interval": 0.0, "pool": "127.96.0.0/16"}
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(ControlPlane())
@@ -319,7 +319,7 @@ def _machine(name: str) -> Instance:
 
 
 def node_of(machine: Instance, *, initialised: bool) -> dict[str, Any]:
-    """The node of a machine, ready; an `initialised` one needs nothing of a manager."""
+    """Return the node of a machine, ready; an `initialised` one needs nothing of a manager."""
     now = datetime.now(UTC)
     body = node_body(machine, now=now, object_size=OBJECT_SIZE)
     body["status"]["conditions"][-1].update(type="Ready", status="True")

@@ -1,4 +1,4 @@
-"""What a start costs: `python -m benchmarks.startup --help`."""
+"""Measures what a start costs: `python -m benchmarks.startup --help`."""
 
 import argparse
 import socket
@@ -29,7 +29,7 @@ _NANO: Final = 1e9
 
 
 class Start(msgspec.Struct, frozen=True):
-    """One start, as the kernel saw it when the API server got its first byte.
+    """A start, as the kernel saw it when the API server got its first byte.
 
     Attributes:
         seconds: From exec.
@@ -86,7 +86,10 @@ def _peak(pid: int) -> float:
 
 
 def variants(directory: Path) -> Mapping[str, tuple[str, ...]]:
-    """What is measured, by title: each provider without servers, one with the secure port."""
+    """Return what is measured, by title.
+
+    Each provider without servers, one with the secure port.
+    """
     found = {}
     for provider, config in CONFIGS.items():
         file = directory / f"{provider}.conf"

@@ -18,7 +18,7 @@ _JOIN_EVERY = 5.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What one quota costs.
+    """The result for one quota.
 
     Attributes:
         quota: Calls a second that the cloud admits.

@@ -1,4 +1,4 @@
-"""Forks of a process that has imported Proreus already; `labs.forks` asks for them.
+"""Forks a process that has imported Proreus already, when `labs.forks` asks for it.
 
 `python -P forkserver.py FD` reads one request at a time from that socket. A fork goes on as
 `python -m MODULE` would: with its own arguments, environment, working directory and output, up to
@@ -55,10 +55,10 @@ class _Fork(NamedTuple):
 
 
 class Server:
-    """Forks for each request that comes to a socket, and tells how the forks end."""
+    """A server that forks for each request on a socket, and reports how the forks end."""
 
     def __init__(self, control: socket.socket) -> None:
-        """Nothing is read yet."""
+        """Keep the socket; read nothing yet."""
         self._control = control
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
@@ -84,7 +84,7 @@ class Server:
                     self._heard(ready)
 
     def _fork(self, descriptors: list[int]) -> bool:
-        """Whether this is the fork."""
+        """Tell whether this is the fork."""
         *streams, status_socket = descriptors
         if not (pid := os.fork()):
             for one in self._forks.values():
@@ -102,7 +102,7 @@ class Server:
         return False
 
     def _heard(self, ready: int) -> None:
-        """A fork has ended, or nobody wants it any more."""
+        """Handle that a fork has ended, or that nobody needs it any more."""
         fork = self._forks.pop(ready)
         self._poll.unregister(ready)
         if ready == fork.status_socket.fileno():

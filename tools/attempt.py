@@ -42,7 +42,7 @@ def run(command: list[str]) -> int:
 
 
 def failed() -> set[str]:
-    """The tests that failed when they were run last, as pytest remembers them."""
+    """Return the tests that failed when they were run last, as pytest remembers them."""
     return set(json.loads(FAILED.read_text(encoding="utf-8"))) if FAILED.exists() else set()
 
 

@@ -50,7 +50,7 @@ _IMPLIED: Final = (
 
 
 def action(operation: str) -> str:
-    """What IAM calls an operation such as `elbv2.AddTags`."""
+    """Return what IAM calls an operation such as `elbv2.AddTags`."""
     service, _, name = operation.partition(".")
     return f"{_PREFIXES[service]}:{name}"
 
@@ -68,7 +68,7 @@ def _statement(use: Use) -> dict[str, Any]:
 
 
 def document() -> str:
-    """The policy, as it is written to its file."""
+    """Return the policy, as it is written to its file."""
     statements = [_statement(use) for use in Use if use is not Use.ROLE]
     policy = {"Version": "2012-10-17", "Statement": [*statements, *_IMPLIED]}
     return json.dumps(policy, indent=2) + "\n"

@@ -43,7 +43,7 @@ def report(line: str) -> None:
 
 
 async def programs() -> Path:
-    """The directory of the Go programs, built if need be; about two minutes the first time.
+    """Return the directory of the Go programs, built if need be; about two minutes the first time.
 
     Raises:
         ControlPlaneError: There is no Go, or the build failed.
@@ -72,7 +72,7 @@ async def programs() -> Path:
 
 
 def printed_policy() -> str:
-    """What `tools/aws_policy.py` prints."""
+    """Return what `tools/aws_policy.py` prints."""
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "aws_policy.py"],
         check=True,
@@ -83,7 +83,7 @@ def printed_policy() -> str:
 
 
 def printed_roles(*given: str) -> list[dict[str, Any]]:
-    """What `proreus roles` prints with these flags."""
+    """Return what `proreus roles` prints with these flags."""
     done = subprocess.run(
         [sys.executable, "-m", "proreus", "roles", *given],
         check=True,
@@ -109,7 +109,9 @@ def with_leases_of(objects: list[dict[str, Any]], others: list[dict[str, Any]]) 
 
 
 def roles() -> str:
-    """The file from which the chart makes its roles: for one account, and one for each controller.
+    """Return the file from which the chart makes its roles.
+
+    For one account, and one for each controller.
 
     They suffice for every way of election, since a chart does not know which will be asked for.
     """
@@ -122,7 +124,7 @@ def roles() -> str:
 
 
 def rendered(program: Path, values: Path) -> str:
-    """The manifests of the chart with a file of values.
+    """Return the manifests of the chart with a file of values.
 
     Raises:
         subprocess.CalledProcessError: The chart refuses the values.
@@ -140,7 +142,7 @@ def rendered(program: Path, values: Path) -> str:
 
 
 def documented(text: str) -> Iterator[tuple[str, str]]:
-    """The keys of a values file that have a comment just above them, and the comment."""
+    """Return the keys of a values file that have a comment just above them, and the comment."""
     path = list[str]()
     comment = list[str]()
     for line in text.splitlines():
@@ -157,14 +159,14 @@ def documented(text: str) -> Iterator[tuple[str, str]]:
 
 
 def value_at(values: Any, path: str) -> Any:
-    """The value at a path of keys."""
+    """Return the value at a path of keys."""
     for key in path.split("."):
         values = values[key]
     return values
 
 
 def readme() -> str:
-    """The README of the chart, with the table of its values."""
+    """Return the README of the chart, with the table of its values."""
     text = (CHART / "values.yaml").read_text()
     values = yaml.safe_load(text)
     rows = ["| value | default | what it is |", "|---|---|---|"]
@@ -177,7 +179,7 @@ def readme() -> str:
 
 
 async def everything() -> dict[Path, str]:
-    """What is generated: files and their contents."""
+    """Return what is generated: files and their contents."""
     program = await programs() / "chart"
     files = {CHART / "README.md": readme()}
     for values in sorted((ROOT / "deploy" / "values").glob("*.yaml")):
@@ -186,7 +188,7 @@ async def everything() -> dict[Path, str]:
 
 
 def put(files: Mapping[Path, str], *, write: bool) -> list[Path]:
-    """Those that are not what they should be; `write` makes them so."""
+    """Return the files that differ from what they should be; `write` writes them."""
     stale = [
         file for file, content in files.items() if not file.exists() or file.read_text() != content
     ]

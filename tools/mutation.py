@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 def targets() -> Iterator[Path]:
-    """The modules that hold decisions only."""
+    """Return the modules that hold decisions only."""
     for path in sorted((ROOT / "src/proreus/controllers").glob("*/*.py")):
         if path.name not in ("__init__.py", "controller.py"):
             yield path
@@ -82,12 +82,15 @@ def targets() -> Iterator[Path]:
 
 
 def module_name(path: Path) -> str:
-    """The dotted name of a module of the package."""
+    """Return the dotted name of a module of the package."""
     return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
 
 
 def tests_of(path: Path) -> list[str]:
-    """The test files that import the module or, for a controller's, its package; plans first."""
+    """Return the test files that import the module or, for a controller's, its package.
+
+    Plans first.
+    """
     package = module_name(path).split(".")[:3]
     names = tuple(f"from {'.'.join(package)}{end}" for end in (".", " "))
     folders = (ROOT / "tests" / name for name in ("plans", "properties"))
@@ -96,7 +99,7 @@ def tests_of(path: Path) -> list[str]:
 
 
 def places(owner: ast.AST, line: int = 1) -> Iterator[Place]:
-    """Every change of one place below `owner`."""
+    """Yield every change of one place below `owner`."""
     for field, value in ast.iter_fields(owner):
         is_class_option = isinstance(owner, ast.ClassDef) and field != "body"
         if field in _TYPES_AND_MARKS or is_class_option:
@@ -123,7 +126,7 @@ def _decides_nothing(node: ast.AST) -> bool:
 
 
 def _instead(owner: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in the place of `node`."""
+    """Return what may stand in the place of `node`."""
     if type(node) in _OPERATORS:
         yield _OPERATORS[type(node)]()
     elif isinstance(node, ast.Constant):
@@ -212,7 +215,7 @@ def is_noticed(path: Path, number: int | None, tests: Sequence[str]) -> bool:
 
 
 def survivors(path: Path, count: int, tests: Sequence[str]) -> list[int]:
-    """The numbers of the changes that no test notices, with one process per processor."""
+    """Return the numbers of the changes that no test notices, with one process per processor."""
     waiting = list(range(count))
     running: dict[int, int] = {}
     found: list[int] = []

@@ -55,7 +55,7 @@ def write(folder: Path) -> None:
 
 
 def flags_page() -> str:
-    """Every flag by group, with its default and what it does."""
+    """Make the page of flags by group, each with its default and meaning."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(Options)}
     groups: dict[str, list[tuple[str, ...]]] = {}
     for field, flag in flags.flags_of(Options).items():
@@ -77,7 +77,7 @@ def _default(shown: str) -> str:
 
 
 def metrics_page() -> str:
-    """Every metric of /metrics that is ours."""
+    """Make the page of our metrics in /metrics."""
     found = sorted(
         (one for one in vars(metrics).values() if isinstance(one, MetricWrapperBase)),
         key=_metric_name,
@@ -106,7 +106,7 @@ def _metric_name(metric: MetricWrapperBase) -> str:
 
 
 def controllers_page() -> str:
-    """The controllers: names, what they need, rights."""
+    """Return the controllers: names, what they need, rights."""
     parts = [
         "# Controllers and their rights",
         CONTROLLERS_INTRODUCTION,
@@ -126,7 +126,7 @@ def controllers_page() -> str:
 
 
 def conditions_page() -> str:
-    """Every reason of the conditions."""
+    """Make the page of all reasons of conditions."""
     parts = ["# Conditions and reasons", REASONS_INTRODUCTION]
     for title, reasons in (
         ("Nodes: `CloudInitialized`", NodeReason),
@@ -142,7 +142,7 @@ def conditions_page() -> str:
 
 
 def _enum_texts(enum: type[StrEnum]) -> Mapping[str, str]:
-    """The docstrings of the members, by name."""
+    """Return the docstrings of the members, by name."""
     file = SOURCE.parent / Path(*enum.__module__.split(".")).with_suffix(".py")
     (body,) = [
         node.body
@@ -177,7 +177,7 @@ def _by_name(row: Sequence[str]) -> str:
 
 
 def documented(body: Sequence[ast.stmt], wanted: Callable[[str], bool]) -> list[Documented]:
-    """The string constants of a module or class whose names are wanted.
+    """Return the string constants of a module or class whose names are wanted.
 
     Raises:
         LookupError: One of them has no docstring.
@@ -200,7 +200,7 @@ def documented(body: Sequence[ast.stmt], wanted: Callable[[str], bool]) -> list[
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Format a Markdown table."""
     lines = [tuple(head), ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 
@@ -210,7 +210,7 @@ def _cell(text: str) -> str:
 
 
 def page(parts: Iterable[str]) -> str:
-    """A page of paragraphs."""
+    """Format paragraphs as a page."""
     return "\n\n".join(parts) + "\n"
 
 

@@ -47,7 +47,7 @@ FLOOR: Final = (
 
 
 class Stage(NamedTuple):
-    """One long stage.
+    """A long stage of tests.
 
     Attributes:
         name: What it is called on the command line.
@@ -81,7 +81,7 @@ class Stage(NamedTuple):
 
 
 class Outcome(Enum):
-    """How a stage ended."""
+    """The result of a stage."""
 
     PASSED = "passed"
     FAILED = "FAILED"
@@ -269,14 +269,17 @@ def _turned(stages: Sequence[Stage], turn: int) -> tuple[Stage, ...]:
 
 
 class Passed:
-    """Which commit each stage passed on last, kept in this machine's cache."""
+    """A record of which commit each stage passed on last, in this machine's cache."""
 
     def __init__(self, directory: Path) -> None:
         """Keep it in this directory."""
         self._directory = directory
 
     def changes(self, stage: Stage) -> list[str] | None:
-        """The paths changed since the stage passed; None if it never did, or on a lost commit."""
+        """Return the paths changed since the stage passed.
+
+        None if it never did, or on a lost commit.
+        """
         file = self._directory / stage.name
         if not file.exists():
             return None
@@ -297,7 +300,7 @@ def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def head() -> str:
-    """The commit that is checked out."""
+    """Return the commit that is checked out."""
     return _git("rev-parse", "HEAD").stdout.strip()
 
 
@@ -313,7 +316,7 @@ def run(stage: Stage) -> Outcome:
 
 
 def _run(command: tuple[str, ...], limit: float) -> int | None:
-    """The exit code of a command; None if it reached its limit."""
+    """Return the exit code of a command; None if it reached its limit."""
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         return process.wait(limit)
@@ -339,7 +342,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def chosen(order: Due, deadline: float) -> Iterator[Stage]:
-    """The stages that fit before the deadline, asked one after another as time goes by."""
+    """Return the stages that fit before the deadline, asked one after another as time goes by."""
     for stage in order.changed:
         if time.monotonic() + stage.longest <= deadline:
             yield stage

@@ -1,1 +1,1 @@
-"""What the data path of the provider `local` does and costs: `python -m benchmarks.local`."""
+"""Measures the data path of the provider `local`: `python -m benchmarks.local`."""

@@ -60,15 +60,15 @@ class Lab:
         self.gateway = cluster.gateway
 
     def machine(self, name: str) -> Machine:
-        """A machine by its name."""
+        """Return a machine by its name."""
         return member(self.gateway, name)
 
     def kubectl(self, *arguments: str) -> str:
-        """What kubectl prints."""
+        """Return what kubectl prints."""
         return self.cluster.plane.kubectl(*arguments)
 
     def get(self, *what: str) -> dict[str, Any]:
-        """An object."""
+        """Return an object."""
         found: dict[str, Any] = json.loads(self.kubectl("get", *what, "--output=json"))
         return found
 
@@ -108,7 +108,7 @@ class Lab:
 
 
 def service(name: str, server: str, *, policy: str = "Local", address: str = "") -> dict[str, Any]:
-    """A Service of the servers of one name, of their every port."""
+    """Make a Service of the servers of one name, with all their ports."""
     ports = [
         {"name": "web", "port": WEB, "targetPort": 8000},
         {"name": "stream", "port": STREAM, "targetPort": STREAM},
@@ -127,14 +127,14 @@ def service(name: str, server: str, *, policy: str = "Local", address: str = "")
 
 @contextmanager
 def one_gateway(programs: Programs) -> Iterator[Lab]:
-    """A cluster as `make cluster-up` makes it."""
+    """Run a cluster as `make cluster-up` makes it."""
     with _cluster(programs, start_manager) as lab:
         yield lab
 
 
 @contextmanager
 def two_gateways(programs: Programs) -> Iterator[Lab]:
-    """A cluster with two managers, each on a machine of its own, that elect a leader."""
+    """Run a cluster with two managers, each on a machine of its own, that elect a leader."""
     with _cluster(programs, _start_two) as lab:
         yield lab
 
@@ -168,7 +168,7 @@ def _start_two(cluster: Cluster) -> None:
 
 
 def _join(cluster: Cluster, name: str, number: int) -> Machine:
-    """One more machine in the network of the nodes, at the end of a cable of its name."""
+    """Add a machine to the network of the nodes, at the end of a cable of its name."""
     gateway = cluster.gateway
     machine = start_machine(gateway, name, cluster.programs.path("pause"))
     gateway.run_all(cable_commands(name, gateway.pid(f"holder-{name}"), "nodes0"))
@@ -183,7 +183,7 @@ def _container(name: str, image: str, *command: str) -> dict[str, Any]:
 
 
 def _image(place: Path) -> Path:
-    """An image with the servers of streams and pages, made of this machine's programs."""
+    """Build an image with the servers of streams and pages, of this machine's programs."""
     root = Root(place / "bench")
     for name, target in (("haproxy", "/usr/sbin/haproxy"), ("iperf3", "/usr/bin/iperf3")):
         root.program(Path(shutil.which(name) or name), target)
@@ -198,7 +198,7 @@ def _report(line: str) -> None:
 
 
 class ClientResults:
-    """What a client's attempts came to."""
+    """The results of a client's attempts."""
 
     def __init__(self, output: dict[str, list[probe.Attempt]]) -> None:
         """Take the client's words."""
@@ -207,7 +207,7 @@ class ClientResults:
         self.streams = output["streams"]
 
     def lost(self) -> dict[str, str]:
-        """How many of each kind had no answer."""
+        """Return how many of each kind had no answer."""
         kinds = {
             "datagrams lost": self.datagrams,
             "new connections without an answer": self.connections,
@@ -219,11 +219,11 @@ class ClientResults:
         }
 
     def last_failure(self, since: float) -> float:
-        """Seconds from a moment to the start of the last connection that had no answer."""
+        """Return seconds from a moment to the start of the last connection without answer."""
         return max((at - since for at, _, good in self.connections if not good), default=0.0)
 
     def longest_silence(self) -> float:
-        """The longest time from the start of one answered connection to that of the next."""
+        """Return the longest time from the start of one answered connection to that of the next."""
         starts = sorted(at for at, _, good in self.connections if good)
         return max((b - a for a, b in itertools.pairwise(starts)), default=0.0)
 
@@ -244,7 +244,7 @@ class Client:
 
 @contextmanager
 def asking(lab: Lab, address: str, *, on: str = CLIENT, warm: float = 3.0) -> Iterator[Client]:
-    """A client that asks all the time; `asked` holds its answers when the block has ended."""
+    """Run a client that sends requests all the time."""
     command: Sequence[str] = (sys.executable, probe.__file__, address)
     with subprocess.Popen(
         lab.machine(on).command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -260,5 +260,5 @@ def asking(lab: Lab, address: str, *, on: str = CLIENT, warm: float = 3.0) -> It
 
 
 def node(number: int) -> str:
-    """The name of a node, from 1 on."""
+    """Return the name of a node, from 1 on."""
     return f"{NODE}{number}"

@@ -27,7 +27,7 @@ Attempt = tuple[float, float, bool]
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """One port, whose datagrams come back if somebody is there."""
+    """A UDP socket whose datagrams come back if somebody is there."""
 
     def __init__(self) -> None:
         self.sent: dict[int, float] = {}
@@ -51,10 +51,10 @@ class Datagrams(asyncio.DatagramProtocol):
             self.took.setdefault(number, time.monotonic() - self.sent[number])
 
     def error_received(self, _: Exception) -> None:
-        """That a port is refused is no answer."""
+        """Ignore that a port is refused: that is no answer."""
 
     def attempts(self, end: float) -> list[Attempt]:
-        """All that had time to come back."""
+        """Return all datagrams that had time to come back."""
         return [
             (at, self.took.get(number, PATIENCE), number in self.took)
             for number, at in self.sent.items()

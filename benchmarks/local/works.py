@@ -53,7 +53,7 @@ listen port-{port}
 
 
 def paths(lab: Lab) -> Iterator[Line]:
-    """One server, asked by four ways."""
+    """Measure one server over four ways to it."""
     lab.deploy("path", node=node(1))
     address = lab.expose("path", "path")
     ports = {one["port"]: one["nodePort"] for one in lab.get("service", "path")["spec"]["ports"]}
@@ -142,7 +142,7 @@ def updates(lab: Lab) -> Iterator[Line]:
 
 
 def dead_node(lab: Lab) -> Iterator[Line]:
-    """A node falls silent at once, while clients ask, and comes back."""
+    """Silence a node at once while clients send requests, and bring it back."""
     lab.deploy(_SERVER)
     address = lab.expose("dead", _SERVER)
     _until_served(lab, address, CLIENT)
@@ -159,7 +159,7 @@ def dead_node(lab: Lab) -> Iterator[Line]:
 
 
 def failover(lab: Lab) -> Iterator[Line]:
-    """The gateway that has the addresses loses its manager, or dies."""
+    """Return the gateway that has the addresses loses its manager, or dies."""
     lab.deploy(_SERVER)
     address = lab.expose("failover", _SERVER)
     _until_served(lab, address, NEAR)
@@ -188,7 +188,10 @@ def failover(lab: Lab) -> Iterator[Line]:
 
 
 def _leader(lab: Lab) -> str:
-    """The gateway whose manager holds the lease; its identity begins with the machine's name."""
+    """Return the gateway whose manager holds the lease.
+
+    Its identity begins with the machine's name.
+    """
     lease = lab.get("lease", "cloud-controller-manager", "--namespace=kube-system")
     holder = lease["spec"].get("holderIdentity") or ""
     return next((name for name in GATEWAYS if holder.startswith(name)), "")

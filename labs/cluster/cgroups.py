@@ -21,14 +21,14 @@ _PATIENCE = 600.0
 
 
 def hierarchies() -> list[Path]:
-    """Where groups have to be made so that a container runtime finds them."""
+    """Return the directories in which groups are made so that a container runtime finds them."""
     if (ROOT / "cgroup.procs").exists():
         return [ROOT]
     return sorted(place for place in ROOT.glob("*") if (place / "cgroup.procs").exists())
 
 
 def why_not() -> str:
-    """Why no groups can be made, "" if they can."""
+    """Return why no groups can be made, "" if they can."""
     if (places := hierarchies()) and all(os.access(place, os.W_OK) for place in places):
         return ""
     return (

@@ -44,7 +44,7 @@ PATIENCE = 600.0
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a cluster is to be."""
+    """The settings of a cluster."""
 
     name: str = "default"
     nodes: int = 2
@@ -54,12 +54,12 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def directory_of(name: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the files of a cluster are."""
+    """Return where the files of a cluster are."""
     return cache(environ, "clusters") / name
 
 
 def cgroup_of(name: str) -> str:
-    """The control group that those of the pods lie in."""
+    """Return the control group that those of the pods lie in."""
     return f"proreus-cluster-{name}"
 
 
@@ -77,7 +77,7 @@ def remove(name: str) -> None:
 
 
 def find(name: str, programs: Programs) -> dict[str, Machine]:
-    """The machines of a cluster that runs.
+    """Return the machines of a cluster that runs.
 
     Raises:
         ClusterError: it does not run.
@@ -94,7 +94,7 @@ def find(name: str, programs: Programs) -> dict[str, Machine]:
 
 
 def runs(name: str, programs: Programs) -> bool:
-    """Whether a cluster of this name runs."""
+    """Tell whether a cluster of this name runs."""
     return machines.gateway(directory_of(name), programs.path("pause")) is not None
 
 
@@ -102,7 +102,7 @@ class Cluster:
     """A cluster in the making."""
 
     def __init__(self, settings: Settings, programs: Programs, report: Report) -> None:
-        """Nothing is started yet."""
+        """Keep the settings; nothing is started yet."""
         if not 1 <= settings.nodes <= MOST_NODES:
             raise ClusterError(f"{settings.nodes} nodes: give 1 to {MOST_NODES}")
         if settings.dual_stack and not kernel_has_ipv6():

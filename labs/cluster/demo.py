@@ -14,7 +14,7 @@ class Demo:
     """Runs commands on a cluster's machines, and shows them with what they say."""
 
     def __init__(self, name: str, machines: dict[str, Machine], programs: Programs) -> None:
-        """Of the cluster `name`, which runs."""
+        """Keep the running cluster `name`."""
         self._machines = machines
         self._kubectl = (
             programs.path("kubectl"),

@@ -39,7 +39,7 @@ _ENDED = re.compile(r"\S+ \[(?:([A-Z]+)\] \[)?([0-9.]+) seconds\]")
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """One spec that ran."""
+    """A spec of Kubernetes that ran, with its result."""
 
     name: str
     seconds: float

@@ -56,7 +56,7 @@ class Machine:
         self.entry = tuple(entry)
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line that runs a program on this machine."""
+        """Return the command line that runs a program on this machine."""
         return [*self.entry, *arguments]
 
     def run(self, *arguments: str, stdin: str = "") -> str:
@@ -114,18 +114,18 @@ class Machine:
         self.start(name, "sh", "-c", _SERVICE, name, *arguments)
 
     def log(self, name: str) -> Path:
-        """The log of a program that was started."""
+        """Return the log of a program that was started."""
         return self.directory / f"{name}.log"
 
     def pid(self, name: str) -> int:
-        """The process id, as the cluster counts, of a program that was started; 0 before."""
+        """Return the process id, as the cluster counts, of a program that was started; 0 before."""
         try:
             return int((self.directory / f"{name}.pid").read_text() or 0)
         except FileNotFoundError:
             return 0
 
     def programs(self) -> dict[str, bool]:
-        """The programs that were started, and whether each runs."""
+        """Return the programs that were started, and whether each runs."""
         names = sorted(file.stem for file in self.directory.glob("*.pid"))
         running = set(self.run("ls", "/proc").split())
         return {name: str(self.pid(name)) in running for name in names}
@@ -176,7 +176,7 @@ def start_gateway(directory: Path, pause: str) -> Machine:
 
 
 def gateway(directory: Path, pause: str) -> Machine | None:
-    """The gateway of a cluster that runs, None if it does not."""
+    """Return the gateway of a cluster that runs, None if it does not."""
     holder = _holder(directory)
     if holder is None:
         return None
@@ -213,13 +213,13 @@ def start_machine(base: Machine, name: str, pause: str) -> Machine:
 
 
 def member(base: Machine, name: str) -> Machine:
-    """A machine that was started within the gateway's namespaces."""
+    """Return a machine that was started within the gateway's namespaces."""
     entry = (*base.entry, *_ENTRY, "--target", str(base.pid(f"holder-{name}")))
     return Machine(name, base.directory.parent / name, entry)
 
 
 def _holder(directory: Path) -> int | None:
-    """The process that holds the cluster, None if it is gone."""
+    """Return the process that holds the cluster, None if it is gone."""
     try:
         pid, started = _identity((directory / "holder").read_text())
         if _identity(Path(f"/proc/{pid}/stat").read_text()) == (pid, started):

@@ -19,12 +19,12 @@ gateway: {{enabled: true, interfaces: [clients0, nodes0]}}
 
 
 def cloud_config(used: Sequence[Family]) -> str:
-    """The cloud-config of the gateway's manager."""
+    """Return the cloud-config of the gateway's manager."""
     return _CLOUD_CONFIG.format(pools=", ".join(f'"{family.load_balancers}"' for family in used))
 
 
 def flags(used: Sequence[Family]) -> list[str]:
-    """What decides which rights the manager needs."""
+    """Return what decides which rights the manager needs."""
     masks = (
         [
             f"--node-cidr-mask-size-{'ipv6' if ':' in family.pods else 'ipv4'}"

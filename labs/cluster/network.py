@@ -34,23 +34,23 @@ class Family(msgspec.Struct, frozen=True):
     """Length of the prefix of each node's pods."""
 
     def gateway(self) -> str:
-        """The gateway's address in the network of the nodes."""
+        """Return the gateway's address in the network of the nodes."""
         return _nth(self.nodes, 1)
 
     def node(self, number: int) -> str:
-        """The address of a node, counted from 1."""
+        """Return the address of a node, counted from 1."""
         return _nth(self.nodes, 10 + number)
 
     def client_gateway(self) -> str:
-        """The gateway's address in the network of the clients."""
+        """Return the gateway's address in the network of the clients."""
         return _nth(self.clients, 1)
 
     def client(self) -> str:
-        """The client's address."""
+        """Return the client's address."""
         return _nth(self.clients, 2)
 
     def kubernetes(self) -> str:
-        """The address of the Service `kubernetes`, the first of its network."""
+        """Return the address of the Service `kubernetes`, the first of its network."""
         return _nth(self.services, 1)
 
 
@@ -87,17 +87,17 @@ _SYSCTLS = {
 
 
 def families(*, ipv6: bool) -> tuple[Family, ...]:
-    """The families of a cluster, the first one first."""
+    """Return the families of a cluster, the first one first."""
     return (IPV4, IPV6) if ipv6 else (IPV4,)
 
 
 def kernel_has_ipv6() -> bool:
-    """Whether the kernel can have IPv6 addresses."""
+    """Tell whether the kernel can have IPv6 addresses."""
     return Path("/proc/net/if_inet6").exists()
 
 
 def gateway_commands(used: Sequence[Family]) -> Iterator[Command]:
-    """What makes the gateway's network, run in its namespace."""
+    """Return what makes the gateway's network, run in its namespace."""
     yield from router_commands()
     # Frames between nodes are none of the gateway's business.
     yield _sysctl("net/bridge/bridge-nf-call-iptables", "0")
@@ -109,14 +109,14 @@ def gateway_commands(used: Sequence[Family]) -> Iterator[Command]:
 
 
 def router_commands() -> Iterator[Command]:
-    """What every machine that forwards needs, run in its namespace."""
+    """Return what every machine that forwards needs, run in its namespace."""
     yield _ip("link", "set", "lo", "up")
     for name, value in _SYSCTLS.items():
         yield _sysctl(name, value)
 
 
 def cable_commands(interface: str, holder: int, bridge: str | None) -> Iterator[Command]:
-    """A cable from the gateway, where it is called `interface`, to eth0 of another machine.
+    """Return the commands for a cable from the gateway's `interface` to eth0 of a machine.
 
     Args:
         interface: name of the gateway's end.
@@ -131,7 +131,7 @@ def cable_commands(interface: str, holder: int, bridge: str | None) -> Iterator[
 
 
 def host_commands(addresses: Sequence[tuple[str, str, str]]) -> Iterator[Command]:
-    """What makes the network behind eth0, run in its namespace.
+    """Return what makes the network behind eth0, run in its namespace.
 
     Args:
         addresses: of each family its own address, its network and its gateway.
@@ -143,7 +143,7 @@ def host_commands(addresses: Sequence[tuple[str, str, str]]) -> Iterator[Command
 
 
 def client_side(used: Sequence[Family]) -> Iterator[Command]:
-    """The gateway's addresses towards clients."""
+    """Return the gateway's addresses towards clients."""
     for family in used:
         yield _address(family.client_gateway(), family.clients, "clients0")
 

@@ -1,4 +1,4 @@
-"""One node: containerd, kubelet and kube-proxy on a machine of its own."""
+"""Runs one node: containerd, kubelet and kube-proxy on a machine of its own."""
 
 import json
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Node:
     def __init__(
         self, machine: Machine, programs: Programs, addresses: Sequence[str], cgroup: str
     ) -> None:
-        """Nothing is started yet; control groups of its pods will lie in `cgroup`."""
+        """Keep the settings; control groups of its pods will lie in `cgroup`."""
         self.machine = machine
         self.name = machine.name
         self.addresses = tuple(addresses)

@@ -82,7 +82,7 @@ class Plane:
     """The control plane; its files are those of the gateway."""
 
     def __init__(self, machine: Machine, programs: Programs, used: Sequence[Family]) -> None:
-        """Nothing is started yet."""
+        """Keep the settings; nothing is started yet."""
         self._machine = machine
         self._programs = programs
         self._used = used
@@ -163,7 +163,7 @@ class Plane:
         return write_private(self._machine.directory / f"{name}.kubeconfig", content.encode())
 
     def joining(self) -> str:
-        """The text of the kubeconfig with which a kubelet asks for its certificate."""
+        """Return the text of the kubeconfig with which a kubelet asks for its certificate."""
         return kubeconfig.render_token(
             url=self.url,
             ca=self._authority.certificate,

@@ -70,7 +70,7 @@ _CNI_PLUGINS = ("bridge", "host-local", "loopback", "portmap")
 
 
 class Programs(msgspec.Struct, frozen=True):
-    """Where the programs are."""
+    """The paths of the programs of a cluster."""
 
     built: Path
     """Directory of what was built for clusters."""
@@ -80,12 +80,12 @@ class Programs(msgspec.Struct, frozen=True):
     """Directory of the CNI plugins."""
 
     def path(self, name: str) -> str:
-        """The path of a program that was built."""
+        """Return the path of a program that was built."""
         return str(self.built / name)
 
 
 def why_not() -> list[str]:
-    """Why no cluster can run here, each reason with its remedy; empty if one can."""
+    """Return why no cluster can run here, each reason with its remedy; empty if one can."""
     reasons = list[str]()
     if sys.platform != "linux":
         return [f"nodes are network namespaces, which {sys.platform} does not have: use Linux"]
@@ -107,7 +107,7 @@ def why_not() -> list[str]:
 
 
 def cni_directory() -> Path | None:
-    """The directory with the CNI plugins that nodes use, None if there is none."""
+    """Return the directory with the CNI plugins that nodes use, None if there is none."""
     for directory in CNI_DIRECTORIES:
         if all(os.access(directory / plugin, os.X_OK) for plugin in _CNI_PLUGINS):
             return directory

@@ -62,11 +62,11 @@ class Datagrams(asyncio.DatagramTransport):
             self._tell(self._protocol.connection_lost, None)
 
     def abort(self) -> None:
-        """As `close`."""
+        """Close at once, as `close` does."""
         self.close()
 
     def is_closing(self) -> bool:
-        """Whether it is closed."""
+        """Tell whether it is closed."""
         return self._is_closing
 
     def _hand_over(self, data: bytes, origin: Address) -> None:

@@ -157,7 +157,7 @@ class MemoryNetworkLoop(VirtualTimeLoop):
 
 
 class Server(asyncio.AbstractServer):
-    """What listens at an address.
+    """A server that listens at an address of the network in memory.
 
     Attributes:
         factory: Makes the protocol of each connection.
@@ -177,7 +177,7 @@ class Server(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple["Bound", ...]:
-        """Where it listens."""
+        """The sockets at which the server listens."""
         return (Bound(self._address),) if self._is_open else ()
 
     def close(self) -> None:
@@ -187,15 +187,15 @@ class Server(asyncio.AbstractServer):
             self._leave()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the network."""
+        """Return the loop of the network."""
         return self._loop
 
     def is_serving(self) -> bool:
-        """Whether it listens."""
+        """Tell whether it listens."""
         return self._is_open
 
     async def start_serving(self) -> None:
-        """Nothing: it listens from the start."""
+        """Do nothing: the server listens from the start."""
 
     async def serve_forever(self) -> None:
         """Listen until cancelled."""
@@ -209,19 +209,19 @@ class Server(asyncio.AbstractServer):
 
 
 class Bound:
-    """What is asked of a server's socket."""
+    """A stand-in for a server's socket."""
 
     def __init__(self, address: Address) -> None:
         """Keep the address."""
         self._address = address
 
     def getsockname(self) -> Address:
-        """Where it is bound."""
+        """Return the address to which the socket is bound."""
         return self._address
 
 
 def _at(address: Address, taken: dict[Address, T]) -> T | None:
-    """Who is at an address, or at its port on all addresses."""
+    """Return the server at an address, or at its port on all addresses."""
     return taken.get(address) or taken.get((ANY, address[1]))
 
 

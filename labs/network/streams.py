@@ -17,11 +17,11 @@ READ: Final = 1 << 18
 
 
 def nothing() -> None:
-    """What happens at an end that is not there yet."""
+    """Return what happens at an end that is not there yet."""
 
 
 class Pipe:
-    """One direction of a connection.
+    """A direction of a connection.
 
     Attributes:
         data: What was written and is not read.
@@ -32,7 +32,7 @@ class Pipe:
     """
 
     def __init__(self) -> None:
-        """Nothing is on its way."""
+        """Begin with nothing on its way."""
         self.data = bytearray()
         self.ends = False
         self.is_broken = False
@@ -63,12 +63,12 @@ class Pipe:
 
     @property
     def excess(self) -> int:
-        """Bytes that a kernel would not take yet."""
+        """The bytes that a kernel would not take yet."""
         return max(0, len(self.data) - KERNEL)
 
 
 class Stream(asyncio.Transport):
-    """One end; `incoming` and `outgoing` are those of the other end the other way round."""
+    """An end of a connection; the other end has `incoming` and `outgoing` the other way round."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Stream(asyncio.Transport):
         self._loop.call_soon(self._protocol.connection_made, self, context=self._context)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who is told of what comes."""
+        """Return the protocol that receives the data."""
         protocol: asyncio.BaseProtocol = self._protocol
         return protocol
 
@@ -147,11 +147,11 @@ class Stream(asyncio.Transport):
         return True
 
     def get_write_buffer_size(self) -> int:
-        """What the kernel would not take yet."""
+        """Return what the kernel would not take yet."""
         return self._outgoing.excess
 
     def is_reading(self) -> bool:
-        """Whether the protocol is told of data."""
+        """Tell whether the protocol is told of data."""
         return self._is_reading and not self._is_closing
 
     def pause_reading(self) -> None:
@@ -164,7 +164,7 @@ class Stream(asyncio.Transport):
         self._look()
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Tell whether it is closed, or about to be."""
         return self._is_closing
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class Stream(asyncio.Transport):
             self._end(None)
 
     def abort(self) -> None:
-        """As `close`: nothing that was sent is still here."""
+        """Close at once, as `close` does: nothing that was sent is still here."""
         self.close()
 
     def _look(self) -> None:
@@ -194,7 +194,7 @@ class Stream(asyncio.Transport):
             self.close()
 
     def _go_on(self) -> None:
-        """The other end has read."""
+        """Return the other end has read."""
         if self._is_paused and not self._is_closing and not self._outgoing.excess:
             self._is_paused = False
             self._protocol.resume_writing()

@@ -41,7 +41,7 @@ class OpenStackError(Exception):
 
 
 def running() -> "Cloud | None":
-    """The cloud on this machine, if all of it runs."""
+    """Return the cloud on this machine, if all of it runs."""
     found = Cloud()
     there = services.all_of(found.state)
     is_up = (found.state / _READY).exists() and all(one.runs() for one in there.values())
@@ -89,7 +89,7 @@ class Cloud:
         shutil.rmtree(self.state, ignore_errors=True)
 
     def status(self) -> dict[str, bool]:
-        """Whether each service runs."""
+        """Tell whether each service runs."""
         return {name: one.runs() for name, one in services.all_of(self.state).items()}
 
     def kill(self, name: str) -> None:

@@ -38,19 +38,19 @@ class PackagesError(Exception):
 
 
 def cache() -> Path:
-    """Where everything is kept: `proreus/openstack` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Return where everything is kept: `proreus/openstack` in `$XDG_CACHE_HOME` or `~/.cache`."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "proreus" / "openstack"
 
 
 def root() -> Path:
-    """Where the packages are unpacked: another place for another list of packages."""
+    """Return the directory of unpacked packages, another one for another list of packages."""
     digest = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
     return cache() / f"root-{digest}"
 
 
 def environment(root_: Path) -> dict[str, str]:
-    """The environment in which the services find what is unpacked, and nothing of ours."""
+    """Return the environment in which the services find what is unpacked, and nothing of ours."""
     libraries = [root_ / name for name in _LIBRARIES]
     libraries += [one / extra for one in libraries for extra in ("blas", "lapack")]
     return {
@@ -63,7 +63,7 @@ def environment(root_: Path) -> dict[str, str]:
 
 
 def ensure(report: Report) -> Path:
-    """The directory of the unpacked packages; downloads what is missing.
+    """Return the directory of the unpacked packages; downloads what is missing.
 
     Raises:
         PackagesError: This is no Debian 12, or apt cannot get them.

@@ -30,7 +30,7 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What is to happen to some requests.
+    """A failure of some requests.
 
     Attributes:
         method: Of the requests, such as POST.
@@ -96,7 +96,7 @@ class Proxy:
 
     @property
     def auth_url(self) -> str:
-        """Where clients find keystone."""
+        """The URL of keystone for clients."""
         return f"{self.url}/keystone/v3"
 
     def fail(self, *faults: Fault) -> None:
@@ -161,7 +161,7 @@ class Proxy:
 
 
 def _refusal(service: str, status: int) -> web.Response:
-    """An error in the form of the service."""
+    """Make an error in the form of the service."""
     message = "made to fail"
     body: object
     if service == "octavia":

@@ -1,4 +1,4 @@
-"""What a cloud needs before somebody can use it: users, a catalog, a project, a network."""
+"""Makes what a cloud needs before somebody can use it: users, a catalog, a project, a network."""
 
 import warnings
 from typing import Any
@@ -21,7 +21,7 @@ _ROLES = ("member", "reader", "load-balancer_member")
 
 
 def connect(user: str, project: str) -> Any:
-    """A connection of openstacksdk."""
+    """Make a connection of openstacksdk."""
     import openstack  # noqa: PLC0415 - only with the extra
 
     with warnings.catch_warnings():
@@ -62,7 +62,7 @@ def identity() -> None:
 
 
 def network() -> None:
-    """An external network, `public`, a flavor, `m1.k8s`, and the first project."""
+    """Make an external network, `public`, a flavor, `m1.k8s`, and the first project."""
     admin = connect("admin", "admin")
     public = admin.network.create_network(
         name="public",
@@ -78,7 +78,7 @@ def network() -> None:
 
 
 def project(name: str) -> None:
-    """A project that the user is a member of, if there is none of that name.
+    """Make a project that the user is a member of, if there is none of that name.
 
     In it are a network, `private`, with a subnet of each family, and a router, `router`, that
     leads to the external network. Projects know nothing of each other.
@@ -113,12 +113,12 @@ def project(name: str) -> None:
 
 
 def has_compute() -> bool:
-    """Whether Nova has a host to put servers on."""
+    """Tell whether Nova has a host to put servers on."""
     return bool(list(connect("admin", "admin").compute.hypervisors()))
 
 
 def cloud_config(project: str) -> str:
-    """A cloud-config for the provider, of that project."""
+    """Make a cloud-config for the provider, of that project."""
     return f"""\
 [Global]
 auth-url = {url("keystone", "/v3")}
@@ -131,5 +131,5 @@ domain-name = Default
 
 
 def listening() -> tuple[int, ...]:
-    """The ports of all services."""
+    """Return the ports of all services."""
     return tuple(PORTS.values())

@@ -29,7 +29,7 @@ class Process(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
 
     def runs(self) -> bool:
-        """Whether it is that very process, and has not ended."""
+        """Tell whether it is that very process, and has not ended."""
         found = _stat(self.pid)
         return found is not None and found[0] != "Z" and found[1] == self.started
 
@@ -56,7 +56,7 @@ def start(
 
 
 def all_of(state: Path) -> dict[str, Process]:
-    """What was started, by name."""
+    """Return what was started, by name."""
     return {
         file.stem: msgspec.json.decode(file.read_bytes(), type=Process)
         for file in sorted((state / "run").glob("*.json"))
@@ -92,7 +92,7 @@ def stop_all(state: Path) -> None:
 
 
 def last_words(state: Path, name: str) -> str:
-    """The end of what a service has said."""
+    """Return the end of what a service has said."""
     log_file = state / "log" / f"{name}.out"
     lines = log_file.read_text(errors="replace").splitlines()[-15:] if log_file.exists() else []
     return "\n".join([f"the last lines of {log_file}:", *(f"    {line}" for line in lines)])

@@ -22,7 +22,7 @@ Sections = dict[str, Section]
 
 
 def url(service: str, path: str = "") -> str:
-    """Where a service listens."""
+    """Return the URL at which a service listens."""
     return f"http://127.0.0.1:{PORTS[service]}{path}"
 
 
@@ -40,7 +40,7 @@ def write(state: Path, root: Path) -> None:
 
 
 def database(state: Path, name: str) -> str:
-    """The address of a database; a writer waits for another."""
+    """Return the address of a database; a writer waits for another."""
     return f"sqlite:///{state}/db/{name}.db?timeout=60"
 
 

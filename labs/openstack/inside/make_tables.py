@@ -10,14 +10,14 @@ import sqlalchemy as sa
 
 
 def neutron(engine):
-    """All tables; the migrations count as done."""
+    """Make all tables of Neutron; the migrations count as done."""
     from neutron.db.migration.models import head
 
     head.get_metadata().create_all(engine)
 
 
 def octavia(engine):
-    """All tables, and those of constants filled."""
+    """Make all tables of Octavia, and fill those of constants."""
     from octavia.common import constants as own
     from octavia.db import base_models, models  # noqa: F401 - the models register themselves
     from octavia_lib.common import constants as lib

@@ -19,7 +19,7 @@ _FIELDS = {
 
 
 def image_stub(environ, start_response):
-    """Every image is there: Nova asks before it makes a server, and its driver reads none."""
+    """Answer that every image exists."""
     path = environ["PATH_INFO"]
     found = _IMAGE.fullmatch(path)
     if found:

@@ -36,7 +36,7 @@ class Worker:
         }
 
     def work(self):
-        """For ever. What was begun before a restart comes first."""
+        """Work for ever, first on what was begun before a restart."""
         while True:
             for path in sorted(jobs.DOING.glob("*.json")):
                 self._do(path)

@@ -1,4 +1,4 @@
-"""A provider author's whole world: the interface, its values, errors, config and plugins.
+"""The provider interface: verbs, values, errors, config and plugins, all that an author uses.
 
 Everything that a provider needs is imported from here; Kubernetes objects are in
 `proreus.kube.objects`.

@@ -1,4 +1,4 @@
-"""Batches for clouds that know only one thing at a time.
+"""Makes the batched provider interface of functions that concern one node or one Service.
 
     self.instances = per_node(self._by_id, self._by_name, parse=id_in, concurrency=10)
     self.load_balancers = per_service(self._ensure, self._delete)
@@ -43,7 +43,7 @@ def per_node(
     batch_size: int = 100,
     concurrency: int = 10,
 ) -> Instances:
-    """Instances of a cloud that has no bulk call.
+    """Make the capability `Instances` for a cloud that has no bulk call for machines.
 
     What `by_id` or `by_name` raises is that node's answer. A node whose provider id `parse`
     cannot read is never looked up: its answer is `InvalidRequest`.
@@ -76,7 +76,7 @@ def per_service(
     preview: Preview | None = None,
     concurrency: int = 1,
 ) -> LoadBalancers:
-    """Load balancers of a cloud whose calls concern one Service.
+    """Make the capability `LoadBalancers` of functions that concern one Service each.
 
     Args:
         ensure: Makes or changes one load balancer; what it raises is that Service's answer.
@@ -85,7 +85,7 @@ def per_service(
         group: What shares cloud objects; by default nothing does.
         host_policy: Which nodes are hosts; by default all, in both families.
         list_owned: Lists what carries the cluster's marks, if the cloud can.
-        fingerprint: What `list_owned` shows for a load balancer that is as wished. A CloudError
+        fingerprint: What `list_owned` shows for a load balancer that is as desired. A CloudError
             that it raises means that there is none.
         preview: What `ensure` would change, found by reading only, if the provider can tell; what
             it raises is that Service's answer.
@@ -219,7 +219,7 @@ async def _each(
     fn: Callable[[Item], Awaitable[Answer]],
     concurrency: int,
 ) -> dict[str, Answer | CloudError]:
-    """Run `fn` for each item; an item whose task was cancelled from within has no answer."""
+    """Run `fn` for each item; leave out an item whose task was cancelled from within."""
     answers: dict[str, Answer | CloudError] = {}
     slots = asyncio.Semaphore(concurrency)
 

@@ -1,4 +1,4 @@
-"""The certificate authorities that this system trusts.
+"""Finds the certificate authorities that this machine trusts.
 
 SDKs bring a list of their own, in which the private authority of a data centre never is. Official
 manifests mount the node's `/etc/ssl/certs` into the pod for its sake.
@@ -20,7 +20,7 @@ FILES: Final = (
 
 
 def system_authorities() -> str:
-    """The file of certificate authorities: `$SSL_CERT_FILE`, else this system's; "" without one."""
+    """Return the path of the file of trusted certificate authorities; "" without one."""
     if given := os.environ.get("SSL_CERT_FILE"):
         return given
     return next((file for file in FILES if Path(file).is_file()), "")

@@ -75,7 +75,7 @@ class ConfigSection(msgspec.Struct, frozen=True):
 
 
 def is_secret(name: str) -> bool:
-    """Whether the name of a field suggests that its value must not be shown."""
+    """Tell whether the name of a field suggests that its value must not be shown."""
     return _SECRET.search(name) is not None
 
 
@@ -142,7 +142,7 @@ class _Decoder:
         return f"{where}: {place + ': ' if place else ''}{message}"
 
     def struct(self, type_: type[T], branches: Sequence[Branch], place: str) -> T | None:
-        """Decode what all `branches` together say; None if anything is wrong."""
+        """Decode what all `branches` together hold; return None if anything is wrong."""
         before, is_complete = len(self.problems), True
         fields = msgspec.structs.fields(type_)
         given = self._given(type_, fields, branches, place)
@@ -166,7 +166,7 @@ class _Decoder:
         return None
 
     def _missing(self, type_: Any, line: int, place: str) -> None:
-        """Say that a field is required, unless its line is there but could not be read.
+        """Report a required field, unless its line is there but could not be read.
 
         Of a section those fields are told that it cannot be without: they may have variables.
         """
@@ -185,7 +185,7 @@ class _Decoder:
         branches: Sequence[Branch],
         place: str,
     ) -> Mapping[str, list[Named]]:
-        """The entries by the field that takes them; the others are unknown."""
+        """Return the entries by the field that takes them; report the others as unknown."""
         known = {plain(name): f.name for f in fields for name in (f.encode_name, f.name)}
         given: dict[str, list[Named]] = {}
         for entry in (entry for branch in branches for entry in branch.items):
@@ -231,7 +231,7 @@ class _Decoder:
     def _subsections(
         self, type_: type[T], entries: Sequence[Named], place: str
     ) -> dict[str, T | None]:
-        """Sections by their subsection, or the mappings within a YAML mapping."""
+        """Decode sections by their subsection, or the mappings within a YAML mapping."""
         found: dict[str, list[Branch]] = {}
         places: dict[str, str] = {}
         for entry in entries:
@@ -252,7 +252,7 @@ class _Decoder:
         return {name: self.struct(type_, found[name], places[name]) for name in found}
 
     def _free(self, type_: object, entries: Sequence[Named], place: str) -> dict[str, object]:
-        """A section whose names are data."""
+        """Decode a section whose names are data, not fields."""
         found: dict[str, object] = {}
         for entry in entries:
             if not isinstance(entry.tree, Branch):
@@ -270,7 +270,7 @@ class _Decoder:
         entries: Sequence[Named],
         place: str,
     ) -> object:
-        """A repeated key or a YAML sequence; a key without a value empties the list, as in Go."""
+        """Decode a repeated key or a YAML sequence."""
         values: list[object] = []
         for entry in entries:
             where = _join(place, entry.name)
@@ -309,7 +309,7 @@ class _Decoder:
 
 
 def _refusal(type_: object, place: str, message: str) -> str:
-    """Why a value is refused, without the value."""
+    """Return why a value is refused, without the value."""
     base = shape(type_)[0]
     if isinstance(base, type) and issubclass(base, Enum):
         return f"must be one of {', '.join(str(member.value) for member in base)}"
@@ -325,7 +325,7 @@ def _untyped(tree: Tree) -> object:
 
 
 def _without_none(type_: Any) -> Any:
-    """The type without the alternative None."""
+    """Return the type without the alternative None."""
     if typing.get_origin(type_) not in {typing.Union, types.UnionType}:
         return type_
     left = [argument for argument in typing.get_args(type_) if argument is not types.NoneType]
@@ -349,17 +349,17 @@ def _known(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _line(branches: Sequence[Branch]) -> int:
-    """The line of the last one that is in the file."""
+    """Return the line of the last branch that is in the file."""
     return max(branch.line for branch in branches)
 
 
 def _bare(place: str) -> str:
-    """A place however it is written: `[Global] auth-url` is `global.auth_url`."""
+    """Return a field's place in one form: `[Global] auth-url` becomes `global.auth_url`."""
     return re.sub(r"[^a-z0-9]", "", place.lower())
 
 
 def _title(entry: Named) -> str:
-    """The name as it is written: a gcfg section with its brackets."""
+    """Return an entry's name as the file has it: a gcfg section with its brackets."""
     if isinstance(entry.tree, Branch) and entry.tree.subsection is not None:
         return gcfg.title(entry.name, entry.tree.subsection)
     return entry.name
@@ -372,5 +372,5 @@ def _join(place: str, name: str) -> str:
 
 
 def _shown(entry: Named) -> str:
-    """The name of an unknown entry, unless it looks like a line of a secret without its key."""
+    """Return the name of an unknown entry, unless it may be a line of a secret without its key."""
     return _title(entry) if len(entry.name) <= _LONGEST_NAME else "(a very long name)"

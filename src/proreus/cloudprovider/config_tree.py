@@ -23,7 +23,7 @@ _LONGEST_DECIMAL = 64
 
 
 class Format(StrEnum):
-    """The languages of cloud-configs."""
+    """A language of cloud-configs."""
 
     GCFG = "gcfg"
     YAML = "yaml"
@@ -44,7 +44,7 @@ _STARTS = (
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """A scalar. `text` is None for a gcfg key without a value, and for YAML's `null`."""
+    """A scalar of a cloud-config; `text` is None for a gcfg key without value and a YAML `null`."""
 
     line: int
     text: str | None
@@ -55,7 +55,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 class Many(msgspec.Struct, frozen=True):
-    """A sequence of YAML, JSON or TOML."""
+    """A sequence in a cloud-config of YAML, JSON or TOML."""
 
     line: int
     items: "tuple[Tree, ...]"
@@ -70,7 +70,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """One entry of a mapping."""
+    """An entry of a mapping: its name and what is below it."""
 
     line: int
     name: str
@@ -81,7 +81,7 @@ Tree = Leaf | Many | Branch
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong, in which line and at which place."""
+    """A mistake in a cloud-config, with its line and its place."""
 
     line: int
     place: str
@@ -89,7 +89,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def detect(text: str, source: str) -> Format:
-    """Tell the format by the name of the file, else by how the text begins.
+    """Detect the format of a cloud-config by the file's name, else by how the text begins.
 
     TOML is told by the name `.toml` only, since gcfg begins in the same way.
     """
@@ -104,7 +104,10 @@ def detect(text: str, source: str) -> Format:
 
 
 def parse(text: str, format_: Format) -> tuple[Branch, tuple[Problem, ...]]:
-    """Read the text; what cannot be read is a problem, and never shown."""
+    """Read a cloud-config's text as a tree.
+
+    A line that cannot be read is a problem, never shown.
+    """
     if format_ is Format.GCFG:
         return _from_gcfg(text)
     if format_ is Format.TOML:
@@ -131,7 +134,7 @@ def parse(text: str, format_: Format) -> tuple[Branch, tuple[Problem, ...]]:
 def from_environment(
     root: Branch, variables: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[Branch, ...]:
-    """The trees of the variables that are set for fields which `root` leaves out."""
+    """Return a tree for each environment variable whose field `root` leaves out."""
     found: list[Branch] = []
     for variable, path in variables.items():
         value = environment.get(variable, "")
@@ -146,7 +149,7 @@ def from_environment(
 
 
 def _is_given(tree: Tree, path: Sequence[str]) -> bool:
-    """Whether something is said at that path."""
+    """Tell whether the tree has a value at that path."""
     if not path:
         return not is_null(tree)
     return isinstance(tree, Branch) and any(
@@ -156,12 +159,12 @@ def _is_given(tree: Tree, path: Sequence[str]) -> bool:
 
 
 def is_null(tree: Tree) -> bool:
-    """Whether it is YAML's null, which leaves the default."""
+    """Tell whether a tree is YAML's null, which leaves the field's default."""
     return isinstance(tree, Leaf) and tree.null
 
 
 def plain(name: str) -> str:
-    """The name without what does not count in it: case, `-` and `_`."""
+    """Return a field's name without what does not count in it: case, `-` and `_`."""
     return name.lower().replace("-", "").replace("_", "")
 
 
@@ -230,7 +233,7 @@ def _entries(
 
 
 def _joined_surrogates(text: str) -> str:
-    r"""The text with JSON's pairs such as `\ud83d\ude00` as the one character that they mean."""
+    r"""Join JSON's pairs such as `\ud83d\ude00` to the one character that they mean."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -242,7 +245,7 @@ class _Table:
         self.entries: dict[str, tuple[int, Leaf | Many | _Table | list[_Table]]] = {}
 
     def inner(self, name: str, line: int) -> "_Table":
-        """The table of that name, made if it is not there; of an array the last element.
+        """Return the table of that name, made if it is missing; of an array the last element.
 
         Where a table and something else share a name, `toml` has said so.
         """
@@ -256,7 +259,7 @@ class _Table:
         return made
 
     def append(self, name: str, line: int) -> "_Table":
-        """A new element of the array of that name."""
+        """Add an element to the array of that name, and return it."""
         made = _Table(line)
         found = self.entries.get(name, (0, None))[1]
         if isinstance(found, list):
@@ -266,7 +269,7 @@ class _Table:
         return made
 
     def merge(self, content: Mapping[str, Any], line: int) -> None:
-        """Take the entries of a statement."""
+        """Add the entries of a statement to the table."""
         for name, value in content.items():
             if isinstance(value, dict):
                 self.inner(name, line).merge(value, line)
@@ -274,7 +277,7 @@ class _Table:
                 self.entries[name] = line, _of_toml(value, line)
 
     def branch(self) -> Branch:
-        """The tree."""
+        """Return the table as a tree."""
         return Branch(
             self.line,
             tuple(

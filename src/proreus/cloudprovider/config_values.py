@@ -1,4 +1,4 @@
-"""What the text of a cloud-config's value means for the type of its field."""
+"""Converts the text of a cloud-config's value to the type of its field."""
 
 import re
 import typing
@@ -18,7 +18,7 @@ _SECONDS = {
 
 
 def python_value(text: str, type_: object) -> object:
-    """The value as gcfg understands it for the types where msgspec would read it otherwise.
+    """Return a value as gcfg understands it, where msgspec would read it otherwise.
 
     Raises:
         ValueError: It is none; the message does not show it.
@@ -38,7 +38,7 @@ def python_value(text: str, type_: object) -> object:
 
 
 def _duration(text: str) -> timedelta:
-    """Go's durations, such as 1h30m or 500ms; one without a unit is refused as in Go."""
+    """Parse a duration as Go writes it, such as 1h30m or 500ms; refuse one without a unit."""
     sign = -1 if text.startswith("-") else 1
     rest = text.lstrip("+-")
     if not re.fullmatch(rf"0|(?:{_DURATION_PART.pattern})+", rest):
@@ -52,7 +52,7 @@ def _duration(text: str) -> timedelta:
 
 
 def shape(type_: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The class behind a type, and its arguments."""
+    """Return the class behind a type annotation, and its arguments."""
     if typing.get_origin(type_) is typing.Annotated:
         return shape(typing.get_args(type_)[0])
     origin = typing.get_origin(type_)

@@ -1,4 +1,4 @@
-"""What the framework gives a provider: the gate for its calls, listers, events and the time.
+"""The framework's side of a provider: the gate for its calls, listers, events and the time.
 
 `Context.call` is the one way to the cloud. Each call is counted, logged, held to the quota that
 the bucket learns, and stopped when this replica no longer leads.
@@ -41,24 +41,24 @@ class Lister(Protocol[Object_co]):
     """A read-only view of the objects in the cache."""
 
     def get(self, key: str) -> Object_co | None:
-        """The object `namespace/name` (or `name`), or None."""
+        """Return the object `namespace/name` (or `name`), or None."""
 
     def all(self) -> Iterable[Object_co]:
-        """Every object."""
+        """Return every object."""
 
     def by(self, index: str, value: str) -> Iterable[Object_co]:
-        """The objects that an index holds under a value."""
+        """Return the objects that an index holds under a value."""
 
 
 class EventSink(Protocol):
-    """Takes events about objects; never blocks."""
+    """A receiver of events about objects; it never blocks."""
 
     def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
         """Record an event; `type_` is Normal or Warning, `reason` one CamelCase word."""
 
 
 class Outcome(StrEnum):
-    """How a call ended."""
+    """How a call of the cloud ended."""
 
     OK = "ok"
     ERROR = "error"
@@ -68,7 +68,7 @@ class Outcome(StrEnum):
 
 
 class CallRecord(msgspec.Struct, frozen=True):
-    """One call as it was sent; a retry is a call of its own. `started` is the loop's time."""
+    """A call as it was sent; a retry is a call of its own. `started` is the loop's time."""
 
     service: str
     operation: str
@@ -80,13 +80,13 @@ class CallRecord(msgspec.Struct, frozen=True):
 
 
 class CallHooks(Protocol):
-    """Sees every call: tests put their kill points here."""
+    """Functions that run before and after every call of the cloud; tests put kill points here."""
 
     def before(self, service: str, operation: str, *, read: bool) -> None:
-        """Called right before a call is sent."""
+        """Run right before a call is sent."""
 
     def after(self, record: CallRecord) -> None:
-        """Called once it has ended."""
+        """Run once a call has ended."""
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class _Call(msgspec.Struct, frozen=True):
         return f"{self.service}.{self.operation}"
 
     def who(self) -> Hashable:
-        """For whom the running task makes this sort of call, or None."""
+        """Return for whom the running task makes this sort of call, or None."""
         group = scope.get()
         return None if group is None else (group, self.name)
 
@@ -131,7 +131,7 @@ class Context:
         bucket: Callable[[], AdaptiveBucket] = AdaptiveBucket,
         threads: Threads | None = None,
     ) -> None:
-        """Be ready for calls.
+        """Keep what the provider may use; make no call.
 
         Args:
             cluster: Which cluster this is.
@@ -236,7 +236,7 @@ class Context:
                     place.release()
 
     async def settled(self, key: Hashable) -> None:
-        """Return when nothing still runs that was started for `key`, the `scope` of its calls.
+        """Wait until nothing runs any more that was started for `key`, the `scope` of its calls.
 
         That is threads, and work that `outlasts` its caller.
         """
@@ -251,7 +251,7 @@ class Context:
 
     @property
     def threads_running(self) -> Mapping[Hashable, int]:
-        """How many threads run for each scope."""
+        """The number of running threads by scope."""
         return {key: len(running) for key, running in self._running.items()}
 
     def _bucket(self, quota: str, *, read: bool) -> AdaptiveBucket:
@@ -327,7 +327,7 @@ class Context:
         sent: float,
         after: float | None,
     ) -> None:
-        """Tell the bucket what the call says about the quota: an error was admitted by it, too."""
+        """Tell the bucket what a call's outcome says about the quota."""
         refusals, who = self._refusals[call.quota, call.read], call.who()
         if outcome is Outcome.THROTTLED:
             now = asyncio.get_running_loop().time()

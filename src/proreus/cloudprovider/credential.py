@@ -20,28 +20,28 @@ log = klog.logger(__name__)
 
 
 class Issued(msgspec.Struct, Generic[T], frozen=True):
-    """A credential, and when it ends (None: never). Its `repr` shows no secret."""
+    """A credential with the time when it ends (None: never). Its `repr` shows no secret."""
 
     value: T
     expires: datetime | None = None
 
     def __repr__(self) -> str:
-        """When it ends."""
+        """Show only when the credential ends."""
         return f"Issued(expires={self.expires})"
 
 
 def no_headers(_: Any) -> Mapping[str, str]:
-    """The headers of a credential that goes another way, such as into a signature."""
+    """Return no headers, for a credential that is sent otherwise, such as in a signature."""
     return {}
 
 
 def bearer(token: str) -> Mapping[str, str]:
-    """The header of a bearer token (RFC 6750)."""
+    """Return the HTTP header of a bearer token (RFC 6750)."""
     return {"Authorization": f"Bearer {token}"}
 
 
 class Credential(Generic[T]):
-    """Has one issued when it is needed, anew before it ends, and once more if it is refused.
+    """A credential that is renewed when it is needed, before it ends and when it is refused.
 
     While a new one is issued, the old one serves as long as it lasts. However many wait, one is
     issued at a time; and who waits and gives up does not stop it for the others.
@@ -55,7 +55,7 @@ class Credential(Generic[T]):
         headers: Callable[[T], Mapping[str, str]] = no_headers,
         renew_before: timedelta = RENEW_BEFORE,
     ) -> None:
-        """Nothing is issued yet.
+        """Keep the function that issues the credential; do not call it yet.
 
         Args:
             issue: Has a new one issued, by a call through `Context.call`.
@@ -72,7 +72,7 @@ class Credential(Generic[T]):
         self._renewal: asyncio.Task[Issued[T]] | None = None
 
     async def get(self) -> T:
-        """One that has not ended.
+        """Return a credential that has not ended; wait for a new one if need be.
 
         Raises:
             CloudError: None is issued.
@@ -85,7 +85,7 @@ class Credential(Generic[T]):
         return issued.value
 
     async def replace(self, refused: T) -> T:
-        """Another one than that which the cloud `refused`.
+        """Return another credential than the one that the cloud `refused`.
 
         Raises:
             CloudError: None is issued.
@@ -95,7 +95,7 @@ class Credential(Generic[T]):
         return await self.get()
 
     async def close(self) -> None:
-        """End a renewal that is under way."""
+        """Cancel a renewal that is under way."""
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
@@ -111,7 +111,7 @@ class Credential(Generic[T]):
             raise
 
     def _start(self) -> "asyncio.Task[Issued[T]]":
-        """Renew in a task of its own, unless one does."""
+        """Begin a renewal in a task of its own, unless one is under way."""
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew(), name="credential")
             self._renewal.add_done_callback(_noticed)
@@ -136,6 +136,6 @@ class Credential(Generic[T]):
 
 
 def _noticed(renewal: "asyncio.Task[Any]") -> None:
-    """Take the error of a renewal for which nobody waits."""
+    """Retrieve the error of a renewal for which nobody waits, so that Python does not complain."""
     if not renewal.cancelled():
         renewal.exception()

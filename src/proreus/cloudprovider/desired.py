@@ -1,6 +1,6 @@
-"""The wish for one Service: what its load balancer should be, computed from objects alone.
+"""Computes the desired load balancer of a Service from objects of Kubernetes alone.
 
-Pure: the same objects give the same wish, in the same order, so that an unchanged cluster
+Pure: the same objects give the same result, in the same order, so that an unchanged cluster
 compares equal and costs no cloud call.
 
 Which nodes are hosts follows KEP-3458 (the stable node set): readiness, cordoning and other
@@ -45,7 +45,7 @@ _PREFERENCE = ("InternalIP", "ExternalIP")
 
 
 def hosts(nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]) -> tuple[Host, ...]:
-    """The nodes that receive traffic, sorted by name, with their addresses of `families`.
+    """Return the nodes that receive traffic, sorted by name, with their addresses of `families`.
 
     Left out are nodes that are being deleted, that the autoscaler is about to delete, that carry
     the exclude label with any value but a false one, that the policy's selector does not match,
@@ -71,7 +71,7 @@ def desired_load_balancer(
     *,
     select: Callable[[Iterable[Node], HostPolicy, tuple[str, ...]], tuple[Host, ...]] = hosts,
 ) -> LoadBalancer:
-    """Compute the wish.
+    """Compute what the load balancer of a Service should be like.
 
     Args:
         service: A Service of type LoadBalancer.
@@ -109,7 +109,7 @@ def desired_load_balancer(
 
 
 def load_balancer_ref(service: Service, cluster: ClusterIdentity) -> LoadBalancerRef:
-    """The name of the Service's load balancer, good for deletion too."""
+    """Return the reference to the Service's load balancer, good for deletion too."""
     meta = service.metadata
     return LoadBalancerRef(
         cluster=cluster,
@@ -230,9 +230,9 @@ def _targets(
     needed: Endpoints,
     families: tuple[str, ...],
 ) -> tuple[EndpointTarget, ...]:
-    """The ready endpoints; for `Endpoints.NODES` one per node and family, without an address.
+    """Return the ready endpoints as targets of the load balancer.
 
-    So pods that come and go on the same node do not change the wish of a cloud that asks for
+    So pods that come and go on the same node do not change what is desired of a cloud that asks for
     nodes only.
     """
     if needed is Endpoints.NONE:

@@ -1,4 +1,4 @@
-"""What a provider may raise or answer when a cloud refuses.
+"""The errors that a provider raises or answers when a cloud refuses or fails.
 
     CloudError                  the cloud refused or failed; retried with backoff
     ├── Throttled               429 or its like; `after` from Retry-After if the cloud said
@@ -17,11 +17,11 @@ Absence is never an error: `NotFound` is a value (`cloudprovider.instances`).
 
 
 class CloudError(Exception):
-    """The cloud refused or failed. Its text reaches events and conditions: no secrets in it."""
+    """An error of the cloud. Its text reaches events and conditions: no secrets in it."""
 
 
 class Throttled(CloudError):
-    """The cloud's quota is used up."""
+    """The error when the cloud's quota is used up (such as HTTP 429)."""
 
     def __init__(self, message: str, *, after: float | None = None) -> None:
         """Keep `after`, the seconds the cloud asked to wait, or None if it did not say."""
@@ -30,7 +30,7 @@ class Throttled(CloudError):
 
 
 class RetryAfter(CloudError):
-    """Ask again after exactly `after` seconds; counts as no failure."""
+    """The request to be called again after exactly `after` seconds; counts as no failure."""
 
     def __init__(self, message: str, *, after: float) -> None:
         """Keep `after`, in seconds."""
@@ -39,31 +39,31 @@ class RetryAfter(CloudError):
 
 
 class Unauthenticated(CloudError):
-    """The cloud does not accept the credentials, or they lack a right."""
+    """The error when the cloud does not accept the credentials, or they lack a right."""
 
 
 class CallTimeout(CloudError):
-    """The call had no answer before its deadline, so its outcome is unknown."""
+    """The error when a call had no answer before its deadline, so its outcome is unknown."""
 
 
 class IdentityConflict(CloudError):
-    """A Node's provider id names another machine than the one the cloud found for it."""
+    """The error when a Node's provider id names another machine than the cloud has for it."""
 
 
 class NotSupported(CloudError):
-    """The cloud cannot do what is asked."""
+    """The error when the cloud cannot do what is asked of it."""
 
 
 class ImplementedElsewhere(CloudError):
-    """Another controller does this; the framework treats it as success without a status."""
+    """The answer that another controller does it; a success without a status."""
 
 
 class InvalidRequest(CloudError):
-    """The object asks for something that cannot be; the text names the field and the remedy."""
+    """The error when an object asks for the impossible; names the field and the remedy."""
 
 
 class ConfigError(CloudError):
-    """The configuration is wrong. `problems` holds every error, each naming its place."""
+    """The error of a wrong configuration; `problems` holds every mistake with its place."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         """Keep all `problems`, one sentence each."""

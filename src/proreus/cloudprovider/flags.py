@@ -1,4 +1,4 @@
-"""Flags of a provider's own, beside those that every manager has."""
+"""Declares command-line flags that belong to one provider."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 
 class ProviderFlag(msgspec.Struct, frozen=True):
-    """One flag that the manager takes with this provider only; the official manager's names.
+    """A flag that the manager takes with this provider only; named as the official manager's.
 
     Attributes:
         help: What it is for, in one sentence of `--help`.

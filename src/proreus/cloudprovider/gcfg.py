@@ -1,4 +1,4 @@
-r"""The reader of gcfg, the dialect of git-config in which most cloud-config files are written.
+r"""Reads gcfg, the dialect of git-config in which most cloud-config files are written.
 
     ; a comment, as is # to the end of a line
     [Global]
@@ -26,7 +26,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """`key = value`; the value is None where there is no equals sign."""
+    """An entry `key = value` of gcfg; the value is None where there is no equals sign."""
 
     line: int
     key: str
@@ -37,7 +37,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """`[name "subsection"]` and its entries; `subsection` is "" if there is none."""
+    """A section `[name "subsection"]` of gcfg with its entries.
+
+    `subsection` is "" if it has none.
+    """
 
     line: int
     name: str
@@ -46,7 +49,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong where. `section` and `key` are "" where there is none."""
+    """A mistake in gcfg with its line. `section` and `key` are "" where there is none."""
 
     line: int
     section: str
@@ -55,11 +58,11 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class _Wrong(Exception):
-    """The rest of the line cannot be read."""
+    """The signal that the rest of a line cannot be read."""
 
 
 def parse(text: str) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
-    """Read the whole text; a line that cannot be read is a problem and the next one is tried."""
+    """Read a gcfg text; a line that cannot be read is a problem, and the next one is tried."""
     reader = _Reader(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}"))
     reader.read()
     sections = tuple(
@@ -70,12 +73,12 @@ def parse(text: str) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
 
 
 def title(name: str, subsection: str) -> str:
-    """A section as it is written: `[name "subsection"]`."""
+    """Return a section's header as it is written: `[name "subsection"]`."""
     return f'[{name} "{subsection}"]' if subsection else f"[{name}]"
 
 
 class _Reader:
-    """A cursor in the text, and what was found so far."""
+    """A cursor in a gcfg text, with what was read so far."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -99,7 +102,7 @@ class _Reader:
                 self._skip_line()
 
     def _statement(self) -> None:
-        """Read one line: blank, a comment, a section header or an entry."""
+        """Read one line: a blank one, a comment, a section's header or an entry."""
         self._skip_blank()
         char = self._peek()
         if char == "[":
@@ -149,7 +152,7 @@ class _Reader:
             self.sections[-1][3].append(Entry(line=line, key=key, value=value))
 
     def _value(self) -> str:
-        """Read up to a comment or the end of the line; blanks at both ends do not count."""
+        """Read a value up to a comment or the line's end, without blanks at both ends."""
         self._skip_blank()
         parts: list[str] = []
         kept = 0
@@ -166,7 +169,7 @@ class _Reader:
         return "".join(parts[:kept])
 
     def _quoted(self) -> str:
-        """Read from one quotation mark to the next one."""
+        """Read a quoted part of a value, from one quotation mark to the next."""
         self._at += 1
         parts: list[str] = []
         while (char := self._peek()) != '"':

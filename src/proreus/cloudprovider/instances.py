@@ -1,4 +1,4 @@
-"""Machines: what a cloud says about the machine behind a Node.
+"""The capability `Instances`: what a cloud knows about the machines behind Nodes.
 
 `Instances` stands for Go's Instances, InstancesV2 and Zones together: zone and region are
 fields of `Instance`, and one `describe` answers for a whole batch.
@@ -15,7 +15,7 @@ from proreus.kube.objects import Node, NodeAddress
 
 
 class Ownership(Enum):
-    """Whether a Node's machine belongs to this cloud, region and account, as far as the Node tells.
+    """Whether a Node's machine belongs to this cloud, region and account, as far as the Node shows.
 
     Few provider ids name an account. An answer of the wrong one is told by Ready nodes whose
     machines it lacks.
@@ -27,7 +27,7 @@ class Ownership(Enum):
 
 
 class InstanceState(Enum):
-    """What the machine does. Only `STOPPED` sets the shutdown taint."""
+    """The state of a machine. Only `STOPPED` sets the shutdown taint."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -36,7 +36,7 @@ class InstanceState(Enum):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A machine. Empty strings mean that the cloud does not know the field.
+    """A machine as its cloud describes it. An empty string: the cloud does not know the field.
 
     `provider_id` has the form `<provider>://<provider-specific>`; `addresses` are in the order
     of preference; `additional_labels` must not use the domains kubernetes.io and k8s.io.
@@ -53,7 +53,7 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class NotFound(msgspec.Struct, frozen=True):
-    """The cloud says that there is no such machine.
+    """The answer that the cloud has no such machine.
 
     `tombstone` is True only where the answer shows that very id as terminated.
     """
@@ -65,7 +65,7 @@ InstanceAnswer = Instance | NotFound | CloudError
 
 
 def names_machine(provider_id: str) -> bool:
-    """Whether a provider id names any machine: there is more in it than a scheme and slashes.
+    """Tell whether a provider id names any machine, not only a scheme and slashes.
 
     A Node without a provider id is looked up by its name. One with `cloud://` is not: what no
     cloud can read says nothing about a machine. Pure.
@@ -74,14 +74,14 @@ def names_machine(provider_id: str) -> bool:
 
 
 class Instances(Protocol):
-    """The machines of a cloud."""
+    """The capability of a cloud to describe its machines."""
 
     @property
     def batch_size(self) -> int:
-        """How many nodes one `describe` takes at most."""
+        """The most nodes that one `describe` takes."""
 
     def owns(self, node: Node) -> Ownership:
-        """Whether the Node's machine is of this cloud, region and account. No I/O."""
+        """Tell whether the Node's machine is of this cloud, region and account. No I/O."""
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look the nodes up by provider id, or by name while they have none.
@@ -102,7 +102,7 @@ class Instances(Protocol):
 
 
 class Scopes(Protocol):
-    """What `Instances` may offer besides, where not all nodes are looked up in the same place.
+    """An addition to `Instances`, for clouds that look nodes up in more than one place.
 
     A scope is what is right or wrong as a whole: one credential, one endpoint, one listing. A
     machine that a vCenter, subscription, project or region shows proves that its own answers are
@@ -111,7 +111,7 @@ class Scopes(Protocol):
     """
 
     def scope(self, node: Node) -> str:
-        """The scope of a Node that `owns` says YES to, as logs may name it. No I/O.
+        """Return the scope in which a Node is looked up, as logs may name it. No I/O.
 
         Raises:
             CloudError: It cannot be said. Such a Node is never deleted, and is no witness.
@@ -119,6 +119,6 @@ class Scopes(Protocol):
 
 
 def scope_of(instances: Instances, node: Node) -> str | None:
-    """The scope of a node as the provider says, "" if it knows of one only; None is unknown."""
+    """Return a node's scope by the provider; "" if there is only one, None if it is unknown."""
     function = getattr(instances, "scope", None)
     return "" if function is None else function(node)

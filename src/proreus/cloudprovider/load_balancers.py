@@ -1,4 +1,7 @@
-"""Load balancers: the wish that the framework computes and the verbs that a cloud implements."""
+"""The capability `LoadBalancers`.
+
+The desired load balancer and the verbs that a cloud implements.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
@@ -12,7 +15,7 @@ from proreus.kube.objects import LoadBalancerIngress, Service
 
 
 class LoadBalancerRef(msgspec.Struct, frozen=True):
-    """Names a load balancer by its Service, also when that no longer exists.
+    """A reference to a load balancer by its Service, also when the Service is gone.
 
     `name` is the Go framework's default name; `last_ingress` what the Service's status said
     last; `service` the Service if there still is one. Deletion finds objects by ownership; what
@@ -36,7 +39,7 @@ class LoadBalancerRef(msgspec.Struct, frozen=True):
 
 
 class Frontend(msgspec.Struct, frozen=True):
-    """One port on one IP family ("IPv4" or "IPv6"); `node_port` is 0 if there is none."""
+    """A port of a load balancer on one IP family; `node_port` is 0 if there is none."""
 
     protocol: str
     port: int
@@ -55,7 +58,7 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class EndpointTarget(msgspec.Struct, frozen=True):
-    """A ready pod behind the Service, for clouds that target pods."""
+    """A ready pod behind a Service, for clouds that send traffic to pods."""
 
     address: str
     node: str
@@ -63,7 +66,7 @@ class EndpointTarget(msgspec.Struct, frozen=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True):
-    """How to ask a host whether it serves: an HTTP GET on `port` and `path`, or TCP if path is "".
+    """A health check of hosts: an HTTP GET on `port` and `path`, or TCP if `path` is "".
 
     `port` 0 means each frontend's own node port.
     """
@@ -73,7 +76,7 @@ class HealthCheck(msgspec.Struct, frozen=True):
 
 
 class LoadBalancer(msgspec.Struct, frozen=True):
-    """The wish: what the cloud should have for one Service.
+    """The desired load balancer of one Service, as the framework computes it.
 
     `source_ranges` by family (empty for a family: nobody is let in), `affinity_seconds` is None
     without ClientIP affinity. `service` is there for the cloud's own annotations.
@@ -94,7 +97,7 @@ class LoadBalancer(msgspec.Struct, frozen=True):
 
 
 class Endpoints(Enum):
-    """What of a Service's endpoints a cloud needs to know."""
+    """Which of a Service's endpoints a cloud needs to know."""
 
     NONE = "none"
     NODES = "nodes"
@@ -102,12 +105,12 @@ class Endpoints(Enum):
 
 
 class HostPolicy(msgspec.Struct, frozen=True):
-    """Which nodes are hosts of a Service: those whose labels hold all of `selector`.
+    """The choice of a Service's hosts: nodes whose labels hold all of `selector`.
 
     A label whose value is None may have any value.
     Frontends, source ranges and addresses of other IP families than `families` are left out of
-    the wish; a Service that asks for none of these is refused. `endpoints` says what of its
-    endpoints the wish is to hold.
+    what is desired; a Service that asks for none of these is refused. `endpoints` says which of
+    its endpoints the desired load balancer holds.
     """
 
     selector: Mapping[str, str | None] = {}
@@ -116,7 +119,7 @@ class HostPolicy(msgspec.Struct, frozen=True):
 
 
 class Ensured(msgspec.Struct, frozen=True):
-    """The load balancer is as wished.
+    """The answer that the load balancer is as desired.
 
     `rejected` says by node name why it could not be a host; `annotations` are set on the
     Service by the framework.
@@ -128,7 +131,7 @@ class Ensured(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The cloud works on it: ask again after `after` seconds. No failure and no Warning."""
+    """The answer that the cloud works on it: ask again after `after` seconds. No failure."""
 
     after: float
     reason: str
@@ -136,7 +139,7 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Deleted: nothing of it is left.
+    """The answer that a deletion is complete: no part is left.
 
     `found` is False if there was nothing to delete. Of a Service that has an address that is
     believed when a second `delete`, 10 seconds later, says so too.
@@ -150,7 +153,7 @@ DeleteAnswer = Done | Pending | CloudError
 
 
 class PartChange(msgspec.Struct, frozen=True):
-    """What `ensure` would do to one part of a load balancer: a line of `proreus plan`.
+    """A change of one part of a load balancer that `ensure` would make; a line of `proreus plan`.
 
     `part` names it as the cloud does ("listener TCP/80", "target i-0a1b"), `detail` says what it
     will be or what differs.
@@ -162,7 +165,7 @@ class PartChange(msgspec.Struct, frozen=True):
 
 
 class Previews(Protocol):
-    """What `LoadBalancers` may offer besides, for `proreus plan`.
+    """An addition to `LoadBalancers`, for `proreus plan`.
 
     A provider that observes, plans purely and then applies has it for nothing (`foresee`).
     """
@@ -170,7 +173,7 @@ class Previews(Protocol):
     async def preview(
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        """What `ensure` would change, by the ref's `uid`; nothing for what is as wished.
+        """Return what `ensure` would change, by the ref's `uid`; nothing for what is as desired.
 
         Reads only. An error is what `ensure` would answer; `NotSupported` where it cannot be told.
         What only an earlier change would show, such as an id, is said as far as it is known.
@@ -178,33 +181,36 @@ class Previews(Protocol):
 
 
 class LoadBalancers(Protocol):
-    """The load balancers of a cloud. Answers are by the ref's `uid`; one left out is unknown."""
+    """The capability of a cloud to balance load. Answers by the ref's `uid`.
+
+    One left out: unknown.
+    """
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
-        """Refs of equal groups share cloud objects: at most one verb runs per group.
+        """Return the group of a load balancer; at most one verb runs for a group at a time.
 
         No annotation may choose it: a Service that names what is another's would make that one wait
         for its verbs.
         """
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Which nodes and endpoints the Service's load balancer needs. No I/O.
+        """Return which nodes and endpoints the Service's load balancer needs. No I/O.
 
         Raises:
             CloudError: None, for instance because of a wrong annotation (`InvalidRequest`).
         """
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """Make or change the load balancers, all of one group, to be as wished."""
+        """Make or change the load balancers, all of one group, to be as desired."""
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """The same, when only the hosts differ from the last `ensure`."""
+        """Do as `ensure`, when only the hosts differ from the last `ensure`."""
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
-        """Delete every part. Idempotent: parts that are gone already are no error."""
+        """Delete every part of the load balancers. Idempotent: a missing part is no error."""
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Every object that this cluster has made, by its marks.
+        """List every cloud object that this cluster has made, by its marks.
 
         A mark that may be another cluster's is none: what is listed without its Service is a leak.
 
@@ -213,7 +219,7 @@ class LoadBalancers(Protocol):
         """
 
     def fingerprint(self, desired: LoadBalancer) -> str:
-        """The `fingerprint` that `list_owned` shows if all is as wished. No I/O.
+        """Return the `fingerprint` that `list_owned` shows if all is as desired. No I/O.
 
         It is a digest of what a listing shows, or of what `ensure` has recorded (`Record`); the
         latter is believed for a day at most. "" where there is none: every pass over all Services

@@ -1,4 +1,4 @@
-"""Questions about a batch of machines: in parts that a cloud takes, and some of which may fail.
+"""Looks a batch of machines up in parts that the cloud takes, some of which may fail.
 
     of_ids, of_names = await ask_all((ids, self._by_id), (names, self._by_name))
 
@@ -20,13 +20,13 @@ Question = tuple[Collection[str], Callable[[Collection[str]], Awaitable[Mapping[
 
 
 def in_parts(items: Iterable[Item], size: int) -> list[list[Item]]:
-    """The items, sorted, in as many lists as it takes for each to have `size` at most. Pure."""
+    """Split the items, sorted, into as few lists as hold `size` each at most. Pure."""
     ordered = sorted(items)
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
 async def attempt(work: Awaitable[Answer]) -> Answer | CloudError:
-    """The answer, or the CloudError that it raises."""
+    """Await the work; return its answer, or the CloudError that it raises."""
     try:
         return await work
     except CloudError as error:
@@ -34,7 +34,7 @@ async def attempt(work: Awaitable[Answer]) -> Answer | CloudError:
 
 
 async def ask_all(*questions: Question) -> list[Any]:
-    """Ask side by side; of each the answer or the error, so that one failure costs no other.
+    """Ask several questions side by side; return of each the answer or the error.
 
     Raises:
         CloudError: All that were about anything failed: the batch is to be tried again as a whole.

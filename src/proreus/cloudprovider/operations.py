@@ -1,4 +1,4 @@
-"""Changes that a cloud answers with an operation or a job, which is asked until it is done."""
+"""Waits for operations or jobs with which a cloud answers a change."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ LONGEST_PAUSE: Final = 10.0
 async def finished(
     poll: Callable[[], Awaitable[T | Pending]], *, patience: float = 0.0
 ) -> T | Pending:
-    """Ask about an operation until it is done, or until that takes too long.
+    """Poll an operation until it is done, or until that takes too long.
 
     Args:
         poll: Asks once. Returns the result; or `Pending` with the seconds that the cloud asks to

@@ -1,4 +1,4 @@
-"""Lists in pages, of any cloud."""
+"""Reads lists that a cloud answers in pages."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
@@ -12,7 +12,7 @@ MOST_PAGES: Final = 10_000
 
 
 async def pages(name: str, page: Callable[[str], Awaitable[tuple[Iterable[T], str]]]) -> list[T]:
-    """Read all pages of a list, or fail: a list of which a part is missing is no list.
+    """Read all pages of a list, or fail: a list that lacks a page must not pass for a list.
 
     Args:
         name: Of the call, for the error.

@@ -1,4 +1,4 @@
-"""Finds providers by name, and imports only the one that is asked for.
+"""Finds providers by name, and imports only the one that is needed.
 
 A provider is a subclass of `CloudProvider`, announced by its package as an entry point:
 
@@ -35,7 +35,7 @@ def RegisterCloudProvider(name: str, factory: type[CloudProvider]) -> None:  # n
 
 
 def available() -> tuple[str, ...]:
-    """The names of all known providers; imports none of them."""
+    """Return the names of all known providers without importing them."""
     return tuple(sorted({*_registered, *(point.name for point in entry_points(group=GROUP))}))
 
 
@@ -128,7 +128,7 @@ def with_config(name: str, text: str, *, source: str) -> CloudProvider:
 
 
 def config_text(config_file: str) -> str:
-    """The text of the file of `--cloud-config`; "" if none is given.
+    """Read the file of `--cloud-config`; return "" if none is given.
 
     Raises:
         ConfigError: It cannot be read.

@@ -1,4 +1,4 @@
-"""The root of a provider: what Go calls `cloudprovider.Interface`.
+"""The base class of providers: what Go calls `cloudprovider.Interface`.
 
 `Initialize` is `start` and `close`; `LoadBalancer`, `Instances` (with Zones and InstancesV2),
 `Clusters`, `Routes`, `PVLabeler` and `AddSSHKeyToAllInstances` are the attributes
@@ -40,44 +40,44 @@ if TYPE_CHECKING:
 
 
 class Clusters(Protocol):
-    """Go's Clusters: nobody in the framework calls it; kept for the interface's sake."""
+    """Go's capability Clusters: the framework never calls it; kept for the interface's sake."""
 
     async def list(self) -> Sequence[str]:
-        """The names of the clusters."""
+        """Return the names of the clusters."""
 
     async def master(self, name: str) -> str:
-        """The address of the cluster's control plane."""
+        """Return the address of the cluster's control plane."""
 
 
 class Volumes(Protocol):
-    """Go's PVLabeler: the topology labels of a volume."""
+    """Go's capability PVLabeler: topology labels of volumes."""
 
     async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
-        """The labels of the volume; empty for volumes of other clouds."""
+        """Return the labels of the volume; empty for volumes of other clouds."""
 
 
 class SSHKeys(Protocol):
-    """Go's AddSSHKeyToAllInstances."""
+    """Go's capability to add an SSH key to all instances."""
 
     async def add_to_all_instances(self, user: str, public_key: str) -> None:
         """Let `user` log in with `public_key` on every instance."""
 
 
 class PodCIDRs(Protocol):
-    """Pod address blocks that the cloud itself gives to instances (alias ranges and the like)."""
+    """The capability of a cloud to give pod address blocks to instances (such as alias ranges)."""
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
-        """The blocks of each node, by name; a node left out is unknown."""
+        """Return the pod address blocks of each node, by name; a node left out is unknown."""
 
     async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
         """Give the blocks to the node's instance; the same ones once more are no error."""
 
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """Take the blocks back; an instance that is gone, or has none of them, is no error."""
+        """Take the blocks from the node's instance; a missing instance or block is no error."""
 
 
 class CloudProvider:
-    """A cloud. Subclass it, declare the class attributes, set the capabilities in `start`.
+    """The base class of a cloud: declare class attributes, set the capabilities in `start`.
 
     Attributes:
         name: Its name in `--cloud-provider`.

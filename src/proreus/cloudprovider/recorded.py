@@ -1,4 +1,4 @@
-"""Records on load balancers of what they were made from, for clouds whose listings do not show it.
+"""Records on a load balancer what it was made from, for clouds whose listings do not show it.
 
 A cloud whose listing shows a load balancer whole, as `simulated` and `local` do, has a fingerprint
 that is *observed*. Elsewhere `ensure` leaves a digest of the desired state on the load balancer, as
@@ -83,7 +83,7 @@ class Record:
     """The record on one load balancer, within one `ensure`."""
 
     def __init__(self, shown: str, write: Callable[[str], Awaitable[None]]) -> None:
-        """Begin with what the load balancer shows.
+        """Begin with the record that the load balancer shows.
 
         Args:
             shown: The record; "" if there is none, or no load balancer.
@@ -95,7 +95,7 @@ class Record:
         self.is_cleared = False
 
     async def clear(self) -> None:
-        """Take the record away, if it is still there. To be called before every change.
+        """Remove the record, if it is still there. To be called before every change.
 
         Raises:
             CloudError: It is there and cannot be taken away: then nothing may be changed.
@@ -109,7 +109,7 @@ class Record:
     async def keep(
         self, made_from: str, write: Callable[[str], Awaitable[None]] | None = None
     ) -> None:
-        """Record what the load balancer is made from now, after the last change.
+        """Write what the load balancer is made from now, after the last change.
 
         A cloud that will not have it, since there are too many tags or a right is missing, keeps
         nobody from being served: then there is no record, and the next look ensures once more.

@@ -1,4 +1,4 @@
-"""Whose calls the cloud refuses whatever their pace: their refusals say nothing about the quota.
+"""Tells a caller whom the cloud always refuses from a quota that is used up.
 
 Many clouds throttle per object, too, or answer 429 for a limit that no waiting changes. Those who
 are refused again and again, while nobody else is refused anew, are slowed down by the backoff of
@@ -15,7 +15,7 @@ FORGET_SECONDS: Final = 1800.0
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """The last one: its time, how many had been refused anew by then, and what was said of it."""
+    """The last refusal of a caller: when it was, how many refused before it, what it was judged."""
 
     time: float
     fresh: int
@@ -23,19 +23,19 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """Remembers, for one quota, who was refused last and has not been admitted since."""
+    """A memory, for one quota, of who was refused last and has not been admitted since."""
 
     def __init__(self) -> None:
-        """Nobody was refused yet."""
+        """Begin with nobody refused."""
         self._last: dict[Hashable, _Refusal] = {}
         self._fresh = 0
 
     def admitted(self, who: Hashable) -> None:
-        """A call of theirs was let through."""
+        """Note that a call of `who` was let through."""
         self._last.pop(who, None)
 
     def refused(self, who: Hashable, *, sent: float, now: float) -> bool:
-        """A call of theirs was refused; whether that is their trouble alone.
+        """Note that a call of `who` was refused; tell whether that is their trouble alone.
 
         It is if they were refused before this call was sent, and nobody was refused anew since:
         nobody who has not been refused already. None stands for calls of which nobody knows whose
@@ -51,7 +51,7 @@ class Refusals:
         return is_alone
 
     def is_alone(self, who: Hashable) -> bool:
-        """What `refused` said of them last; False once they are admitted."""
+        """Tell what `refused` judged of `who` last; False once they are admitted."""
         last = self._last.get(who)
         return last is not None and last.is_alone
 

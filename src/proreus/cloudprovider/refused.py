@@ -1,4 +1,4 @@
-"""What a cloud's HTTP errors mean to the framework. Pure.
+"""Maps a cloud's HTTP errors to the framework's errors. Pure.
 
 A cloud says an error with a status and a body of its own form. The provider reads the body
 (`ErrorBody`); what status and body mean is decided here, for all clouds alike.
@@ -23,7 +23,7 @@ SHORTEST_SECRET: Final = 8
 
 
 class Reason(StrEnum):
-    """Why a cloud refused; in Kubernetes' words (`metav1.StatusReason`)."""
+    """The reason why a cloud refused, in Kubernetes' words (`metav1.StatusReason`)."""
 
     TOO_MANY_REQUESTS = "TooManyRequests"
     UNAUTHORIZED = "Unauthorized"
@@ -52,7 +52,7 @@ _REASONS: Final[Mapping[int, Reason]] = {
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """What the cloud says in the body of an error.
+    """The body of a cloud's error, parsed.
 
     Attributes:
         code: Its own word, such as "InvalidInstanceID.NotFound", or "".
@@ -74,7 +74,7 @@ cloud's own words, but a proxy's for instance."""
 
 
 class Refused(CloudError):
-    """The cloud answered with an error that is neither about its quota nor about credentials.
+    """The error of a cloud that is neither about its quota nor about credentials.
 
     Attributes:
         status: The HTTP status; 0 where there is none.
@@ -94,7 +94,7 @@ class Refused(CloudError):
         reason: Reason = Reason.UNKNOWN,
         after: float | None = None,
     ) -> None:
-        """Keep them."""
+        """Keep what the cloud answered."""
         super().__init__(message)
         self.status = status
         self.code = code
@@ -109,7 +109,10 @@ class Refused(CloudError):
 
 
 def reason_of(status: int, parsed: ErrorBody | None) -> Reason:
-    """What an error means; `said` is None if its body is not in the cloud's own words."""
+    """Return what an HTTP error means.
+
+    `parsed` is None if the body is not in the cloud's own form.
+    """
     if parsed is not None and parsed.reason is not None:
         return parsed.reason
     found = _REASONS.get(status, Reason.UNKNOWN)
@@ -126,7 +129,7 @@ def cloud_error(
     after: float | None = None,
     secrets: Iterable[str] = (),
 ) -> CloudError:
-    """The error for what a cloud refused, in an answer or at the end of an operation.
+    """Make the error for a refusal, in an answer or at the end of an operation.
 
     Args:
         name: Of the call, such as "compute.instances.get".
@@ -152,7 +155,7 @@ def cloud_error(
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that an answer asks to wait: with an error, or until an operation is asked about.
+    """Return the seconds to wait that an answer's Retry-After asks for.
 
     `Retry-After` is a number or a time (RFC 9110, 10.2.3); Azure has headers in milliseconds.
     """
@@ -169,7 +172,7 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """A text that is no page of HTML."""
+    """Return the text, unless it is a page of HTML."""
     return "" if "<" in text else text
 
 

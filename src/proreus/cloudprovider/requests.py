@@ -1,4 +1,4 @@
-"""Requests to a cloud's HTTP API, and its answers. Pure values; `rest.RestClient` sends them."""
+"""Requests to a cloud's HTTP API and their answers: pure values that `rest.RestClient` sends."""
 
 import functools
 from collections.abc import Hashable, Mapping, Sequence
@@ -19,34 +19,34 @@ Query = Mapping[str, str | Sequence[str]]
 
 
 class Body(msgspec.Struct, frozen=True):
-    """What is sent: the bytes and their media type. Its `repr` shows neither."""
+    """The body of a request: its bytes and their media type. Its `repr` shows neither."""
 
     content: bytes
     type: str
 
     def __repr__(self) -> str:
-        """Nothing of the content: it may hold secrets."""
+        """Show nothing of the content, which may hold secrets."""
         return f"Body({len(self.content)} bytes)"
 
 
 def json_body(value: object) -> Body:
-    """A body in JSON, of anything that msgspec encodes."""
+    """Make a body in JSON, of anything that msgspec encodes."""
     return Body(msgspec.json.encode(value), "application/json")
 
 
 def form_body(fields: Query) -> Body:
-    """A body as HTML forms have it, such as for a token of OAuth."""
+    """Make a body as HTML forms have it, such as for a token of OAuth."""
     text = urlencode(fields, doseq=True, quote_via=quote)
     return Body(text.encode(), "application/x-www-form-urlencoded")
 
 
 def xml_body(root: ET.Element) -> Body:
-    """A body in XML."""
+    """Make a body in XML."""
     return Body(ET.tostring(root, encoding="utf-8"), "application/xml")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request.
+    """A request to a cloud's HTTP API.
 
     Attributes:
         name: The service and the operation, such as "compute.instances.list": the words of logs,
@@ -73,29 +73,29 @@ class Request(msgspec.Struct, frozen=True):
     timeout: float | None = None
 
     def __repr__(self) -> str:
-        """Name and method: the rest may hold secrets."""
+        """Show the request's name and method: the rest may hold secrets."""
         return f"Request({self.name!r}, {self.method!r})"
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the request changes nothing."""
         return self.method in {"GET", "HEAD"} if self.read is None else self.read
 
     def encoded_query(self) -> str:
-        """The query as it is sent: with `%20` for a space, which every server takes."""
+        """Return the query as it is sent: with `%20` for a space, which every server takes."""
         return urlencode(self.query, doseq=True, quote_via=quote)
 
     def with_query(self, **more: str) -> "Request":
-        """The same request with more parameters, or others."""
+        """Return a copy with these query parameters added or replaced."""
         return msgspec.structs.replace(self, query={**self.query, **more})
 
     def with_headers(self, more: Mapping[str, str]) -> "Request":
-        """The same request with more headers, or others."""
+        """Return a copy with these headers added or replaced."""
         return msgspec.structs.replace(self, headers={**self.headers, **more})
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer: its HTTP status, its headers (in any case of letters) and its body."""
+    """An HTTP answer: its status, its headers (in any case of letters) and its body."""
 
     request: Request
     status: int
@@ -103,11 +103,11 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
     def __repr__(self) -> str:
-        """Nothing of the content: it may hold secrets."""
+        """Show nothing of the content, which may hold secrets."""
         return f"Answer({self.request.name!r}, {self.status}, {len(self.body)} bytes)"
 
     def json(self, form: Form[T]) -> T:
-        """The body in this form. An empty body reads as `{}`.
+        """Decode the body from JSON to this type. An empty body reads as `{}`.
 
         Give the fields that a list must have no defaults, or `{}` is an empty list.
 
@@ -127,7 +127,7 @@ class Answer(msgspec.Struct, frozen=True):
         return read
 
     def xml(self) -> ET.Element:
-        """The root of the body in XML.
+        """Parse the body as XML and return its root.
 
         Raises:
             CloudError: It is no XML, or has a document type, which could name other files.
@@ -141,17 +141,17 @@ class Answer(msgspec.Struct, frozen=True):
         return root
 
     def text(self) -> str:
-        """The body as text."""
+        """Return the body as text."""
         return self.body.decode(errors="replace")
 
 
 class _NoDoctype(ET.TreeBuilder):
     def doctype(self, name: str, *_: str | None) -> None:
-        """Refuse a document type: it can define entities."""
+        """Refuse a document type, which can define entities."""
         raise CloudError(f"the answer has a document type ({name}), which is not read")
 
 
 @functools.cache
 def _decoder(type_: Hashable) -> msgspec.json.Decoder[Any]:
-    """A decoder, made once for each type."""
+    """Return the decoder of a type, made once."""
     return msgspec.json.Decoder(type_)

@@ -1,4 +1,4 @@
-"""A client for a cloud's HTTP API. Every request goes through `Context.call`, and is one request.
+"""A client for a cloud's HTTP API, whose requests all go through `Context.call`.
 
 It has TLS that is verified, proxies of the environment (as Go's clients), no redirects, no
 repetitions that the quota does not see, a credential that is renewed, and errors in the
@@ -49,13 +49,13 @@ _SECRET = re.compile("auth|cookie|key|secret|token", re.IGNORECASE)
 
 
 class _TokenRefused(Unauthenticated):
-    """The cloud does not take the credential; a new one may do."""
+    """The signal that the cloud does not take the credential; a new one may do."""
 
 
 def tls_context(
     *, ca_file: str = "", cert_file: str = "", key_file: str = "", verify: bool = True
 ) -> ssl.SSLContext:
-    """TLS for a client; reads the files.
+    """Make the TLS settings of a client; reads the files.
 
     Args:
         ca_file: The authorities that the cloud's certificate may be of; "": the system's.
@@ -82,7 +82,7 @@ def tls_context(
 
 
 class RestClient:
-    """A session with a cloud's HTTP API; close it in the end. Make it in `CloudProvider.start`."""
+    """A session with a cloud's HTTP API: make it in `CloudProvider.start`, close it in the end."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class RestClient:
         tls: ssl.SSLContext | None = None,
         proxies: bool = True,
     ) -> None:
-        """Open nothing yet.
+        """Keep the settings; connect with the first request.
 
         Args:
             context: The framework's gate.
@@ -141,7 +141,7 @@ class RestClient:
         await self._session.close()
 
     async def call(self, request: Request, form: Form[T]) -> T:
-        """Send a request; its answer in JSON, in this form.
+        """Send a request; return its answer, decoded from JSON to `form`.
 
         Raises:
             CloudError: See `send`. Or the answer has another form.
@@ -149,7 +149,9 @@ class RestClient:
         return await self._exchange(request, lambda answer: answer.json(form))
 
     async def find(self, request: Request, form: Form[T]) -> T | None:
-        """As `call`; None if the cloud itself says that there is no such object.
+        """Send a request as `call` does.
+
+        Return None if the cloud says that there is no such object.
 
         So a DELETE of what is gone already is no error.
 
@@ -164,7 +166,7 @@ class RestClient:
             raise
 
     async def send(self, request: Request) -> Answer:
-        """Send a request; its answer, if the status is 200 to 299.
+        """Send a request; return its answer if the status is 200 to 299.
 
         Raises:
             Throttled: The quota is used up.
@@ -242,7 +244,7 @@ class RestClient:
         return Answer(request, response.status, response.headers, content)
 
     def _url(self, request: Request) -> URL:
-        """Where a request goes.
+        """Return the URL to which a request goes.
 
         Raises:
             CloudError: A link of an answer leads to another server, which is not to get the
@@ -258,7 +260,7 @@ class RestClient:
         return url
 
     def _tls_for(self, url: URL) -> ssl.SSLContext | bool:
-        """TLS, made when it is needed: it reads a file of authorities."""
+        """Return the TLS settings for a URL, made when first needed: that reads a file."""
         if url.scheme == "https" and self._tls is None:
             self._tls = tls_context()
         return self._tls or True
@@ -293,7 +295,7 @@ class RestClient:
         return error
 
     def _secrets(self, unsigned: Request, signed: Request) -> Iterator[str]:
-        """What credential and signature have added, which a cloud may repeat in its errors."""
+        """Return what credential and signature added, which a cloud may repeat in errors."""
         added = _texts(signed) - _texts(unsigned)
         added |= {value for name, value in self._headers.items() if _SECRET.search(name)}
         for value in sorted(added, key=len, reverse=True):
@@ -301,7 +303,7 @@ class RestClient:
 
 
 def _redirect(answer: Answer) -> str:
-    """What to do about a redirect; "" if it is none. Its query may hold what we have sent."""
+    """Return the remedy for an answer that redirects; "" if it does not."""
     location = urlsplit(answer.headers.get("Location", ""))
     if answer.status < HTTPStatus.BAD_REQUEST and location.hostname:
         there = f"{location.scheme}://{location.netloc.rpartition('@')[2]}"

@@ -1,4 +1,4 @@
-"""Routes: the cloud's way to a node's pods."""
+"""The capability `Routes`: how a cloud's network leads to a node's pods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -12,11 +12,11 @@ from proreus.kube.objects import Node
 
 
 class Route(msgspec.Struct, frozen=True):
-    """A route: `destination` is a CIDR, `target` a provider id or an address, or None.
+    """A route to pods: `destination` is a CIDR, `target` a provider id or an address, or None.
 
     `blackhole` is True for a route whose target no longer exists. A target of None means that
     the cloud does not say where the route leads; such a route is left alone, unless it is a
-    blackhole. `name` is a wish: it is unique, has 41 characters and may start with a digit; a
+    blackhole. `name` is a proposal: it is unique, has 41 characters and may start with a digit; a
     listed route may have any name, and which route it is, destination and target tell.
     """
 
@@ -27,10 +27,10 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Routes(Protocol):
-    """The route table of a cloud."""
+    """The capability of a cloud to route pod CIDRs to nodes."""
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """Every route that belongs to this cluster, of whatever destination.
+        """List every route that belongs to this cluster, of whatever destination.
 
         Args:
             cluster: Whose routes.

@@ -1,4 +1,4 @@
-"""The bridge to blocking SDKs: daemon threads of our own.
+"""Runs blocking SDKs in daemon threads of our own.
 
 `ThreadPoolExecutor` will not do: its exit hook joins every worker, so one hung call would keep
 the process from ending. Threads are reused, since many SDKs keep their connections by thread.
@@ -23,10 +23,10 @@ _Job = Callable[[], _Deed]
 
 
 class Threads:
-    """Runs functions in daemon threads for one event loop."""
+    """A pool of daemon threads in which one event loop runs functions."""
 
     def __init__(self, *, most: int = MOST_THREADS, idle: float = IDLE_SECONDS) -> None:
-        """Use up to `most` threads at once; one without work for `idle` seconds ends."""
+        """Allow up to `most` threads at once; one without work for `idle` seconds ends."""
         self._free = asyncio.Semaphore(most)
         self._most = most
         self._idle = idle
@@ -34,7 +34,7 @@ class Threads:
         self._resting: list[_Worker] = []
 
     async def reserve(self, patience: float) -> "Place":
-        """Wait for a free thread.
+        """Wait for a free thread, and reserve it.
 
         Raises:
             CloudError: None became free within `patience` seconds; nothing was done.
@@ -60,7 +60,7 @@ class Threads:
             self._resting.append(worker)
 
     def _leave(self, worker: "_Worker") -> bool:
-        """Take an idle worker out, unless a job is on its way to it."""
+        """Remove an idle worker, unless a job is on its way to it."""
         with self._lock:
             if worker in self._resting:
                 self._resting.remove(worker)
@@ -74,7 +74,7 @@ class Place:
     def __init__(
         self, give_back: Callable[[], None], hand_out: Callable[[_Job, str], None]
     ) -> None:
-        """Take what `Threads` offers."""
+        """Keep the functions of `Threads` that give the thread back and hand a job out."""
         self._give_back = give_back
         self._hand_out = hand_out
         self._used = False
@@ -129,7 +129,7 @@ def _post(
 def _outcome(
     answer: "asyncio.Future[Any]", context: contextvars.Context, fn: Callable[[], object]
 ) -> Callable[[], None]:
-    """Run `fn` here; the result says what to do with the answer, in the loop's thread."""
+    """Run `fn` here; return what to do with its answer in the loop's thread."""
     try:
         value = context.run(fn)
     except BaseException as error:  # noqa: BLE001 - it is handed to the caller, in the other thread
@@ -139,7 +139,7 @@ def _outcome(
 
 
 def _may_travel(error: BaseException) -> bool:
-    """Futures refuse StopIteration, and CancelledError would look like our own cancellation."""
+    """Tell whether a future can carry an error: not StopIteration and CancelledError."""
     return isinstance(error, Exception) and not isinstance(error, StopIteration)
 
 
@@ -150,7 +150,7 @@ def _translated(error: BaseException) -> CloudError:
 
 
 class _Worker:
-    """One daemon thread and the queue of its next job."""
+    """A daemon thread with the queue of its next job."""
 
     def __init__(
         self, rest: Callable[["_Worker"], None], leave: Callable[["_Worker"], bool], idle: float

@@ -19,7 +19,7 @@ _START = re.compile(r"""\s*(?:(?P<header>\[+)\s*(?P<section>[\w.-]*)|(?P<key>[\w
 
 
 class Kind(Enum):
-    """What a statement is."""
+    """The kind of a TOML statement."""
 
     ENTRY = auto()
     TABLE = auto()
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """`key = value`, `[table]` or `[[element of an array]]`; blank lines and comments are none.
+    """A TOML statement: `key = value`, `[table]` or `[[element of an array]]`.
 
     `content` is the document that the statement is by itself.
     """
@@ -41,7 +41,7 @@ class Statement(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names in a header."""
+        """The names in a table's header."""
         names: list[str] = []
         inner: Any = self.content
         while isinstance(inner, dict) and inner:
@@ -51,7 +51,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong where. `place` is the dotted name, as far as it is known."""
+    """A mistake in TOML with its line; `place` is the dotted name, as far as it is known."""
 
     line: int
     place: str
@@ -59,7 +59,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class _Wrong(Exception):
-    """Not TOML; `line` counts from 1 within what was read, None is its end."""
+    """The signal that something is not TOML; `line` counts from 1 within it, None is its end."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -67,13 +67,13 @@ class _Wrong(Exception):
 
 
 def parse(text: str) -> tuple[tuple[Statement, ...], tuple[Problem, ...]]:
-    """Read the whole text; a statement that cannot be read is a problem and the next is tried."""
+    """Read a TOML text; a statement that cannot be read is a problem, and the next is tried."""
     reader = _Reader(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").replace("\r\n", "\n"))
     return tuple(reader.statements()), tuple(reader.problems)
 
 
 class _Reader:
-    """A cursor in the lines, and what was found so far."""
+    """A cursor in the lines of a TOML text, with what was read so far."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
@@ -174,7 +174,7 @@ def _is_valid(text: str) -> bool:
 
 
 def _load(text: str) -> dict[str, Any]:
-    """Read a document; floats stay as they are written.
+    """Parse a TOML document; floats stay as they are written.
 
     Raises:
         _Wrong: It is none. The message holds no value.

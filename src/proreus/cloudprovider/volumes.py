@@ -1,10 +1,10 @@
-"""What a PersistentVolume says of its volume. Pure."""
+"""Finds the volume that a PersistentVolume names. Pure."""
 
 from collections.abc import Mapping
 
 
 def handle_of(volume_source: Mapping[str, object], *, in_tree: str, driver: str) -> str:
-    """The cloud's name of a volume as it is written there, or "" if it is another cloud's.
+    """Return the cloud's id of the volume in a PersistentVolume, or "" if it is another cloud's.
 
     Args:
         volume_source: The spec of a PersistentVolume.

@@ -1,4 +1,4 @@
-"""Shipped for tests of Proreus and of cloud providers.
+"""Test tools for Proreus and for authors of cloud providers; part of the wheel.
 
 Conformance, builders of objects, a real control plane, a simulated cloud, players, clock, demo.
 """

@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class Deadlock(Exception):
-    """No timer is set and nothing happened: the test would hang for ever."""
+    """The error that no timer is set and nothing happens: the test would hang for ever."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of sleeping until the next timer, moves `now` there."""
+    """A selector that moves the clock to the next timer instead of sleeping until then."""
 
     def __init__(self, now: float, deadlock_after: float) -> None:
         super().__init__()
@@ -33,7 +33,10 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._deadlock_after = deadlock_after
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; `timeout` is None without timers, and 0 when a callback is ready."""
+        """Return the ready file objects.
+
+        `timeout` is None without timers, 0 if a callback waits.
+        """
         if timeout is None:
             events = super().select(self._deadlock_after)
             if not events:
@@ -52,13 +55,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self, start: float = 0.0, *, deadlock_after: float = 30.0) -> None:
-        """Set the clock; nothing runs yet."""
+        """Set the clock to `start`."""
         self._jumping = _JumpingSelector(start, deadlock_after)
         super().__init__(self._jumping)
 
     @property
     def _clock_resolution(self) -> float:
-        """How early asyncio runs a timer: here not at all, or time may stand still for ever.
+        """The time by which asyncio runs a timer early: none, or time could stand still.
 
         While timers that ran early are set anew, by those who look at the clock, something is
         ready all the time.
@@ -67,10 +70,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     @_clock_resolution.setter
     def _clock_resolution(self, _: float) -> None:
-        """That of the real clock does not count."""
+        """The time by which asyncio runs a timer early: none, or time could stand still."""
 
     def time(self) -> float:
-        """The virtual time in seconds."""
+        """Return the virtual time in seconds."""
         return self._jumping.now
 
 

@@ -1,4 +1,4 @@
-"""An HTTP server that says who answers and who asked: what runs behind node ports in tests."""
+"""An HTTP server that answers who it is and who called: what runs behind node ports in tests."""
 
 import json
 from types import TracebackType
@@ -8,7 +8,7 @@ from aiohttp import web
 
 
 class EchoServer:
-    """Answers every GET with `{"node", "client", "port", "path"}`. An async context manager.
+    """A server that answers every GET with `{"node", "client", "port", "path"}`; for `async with`.
 
     Attributes:
         address: Where it listens.
@@ -17,7 +17,7 @@ class EchoServer:
     """
 
     def __init__(self, address: str, port: int = 0, *, node: str = "") -> None:
-        """Listen on `address`:`port` in the name of `node` (the address if empty)."""
+        """Keep address and port, and the name of the node (by default the address)."""
         self.address = address
         self.port = port
         self.healthy = True

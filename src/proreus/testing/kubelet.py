@@ -1,4 +1,4 @@
-"""Kubelets without containers: they register Nodes and send heartbeats as real kubelets do.
+"""Plays kubelets without containers: registers Nodes and sends heartbeats as real kubelets do.
 
 A player stands for the kubelets of all running machines of a cloud, started with
 `--cloud-provider=external`: a Node begins with the uninitialized taint, without provider id, and
@@ -43,39 +43,39 @@ class MachineAddress(Protocol):
 
     @property
     def type(self) -> str:
-        """InternalIP, ExternalIP, Hostname or InternalDNS."""
+        """The type: InternalIP, ExternalIP, Hostname or InternalDNS."""
 
     @property
     def address(self) -> str:
-        """The address."""
+        """The address as text."""
 
 
 class Machine(Protocol):
-    """What a kubelet needs to know of its machine; the simulated cloud's `Instance` fits."""
+    """A machine as a kubelet needs to know it; the simulated cloud's `Instance` fits."""
 
     @property
     def id(self) -> str:
-        """The cloud's id of it."""
+        """The machine's id in the cloud."""
 
     @property
     def name(self) -> str:
-        """Its host name, and so the Node's name."""
+        """The machine's host name, and so the Node's name."""
 
     @property
     def state(self) -> str:
-        """A kubelet runs while this is "running"."""
+        """The state; a kubelet runs while it is "running"."""
 
     @property
     def system_uuid(self) -> str:
-        """The UUID in its firmware."""
+        """The UUID in the machine's firmware."""
 
     @property
     def addresses(self) -> Sequence[MachineAddress]:
-        """Its addresses; the first InternalIP serves as node IP."""
+        """The machine's addresses; the first InternalIP serves as node IP."""
 
 
 class _Kubelet(msgspec.Struct):
-    """What one kubelet remembers."""
+    """The memory of one kubelet."""
 
     uid: str = ""
     lease: dict[str, Any] | None = None
@@ -84,7 +84,7 @@ class _Kubelet(msgspec.Struct):
 
 
 class KubeletPlayer:
-    """The kubelets of all running machines.
+    """A player of the kubelets of all running machines.
 
     Attributes:
         failures: How many steps of kubelets failed; the next beat tries again.
@@ -102,7 +102,7 @@ class KubeletPlayer:
         concurrency: int = 32,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Play the kubelets of `machines`, which is asked at every beat.
+        """Keep `machines`, a function that is called at every beat, and the settings.
 
         Args:
             client: Speaks for all kubelets.
@@ -132,7 +132,7 @@ class KubeletPlayer:
             await asyncio.sleep(self._lease_period)
 
     async def beat(self) -> None:
-        """Let every kubelet do what is due; those without running machine are silent.
+        """Let the kubelet of every running machine do what is due.
 
         A new kubelet registers its Node, which is not ready; its next beat makes it ready. A
         kubelet that finds its Node gone registers it again.
@@ -227,7 +227,7 @@ class KubeletPlayer:
 def node_body(
     machine: Machine, *, now: datetime, node_ip: str = "", object_size: int = 0
 ) -> dict[str, Any]:
-    """The Node as a kubelet with an external cloud provider registers it."""
+    """Make a Node as a kubelet with an external cloud provider registers it."""
     addresses = [{"type": "Hostname", "address": machine.name}]
     annotations = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
     if node_ip:
@@ -286,7 +286,7 @@ def _condition(
 
 
 def timestamp(when: datetime) -> str:
-    """A time as Kubernetes writes it in conditions: whole seconds, UTC."""
+    """Format a time as Kubernetes writes it in conditions: whole seconds, UTC."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -306,7 +306,7 @@ def _node_info(machine: Machine) -> dict[str, str]:
 
 
 def _images(size: int) -> list[dict[str, Any]]:
-    """Images that take about `size` bytes as JSON."""
+    """Make a list of images that takes about `size` bytes as JSON."""
     images: list[dict[str, Any]] = []
     while size > 0 and len(images) < _IMAGES_AT_MOST:
         number = len(images)

@@ -1,4 +1,4 @@
-"""The manager as a real process: started, told to end, killed, frozen and thawed."""
+"""Runs the manager as a real process: starts, ends, kills, freezes and thaws it."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ STOP_SECONDS = 30.0
 
 
 class ManagerProcess:
-    """`proreus run` with some flags, for `async with`. It ends with the process that starts it.
+    """A process of `proreus run`, for `async with`. It ends with the process that starts it.
 
     Attributes:
         flags: The command line.
@@ -22,7 +22,7 @@ class ManagerProcess:
     """
 
     def __init__(self, *flags: str, log: Path) -> None:
-        """Nothing is started yet."""
+        """Keep the flags; the process starts with the block."""
         self.flags = flags
         self.log = log
         self._process: programs.Program | None = None
@@ -41,11 +41,11 @@ class ManagerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there, frozen or not."""
+        """Whether the process exists, frozen or not."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Start the process; its log goes on in the same file.
+        """Start the process; it appends to the same log file.
 
         Raises:
             RuntimeError: It runs already.
@@ -56,7 +56,7 @@ class ManagerProcess:
             self._process = await programs.start("proreus", "run", *self.flags, output=log)
 
     async def wait(self) -> int:
-        """Wait for the end; the exit code, below zero for a signal.
+        """Wait for the end; return the exit code, below zero for a signal.
 
         Raises:
             RuntimeError: It was never started.
@@ -64,7 +64,7 @@ class ManagerProcess:
         return await self._started().wait()
 
     async def stop(self) -> int | None:
-        """SIGTERM, and SIGKILL if that does not help; the exit code, None if never started."""
+        """Send SIGTERM, and SIGKILL if that does not help; return the exit code, if any."""
         if self._process is None:
             return None
         if self.is_running:
@@ -78,21 +78,21 @@ class ManagerProcess:
         return self._process.returncode
 
     async def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         if self.is_running:
             self._started().kill()
             await self.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: it does nothing more, but for the kernel it lives on."""
+        """Freeze the process with SIGSTOP; for the kernel it lives on."""
         self._started().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Let a frozen process go on, with SIGCONT."""
         self._started().send_signal(signal.SIGCONT)
 
     def output(self) -> str:
-        """What it has written so far."""
+        """Return what the process has written so far."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def _started(self) -> programs.Program:
@@ -102,7 +102,7 @@ class ManagerProcess:
 
 
 def cloud_config(cloud: SimulatedCloudProcess, *, token: str = "", batch_size: int = 0) -> str:
-    """The cloud-config for a simulated cloud; another token or batch size than its default."""
+    """Make the cloud-config for a simulated cloud."""
     lines = [
         "[Global]",
         f'endpoint = "{cloud.endpoint}"',

@@ -1,4 +1,4 @@
-"""The part of kube-controller-manager that notices silent kubelets: its node lifecycle controller.
+"""Plays the node lifecycle controller of kube-controller-manager, which notices silent kubelets.
 
 When neither the status nor the Lease of a Node has changed for the grace period, all conditions
 become Unknown; the taints not-ready and unreachable follow the Ready condition. Without a
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class _Posted(Condition, frozen=True, rename="camel", gc=False):
-    """A condition with the time of the kubelet's last word on it."""
+    """A condition of a Node with the time of the kubelet's last heartbeat."""
 
     last_heartbeat_time: str | None = None
 
@@ -41,7 +41,7 @@ class _WatchedStatus(msgspec.Struct, frozen=True):
 
 
 class _WatchedNode(msgspec.Struct, frozen=True):
-    """What of a Node the monitor reads."""
+    """The part of a Node that the monitor reads."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
@@ -52,14 +52,14 @@ _WATCHED = Resource("", "v1", "nodes", "Node", namespaced=False, type=_WatchedNo
 
 
 class _Heard(msgspec.Struct, frozen=True):
-    """The last sign of life: what was seen, and when by the local clock."""
+    """The last sign of life of a kubelet, and when it came by the local clock."""
 
     sign: tuple[str, ...]
     at: float
 
 
 class NodeMonitor:
-    """Marks Nodes whose kubelet is silent. `grace` and `period` in seconds, as KCM's defaults."""
+    """A monitor that marks Nodes whose kubelet is silent, with the defaults of KCM."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class NodeMonitor:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing has been heard yet: silence counts from the first look at a Node."""
+        """Keep the settings; a node's silence counts from its first check."""
         self._client = client
         self._grace = grace
         self._period = period
@@ -79,7 +79,7 @@ class NodeMonitor:
         self._heard: dict[str, _Heard] = {}
 
     async def run(self) -> None:
-        """Look every `period` seconds until cancelled."""
+        """Check all Nodes every `period` seconds until cancelled."""
         while True:
             try:
                 await self.check_nodes()
@@ -88,7 +88,7 @@ class NodeMonitor:
             await asyncio.sleep(self._period)
 
     async def check_nodes(self) -> None:
-        """Look at all Nodes once and write what has changed."""
+        """Read all Nodes once and write what has changed."""
         nodes = (await self._client.list(_WATCHED)).items
         leases = (await self._client.list(LEASES, LEASE_NAMESPACE)).items
         renewed = {lease["metadata"]["name"]: _renewal(lease) for lease in leases}
@@ -119,7 +119,7 @@ class NodeMonitor:
 
 
 def unknown(conditions: tuple[Condition, ...], now: datetime) -> dict[str, Any]:
-    """The body of the status patch that makes all `conditions` Unknown."""
+    """Make the status patch that sets all `conditions` to Unknown."""
     reason, message = _SILENT
     return {
         "status": {
@@ -139,7 +139,7 @@ def unknown(conditions: tuple[Condition, ...], now: datetime) -> dict[str, Any]:
 
 
 def tainted(current: tuple[Taint, ...], ready: str) -> tuple[Taint, ...]:
-    """The taints as they should be with that status of the Ready condition."""
+    """Return the taints that a Node should have with that status of its Ready condition."""
     key = _BY_STATUS.get(ready)
     own = {TAINT_NOT_READY, TAINT_UNREACHABLE}
     kept = tuple(one for one in current if one.key not in own or one.key == key)

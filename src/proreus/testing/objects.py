@@ -1,4 +1,4 @@
-"""Builders of Nodes and Services as a provider and the controllers see them, and as JSON.
+"""Builds Nodes and Services as a provider and the controllers see them, and as JSON.
 
 Fields are given by name, whichever part of the object they are in:
 
@@ -33,7 +33,7 @@ def node(
     system_uuid: str = "",
     **fields: Any,
 ) -> Node:
-    """A Node; without further fields it has an uid, but no labels, conditions, taints or CIDRs.
+    """Build a Node; it has a uid, but no labels, conditions, taints or CIDRs unless they are given.
 
     Args:
         name: Its name; the uid is `uid-NAME` unless the fields have another.
@@ -63,7 +63,7 @@ def node(
 def service(
     name: str = "web", *, ingress: Iterable[str | LoadBalancerIngress] = (), **fields: Any
 ) -> Service:
-    """A Service of type LoadBalancer in the namespace `default`, with port 80 (node port 30080).
+    """Build a Service of type LoadBalancer in the namespace `default`, with port 80.
 
     Args:
         name: Its name; the uid is `uid-NAME` unless the fields have another.
@@ -91,7 +91,7 @@ def service(
 def service_body(
     name: str = "web", *, metadata: Mapping[str, Any] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    """A Service of type LoadBalancer on port 80, as JSON to create it with.
+    """Build a Service of type LoadBalancer on port 80, as JSON to create it with.
 
     Args:
         name: Its name.
@@ -103,7 +103,7 @@ def service_body(
 
 
 def changed(one: _Object, **fields: Any) -> _Object:
-    """The same object with other values of these fields, whichever part of it they are in.
+    """Copy an object with other values of these fields, whichever part of it they are in.
 
     Raises:
         TypeError: There is no such field.

@@ -1,4 +1,4 @@
-"""Programs of Proreus in processes of their own: managers, clouds, commands."""
+"""Starts programs of Proreus in processes of their own: managers, clouds, commands."""
 
 import asyncio
 import contextlib
@@ -11,18 +11,18 @@ from proreus.testing.controlplane.child import tied_to_this_process
 
 
 class Program(Protocol):
-    """What asyncio's processes can do, as far as it is needed."""
+    """A process as asyncio has it, as far as it is needed."""
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """The process id."""
 
     @property
     def returncode(self) -> int | None:
         """The exit code, below zero for a signal; None while it runs."""
 
     async def wait(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end; return the exit code."""
 
     def send_signal(self, signal: int, /) -> None:
         """Send a signal.
@@ -32,10 +32,10 @@ class Program(Protocol):
         """
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
 
 
 class Launcher(Protocol):
@@ -63,7 +63,7 @@ async def start(
 
 
 async def run(module: str, *arguments: str) -> tuple[int, str, str]:
-    """Run `python -m module` to its end: the exit code, its output and its errors."""
+    """Run `python -m module` to its end; return its exit code, output and errors."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         program = await start(module, *arguments, output=output, errors=errors)
         try:
@@ -79,7 +79,7 @@ async def run(module: str, *arguments: str) -> tuple[int, str, str]:
 
 @contextlib.contextmanager
 def launched_by(launcher: Launcher) -> Iterator[None]:
-    """Let `start` start programs in another way meanwhile, such as a quicker one."""
+    """Let `start` use another launcher within the block, such as a quicker one."""
     global _launcher  # noqa: PLW0603 - managers and clouds start their programs with `start`
     before, _launcher = _launcher, launcher
     try:
@@ -89,7 +89,7 @@ def launched_by(launcher: Launcher) -> Iterator[None]:
 
 
 class Interpreters:
-    """Starts each program with an interpreter of its own; this is how `start` does it."""
+    """The launcher that starts each program with an interpreter of its own; the default."""
 
     async def start(
         self,

@@ -1,4 +1,4 @@
-"""pytest's plugin for provider authors: says what conformance suites do not try, and why.
+"""A plugin of pytest for provider authors: reports what conformance suites do not try, and why.
 
 pytest finds it by its entry point. It imports nothing of the suite, so that it costs nothing where
 no suite is collected.
@@ -13,7 +13,7 @@ _OUTPUT: Final = "proreus_not_offered"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know nothing yet."""
+    """Begin with an empty list of what is left out."""
     config.stash[_LINES] = set()
 
 
@@ -30,7 +30,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand it on, where this is a worker of pytest-xdist."""
+    """Hand the list to the main process, where this is a worker of pytest-xdist."""
     lines = session.config.stash[_LINES]
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
@@ -39,12 +39,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker of pytest-xdist has noted."""
+    """Take the list that a worker of pytest-xdist has made."""
     node.config.stash[_LINES].update(getattr(node, "workeroutput", {}).get(_OUTPUT, ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say it."""
+    """Write what was left out into pytest's summary."""
     lines = terminalreporter.config.stash[_LINES]
     if lines:
         terminalreporter.section("not offered by these clouds")

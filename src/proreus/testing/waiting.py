@@ -1,4 +1,4 @@
-"""Wait until something is so, with patience: a loaded machine is slow, and no test may flake."""
+"""Waits until a condition holds, with patience: a loaded machine is slow."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ _RELAXED: Final = 4.0
 
 
 class NotInTime(TimeoutError):
-    """What was waited for has not come; the message names it."""
+    """The error that a condition did not come to hold in time; the message names it."""
 
 
 @overload
@@ -39,7 +39,7 @@ async def until(
 async def until(
     what: str, attempt: Callable[[], Any], patience: float = PATIENCE, *, pause: float = PAUSE
 ) -> Any:
-    """Try until the answer is true.
+    """Try again and again until the attempt's answer is true, and return it.
 
     Args:
         what: What is waited for, for the error.
@@ -66,7 +66,7 @@ async def until(
 def block_until(
     what: str, attempt: Callable[[], T | None], patience: float = PATIENCE, *, pause: float = PAUSE
 ) -> T:
-    """Try until the answer is true, and block this thread meanwhile; otherwise as `until`.
+    """Do as `until`, but block this thread meanwhile.
 
     Raises:
         NotInTime: There was no such answer.
@@ -78,7 +78,7 @@ def block_until(
 
 
 def _pauses(what: str, begun: float, patience: float, pause: float) -> Iterator[float]:
-    """Seconds to sleep after each attempt; the first one has begun at `begun`."""
+    """Yield the seconds to sleep after each attempt; the first one has begun at `begun`."""
     attempt = begun
     while (now := time.monotonic()) < begun + patience:
         yield max(pause, _RELAXED * (now - attempt))

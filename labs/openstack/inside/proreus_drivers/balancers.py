@@ -95,7 +95,7 @@ class Provider(provider_base.ProviderDriver):
         self._in_pool("members", member.pool_id, [(member.member_id, _DELETED)])
 
     def member_batch_update(self, pool_id, members):
-        """Those that are named stay, others go."""
+        """Set the members: those that are named stay, others go."""
         from octavia.db import api, repositories
 
         there, _ = repositories.MemberRepository().get_all(api.get_session(), pool_id=pool_id)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""What Octavia's API has handed to its worker: a file for each load balancer that is changed.
+"""Keeps what Octavia's API hands to its worker: a file for each load balancer that is changed.
 
 Octavia takes one change of a load balancer at a time, so one file for each is enough. Files outlive
 the worker: one that is started again goes on where the last one was.

@@ -1,4 +1,4 @@
-"""Amazon Web Services: a drop-in for the official cloud-controller-manager.
+"""The provider `aws` (Amazon Web Services): a drop-in for the official manager.
 
 Instances, routes, volume labels and opt-in tagging of machines. Every call goes through
 `api.Api`; what stands in a batch and what an answer means is decided in pure functions.
@@ -27,14 +27,14 @@ __all__ = ["AWSCloud"]
 
 
 class AWSCloud(CloudProvider):
-    """One region of AWS."""
+    """A region of AWS as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "aws"
     config_type: ClassVar[type[msgspec.Struct] | None] = AWSConfig
     needs: ClassVar[frozenset[str]] = frozenset({"nodes"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
-        """Take the cloud-config; without one, this machine tells everything.
+        """Keep the cloud-config; what it leaves out, this machine's metadata tell.
 
         Raises:
             ConfigError: It is another provider's.

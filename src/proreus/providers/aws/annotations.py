@@ -1,4 +1,4 @@
-"""What the annotations of a Service ask of its load balancer. Pure.
+"""Reads what a Service's annotations ask of its load balancer. Pure.
 
 They come from a cluster's tenants, so every value is checked before it can reach a call, and all
 that is wrong is told at once. Names and meaning are those of the official manager, whose rules for
@@ -61,7 +61,7 @@ class Kind(StrEnum):
 
 
 class AccessLog(msgspec.Struct, frozen=True):
-    """Where the access log goes, and how often, in minutes."""
+    """The place of the access log, and its interval in minutes."""
 
     bucket: str
     prefix: str = ""
@@ -69,7 +69,7 @@ class AccessLog(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What is said of health checks; None leaves it to the kind of load balancer.
+    """The annotations about health checks; None leaves a value to the kind of load balancer.
 
     `port` is a number or `TRAFFIC_PORT`; `interval` and `timeout` are seconds.
     """
@@ -84,7 +84,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """All that the annotations say.
+    """The options of a load balancer that annotations choose.
 
     Attributes:
         kind: Classic or network.
@@ -132,18 +132,18 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def scheme(self) -> str:
-        """The scheme, as AWS calls it."""
+        """The scheme of the load balancer, in AWS' word."""
         return INTERNAL if self.internal else PUBLIC
 
     def has_tls(self, port: int, name: str) -> bool:
-        """Whether the load balancer ends TLS at this port."""
+        """Tell whether the load balancer ends TLS at this port."""
         if not self.certificate:
             return False
         return self.tls_ports is None or not self.tls_ports.isdisjoint({str(port), name.lower()})
 
 
 class _Reader:
-    """Reads one annotation after the other, and keeps what is wrong."""
+    """A reader of one annotation after the other, which collects what is wrong."""
 
     def __init__(self, annotations: Mapping[str, str]) -> None:
         self._annotations = annotations
@@ -198,7 +198,7 @@ class _Reader:
         return found
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Of `key=value,key=,key`: what stands behind a second `=` is not read, as officially."""
+        """Parse `key=value,key=,key`; ignore what stands behind a second `=`, as officially."""
         found: dict[str, str] = {}
         for one in self.text(name).split(","):
             key, *values = one.strip().split("=")
@@ -208,7 +208,7 @@ class _Reader:
 
 
 def kind(annotations: Mapping[str, str]) -> Kind:
-    """The kind of load balancer that is asked for.
+    """Return the kind of load balancer that the annotations ask for.
 
     Raises:
         ImplementedElsewhere: The AWS Load Balancer Controller is asked for.
@@ -222,7 +222,7 @@ def kind(annotations: Mapping[str, str]) -> Kind:
 
 
 def read(annotations: Mapping[str, str]) -> Options:
-    """What the annotations ask for.
+    """Read the options that the annotations ask for.
 
     Raises:
         ImplementedElsewhere: Another controller is asked for.
@@ -334,7 +334,7 @@ def _health(reader: _Reader) -> Health:
 
 
 def _check_together(reader: _Reader, found: Options) -> None:
-    """What is wrong only beside something else."""
+    """Report annotations that are wrong only beside others."""
     health = found.health
     if health.timeout and health.interval and health.timeout >= health.interval:
         reader.wrong("healthcheck-timeout", "must be shorter than the interval")

@@ -1,4 +1,4 @@
-"""Calls of AWS: every one goes through `Context.call`, and none is repeated behind its back.
+"""Calls AWS: every call goes through `Context.call`, and botocore repeats none of them.
 
 botocore signs, sends and decodes, and checks each request against AWS' own model of the
 operation. It blocks, so a call takes a thread; its retries are off, since the framework's bucket
@@ -46,7 +46,7 @@ _MOST_CONNECTIONS = 50
 
 
 class _Assumed(Credentials):  # type: ignore[misc]  # botocore has no types
-    """The credentials of the assumed role; `put` replaces them for all clients."""
+    """The credentials of the assumed role, replaced by `put` for all clients."""
 
     def __init__(self) -> None:
         super().__init__("", "")
@@ -58,7 +58,7 @@ class _Assumed(Credentials):  # type: ignore[misc]  # botocore has no types
         )
 
     def get_frozen_credentials(self) -> Any:
-        """What a request is signed with."""
+        """Return the credentials with which a request is signed."""
         return self._current
 
 
@@ -66,7 +66,7 @@ class Api:
     """A session with AWS in one region."""
 
     def __init__(self, config: AWSConfig, region: str, context: "Context") -> None:
-        """Send nothing yet.
+        """Keep config, region and context; send nothing yet.
 
         Args:
             config: The cloud-config.
@@ -85,7 +85,7 @@ class Api:
 
     @property
     def context(self) -> "Context":
-        """The framework's gate."""
+        """The provider's context, through which every call goes."""
         return self._context
 
     async def call(self, service: str, operation: str, **parameters: Any) -> Answer:
@@ -110,7 +110,7 @@ class Api:
     async def pages(
         self, service: str, operation: str, field: str, **parameters: Any
     ) -> list[Mapping[str, Any]]:
-        """Make a request for each page of a list; what stands in `field`, of all pages.
+        """Read all pages of a list; return what stands in `field`, of all of them.
 
         Args:
             service: ec2, elb or elbv2.
@@ -157,7 +157,7 @@ class Api:
     def _send(
         self, service: str, operation: str, parameters: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Send in this thread."""
+        """Send a request in this thread."""
         try:
             method = getattr(self._client(service), xform_name(operation))
             answer: Mapping[str, Any] = method(**parameters)
@@ -175,7 +175,7 @@ class Api:
         return answer
 
     def _client(self, service: str) -> Any:
-        """The client of a service; made once, in the thread that needs it first."""
+        """Return the client of a service, made once, in the thread that needs it first."""
         with self._clients_lock:
             if service not in self._clients:
                 self._clients[service] = self._new_client(service)
@@ -216,7 +216,7 @@ class Api:
         return client
 
     def _add_source(self, params: Any, **_: Any) -> None:
-        """Say on whose behalf the role is assumed, for conditions in its trust policy."""
+        """Add on whose behalf the role is assumed, for conditions in its trust policy."""
         settings = self._config.global_
         if settings.source_arn:
             params["headers"]["x-amz-source-arn"] = settings.source_arn
@@ -240,7 +240,7 @@ def _new_session() -> Any:
 
 @functools.cache
 def _loader(path: str | None) -> Any:
-    """Reads AWS' models of its services once for all sessions: they are large."""
+    """Return botocore's loader of AWS' models of services, one for all sessions."""
     return loaders.create_loader(path)
 
 

@@ -1,4 +1,4 @@
-"""The cloud-config of the provider `aws`: the official manager's file, and sections of ours."""
+"""The cloud-config of the provider `aws`: the official file, and sections of Proreus."""
 
 import re
 from collections.abc import Iterator
@@ -28,28 +28,28 @@ _LONGEST_VALUE = 256
 
 
 class Family(StrEnum):
-    """The families of node addresses."""
+    """An IP family of node addresses."""
 
     IPV4 = "ipv4"
     IPV6 = "ipv6"
 
 
 class HealthProbeMode(StrEnum):
-    """What the health checks of `externalTrafficPolicy: Cluster` ask."""
+    """The target of the health checks of `externalTrafficPolicy: Cluster`."""
 
     SHARED = "Shared"
     SERVICE_NODE_PORT = "ServiceNodePort"
 
 
 class SecurityGroupMode(StrEnum):
-    """Whether network load balancers have security groups made for them."""
+    """Whether security groups are made for network load balancers."""
 
     NONE = ""
     MANAGED = "Managed"
 
 
 class Resource(StrEnum):
-    """What can be tagged."""
+    """A kind of resource that can be tagged."""
 
     INSTANCE = "instance"
     VOLUME = "volume"
@@ -86,7 +86,7 @@ class Global(
         "nlb_security_group_mode": "NLBSecurityGroupMode",
     },
 ):
-    """Section [Global], with the official names.
+    """Section [Global] of the cloud-config, with the official names.
 
     Attributes:
         zone: Availability zone; tells the region where `region` is left out.
@@ -187,7 +187,7 @@ class Global(
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether enough is said that this machine need not be one of the cluster's.
+        """Whether the config says so much that this machine need not be one of the cluster's.
 
         The official manager's rule: VPC with SubnetID or RoleARN, and the cluster's id.
         """
@@ -245,20 +245,22 @@ class ServiceOverride(
             raise ConfigError(tuple(found))
 
     def serves(self, service: str, region: str) -> bool:
-        """Whether it is about `service` (ec2, elb, elbv2 or sts) in `region`."""
+        """Tell whether the section is about `service` (ec2, elb, elbv2, sts) in `region`."""
         is_both = self.known_service == "elb" and service == "elbv2"
         return self.region.strip() == region and (self.known_service == service or is_both)
 
     @property
     def known_service(self) -> str:
-        """`service` as it is called here (ec2, elb, elbv2 or sts), or "" for others."""
+        """The service (ec2, elb, elbv2 or sts) that `service` means, or "" for others."""
         return _SERVICES.get(re.sub(r"[\s-]", "", self.service).lower(), "")
 
 
 class Tagging(
     ConfigSection, frozen=True, kw_only=True, rename={"tags": "Tags", "resources": "Resources"}
 ):
-    """Section [Tagging], of ours: tag the machines of nodes, as the official tagging controller.
+    """Section [Tagging], of Proreus.
+
+    Tags for the machines of nodes, as the official controller sets.
 
     Attributes:
         tags: `key=value`, repeated; none turns it off.
@@ -293,7 +295,7 @@ class Tagging(
 
     @property
     def desired_tags(self) -> dict[str, str]:
-        """The tags."""
+        """The tags by key."""
         pairs = (tag.partition("=") for tag in self.tags)
         return {key.strip(): value.strip() for key, _, value in pairs}
 
@@ -304,7 +306,7 @@ class Client(
     kw_only=True,
     rename={"connect_timeout": "ConnectTimeout", "timeout": "Timeout"},
 ):
-    """Section [Client], of ours.
+    """Section [Client], of Proreus: how long calls may take.
 
     Attributes:
         connect_timeout: How long to wait for a connection.
@@ -325,7 +327,7 @@ class Client(
 
     @property
     def deadline(self) -> float:
-        """Seconds after which a call is given up: its thread has ended by then."""
+        """The seconds after which a call is given up: its thread has ended by then."""
         return (self.connect_timeout + self.timeout).total_seconds()
 
 
@@ -341,7 +343,7 @@ class AWSConfig(
         "tenants": "Tenants",
     },
 ):
-    """The whole file. Without one, this machine tells everything."""
+    """The whole cloud-config. What it leaves out, this machine's metadata tell."""
 
     global_: Global = Global()
     service_override: dict[str, ServiceOverride] = msgspec.field(default_factory=dict)
@@ -368,7 +370,7 @@ class AWSConfig(
             raise ConfigError(tuple(found))
 
     def override(self, service: str, region: str) -> ServiceOverride | None:
-        """The section about `service` (ec2, elb, elbv2 or sts) in `region`, if any.
+        """Return the section about `service` (ec2, elb, elbv2 or sts) in `region`, if any.
 
         One that names `elbv2` itself goes before one for both kinds of load balancers.
         """

@@ -1,4 +1,4 @@
-"""What AWS' error codes mean to the framework."""
+"""Maps AWS' error codes to the framework's errors."""
 
 import re
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 
 
 def translated(call: str, error: Exception) -> CloudError:
-    """The framework's error for what botocore raised; `call` is such as ec2.DescribeInstances."""
+    """Return the framework's error for an error of botocore."""
     if isinstance(error, exceptions.ClientError):
         return _answered(call, error.response)
     if isinstance(error, exceptions.ConnectTimeoutError | exceptions.ReadTimeoutError):
@@ -72,7 +72,7 @@ def translated(call: str, error: Exception) -> CloudError:
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status of the answer that botocore raised; 0 if there was none."""
+    """Return the HTTP status of an error of botocore; 0 if there was no answer."""
     if not isinstance(error, exceptions.ClientError):
         return 0
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -94,7 +94,7 @@ def _answered(call: str, response: Mapping[str, Any]) -> CloudError:
 
 
 def _reason(code: str) -> Reason:
-    """AWS says by its code what an error means, and hardly by the HTTP status."""
+    """Return the reason for an AWS error code; the HTTP status hardly tells it."""
     if code in THROTTLING:
         return Reason.TOO_MANY_REQUESTS
     return Reason.FORBIDDEN if code in AUTHENTICATION else Reason.UNKNOWN

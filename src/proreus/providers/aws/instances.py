@@ -1,4 +1,4 @@
-"""Instances of EC2, and machines of Fargate."""
+"""Describes instances of EC2 and machines of Fargate."""
 
 import asyncio
 import random
@@ -48,7 +48,7 @@ Answer = Described | CloudError | None
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """What was read for a batch; a part that failed is its error.
+    """The answers to a batch of look-ups; a part that failed is its error.
 
     Attributes:
         by_id: Instances by id; None is absent, and an error says why it is not known.
@@ -62,7 +62,7 @@ class Lookup(msgspec.Struct, frozen=True):
 
 
 async def by_id(api: Api, ids: Collection[str]) -> dict[str, Answer]:
-    """What EC2 says of each id.
+    """Look instances up by id; return what EC2 answers about each id.
 
     One bad id refuses a whole call, but EC2 names it: the others are asked for again. Only an id
     that is named as not found is absent.
@@ -83,7 +83,7 @@ async def by_id(api: Api, ids: Collection[str]) -> dict[str, Answer]:
 
 
 async def _asked(api: Api, ids: Collection[str]) -> dict[str, Answer]:
-    """What one call says: about the ids for which it is refused, or else about all."""
+    """Make one call; return what it answers: about refused ids, or else about all."""
     try:
         shown = [
             one
@@ -101,7 +101,7 @@ async def _asked(api: Api, ids: Collection[str]) -> dict[str, Answer]:
 
 
 async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
-    """What is shown where refusals name too few ids: that of a listing, which refuses nothing.
+    """Return what a filtered listing shows, where refusals name too few ids.
 
     It may leave out what is there, so some of what it leaves out is asked for singly, others each
     time; of the rest nothing is known.
@@ -137,7 +137,7 @@ def _malformed(id_: str) -> InvalidRequest:
 
 
 async def instances(api: Api, **parameters: Any) -> list[Described]:
-    """All instances that DescribeInstances tells, of all pages.
+    """Read all pages of DescribeInstances and return its instances.
 
     Raises:
         CloudError: EC2 does not tell.
@@ -147,7 +147,7 @@ async def instances(api: Api, **parameters: Any) -> list[Described]:
 
 
 class AWSInstances:
-    """Implements `cloudprovider.Instances`."""
+    """The capability `Instances` of the provider `aws`."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class AWSInstances:
         settings: Global,
         seen: Callable[[Mapping[str, Described]], None] = lambda _: None,
     ) -> None:
-        """Look for machines of the cluster at `place`; `seen` takes those of nodes."""
+        """Keep how to find machines at `place`; `seen` is called with those of nodes."""
         self._seen = seen
         self._api = api
         self._place = place
@@ -165,11 +165,11 @@ class AWSInstances:
 
     @property
     def batch_size(self) -> int:
-        """How many nodes one `describe` takes at most."""
+        """The most nodes that one `describe` takes."""
         return MOST_IDS
 
     def owns(self, node: Node) -> Ownership:
-        """By the zone in the provider id, or the region's label where that names none.
+        """Tell a node's cloud by the zone in its provider id, or else by the region's label.
 
         Nothing on a Node tells the account: that the answers are those of the right one, witnesses
         have to show.
@@ -184,7 +184,7 @@ class AWSInstances:
         return Ownership.YES if is_of(region, self._place.region) else Ownership.NO
 
     def scope(self, node: Node) -> str:
-        """Nodes of Fargate are of a scope of their own: they are looked for in another listing.
+        """Return a scope of its own for nodes of Fargate, which another listing shows.
 
         It is one of the cluster's VPC: with the wrong one in the cloud-config it lacks them all,
         while instances are found by their ids.
@@ -192,7 +192,7 @@ class AWSInstances:
         return f"Fargate in {self._place.vpc or 'any VPC'}" if target(node).fargate else ""
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """One call for all ids, one for each 200 names, and one for Fargate."""
+        """Look nodes up: one call for all ids, one for each 200 names, one for Fargate."""
         targets = {node.metadata.name: target(node) for node in nodes}
         found = await self._find(targets.values())
         machines = {
@@ -233,7 +233,7 @@ class AWSInstances:
         return found
 
     async def _by_host(self, hosts: Collection[str]) -> Mapping[str, Sequence[Described]]:
-        """Interfaces in the cluster's VPC; an address may be taken in another one, too."""
+        """Find interfaces in the cluster's VPC by address, which may be taken elsewhere, too."""
         found: dict[str, list[Described]] = {}
         for name, field, of_kind in (
             ("private-ip-address", "PrivateIpAddress", [h for h in hosts if is_address(h)]),
@@ -259,7 +259,7 @@ class AWSInstances:
     async def _labels(
         self, nodes: Sequence[Node], described: Mapping[str, Described]
     ) -> Mapping[str, Mapping[str, str] | CloudError]:
-        """Additional labels by node name.
+        """Return additional labels by node name.
 
         As long as EC2 fails to tell, a node keeps those that it has: an answer without them would
         take them away.
@@ -306,7 +306,7 @@ class AWSInstances:
 def match(
     node: Node, target: Target, found: Lookup, tags: ClusterTags
 ) -> Described | NotFound | CloudError:
-    """What was read about one node. Pure."""
+    """Return the answer about one node from what was looked up. Pure."""
     if target.problem:
         return InvalidRequest(target.problem)
     if target.id:

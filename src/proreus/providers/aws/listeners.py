@@ -114,7 +114,7 @@ def _problems(lb: LoadBalancer, options: Options) -> Iterator[str]:
 
 
 def classic_listeners(lb: LoadBalancer, options: Options) -> frozenset[Listener]:
-    """The listeners of a classic load balancer."""
+    """Return the listeners of a classic load balancer."""
     return frozenset(_classic_listener(one, options) for one in lb.frontends)
 
 
@@ -132,7 +132,7 @@ def _classic_listener(frontend: Frontend, options: Options) -> Listener:
 def classic_health_check(
     lb: LoadBalancer, options: Options, settings: Global
 ) -> ClassicHealthCheck:
-    """The health check of a classic load balancer: of its first port, as there is only one."""
+    """Return the one health check of a classic load balancer, by its first port."""
     health, first = options.health, lb.frontends[0]
     # Never more than TCP unless told: what speaks HTTP need not answer 200 to a GET of /.
     protocol = "SSL" if options.backend_protocol in {"ssl", "https"} else "TCP"
@@ -163,7 +163,7 @@ def _given(health: Health, *fields: str) -> dict[str, int]:
 
 
 def port_mappings(lb: LoadBalancer, options: Options, settings: Global) -> tuple[PortMapping, ...]:
-    """The listeners and target groups of a network load balancer, by port.
+    """Return the listeners and target groups of a network load balancer, by port.
 
     TCP and UDP at the same port with the same node port become one of TCP_UDP.
 
@@ -201,7 +201,7 @@ def _mapping(frontends: list[Frontend], options: Options, health: HealthCheck) -
 
 
 def health_check(lb: LoadBalancer, options: Options, settings: Global) -> HealthCheck:
-    """How the hosts of a network load balancer are asked."""
+    """Return the health check for the hosts of a network load balancer."""
     default = HealthCheck()
     if lb.local_traffic and lb.health_check.port:
         # Quick, since a node without a pod drops what it gets.

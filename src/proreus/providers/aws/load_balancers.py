@@ -1,4 +1,4 @@
-"""Load balancers of Services, of the kind that each Service's annotations ask for."""
+"""The capability `LoadBalancers` of the provider `aws`, for classic and network load balancers."""
 
 import re
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _NETWORK_HOST: Final = re.compile(r".*\.elb\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
 
 
 def load_balancers(api: "Api", place: Place, config: "AWSConfig") -> LoadBalancers:
-    """The capability. Rules in groups of hosts are shared by all, and have turns of their own."""
+    """Make the capability; changes of rules in groups of hosts take turns."""
     verbs = Verbs(api, place, config)
     return per_service(
         verbs.ensure,
@@ -55,7 +55,7 @@ def load_balancers(api: "Api", place: Place, config: "AWSConfig") -> LoadBalance
 
 
 def host_policy(service: Service) -> HostPolicy:
-    """The nodes with the labels of `target-node-labels`. Pure.
+    """Return the choice of hosts by the annotation `target-node-labels`. Pure.
 
     Raises:
         ImplementedElsewhere: The AWS Load Balancer Controller serves this Service.
@@ -69,10 +69,10 @@ def host_policy(service: Service) -> HostPolicy:
 
 
 class Verbs:
-    """What is done for one Service."""
+    """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(self, api: "Api", place: Place, config: "AWSConfig") -> None:
-        """Speak through `api`."""
+        """Keep how to call AWS, and the settings."""
         self._api = api
         self._inputs = (config.global_, config.tenants, place)
         settings, named = config.global_, Named(api, place, config.tenants)
@@ -86,7 +86,7 @@ class Verbs:
         )
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        """Read what there is, then write what differs.
+        """Make or change a Service's load balancer, of the kind that its annotations ask for.
 
         Raises:
             CloudError: It cannot be, or AWS refuses.
@@ -98,7 +98,7 @@ class Verbs:
         return await self._network.ensure(lb, options, made_from)
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
-        """What `ensure` would change.
+        """Return what `ensure` would change.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
@@ -109,7 +109,7 @@ class Verbs:
         return await self._network.preview(lb, options)
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """What is recorded on a load balancer that is as desired. No I/O.
+        """Return the digest that is recorded on a load balancer that is as desired. No I/O.
 
         Raises:
             InvalidRequest: An annotation is wrong.
@@ -123,7 +123,7 @@ class Verbs:
         return desired_digest(lb, options, self._inputs, ingress=ingress)
 
     async def _check(self, lb: LoadBalancer) -> Options:
-        """What the annotations ask for, if that can be.
+        """Read what the annotations ask for, and refuse what cannot be.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
@@ -146,7 +146,7 @@ class Verbs:
         return Done(found=any(isinstance(one, Done) and one.found for one in answers))
 
     async def _check_kind(self, lb: LoadBalancer, kind: Kind) -> None:
-        """Refuse another kind than the load balancer that there is.
+        """Refuse another kind of load balancer than the Service has already.
 
         The host name in the status tells it. While there is none, AWS is asked: an attempt before
         the annotation was changed may have made one.

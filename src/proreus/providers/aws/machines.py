@@ -1,4 +1,4 @@
-"""What EC2's description of an instance means to Kubernetes. Pure."""
+"""Converts EC2's description of an instance to Kubernetes' terms. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -25,17 +25,17 @@ _STATES = {
 
 
 def state_of(described: Described) -> str:
-    """EC2's word for what the instance does."""
+    """Return EC2's word for the state of an instance."""
     return str(described.get("State", {}).get("Name", ""))
 
 
 def zone_of(described: Described) -> str:
-    """Its availability zone."""
+    """Return the availability zone of an instance."""
     return str(described.get("Placement", {}).get("AvailabilityZone", ""))
 
 
 def zone_id_of(described: Described) -> str:
-    """Its zone's id, or "" where EC2 does not tell it with the instance."""
+    """Return the id of an instance's zone, or "" where EC2 does not tell it."""
     return str(described.get("Placement", {}).get("AvailabilityZoneId", ""))
 
 
@@ -47,7 +47,7 @@ def instance(
     labels: Mapping[str, str],
     known_as: str,
 ) -> Instance:
-    """The framework's view.
+    """Make the framework's `Instance` from EC2's description.
 
     Args:
         described: By DescribeInstances.
@@ -70,7 +70,7 @@ def instance(
 
 
 def addresses(described: Described, families: Sequence[Family]) -> tuple[NodeAddress, ...]:
-    """All addresses, as the official manager orders them.
+    """Return all addresses of an instance, as the official manager orders them.
 
     For each family the interfaces in use by device index: of IPv4 each private address, of IPv6
     each interface's first. The public address follows those of IPv4, and the names come last.
@@ -108,7 +108,7 @@ def _ipv6(interfaces: Iterable[Described]) -> Iterator[str]:
 def fargate(
     interface: Described, *, region: str, families: Sequence[Family], name: str, known_as: str
 ) -> Instance:
-    """A Fargate pod's machine, of which only the network interface is to be seen.
+    """Make the `Instance` of a Fargate pod, of which only the network interface can be seen.
 
     Args:
         interface: By DescribeNetworkInterfaces.
@@ -134,5 +134,5 @@ def fargate(
 
 
 def network_layers(nodes: Iterable[str]) -> dict[str, str]:
-    """The labels of an instance's place in the network, from the top layer down."""
+    """Return the labels of an instance's place in the network, from the top layer down."""
     return {f"{LABEL_NETWORK_LAYER}{layer}": node for layer, node in enumerate(nodes, 1)}

@@ -1,4 +1,4 @@
-"""Which security groups instances are in, remembered for a short while.
+"""Remembers for a short while which security groups instances are in.
 
 All load balancers have the same hosts, and each asks about all of them.
 """
@@ -20,16 +20,16 @@ _MOST_VALUES: Final = 200
 
 
 class Memberships:
-    """Asks about instances, and not about the same ones again at once."""
+    """A cache of the security groups of instances."""
 
     def __init__(self, api: "Api") -> None:
-        """Know nothing yet."""
+        """Begin with an empty cache."""
         self._api = api
         self._known: dict[str, tuple[datetime, Described]] = {}
         self._turn = asyncio.Lock()
 
     async def of(self, instances: Iterable[str]) -> list[Described]:
-        """Id and security groups of those that there are.
+        """Return id and security groups of those instances that exist.
 
         Raises:
             CloudError: AWS does not answer.

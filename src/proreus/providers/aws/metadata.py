@@ -1,4 +1,4 @@
-"""The instance metadata service: what this machine knows about itself.
+"""Reads the instance metadata service: what this machine knows about itself.
 
 Version 2 only, as AWS recommends: a token first, then answers for it. A machine that answers only
 version 1, or a pod whose hop limit does not let the answers through, needs what is asked for in
@@ -33,7 +33,7 @@ class Metadata:
     """
 
     def __init__(self, context: "Context") -> None:
-        """Ask nothing yet."""
+        """Keep the context; ask nothing yet."""
         endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
         base = f"{endpoint.rstrip('/')}/latest"
         token = Credential(
@@ -45,7 +45,7 @@ class Metadata:
         self._rest = RestClient(context, base, credential=token, timeout=_DEADLINE, proxies=False)
 
     async def __aenter__(self) -> Self:
-        """Nothing is opened before the first request."""
+        """Open nothing before the first request."""
         return self
 
     async def __aexit__(
@@ -59,7 +59,7 @@ class Metadata:
         await self._tokens.close()
 
     async def get(self, path: str) -> str:
-        """What stands at a path such as `placement/region`; "" if nothing does.
+        """Return the value at a path such as `placement/region`; "" if there is none.
 
         Raises:
             CloudError: The service does not answer, or refuses.

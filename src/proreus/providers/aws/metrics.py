@@ -1,4 +1,4 @@
-"""The official manager's metrics about calls of AWS, beside the framework's for every cloud.
+"""Counts calls of AWS in the official manager's metrics, beside the framework's.
 
 Their names and labels are the official ones, but for `_total` at the end of each counter: the
 Prometheus client does not make counters without it.
@@ -60,11 +60,11 @@ def observed(operation: str) -> Iterator[None]:
 
 
 def answered(service: str, operation: str, status: int) -> None:
-    """Count an answer; `status` 0 is none."""
+    """Count an answer; `status` is 0 if there was none."""
     if status:
         STATUS.labels(service, operation, str(status)).inc()
 
 
 def refused(operation: str, *, throttled: bool) -> None:
-    """Count an error."""
+    """Count an error of a call."""
     (THROTTLED if throttled else ERRORS).labels(operation).inc()

@@ -1,4 +1,4 @@
-"""Every operation of AWS that the provider may call: what is not in the table is not sent.
+"""The table of all operations of AWS that the provider may call; others are not sent.
 
 The IAM policy in `deploy/aws` is made from it (`tools/aws_policy.py`).
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Use(StrEnum):
-    """What operations are for; a statement of the policy each, except `ROLE`."""
+    """The purpose of operations; a statement of the IAM policy each, except `ROLE`."""
 
     LOOK = "Look"
     """Read what there is."""

@@ -1,4 +1,4 @@
-"""Everything that carries the marks of a cluster: what is not some Service's was left over."""
+"""Lists what carries the marks of a cluster, to find what belongs to no Service."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-    """Load balancers of both kinds, target groups and security groups with the cluster's mark.
+    """List load balancers, target groups and security groups with the cluster's mark.
 
     Raises:
         CloudError: AWS does not answer, or something went away meanwhile.

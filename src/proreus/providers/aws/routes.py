@@ -1,4 +1,4 @@
-"""Routes of pods in a VPC's route table.
+"""The capability `Routes` of the provider `aws`: routes of pods in a VPC's route table.
 
 A route has no marks in AWS. Ours are those that somebody made (no local or propagated ones), and
 that lead to an instance of this cluster, or to an instance that is gone. Routes to gateways and to
@@ -43,10 +43,10 @@ Answer = Done | Pending | CloudError
 
 
 class AWSRoutes:
-    """Implements `cloudprovider.Routes`."""
+    """The capability `Routes` of the provider `aws`."""
 
     def __init__(self, api: Api, place: Place, table_id: str) -> None:
-        """Work on one table.
+        """Keep how to call AWS and which route table to use.
 
         Args:
             api: The session.
@@ -60,7 +60,7 @@ class AWSRoutes:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """One call for the table, and one about instances that are no nodes, if routes name any."""
+        """List routes: one call for the table, one about instances that are no nodes, if any."""
         del cluster
         made = list(instance_routes(await self._table()))
         known = {
@@ -80,7 +80,7 @@ class AWSRoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Answer]:
-        """Replace, then delete, so that a full table has room for what is created at last."""
+        """Replace, then delete, then create, so that a full table has room for new routes."""
         del cluster, nodes
         if not self._table_id:
             await self._table()
@@ -101,7 +101,7 @@ class AWSRoutes:
         return answers
 
     async def _table(self) -> Described:
-        """The table; remembers its id.
+        """Read the route table, and remember its id.
 
         Raises:
             CloudError: There is not exactly one.
@@ -136,7 +136,7 @@ class AWSRoutes:
         return found[0]
 
     async def _ours(self, ids: Iterable[str]) -> dict[str, str]:
-        """Instances that are no nodes (any more) but of this cluster, with their provider ids."""
+        """Return instances of this cluster that are no nodes any more, by provider id."""
         machines = await by_id(self._api, set(ids))
         return {
             id_: provider_id(zone_of(machine), id_)
@@ -147,7 +147,7 @@ class AWSRoutes:
         }
 
     async def _interfaces(self, routes: Sequence[Route]) -> dict[str, str | CloudError]:
-        """Let the target instances forward; the network interface of each that routes lead to.
+        """Let target instances forward; return the network interface of each.
 
         An instance drops what is not addressed to itself unless its check is off. A route to an
         instance of several interfaces must name one: the first.
@@ -214,7 +214,7 @@ class AWSRoutes:
         return Done()
 
     async def _replace(self, given: Mapping[str, Any]) -> None:
-        """The official manager's IAM policy lacks this right: then there is none for a moment."""
+        """Replace a route; without the right to, delete it and create it anew."""
         try:
             await self._api.call("ec2", "ReplaceRoute", **given)
         except Unauthenticated:
@@ -255,7 +255,7 @@ class AWSRoutes:
 
 
 def instance_routes(table: Described) -> Iterator[Described]:
-    """The routes of a table that somebody made and that can lead to an instance. Pure."""
+    """Return the routes of a table that somebody made and that may lead to an instance. Pure."""
     for route in table.get("Routes") or ():
         if route.get("Origin", "CreateRoute") != "CreateRoute":
             continue
@@ -264,7 +264,7 @@ def instance_routes(table: Described) -> Iterator[Described]:
 
 
 def route_of(route: Described, known: Mapping[str, str]) -> Route | None:
-    """A route as the framework sees it, or None if it is not ours. Pure.
+    """Return a route as the framework sees it, or None if it is not ours. Pure.
 
     Args:
         route: By DescribeRouteTables.

@@ -1,4 +1,4 @@
-"""In which subnets a load balancer stands: one in each availability zone.
+"""Chooses the subnets of a load balancer: one in each availability zone.
 
 Annotated subnets go before found ones. Found are those of the VPC with the cluster's tag, public
 for a public load balancer; of several in a zone the one whose role tag says so, then the one with
@@ -45,7 +45,7 @@ class Subnet(msgspec.Struct, frozen=True):
 
 
 def subnets_of(subnets: Iterable[Described], tables: Sequence[Described]) -> tuple[Subnet, ...]:
-    """What EC2 describes, with what the route tables of the VPC say of each subnet. Pure."""
+    """Return the subnets that EC2 describes, each with what route tables say of it. Pure."""
     return tuple(_subnet(one, tables) for one in subnets)
 
 
@@ -70,7 +70,7 @@ def _subnet(described: Described, tables: Sequence[Described]) -> Subnet:
 
 
 def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
-    """Whether its route table, else the VPC's main one, has a route to an internet gateway."""
+    """Tell whether its route table, else the VPC's main one, has a route to an internet gateway."""
 
     def associated(table: Described, **what: object) -> bool:
         associations = table.get("Associations") or ()
@@ -86,7 +86,7 @@ def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
 
 
 def usable_zones(zones: Iterable[Described]) -> frozenset[str]:
-    """Of what EC2 describes the zones of a region's own; not local and wavelength zones. Pure."""
+    """Return the zones of a region that can be used: not local and wavelength zones. Pure."""
     return frozenset(one["ZoneName"] for one in zones if one.get("ZoneType", _ZONES) == _ZONES)
 
 
@@ -98,7 +98,7 @@ def default_subnets(
     internal: bool,
     default: str = "",
 ) -> tuple[Subnet, ...]:
-    """The subnets for a load balancer that names none, by id. Pure.
+    """Choose the subnets for a load balancer that names none, by id. Pure.
 
     Args:
         subnets: All of the VPC.
@@ -131,7 +131,7 @@ def default_subnets(
 
 
 def named_subnets(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subnet, ...]:
-    """The subnets of these ids or names, in their order. Pure.
+    """Return the subnets of these ids or names, in their order. Pure.
 
     Raises:
         InvalidRequest: Names every one that is not there, is not unique, or has a zone twice.
@@ -155,10 +155,10 @@ def named_subnets(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subn
 
 
 class Subnets:
-    """Reads what the choice of subnets needs; it is kept for a minute, since it seldom changes."""
+    """A reader of subnets, zones and route tables, which keeps them for a minute."""
 
     def __init__(self, api: "Api", place: Place) -> None:
-        """Speak through `api`."""
+        """Keep how to call AWS, and the cluster's place."""
         self._api = api
         self._place = place
         self._read_at = datetime.min.replace(tzinfo=UTC)
@@ -167,7 +167,7 @@ class Subnets:
         self._turn = asyncio.Lock()
 
     async def choose(self, names: Sequence[str], *, internal: bool) -> tuple[Subnet, ...]:
-        """The subnets of a load balancer that names these, or none.
+        """Choose the subnets of a load balancer that names these, or none.
 
         Raises:
             InvalidRequest: There is none, or a name is wrong.

@@ -1,4 +1,4 @@
-"""The network topology of instances, and the ids of zones: both are asked for once."""
+"""Reads the network topology of instances and the ids of zones, each once."""
 
 import asyncio
 import logging
@@ -25,10 +25,10 @@ _MOST_KEPT = 100_000
 
 
 class Topology:
-    """Labels of instances. What an instance has stays until it is started anew."""
+    """A cache of labels of instances, kept until an instance is started anew."""
 
     def __init__(self, api: Api, types: str) -> None:
-        """Ask for instances whose type matches `types`."""
+        """Keep how to call AWS; ask only about instances whose type matches `types`."""
         self._api = api
         self._types = re.compile(types)
         self._layers: dict[tuple[str, object], dict[str, str]] = {}
@@ -39,7 +39,7 @@ class Topology:
     async def layers(
         self, instances: Iterable[Described]
     ) -> Mapping[str, Mapping[str, str] | CloudError]:
-        """The labels of the network's layers by instance id.
+        """Return the labels of the network's layers by instance id.
 
         An instance that is left out has none, or the region does not tell; of one with an error
         nobody knows yet.
@@ -84,7 +84,7 @@ class Topology:
         return layers
 
     async def zone_ids(self, instances: Iterable[Described]) -> Mapping[str, str]:
-        """The id of each instance's zone by the zone's name; asked for where EC2 left it out.
+        """Return the id of each instance's zone by the zone's name; ask where EC2 left it out.
 
         Raises:
             CloudError: It cannot be had now. Where the rights are missing, there is none.
@@ -111,5 +111,5 @@ class Topology:
 
 
 def _key(described: Described) -> tuple[str, object]:
-    """An instance from one start to the next: a stopped one may come up elsewhere."""
+    """Return the key of an instance until its next start: a stopped one may come up elsewhere."""
     return str(described["InstanceId"]), described.get("LaunchTime")

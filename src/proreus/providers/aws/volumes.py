@@ -1,4 +1,4 @@
-"""Where a volume of EBS is: the labels that keep its pods in its zone."""
+"""Labels volumes of EBS with their zone, so that pods stay near them."""
 
 import re
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ _ABSENT = frozenset({"InvalidVolume.NotFound", "InvalidParameterValue"})
 
 
 class AWSVolumes:
-    """Implements `cloudprovider.Volumes`."""
+    """The capability `Volumes` of the provider `aws`."""
 
     def __init__(self, api: Api) -> None:
-        """Ask through `api`."""
+        """Keep how to call AWS."""
         self._api = api
 
     async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
-        """Zone and region of an EBS volume; empty for others.
+        """Return zone and region of an EBS volume; nothing for others.
 
         Args:
             volume_source: The spec of a PersistentVolume: `awsElasticBlockStore`, or `csi` with

@@ -1,4 +1,4 @@
-"""Bare metal, VMs and laptops: machines from an inventory, routes and balancers in the kernel.
+"""The provider `local`: machines from an inventory, routes and load balancers in the kernel.
 
 There is no cloud and nothing to log in to: what machines there are, a file says or the Nodes do,
 and what traffic needs is in the kernel of the machine that runs the manager.
@@ -27,14 +27,14 @@ READING_SECONDS: Final = 120.0
 
 
 class LocalCloud(CloudProvider):
-    """Instances, routes and load balancers without a cloud."""
+    """A cluster without a cloud: instances, routes and load balancers of this machine."""
 
     name: ClassVar[str] = "local"
     config_type: ClassVar[type[msgspec.Struct] | None] = LocalConfig
     needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services"})
 
     def __init__(self, config: msgspec.Struct | None) -> None:
-        """Take the cloud-config; without one there is no inventory and there are no pools.
+        """Keep the cloud-config; without one there is no inventory and there are no pools.
 
         Raises:
             ConfigError: Region or zone can be no label.
@@ -79,6 +79,6 @@ class LocalCloud(CloudProvider):
         watch_pools(settings.address_pools, context.listers["services"])
 
     async def close(self) -> None:
-        """Stop asking nodes; the kernel goes on with what it has."""
+        """Stop asking nodes; the kernel keeps its rules and routes."""
         if self._balancers is not None:
             await self._balancers.close()

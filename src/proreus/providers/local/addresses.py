@@ -1,4 +1,4 @@
-"""Ranges of addresses and the pools that they make. Pure."""
+"""Ranges of IP addresses, and the pools that are made of them. Pure."""
 
 import ipaddress
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ _BUGGY: Final = frozenset({0, 255})
 
 
 class AddressRange(msgspec.Struct, frozen=True):
-    """All addresses from `first` to `last`, both of one family."""
+    """A range of addresses from `first` to `last`, both of one family."""
 
     first: Address
     last: Address
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A named set of addresses; see `PoolConfig` for what the fields mean."""
+    """A named set of addresses; see `PoolConfig` for the fields."""
 
     name: str
     ranges: tuple[AddressRange, ...]
@@ -32,7 +32,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_range(text: str) -> AddressRange:
-    """A CIDR, a range `first-last`, or one address.
+    """Parse a CIDR, a range `first-last`, or one address.
 
     Raises:
         ValueError: It is none, or holds what no load balancer can have; with the remedy.
@@ -66,7 +66,7 @@ def _parse_network(text: str) -> AddressRange:
 
 
 def overlaps(pools: Sequence[Pool]) -> list[str]:
-    """A sentence for each range that has an address in common with one before it."""
+    """Return a sentence for each range that has an address in common with one before it."""
     every = [(pool.name, one) for pool in pools for one in pool.ranges]
     every.sort(key=lambda each: (each[1].first.version, int(each[1].first), int(each[1].last)))
     found = []
@@ -83,7 +83,7 @@ def overlaps(pools: Sequence[Pool]) -> list[str]:
 
 
 def contains(pool: Pool, address: Address) -> bool:
-    """Whether a pool can give that address."""
+    """Tell whether a pool can give an address."""
     return not _is_buggy(pool, address) and any(
         one.first.version == address.version and int(one.first) <= int(address) <= int(one.last)
         for one in pool.ranges
@@ -91,13 +91,13 @@ def contains(pool: Pool, address: Address) -> bool:
 
 
 def size(pool: Pool) -> int:
-    """How many addresses the pool can give."""
+    """Count the addresses that the pool can give."""
     return sum(int(one.last) - int(one.first) + 1 - _buggy_count(pool, one) for one in pool.ranges)
 
 
 @lru_cache(maxsize=65536)
 def parse(text: str) -> Address | None:
-    """The address, or None if the text is none."""
+    """Parse an address; return None if the text is none."""
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -105,14 +105,14 @@ def parse(text: str) -> Address | None:
 
 
 def addresses(pool: Pool, family: str) -> Iterator[Address]:
-    """The addresses that a pool can give, of "IPv4" or "IPv6", in order."""
+    """Return the addresses that a pool can give, of "IPv4" or "IPv6", in order."""
     for one in pool.ranges:
         if family_of(one.first) == family:
             yield from (each for each in _each(one) if not _is_buggy(pool, each))
 
 
 def family_of(address: Address) -> str:
-    """The word for it in Kubernetes: "IPv4" or "IPv6"."""
+    """Return the family of an address in Kubernetes' word: "IPv4" or "IPv6"."""
     return _FAMILY[address.version]
 
 
@@ -133,5 +133,5 @@ def _buggy_count(pool: Pool, one: AddressRange) -> int:
 
 
 def range_text(one: AddressRange) -> str:
-    """A range for people."""
+    """Format a range for people."""
     return str(one.first) if one.first == one.last else f"{one.first}-{one.last}"

@@ -1,4 +1,4 @@
-"""Telling neighbours where an address is now: gratuitous ARP and unsolicited neighbour adverts.
+"""Announces addresses to neighbours by gratuitous ARP and unsolicited neighbour adverts.
 
 The kernel answers those who ask; this is for those who remember another machine.
 """
@@ -22,7 +22,7 @@ _MAC_LENGTH: Final = 6
 
 
 def announce(addresses: Iterable[tuple[str, str]]) -> None:
-    """Announce each address on its interface; interfaces that cannot are left out. Blocks."""
+    """Announce each address on its interface; skip interfaces that cannot. Blocks."""
     for address, interface in addresses:
         # It may just have gone down, or be of a kind that knows no neighbours.
         with (
@@ -39,7 +39,7 @@ def announce(addresses: Iterable[tuple[str, str]]) -> None:
 def frames(
     address: IPv4Address | IPv6Address, mac: bytes, source: IPv6Address
 ) -> tuple[bytes, ...]:
-    """The Ethernet frames that say `address` is at `mac`; `source` sends the IPv6 ones."""
+    """Make the Ethernet frames that announce `address` at `mac`; `source` sends the IPv6 ones."""
     if isinstance(address, IPv4Address):
         # Some listen to requests only, others to answers only.
         return tuple(arp(address, mac, operation) for operation in (1, 2))
@@ -47,7 +47,7 @@ def frames(
 
 
 def arp(address: IPv4Address, mac: bytes, operation: int) -> bytes:
-    """A gratuitous ARP request (operation 1) or answer (2)."""
+    """Make a gratuitous ARP request (operation 1) or answer (2)."""
     ethernet = BROADCAST + mac + struct.pack("!H", _ARP)
     target = bytes(6) if operation == 1 else BROADCAST
     head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation)
@@ -55,7 +55,7 @@ def arp(address: IPv4Address, mac: bytes, operation: int) -> bytes:
 
 
 def advert(address: IPv6Address, mac: bytes, source: IPv6Address) -> bytes:
-    """An unsolicited neighbour advertisement that overrides what was known (RFC 4861, 7.2.6)."""
+    """Make an unsolicited neighbour advertisement (RFC 4861, 7.2.6)."""
     ethernet = ALL_NODES_MAC + mac + struct.pack("!H", _IPV6)
     option = _TARGET_LINK_ADDRESS + mac
 
@@ -71,7 +71,7 @@ def advert(address: IPv6Address, mac: bytes, source: IPv6Address) -> bytes:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum of an even number of bytes (RFC 1071)."""
+    """Compute the Internet checksum of an even number of bytes (RFC 1071)."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -79,7 +79,7 @@ def checksum(data: bytes) -> int:
 
 
 def _source(interface: str) -> IPv6Address:
-    """The interface's own link-local address; the unspecified one if it has none."""
+    """Return the interface's link-local address; the unspecified one if it has none."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines():
             fields = line.split()

@@ -49,7 +49,7 @@ def _raise(found: list[str]) -> None:
 
 
 class Unreachable(StrEnum):
-    """What a machine is taken for that no longer answers probes."""
+    """The state of a machine that no longer answers probes."""
 
     UNKNOWN = "unknown"
     STOPPED = "stopped"
@@ -57,7 +57,7 @@ class Unreachable(StrEnum):
 
 
 class Probing(ConfigSection, frozen=True, kw_only=True):
-    """Section `probing`: asking the machines of Nodes that are not Ready whether they live.
+    """Section `probing`: how machines of Nodes that are not Ready are asked whether they live.
 
     Attributes:
         ports: TCP ports to connect to; a refusal is a sign of life, too. None: no probing.
@@ -102,7 +102,7 @@ class InstancesConfig(ConfigSection, frozen=True, kw_only=True):
 
 
 class RoutesConfig(ConfigSection, frozen=True, kw_only=True):
-    """Section `routes`: ways to the nodes' pods in this machine's kernel.
+    """Section `routes`: routes to the nodes' pods in this machine's kernel.
 
     Attributes:
         enabled: Whether there is the capability at all.
@@ -164,7 +164,7 @@ class PoolConfig(ConfigSection, frozen=True, kw_only=True):
 
 
 class Gateway(ConfigSection, frozen=True, kw_only=True):
-    """Section `gateway`: this machine takes the load balancers' traffic and hands it to nodes.
+    """Section `gateway`: how this machine takes load balancers' traffic and hands it to nodes.
 
     Attributes:
         enabled: Whether there are load balancers at all.
@@ -248,7 +248,7 @@ class HealthChecks(ConfigSection, frozen=True, kw_only=True):
 
 
 class LocalConfig(ConfigSection, frozen=True, kw_only=True):
-    """The whole file.
+    """The whole cloud-config of the provider `local`.
 
     Attributes:
         region: The region of machines for which the inventory names none.
@@ -285,7 +285,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
 
     @property
     def address_pools(self) -> tuple[Pool, ...]:
-        """The pools as `pools.assign` takes them."""
+        """Return the pools as `pools.assign` takes them."""
         return tuple(
             Pool(
                 name=name,

@@ -1,4 +1,4 @@
-"""Pieces of nftables' JSON: what matches a packet, and what is done with it. Pure."""
+"""Builds nftables' JSON: what matches a packet, and what is done with it. Pure."""
 
 from collections.abc import Sequence
 from types import MappingProxyType
@@ -12,27 +12,27 @@ _ALL_BITS: Final = 2**32 - 1
 
 
 def match(left: Json, right: Json, op: str = "==") -> Json:
-    """Packets of which `left` compares with `right`."""
+    """Match packets of which `left` compares with `right`."""
     return {"match": {"op": op, "left": left, "right": right}}
 
 
 def field(family: str, name: str) -> Json:
-    """A field of the packet's IP header."""
+    """Refer to a field of the packet's IP header."""
     return {"payload": {"protocol": _IP[family], "field": name}}
 
 
 def port(name: str) -> Json:
-    """The port `sport` or `dport`, whatever the protocol."""
+    """Refer to the port `sport` or `dport`, whatever the protocol."""
     return {"payload": {"protocol": "th", "field": name}}
 
 
 def meta(key: str) -> Json:
-    """Something that the kernel knows of the packet."""
+    """Refer to the kernel's metadata of a packet."""
     return {"meta": {"key": key}}
 
 
 def bits(of: str, mask: int) -> Json:
-    """Some bits of the mark of a packet (`meta`) or connection (`ct`)."""
+    """Refer to some bits of the mark of a packet (`meta`) or connection (`ct`)."""
     return {"&": [{of: {"key": "mark"}}, mask]}
 
 
@@ -45,7 +45,7 @@ def set_mark(of: str, mask: int, value: int) -> Json:
 
 
 def lead(key: Json, chains: Sequence[tuple[int, str]]) -> Json:
-    """Go on in the chain that stands for what `key` is."""
+    """Go to the chain that a map gives for the value of `key`."""
     return {"vmap": {"key": key, "data": {"set": [[at, goto(name)] for at, name in chains]}}}
 
 
@@ -60,6 +60,6 @@ def jump(chain: str) -> Json:
 
 
 def prefix(cidr: str) -> Json:
-    """A CIDR."""
+    """Refer to a CIDR."""
     address, _, length = cidr.partition("/")
     return {"prefix": {"addr": address, "len": int(length)}}

@@ -1,4 +1,4 @@
-"""The load balancers' figures for `/metrics`, as the kernel counted them."""
+"""Serves the load balancers' figures in `/metrics`, as the kernel counted them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,19 +13,19 @@ _LABELS = ("service", "family")
 
 
 class Figures(Collector):
-    """What the kernel showed last."""
+    """A collector of metrics from what the kernel showed last."""
 
     def __init__(self) -> None:
-        """Nothing was shown yet."""
+        """Begin with nothing to serve."""
         self._state = State()
         self._counters: Mapping[str, tuple[int, int]] = {}
 
     def show(self, state: State, counters: Mapping[str, tuple[int, int]]) -> None:
-        """Serve these from now on; `counters` holds packets and bytes by counter."""
+        """Keep the state to serve; `counters` holds packets and bytes by counter."""
         self._state, self._counters = state, counters
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics."""
+        """Return the metrics."""
         packets = CounterMetricFamily(
             "proreus_local_packets",
             "Packets from clients to the Service's load balancer.",

@@ -1,4 +1,4 @@
-"""Asking nodes whether they serve, again and again, and telling when the answer changes."""
+"""Checks the health of nodes again and again, and reports when the answer changes."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -15,21 +15,21 @@ _AT_ONCE: Final = 200
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What one question found; `clear` if the node itself has said so."""
+    """The answer to one health check; `clear` if the node itself has said so."""
 
     condition: Condition
     clear: bool
 
 
 class Streak(msgspec.Struct, frozen=True):
-    """How many unclear answers there were in a row, and what was told last."""
+    """The number of unclear answers in a row, and the condition reported last."""
 
     reported: Condition | None = None
     failures: int = 0
 
 
 def weighed(streak: Streak, answer: Answer, threshold: int) -> Streak:
-    """What to tell after one more answer. Pure.
+    """Return the streak after one more answer, with what to report. Pure.
 
     What a node says itself counts at once: that it serves, or by a status of 503 that it does
     not. What may be the network's fault counts after `threshold` times in a row.
@@ -43,7 +43,7 @@ def weighed(streak: Streak, answer: Answer, threshold: int) -> Streak:
 
 
 async def ask(target: Target, seconds: float) -> Answer:
-    """Ask once: HTTP, or only a TCP connection where the check has no path."""
+    """Check once: HTTP, or only a TCP connection where the check has no path."""
     try:
         async with asyncio.timeout(seconds):
             status = await _status(target)
@@ -78,10 +78,10 @@ async def _status(target: Target) -> int:
 
 
 class Checker:
-    """Asks all targets, each at its own time."""
+    """A checker of all targets, each at its own time."""
 
     def __init__(self, settings: HealthChecks, report: Callable[[Target, Condition], None]) -> None:
-        """Tell of each target what is found first, and then each change."""
+        """Keep `report`, which is called with the first answer of each target and each change."""
         self._interval = settings.interval.total_seconds()
         self._timeout = settings.timeout.total_seconds()
         self._threshold = settings.threshold
@@ -90,7 +90,7 @@ class Checker:
         self._tasks: dict[Target, asyncio.Task[None]] = {}
 
     def watch(self, targets: Collection[Target]) -> None:
-        """Ask these from now on, new ones at once, and no others."""
+        """Check these targets from now on, new ones at once, and no others."""
         for target in self._tasks.keys() - set(targets):
             self._tasks.pop(target).cancel()
         for target in targets:
@@ -98,7 +98,7 @@ class Checker:
                 self._tasks[target] = asyncio.create_task(self._ask_on(target))
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop all checks."""
         tasks = [*self._tasks.values()]
         self.watch(())
         await asyncio.gather(*tasks, return_exceptions=True)

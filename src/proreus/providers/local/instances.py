@@ -1,4 +1,4 @@
-"""Instances: what the inventory, or else the Node itself, says of a machine.
+"""Describes machines by the inventory, or else by the Node itself.
 
 A provider id is `local://` and what never names another machine: the `id` of the inventory, or the
 name. A Node whose machine has got another id, or another system UUID, is another machine
@@ -40,7 +40,7 @@ Probe = Callable[[Sequence[str]], Awaitable[bool]]
 
 
 class LocalInstances:
-    """Implements `cloudprovider.Instances`."""
+    """The capability `Instances` of the provider `local`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LocalInstances:
         probe: Probe | None,
         probing: Probing,
     ) -> None:
-        """Know machines from an inventory, or from the Nodes.
+        """Keep how to read the inventory (or None: Nodes are believed), and how to probe.
 
         Args:
             read: Reads the inventory; None if there is none.
@@ -65,17 +65,17 @@ class LocalInstances:
 
     @property
     def batch_size(self) -> int:
-        """How many nodes one `describe` takes at most."""
+        """The most nodes that one `describe` takes."""
         return _BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """By the provider id's scheme; unknown without a provider id."""
+        """Tell a node's cloud by the provider id's scheme; unknown without a provider id."""
         if not node.spec.provider_id:
             return Ownership.UNKNOWN
         return Ownership.NO if machine_id(node.spec.provider_id) is None else Ownership.YES
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """One reading of the inventory; and probes of nodes that are not Ready."""
+        """Read the inventory once, and probe the machines of nodes that are not Ready."""
         if self._read is None:
             answers = {node.metadata.name: from_node(node, self._defaults) for node in nodes}
         else:
@@ -88,7 +88,7 @@ class LocalInstances:
     async def _probed(
         self, probe: Probe, nodes: Sequence[Node], answers: Mapping[str, InstanceAnswer]
     ) -> Mapping[str, InstanceAnswer]:
-        """What probes say of the nodes that are not Ready.
+        """Probe the machines of nodes that are not Ready; return their answers.
 
         Some that are Ready are asked, too: if none of these answers either, it is our own network
         or a firewall that is in the way, and nothing is said.
@@ -129,7 +129,7 @@ class LocalInstances:
 
 
 def unreachable(found: Instance, meaning: Unreachable) -> InstanceAnswer:
-    """What to say of a machine that does not answer. Pure."""
+    """Return the answer for a machine that does not answer probes. Pure."""
     if meaning is Unreachable.GONE:
         return NotFound()
     is_stopped = meaning is Unreachable.STOPPED
@@ -138,7 +138,7 @@ def unreachable(found: Instance, meaning: Unreachable) -> InstanceAnswer:
 
 
 def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
-    """What a Node says of itself, where there is no inventory. Never that it is gone. Pure."""
+    """Describe a machine by its Node, where there is no inventory. Never says gone. Pure."""
     problem = _not_ours(node)
     if problem is not None:
         return problem
@@ -160,7 +160,7 @@ def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
 
 
 def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
-    """The Node's own addresses: the kubelet's `--node-ip`, else those that its status has."""
+    """Return the Node's own addresses: `--node-ip`, else those of its status."""
     provided = node.metadata.annotations.get(ANNOTATION_PROVIDED_NODE_IP, "")
     internal = [text.strip() for text in provided.split(",") if _is_ip(text.strip())]
     known = node.status.addresses
@@ -174,7 +174,7 @@ def addresses_of(node: Node) -> tuple[NodeAddress, ...]:
 
 
 def from_inventory(node: Node, inventory: Inventory) -> InstanceAnswer:
-    """What the inventory says of a Node. Pure."""
+    """Describe a Node's machine by the inventory. Pure."""
     problem = _not_ours(node)
     if problem is not None:
         return problem
@@ -202,7 +202,7 @@ def _by_name(node: Node, inventory: Inventory) -> Machine | None:
 
 
 def _absent(inventory: Inventory) -> InstanceAnswer:
-    """What the inventory does not name; one that is not the newest proves nothing by that."""
+    """Return the answer for a machine that the inventory does not name."""
     if inventory.stale:
         return CloudError(f"the inventory is wrong, what it lacks is unknown: {inventory.stale}")
     return NotFound()
@@ -215,7 +215,7 @@ def _not_ours(node: Node) -> InvalidRequest | None:
 
 
 def machine_id(provider_id: str) -> str | None:
-    """The machine that a provider id names; None if it names none or is of another cloud. Pure."""
+    """Return the machine in a provider id; None if it is none or another cloud's. Pure."""
     found = provider_id.removeprefix(SCHEME)
     return found if provider_id.startswith(SCHEME) and found.strip(" /") else None
 
@@ -251,7 +251,7 @@ def _is_ready(node: Node) -> bool:
 
 
 def _ips(found: Instance) -> tuple[str, ...]:
-    """The addresses to probe: the internal ones if there are any."""
+    """Return the addresses to probe: the internal ones if there are any."""
     every = [one for one in found.addresses if _is_ip(one.address)]
     internal = [one for one in every if one.type == "InternalIP"]
     return tuple(one.address for one in internal or every)

@@ -1,4 +1,4 @@
-"""The inventory: a YAML file, or a directory of them, that says which machines there are.
+"""Reads the inventory: a YAML file, or a directory of them, that lists the machines.
 
     defaults: {region: home, zone: rack-1, type: metal}     # of this file; may be left out
     machines:
@@ -56,7 +56,7 @@ MACHINES: Final = Gauge(
 
 
 class MachineState(StrEnum):
-    """What the inventory says of a machine. Only `GONE` lets its Node be deleted at once."""
+    """The state of a machine in the inventory. Only `GONE` lets its Node be deleted at once."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -64,7 +64,7 @@ class MachineState(StrEnum):
 
 
 def _label(name: str, value: str) -> list[str]:
-    """What is wrong with a label of a machine."""
+    """Return the mistake in a label of a machine, if any."""
     domain, slash, rest = name.rpartition("/")
     is_name = _LABEL.fullmatch(rest) and (not slash or _LABEL_DOMAIN.fullmatch(domain))
     found = [] if is_name else [f"labels: {name!r} is no name of a label"]
@@ -74,7 +74,7 @@ def _label(name: str, value: str) -> list[str]:
 
 
 def _label_values(**values: str) -> list[str]:
-    """A sentence for each that cannot be the value of a label, which it will be."""
+    """Return a sentence for each field whose value cannot be a label's value."""
     return [
         f"{name}: {value!r} must be letters, digits, - _ and . (63 at most), a letter or digit at"
         " both ends"
@@ -84,7 +84,7 @@ def _label_values(**values: str) -> list[str]:
 
 
 class Machine(ConfigSection, frozen=True, kw_only=True):
-    """One machine.
+    """A machine of the inventory.
 
     Attributes:
         name: The name of its Node.
@@ -133,12 +133,12 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
 
     @property
     def machine_id(self) -> str:
-        """What tells it from all other machines, of all times."""
+        """The id that tells the machine from all others, of all times."""
         return self.id or self.name
 
 
 class Defaults(ConfigSection, frozen=True, kw_only=True):
-    """Section `defaults`: for the machines of the same file that do not say it."""
+    """Section `defaults`: values for machines of the same file that leave them out."""
 
     region: str = ""
     zone: str = ""
@@ -155,14 +155,14 @@ class Defaults(ConfigSection, frozen=True, kw_only=True):
 
 
 class InventoryFile(ConfigSection, frozen=True, kw_only=True):
-    """One file of the inventory."""
+    """A file of the inventory."""
 
     machines: tuple[Machine, ...]
     defaults: Defaults = Defaults()
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """The machines, by what they are looked up by.
+    """The machines of the inventory, by what they are looked up by.
 
     Attributes:
         by_id: All of them, by `Machine.machine_id`.
@@ -178,7 +178,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(files: Mapping[str, str], defaults: Defaults) -> Inventory:
-    """Make the inventory of the texts of its files. Pure.
+    """Make the inventory from the texts of its files. Pure.
 
     Args:
         files: The texts by path.
@@ -219,7 +219,7 @@ def _filled(machine: Machine, of_file: Defaults, of_all: Defaults) -> Machine:
 
 
 def _twice(found: Iterable[tuple[str, Machine]]) -> list[str]:
-    """A sentence for everything that two machines cannot both have."""
+    """Return a sentence for each value that two machines may not both have."""
     problems: list[str] = []
     seen: dict[tuple[str, str], str] = {}
     for path, one in found:
@@ -242,10 +242,10 @@ def _twice(found: Iterable[tuple[str, Machine]]) -> list[str]:
 
 
 class InventoryReader:
-    """Reads the inventory from disk; safe to use from several threads."""
+    """A reader of the inventory on disk; safe to use from several threads."""
 
     def __init__(self, path: str, defaults: Defaults) -> None:
-        """Nothing is read yet."""
+        """Keep the path; read nothing yet."""
         self._path = Path(path)
         self._defaults = defaults
         self._lock = Lock()
@@ -254,7 +254,7 @@ class InventoryReader:
         self._problems: tuple[str, ...] = ()
 
     def read(self) -> Inventory:
-        """The inventory as it is now, or the last good one with `stale` set. Blocks.
+        """Read the inventory; if it is wrong, return the last good one with `stale` set. Blocks.
 
         Raises:
             ConfigError: It is wrong and there has been no good one.
@@ -289,7 +289,7 @@ class InventoryReader:
             MACHINES.labels(state.value).set(count)
 
     def _kept(self, problems: tuple[str, ...]) -> Inventory:
-        """The last good inventory, with what is wrong with the new one, which is said once."""
+        """Return the last good inventory, and log once what is wrong with the new one."""
         if problems != self._problems:
             for problem in problems[:_MOST_SHOWN]:
                 _log.error("The inventory is wrong, the last good one stays: %s", problem)
@@ -299,7 +299,7 @@ class InventoryReader:
 
 
 def read_files(path: Path) -> Mapping[str, str]:
-    """The texts of the inventory's files, by path.
+    """Read the inventory's files; return their texts by path.
 
     Raises:
         ConfigError: Some cannot be read, or there is none.
@@ -327,7 +327,7 @@ def read_files(path: Path) -> Mapping[str, str]:
 
 
 def _files(path: Path) -> Sequence[Path]:
-    """The file itself, or those of a directory; hidden ones are unfinished or Kubernetes' own."""
+    """Return the paths to read: the file, or those of a directory but for hidden ones."""
     if not path.is_dir():
         return [path]
     return sorted(

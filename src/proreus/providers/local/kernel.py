@@ -1,4 +1,4 @@
-"""The kernel's side: `nft` and `ip` are run here, settings read and written. Everything blocks."""
+"""Runs `nft` and `ip`, and reads and writes the kernel's settings. Everything here blocks."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ _LONGEST: Final = 400
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What the kernel has: the tables (None: there is none), routes by family, interfaces."""
+    """What the kernel has: tables (None: there is none), routes by family, interfaces."""
 
     program: Program | None
     silence: Program | None
@@ -36,14 +36,14 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 class Kernel:
-    """This machine's kernel, or that of the network namespace that the thread is in."""
+    """The kernel of this machine, or of the network namespace that the thread is in."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Use the names and numbers of `gateway`."""
+        """Keep the names and numbers of `gateway`."""
         self._gateway = gateway
 
     def show(self) -> Observed:
-        """Read all.
+        """Read tables, routes, interfaces and settings of the kernel.
 
         Raises:
             CloudError: A program is missing or refuses.
@@ -66,7 +66,7 @@ class Kernel:
         return Observed(self._table("inet"), self._table("arp"), ways, found, settings, device)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:
-        """Packets and bytes of each counter.
+        """Read packets and bytes of each counter.
 
         Raises:
             CloudError: `nft` is missing or refuses.
@@ -78,7 +78,7 @@ class Kernel:
         return {one["name"]: (one["packets"], one["bytes"]) for one in found}
 
     def make_device(self) -> None:
-        """Make the device that leads nowhere.
+        """Make the network device that leads nowhere.
 
         Raises:
             CloudError: The kernel refuses.
@@ -95,7 +95,7 @@ class Kernel:
         self.take({"-4": [f"link set {name} addrgenmode none up"]})
 
     def remove_device(self) -> None:
-        """Remove it.
+        """Remove the network device that leads nowhere.
 
         Raises:
             CloudError: The kernel refuses.
@@ -114,7 +114,7 @@ class Kernel:
                 raise _refusal("change routes", done.stderr)
 
     def change(self, commands: Sequence[Json]) -> None:
-        """Change the table, all at once or not at all.
+        """Change the nftables table, all at once or not at all.
 
         Raises:
             CloudError: The kernel refuses.
@@ -126,7 +126,7 @@ class Kernel:
             raise _refusal(f"change the table {self._gateway.nft_table}", done.stderr)
 
     def set(self, settings: Iterable[tuple[str, int]]) -> None:
-        """Set what is below /proc/sys/net, where it is another value and can be set."""
+        """Set kernel settings below /proc/sys/net, where they differ and can be set."""
         for name, value in settings:
             if _setting(name) not in {None, value}:
                 # Without it first answers take a second; a read-only /proc is no failure.
@@ -134,7 +134,7 @@ class Kernel:
                     (_SETTINGS / name).write_text(f"{value}\n", encoding="ascii")
 
     def is_held(self) -> bool:
-        """Whether the machine was alive, by its set, until now.
+        """Tell whether the set that shows this machine alive still holds.
 
         Raises:
             CloudError: `nft` is missing.

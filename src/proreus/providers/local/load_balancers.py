@@ -1,4 +1,4 @@
-"""Load balancers in this machine's kernel: observe, plan (`plan.py`), apply.
+"""The capability `LoadBalancers` of the provider `local`, in this machine's kernel.
 
 Nothing is remembered here: each verb reads the state in the kernel, and so does a new process.
 The verbs and the keeper, which applies what health checks find, take turns.
@@ -50,10 +50,10 @@ _FAMILY_OF_DOTS: Final = {True: "IPv4", False: "IPv6"}
 
 
 class LocalLoadBalancers:
-    """Implements `cloudprovider.LoadBalancers`. All Services are one group: one table."""
+    """The capability `LoadBalancers` of the provider `local`. All Services are one group."""
 
     def __init__(self, context: Context, settings: LocalConfig) -> None:
-        """Use the gateway, pools and health checks of `settings`."""
+        """Keep the gateway, pools and health checks of `settings`."""
         self._context = context
         self._settings = settings
         self._gateway = settings.gateway
@@ -69,7 +69,7 @@ class LocalLoadBalancers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Go on with what the kernel has.
+        """Read the state from the kernel, and begin to check and repair.
 
         Raises:
             CloudError: It cannot be read.
@@ -86,7 +86,7 @@ class LocalLoadBalancers:
         self._later(self._keep())
 
     async def close(self) -> None:
-        """Stop asking and repairing; the kernel keeps what it has."""
+        """Stop checking and repairing; the kernel keeps what it has."""
         await self._checker.close()
         for task in self._tasks:
             task.cancel()
@@ -95,23 +95,23 @@ class LocalLoadBalancers:
         await self._context.settled(self._scope)
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
-        """The same for all."""
+        """Return one group for all Services."""
         del lb
         return "gateway"
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """All nodes, both families."""
+        """Choose all nodes, in both families."""
         del service
         return HostPolicy()
 
     def fingerprint(self, desired: LoadBalancer) -> str:
-        """What `list_owned` shows if the kernel is as desired."""
+        """Return what `list_owned` shows if the kernel is as desired."""
         addresses = dict.fromkeys(desired.families, "")
         state, _ = plan.ensured(State(), desired, addresses, self._reach, sharing_key=_key(desired))
         return plan.sketch(state, desired.ref.uid)
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """One reading of the kernel and, where something differs, one transaction for all."""
+        """Read the kernel and, where something differs, change it in one transaction."""
         answers: dict[str, EnsureAnswer] = {}
 
         def edit(state: State, shown: Observed) -> State:
@@ -135,7 +135,7 @@ class LocalLoadBalancers:
     async def preview(
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        """One reading of the kernel, and what `ensure` would change then."""
+        """Read the kernel, and return what `ensure` would change."""
         async with self._turn:
             shown = await self._show()
         state = _state(shown)
@@ -156,11 +156,11 @@ class LocalLoadBalancers:
         return answers
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """The same as `ensure`, which writes only what differs."""
+        """Do as `ensure`, which writes only what differs."""
         return await self.ensure(desired)
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
-        """Take the Services' rules and addresses away, if they are of the ref's cluster."""
+        """Delete the Services' rules and addresses, if they are of the ref's cluster."""
 
         def edit(state: State, shown: Observed) -> State:
             del shown
@@ -174,7 +174,10 @@ class LocalLoadBalancers:
         return {one.uid: Done() for one in gone}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Every load balancer of the cluster; without a fingerprint if something is missing."""
+        """Return every load balancer of the cluster.
+
+        Without a fingerprint if something is missing.
+        """
         shown = await self._show()
         state = _state(shown)
         damaged = work(state, shown, self._gateway) != Work()
@@ -222,13 +225,13 @@ class LocalLoadBalancers:
         return state, Ensured(ingress, rejected)
 
     def _others(self, state: State) -> Iterator[Service]:
-        """Services that this kernel does not know: their status says what they have."""
+        """Return Services that this kernel lacks, with the addresses in their status."""
         for one in self._context.listers["services"].all():
             if isinstance(one, Service) and one.metadata.uid not in state.balancers:
                 yield one
 
     async def _change(self, edit: Callable[[State, Observed], State]) -> None:
-        """Read, edit, apply."""
+        """Read the kernel, edit the state, and apply it."""
         async with self._turn:
             shown = await self._show()
             state = plan.judged(edit(_state(shown), shown), self._verdicts)
@@ -237,7 +240,7 @@ class LocalLoadBalancers:
             self._follow(state)
 
     async def _apply(self, state: State, shown: Observed) -> None:
-        """First the ways, then what leads packets there; the other way round to take away."""
+        """Apply a state: first routes, then the rules that use them; deletions in reverse."""
         kernel = self._kernel
         found = work(state, shown, self._gateway)
         if found.makes_device:
@@ -292,7 +295,7 @@ class LocalLoadBalancers:
         task.add_done_callback(self._tasks.discard)
 
     async def _announce(self, addresses: Sequence[tuple[str, str]]) -> None:
-        """Say it a few times: nobody confirms it."""
+        """Announce addresses a few times, since nobody confirms it."""
         for _ in range(_ANNOUNCEMENTS):
             for each in addresses:
                 announce([each])  # a few packets without waiting
@@ -300,7 +303,7 @@ class LocalLoadBalancers:
             await asyncio.sleep(_BETWEEN_ANNOUNCEMENTS)
 
     async def _keep(self) -> None:
-        """Apply what health checks find, end what has drained, repair, count."""
+        """Apply results of health checks, end drained connections, repair and count."""
         loop = asyncio.get_running_loop()
         repaired = counted = held = loop.time()
         while True:
@@ -326,7 +329,7 @@ class LocalLoadBalancers:
                 await asyncio.sleep(1.0)
 
     async def _stay(self) -> None:
-        """Go on answering for the addresses."""
+        """Keep the set filled that shows this machine alive."""
         async with self._turn:
             if self._state.balancers:
                 commands = nft_changes.holding(self._gateway.nft_table, self._hold)
@@ -344,7 +347,7 @@ def _state(shown: Observed) -> State:
 
 
 def _check(lb: LoadBalancer) -> None:
-    """Refuse what cannot be.
+    """Refuse a load balancer that the kernel cannot serve.
 
     Raises:
         InvalidRequest: Names every such field.
@@ -363,7 +366,7 @@ def _key(lb: LoadBalancer) -> str:
 
 
 def _taken(state: State) -> Iterator[pools.Taken]:
-    """What the kernel shows that Services have."""
+    """Return the addresses that Services have by the kernel's state."""
     for uid, one in state.balancers.items():
         ports = frozenset((protocol.upper(), port) for protocol, port in one.ports)
         for address in one.addresses.values():
@@ -377,7 +380,7 @@ def _taken(state: State) -> Iterator[pools.Taken]:
 
 
 def _in_use(nodes: Iterable[KubeObject], reach: plan.Reach) -> Mapping[str, str]:
-    """Addresses of nodes and of this machine, with whose they are.
+    """Return the addresses of nodes and of this machine, with their owners.
 
     Of all nodes: a Service's hosts are not those of the control plane, nor any that is drained.
     """

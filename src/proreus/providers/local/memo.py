@@ -1,4 +1,4 @@
-"""The state as comments in the kernel, so that a new process goes on where the last one ended.
+"""Keeps the state as comments in the kernel, so that a new process can go on.
 
 Each balancer, each pool and all machines together are one chain that nothing jumps to. Its rules
 do nothing; their comments, put together, hold the value.
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def written(state: State) -> Mapping[str, tuple[str, ...]]:
-    """The comments of each chain, by its name."""
+    """Return the state as comments, by the name of their chain."""
     memos = {BALANCER + uid: _chunks(one) for uid, one in state.balancers.items()}
     memos |= {POOL + key: _chunks(one) for key, one in state.pools.items()}
     if state.machines:
@@ -32,7 +32,7 @@ def written(state: State) -> Mapping[str, tuple[str, ...]]:
 
 
 def read(chains: Mapping[str, Sequence[str]]) -> State:
-    """The state that these comments hold, and nothing of what is incomplete.
+    """Return the state from comments, without what is incomplete.
 
     A balancer is left out if it, or a pool or a machine of it, cannot be read: the next `ensure`
     makes it anew, with the address in the Service's status.

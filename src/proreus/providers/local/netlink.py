@@ -1,4 +1,4 @@
-"""The kernel's routing tables, through rtnetlink. Everything here blocks.
+"""Reads and changes the kernel's routing tables through rtnetlink. Everything here blocks.
 
 A route is ours if it is in our table, has our protocol number and our metric; the metric tells
 clusters apart. Of other routes nothing is read or changed: the kernel has a route with another
@@ -27,14 +27,14 @@ _OUT_OF_REACH: Final = frozenset(
 
 
 class KernelRoute(msgspec.Struct, frozen=True):
-    """A way to `destination` (a CIDR) by the neighbour `via` (an address)."""
+    """A route of the kernel to `destination` (a CIDR) via the neighbour `via` (an address)."""
 
     destination: str
     via: str
 
 
 class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Where our routes are and what marks them.
+    """The routing table that holds our routes, and what marks them.
 
     Attributes:
         table: The number of the table.
@@ -47,7 +47,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     metric: int
 
     def list(self) -> Sequence[KernelRoute]:
-        """Our routes of both families.
+        """List our routes of both families.
 
         Raises:
             CloudError: The kernel refuses.
@@ -114,7 +114,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def own_addresses() -> frozenset[str]:
-    """The addresses of this machine.
+    """Return the addresses of this machine.
 
     Raises:
         CloudError: The kernel refuses.
@@ -130,7 +130,7 @@ def own_addresses() -> frozenset[str]:
 
 @contextmanager
 def _socket() -> Iterator[Any]:
-    """A socket of this thread's; without a check the kernel would ignore what it filters by."""
+    """Open a socket for this thread, with strict checks of what it filters by."""
     try:
         netlink = IPRoute(strict_check=True)
     except OSError as error:
@@ -140,7 +140,7 @@ def _socket() -> Iterator[Any]:
 
 
 def _refusal(what: str, error: NetlinkError) -> CloudError:
-    """The kernel's error as ours, with what to do about it."""
+    """Return a CloudError for the kernel's error, with the remedy."""
     text = f"cannot {what}: {os.strerror(error.code)}"
     if error.code == errno.EPERM:
         return Unauthenticated(f"{text}: the manager needs the capability NET_ADMIN")

@@ -1,4 +1,4 @@
-"""The state as routes, rules and announced addresses, and what has to change. Pure.
+"""Converts the state to routes, rules and announced addresses, and finds what differs. Pure.
 
 Each node has a routing table with nothing but a way to it, which packets with its mark take. Each
 address of a load balancer is routed to a device that leads nowhere, so that the kernel answers
@@ -37,7 +37,7 @@ class Interface(msgspec.Struct, frozen=True):
 
 
 class Ways(msgspec.Struct, frozen=True):
-    """Routes and rules of one family.
+    """The routes and rules of one family.
 
     Attributes:
         rules: The numbers of the nodes whose mark leads to their table.
@@ -53,7 +53,7 @@ class Ways(msgspec.Struct, frozen=True):
 
 
 def interfaces(shown: Sequence[Mapping[str, Any]], device: str) -> tuple[Interface, ...]:
-    """The interfaces in what `ip -j addr show` says, without the loopback and our device."""
+    """Parse `ip -j addr show`; return interfaces but for the loopback and our device."""
     return tuple(
         Interface(
             one["ifname"],
@@ -69,14 +69,14 @@ def interfaces(shown: Sequence[Mapping[str, Any]], device: str) -> tuple[Interfa
 
 
 def reach(found: Sequence[Interface], marks: int) -> Reach:
-    """What a machine with these interfaces reaches."""
+    """Return the networks and addresses that a machine with these interfaces reaches."""
     every = [address for one in found for address in one.addresses]
     networks: list[Network] = [address.network for address in every]
     return Reach(tuple(networks), frozenset(str(address.ip) for address in every), marks)
 
 
 def announcing(address: str, found: Sequence[Interface], named: Collection[str]) -> tuple[str, ...]:
-    """The interfaces to announce an address on: those named, else those that are in its network.
+    """Return the interfaces to announce an address on: named ones, or those in its network.
 
     An address that is in nobody's network is announced nowhere: routers lead to it.
     """
@@ -94,7 +94,7 @@ def announcing(address: str, found: Sequence[Interface], named: Collection[str])
 
 
 def ways(state: State, found: Sequence[Interface], gateway: Gateway) -> Mapping[str, Ways]:
-    """The desired routes and rules, by family."""
+    """Return the desired routes and rules, by family."""
     desired = {}
     for family in FAMILIES:
         nodes = {
@@ -120,7 +120,7 @@ def parse_ways(
     proxies: Sequence[Mapping[str, Any]],
     gateway: Gateway,
 ) -> Ways:
-    """The routes and rules in what `ip -N -j` says to the `QUESTIONS`."""
+    """Parse the answers of `ip -N -j` to the `QUESTIONS` as routes and rules."""
     protocol = str(gateway.protocol)
     settings = Settings(mask=gateway.mark_mask)
     ours = [one for one in rules if one.get("protocol") == protocol]
@@ -142,7 +142,7 @@ def parse_ways(
 
 
 def added(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Iterator[str]:
-    """Lines for `ip -batch`, before packets are led there."""
+    """Return the lines of `ip -batch` to run before packets are led there."""
     protocol = gateway.protocol
     for number, address in sorted(desired.nodes.items()):
         if observed.nodes.get(number) != address:
@@ -159,7 +159,7 @@ def added(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Itera
 
 
 def removed(family: str, desired: Ways, observed: Ways, gateway: Gateway) -> Iterator[str]:
-    """Lines for `ip -batch`, when no packets are led there any more."""
+    """Return the lines of `ip -batch` to run when no packets are led there any more."""
     for address, interface in sorted(observed.announced - desired.announced):
         yield f"neigh del proxy {address} dev {interface}"
     for address in sorted(observed.addresses - desired.addresses):
@@ -183,7 +183,7 @@ def _rule(number: int, gateway: Gateway) -> str:
 
 
 def answers_pass_by(state: State, found: Sequence[Interface], gateway: Gateway) -> bool:
-    """Whether nodes are in a network where addresses are announced: clients are their neighbours.
+    """Tell whether nodes answer clients past this machine, as neighbours of theirs.
 
     Not if this machine is a node itself, for its kube-proxy has to see whole connections.
     """
@@ -196,7 +196,7 @@ def answers_pass_by(state: State, found: Sequence[Interface], gateway: Gateway) 
 def needs(
     state: State, found: Sequence[Interface], gateway: Gateway
 ) -> tuple[tuple[str, int], ...]:
-    """Kernel settings of interfaces that make it answer for our addresses, and without delay."""
+    """Return the kernel settings that make interfaces answer for our addresses without delay."""
     names = sorted(
         {name for one in ways(state, found, gateway).values() for _, name in one.announced}
     )
@@ -214,7 +214,7 @@ def needs(
 def obstacles(
     state: State, settings: Mapping[str, int], found: Sequence[Interface]
 ) -> tuple[str, ...]:
-    """What in the machine's own settings keeps traffic from flowing, each with the remedy.
+    """Return which settings of the machine keep traffic from flowing, each with the remedy.
 
     `settings` holds what is below /proc/sys/net; a setting left out is not there.
     """

@@ -1,4 +1,4 @@
-"""The state as an nftables program, and what has to change in the kernel's. Pure.
+"""Converts the state to an nftables program. Pure.
 
 The table has a chain for each Service and family, for each pool and for each node:
 
@@ -57,7 +57,7 @@ _DNAT: Final[Json] = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule: its expressions, and its comment."""
+    """A rule of nftables: its expressions, and its comment."""
 
     comment: str
     expressions: tuple[Json, ...] = ()
@@ -71,12 +71,12 @@ class Chain(msgspec.Struct, frozen=True):
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """What is compared."""
+        """The comments, by which chains are compared."""
         return tuple(one.comment for one in self.rules)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A whole table: chains, sets with their attributes, elements by set, and counters.
+    """An nftables table: chains, sets with their attributes, elements by set, and counters.
 
     The value of an element is the chain that it leads to, or "" in a set. Elements that packets
     add are not shown.
@@ -103,11 +103,11 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def marks(self) -> int:
-        """How many nodes the mask has room for."""
+        """The number of nodes for which the mask has room."""
         return self.mask // self._lowest
 
     def mark(self, number: int) -> int:
-        """The bits that stand for a node."""
+        """Return the bits of the mark that stand for a node."""
         return number * self._lowest
 
     @property
@@ -116,7 +116,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def program(state: State, settings: Settings) -> Program:
-    """The table that does what `state` says."""
+    """Return the nftables table that does what `state` says."""
     chains = dict(_base(state, settings))
     sets: dict[str, Mapping[str, Json]] = {}
     elements: dict[str, dict[tuple[str | int, ...], str]] = {}
@@ -152,7 +152,7 @@ def program(state: State, settings: Settings) -> Program:
 
 
 def silence(state: State) -> Program:
-    """The table of the family arp that keeps a machine silent that is not alive."""
+    """Return the table of the family arp that keeps a machine silent while it is not alive."""
     addresses = _addresses(state, "IPv4")
     target_field = {"payload": {"protocol": "arp", "field": "daddr ip"}}
     dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
@@ -166,12 +166,12 @@ def silence(state: State) -> Program:
 
 
 def service_chain(uid: str, family: str) -> str:
-    """The chain of a Service, which is also the name of its counter."""
+    """Return the chain of a Service, which is also the name of its counter."""
     return f"service{FAMILY[family]}-{uid}"
 
 
 def _addresses(state: State, family: str) -> list[str]:
-    """Every address once; Services may share them."""
+    """Return every address once; Services may share them."""
     every = (one.addresses.get(family) for one in state.balancers.values())
     return sorted({one for one in every if one})
 
@@ -185,7 +185,7 @@ def _chain(rules: Iterable[Rule], hook: tuple[str, str, int] | None = None) -> C
 
 
 def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
-    """What is there without any Service."""
+    """Return the chains that exist without any Service."""
     alive = [ex.match(ex.meta("protocol"), f"@{ALIVE}")] if settings.held else []
     ours = [
         _rule(
@@ -254,13 +254,13 @@ def _begun_set(family: str) -> Json:
 
 
 def _noted(op: str, family: str) -> Json:
-    """Remembers, or forgets, that a connection begins of which half is seen."""
+    """Note, or forget, that a connection begins of which we see one half."""
     elem = {"concat": _ends(family)}
     return {"set": {"op": op, "elem": elem, "set": f"@begun{FAMILY[family]}"}}
 
 
 def _silent(state: State, settings: Settings) -> Iterator[Rule]:
-    """Who asks for our IPv6 addresses gets no answer from a machine that is not alive."""
+    """Drop questions for our IPv6 addresses while this machine is not alive."""
     addresses = _addresses(state, "IPv6")
     if settings.held and addresses:
         asks = ex.match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")
@@ -280,7 +280,7 @@ def _refuse(settings: Settings) -> Iterator[Rule]:
 
 
 def _no_redirects(state: State) -> Iterator[Rule]:
-    """Nobody is told to send to a node directly: the choice of the node is ours."""
+    """Drop redirects, so that clients do not send to a node directly."""
     addresses = _addresses(state, "IPv4")
     if addresses:
         # The address is within the packet that the redirect quotes, behind eight bytes of ICMP.
@@ -321,7 +321,7 @@ def _service(
 
 
 def _clients(state: State, uid: str, family: str) -> dict[str, str]:
-    """The set of clients of each node that gets new connections."""
+    """Return the set of clients of each node that gets new connections."""
     pool = state.pools[state.balancers[uid].pools[family]]
     prefix = f"clients{FAMILY[family]}-{uid}"
     return {node: f"{prefix}-{digest(node)}" for node in chosen(pool)}
@@ -342,7 +342,7 @@ def _pool_rules(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
 
 
 def _kept(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
-    """Connections stay where they are."""
+    """Keep connections on the node that they have."""
     marks = {state.machines[node].mark for node in keeping(pool)} - {HERE}
     if marks:
         nodes = [(settings.mark(number), f"node-{number}") for number in sorted(marks)]
@@ -350,7 +350,7 @@ def _kept(state: State, settings: Settings, pool: Pool) -> Iterator[Rule]:
 
 
 def _postponed(pool: Pool) -> Iterator[Rule]:
-    """What is not refused will be sent again."""
+    """Drop new connections without a refusal, so that clients send them again."""
     if is_asking(pool):
         yield _rule({"drop": None})
 

@@ -1,4 +1,4 @@
-"""From the kernel's table to the desired one: one transaction of commands. Pure."""
+"""Compares the kernel's nftables table with the desired one; makes one transaction. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ _SHOWN_AS: Final = {"tcp": "tcp", "udp": "udp", "sctp": "sctp", 6: "tcp", 17: "u
 
 
 def parse_program(listing: Mapping[str, Any]) -> Program:
-    """The program in what `nft -j list table` says; rules have their comments only."""
+    """Parse `nft -j list table` as a program; rules have their comments only."""
     chains: dict[str, tuple[tuple[str, str, int] | None, list[Rule]]] = {}
     sets: dict[str, Mapping[str, Json]] = {}
     elements: dict[str, dict[tuple[str | int, ...], str]] = {}
@@ -47,7 +47,7 @@ def _element(entry: Json) -> tuple[tuple[str | int, ...], str]:
 def changes(
     desired: Program, observed: Program | None, table: str, family: str = "inet"
 ) -> list[Json]:
-    """The commands that make the table as desired; none if it is.
+    """Return the commands that make the table as desired; none if it is.
 
     `there` is None if there is no table. Elements that packets added, and counters, stay.
     """
@@ -79,7 +79,7 @@ def changes(
 
 
 def holding(table: str, seconds: float) -> list[Json]:
-    """The commands that keep the set `alive` filled for some more seconds."""
+    """Return the commands that keep the set `alive` filled for some more seconds."""
     commands = []
     for family, protocols in PROTOCOLS.items():
         members = {"family": family, "table": table, "name": ALIVE}
@@ -100,7 +100,7 @@ def _rule(chain: str, rule: Rule, within: Json) -> Json:
 
 
 def _is_foreign(desired: Program, observed: Program) -> bool:
-    """Whether base chains hook in elsewhere: another version made the table."""
+    """Tell whether base chains hook in elsewhere, as another version made them."""
     hooks = {name: chain.hook for name, chain in desired.chains.items()}
     return any(
         chain.hook != hooks.get(name) for name, chain in observed.chains.items()
@@ -109,7 +109,7 @@ def _is_foreign(desired: Program, observed: Program) -> bool:
 
 
 def _made(desired: Program, observed: Program, within: Json) -> Iterator[Json]:
-    """What rules and elements refer to."""
+    """Return the commands that make what rules and elements refer to."""
     for name in sorted(desired.counters - observed.counters):
         yield {"add": {"counter": {**within, "name": name}}}
     for name, attributes in desired.sets.items():
@@ -127,7 +127,7 @@ def _made(desired: Program, observed: Program, within: Json) -> Iterator[Json]:
 
 
 def _elements(desired: Program, observed: Program, within: Json, *, gone: bool) -> Iterator[Json]:
-    """Elements that are too much or lead elsewhere; or those that are missing then."""
+    """Return the commands for elements: deletions if `gone`, else additions."""
     first, second = (observed, desired) if gone else (desired, observed)
     for name, listed in first.elements.items():
         if name not in desired.sets:

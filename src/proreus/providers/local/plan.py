@@ -1,4 +1,4 @@
-"""What this machine's kernel should do with the load balancers' traffic. Pure.
+"""Decides what this machine's kernel does with the load balancers' traffic. Pure.
 
 `State` is the whole of it: which Service has which address and ports, which nodes may get its
 connections, and under which mark. It is kept in the kernel (`memo.py`), rendered as an nftables
@@ -37,7 +37,7 @@ _MANY_NODES: Final = 25
 
 
 class Condition(StrEnum):
-    """What a node's health check says."""
+    """The result of a node's health check."""
 
     UNKNOWN = "unknown"
     SERVING = "serving"
@@ -46,7 +46,7 @@ class Condition(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, order=True):
-    """How a pool's nodes are asked: HTTP on `port` and `path`, TCP without a path.
+    """The health check of a pool's nodes: HTTP on `port` and `path`, TCP without a path.
 
     Port 0: not at all. `needed`: without a good answer a node gets no connections; else all
     nodes get some if none of them answers, for then it is the check that is at fault.
@@ -66,7 +66,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Nodes that one or more Services have in common; `family` is IPv4 or IPv6."""
+    """The nodes that one or more Services have in common; `family` is IPv4 or IPv6."""
 
     family: str
     check: Check
@@ -94,7 +94,7 @@ class Balancer(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """Everything: balancers by the Service's uid, pools by their key, machines by node."""
+    """All load balancers: balancers by the Service's uid, pools by key, machines by node."""
 
     balancers: Mapping[str, Balancer] = MappingProxyType({})
     pools: Mapping[str, Pool] = MappingProxyType({})
@@ -115,7 +115,7 @@ class Reach(msgspec.Struct, frozen=True):
     marks: int = 255
 
     def is_near(self, address: str) -> bool:
-        """Whether the address can be sent to without a router between."""
+        """Tell whether an address is reached without a router between."""
         found = parse(address)
         return found is not None and any(
             one.version == found.version and found in one for one in self.networks
@@ -123,13 +123,13 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def digest(*parts: object) -> str:
-    """A short name for a value."""
+    """Return a short digest of a value."""
     text = msgspec.json.encode(parts, order="sorted")
     return hashlib.sha256(text).hexdigest()[:_SHORT]
 
 
 def check_of(lb: LoadBalancer) -> Check:
-    """How the nodes of a Service are health_check."""
+    """Return the health check for the nodes of a Service."""
     health_check = lb.health_check
     if health_check.port:
         return Check(health_check.port, health_check.path, lb.local_traffic)
@@ -147,7 +147,7 @@ def ensured(
     sharing_key: str = "",
     leave: float = 0.0,
 ) -> tuple[State, Mapping[str, str]]:
-    """The state with one load balancer as desired.
+    """Return the state with one load balancer as desired.
 
     Args:
         state: What is there.
@@ -187,7 +187,7 @@ def ensured(
 
 
 def _merged(cidrs: tuple[str, ...]) -> tuple[str, ...]:
-    """Ranges of one family without those that are within others, which the kernel refuses."""
+    """Return the ranges of one family without those within others, which the kernel refuses."""
     networks = [ipaddress.ip_network(one) for one in cidrs]
     # All are of one version, which their type does not say.
     return tuple(str(one) for one in ipaddress.collapse_addresses(networks))  # type: ignore[type-var]
@@ -205,7 +205,7 @@ def _machines(
     addresses: Mapping[str, str],
     reach: Reach,
 ) -> tuple[dict[str, Machine], dict[str, str]]:
-    """The machines with the hosts among them, and why some hosts are not."""
+    """Return the machines with the hosts added, and why some hosts are rejected."""
     machines, rejected = dict(known), {}
     for host in lb.hosts:
         every = {family: host.addresses.get(family, ()) for family in addresses}
@@ -241,7 +241,7 @@ def _unusable(every: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _free_mark(machines: Mapping[str, Machine], most: int) -> int | None:
-    """A number that was not given out lately, for old connections still carry it."""
+    """Return a mark that no node had lately, since old connections still carry it."""
     used = {one.mark for one in machines.values()}
     last = max(used, default=0)
     every = (*range(last + 1, most + 1), *range(1, last))
@@ -257,7 +257,7 @@ def _pool(
     old: Pool | None,
     leave: float,
 ) -> Pool:
-    """The pool of these nodes, with what is known of them, and those of `old` leaving."""
+    """Return the pool of these nodes, with their conditions, and those of `old` leaving."""
     same = known.get(key)
     conditions = {
         one.node: one.condition
@@ -277,13 +277,13 @@ def _pool(
 
 
 def deleted(state: State, uid: str) -> State:
-    """The state without a Service's load balancer."""
+    """Return the state without a Service's load balancer."""
     left = {key: one for key, one in state.balancers.items() if key != uid}
     return State(left, state.pools, state.machines)
 
 
 def sketch(state: State, uid: str) -> str:
-    """A digest of one load balancer, whatever its address and the state of its nodes."""
+    """Return a digest of one load balancer without its address and its nodes' conditions."""
     one = state.balancers[uid]
     hosts = {
         family: sorted(
@@ -298,7 +298,7 @@ def sketch(state: State, uid: str) -> str:
 
 
 def swept(state: State, now: float) -> State:
-    """The state without members whose time is over, and pools and machines that nobody needs."""
+    """Return the state without members whose time is over."""
     used = {key for one in state.balancers.values() for key in one.pools.values()}
     found = {
         key: msgspec.structs.replace(
@@ -313,7 +313,7 @@ def swept(state: State, now: float) -> State:
 
 
 class Target(msgspec.Struct, frozen=True, order=True):
-    """One question: is `address` serving, by `check`?"""
+    """A health check to make: is `address` serving, by `check`?"""
 
     address: str
     check: Check
@@ -326,7 +326,7 @@ def _targets(state: State, pool: Pool) -> Iterator[tuple[Member, Target]]:
 
 
 def targets(state: State) -> frozenset[Target]:
-    """What has to be asked."""
+    """Return the health checks to make."""
     return frozenset(
         target
         for pool in state.pools.values()
@@ -336,7 +336,7 @@ def targets(state: State) -> frozenset[Target]:
 
 
 def judged(state: State, verdicts: Mapping[Target, Condition]) -> State:
-    """The state with what the health checks found; what was not asked stays as it is."""
+    """Return the state with the results of health checks; other nodes stay as they are."""
     found = {}
     for key, pool in state.pools.items():
         members = tuple(
@@ -348,7 +348,7 @@ def judged(state: State, verdicts: Mapping[Target, Condition]) -> State:
 
 
 def chosen(pool: Pool) -> tuple[str, ...]:
-    """The nodes that get new connections."""
+    """Return the nodes that get new connections."""
     good = {Condition.SERVING}
     if not pool.check.port or not pool.check.needed:
         good.add(Condition.UNKNOWN)
@@ -362,7 +362,7 @@ def chosen(pool: Pool) -> tuple[str, ...]:
 
 
 def is_asking(pool: Pool) -> bool:
-    """Whether no node gets connections only because some have not answered their check yet.
+    """Tell whether no node gets connections only because first checks are not answered yet.
 
     A gateway that takes over must not refuse what belongs to connections of the last one.
     """
@@ -371,14 +371,14 @@ def is_asking(pool: Pool) -> bool:
 
 
 def keeping(pool: Pool) -> tuple[str, ...]:
-    """The nodes that keep the connections which they have."""
+    """Return the nodes that keep the connections which they have."""
     alive = {one.node for one in pool.members if one.condition is not Condition.SILENT}
     return tuple(sorted(alive.union(chosen(pool))))
 
 
 @lru_cache(maxsize=1024)
 def slots(nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Which node has each part of the connections.
+    """Return which node has each slot of the hash table of connections.
 
     The same on every gateway, evenly, and with little change when a node comes or goes: each
     node has an order of its own in which it takes slots, turn by turn (Maglev's hashing).

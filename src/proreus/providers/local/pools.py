@@ -1,4 +1,4 @@
-"""Which address a load balancer gets. Pure.
+"""Assigns addresses of pools to load balancers. Pure.
 
 `assign` is asked once for each Service, with what all the others have:
 
@@ -57,7 +57,7 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Service asks for.
+    """What a Service asks for of the address pools.
 
     Attributes:
         uid: The Service's uid.
@@ -83,7 +83,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that a Service has; a Service with two addresses is there twice.
+    """An address that a Service has; a Service with two addresses has two of these.
 
     `service` is namespace/name, for messages. One's own is left out of account by its uid.
     """
@@ -96,19 +96,19 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assigned(msgspec.Struct, frozen=True):
-    """The addresses in the order of the families; at least one."""
+    """The assigned addresses in the order of the families; at least one."""
 
     addresses: tuple[str, ...]
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """There is no address: why, the field to blame and the remedy, in one sentence."""
+    """The refusal of an address, with the field to blame and the remedy in one sentence."""
 
     reason: str
 
 
 def request_for(lb: LoadBalancer, current: Iterable[str] = ()) -> Request:
-    """What the Service behind a load balancer asks for.
+    """Return what the Service behind a load balancer asks for.
 
     Args:
         lb: What the framework desires.
@@ -130,7 +130,7 @@ def request_for(lb: LoadBalancer, current: Iterable[str] = ()) -> Request:
 
 
 def taken_by(services: Iterable[Service]) -> tuple[Taken, ...]:
-    """What the status of Services says that they have: theirs until their status says otherwise."""
+    """Return the addresses that Services have by their status."""
     return tuple(
         Taken(
             address=one.ip,
@@ -146,12 +146,12 @@ def taken_by(services: Iterable[Service]) -> tuple[Taken, ...]:
 
 
 def ports_of(service: Service) -> frozenset[Port]:
-    """Every protocol and port of a Service."""
+    """Return every protocol and port of a Service."""
     return frozenset((one.protocol, one.port) for one in service.spec.ports)
 
 
 def annotation(service: Service, name: str) -> str:
-    """The value of one of our annotations, or of one that means the same elsewhere, or ""."""
+    """Return the value of an annotation of ours or of one with the same meaning, or ""."""
     given = service.metadata.annotations
     for each in (name, *_ALIASES[name]):
         if value := given.get(each, "").strip():
@@ -171,7 +171,7 @@ def assign(
     *,
     in_use: Mapping[str, str] = MappingProxyType({}),
 ) -> Assigned | Refused:
-    """Choose addresses.
+    """Choose the addresses of a load balancer.
 
     Args:
         request: What the Service asks for.
@@ -199,11 +199,11 @@ def assign(
 
 
 class _Impossible(Exception):
-    """What is asked for cannot be."""
+    """The signal that a request cannot be met."""
 
 
 class _Choice:
-    """The choice for one Service, among the pools that it may use."""
+    """The choice of addresses for one Service, among the pools that it may use."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class _Choice:
         self._current = [parse(text) for text in request.current]
 
     def requested(self, address: Address, all_pools: Sequence[Pool]) -> Address:
-        """The address asked for, if it can be had."""
+        """Return the address that the Service asks for, if it may have it."""
         if not any(contains(pool, address) for pool in self._pools):
             raise _Impossible(_not_eligible(self._request, address, all_pools))
         if problem := self._conflict(address):
@@ -231,7 +231,10 @@ class _Choice:
         return address
 
     def free(self, family: str) -> Address | None:
-        """The address that it has, or one to share, or the first that nobody has; or None."""
+        """Return the address that it has, or one to share, or the first that nobody has.
+
+        Or None.
+        """
         known = (*self._held(self._current, self._pools), *self._held(self._shared(), self._giving))
         for address in known:
             if family_of(address) == family and not self._conflict(address):
@@ -240,7 +243,7 @@ class _Choice:
         return next((one for one in every if not self._conflict(one)), None)
 
     def exhausted(self, families: Sequence[str]) -> str:
-        """Why there is no address."""
+        """Return why no address is left."""
         for family in families:
             having = [
                 pool.name
@@ -265,14 +268,14 @@ class _Choice:
                 yield address
 
     def _shared(self) -> Iterator[Address | None]:
-        """Addresses that Services with the same key have."""
+        """Return the addresses of Services with the same sharing key."""
         key = self._request.sharing_key
         for address, users in self._taken.items():
             if key and all(one.sharing_key == key for one in users):
                 yield address
 
     def _conflict(self, address: Address) -> str:
-        """Why the Service cannot have it, or ""."""
+        """Return why the Service cannot have an address, or ""."""
         if address in self._in_use and address not in self._current:
             return f"is in use by {self._in_use[address]}: ask for another one"
         for one in self._taken.get(address, ()):
@@ -315,7 +318,7 @@ def _by_family(request: Request) -> dict[str, Address]:
 
 
 def _eligible(request: Request, pools: Sequence[Pool]) -> list[Pool]:
-    """The pools that the Service may use, those too that give nothing unasked."""
+    """Return the pools that the Service may use, also those that give nothing by themselves."""
     allowed = [
         pool for pool in pools if not pool.namespaces or request.namespace in pool.namespaces
     ]

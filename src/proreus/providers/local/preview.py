@@ -1,4 +1,4 @@
-"""What `ensure` would change of one load balancer in the kernel. Pure."""
+"""Foresees what `ensure` would change of one load balancer in the kernel. Pure."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from proreus.providers.local.plan import State
 
 
 def changes(before: State, after: State, uid: str, *, is_damaged: bool) -> tuple[PartChange, ...]:
-    """What differs between two states about a Service's load balancer.
+    """Return what differs between two states about a Service's load balancer.
 
     Args:
         before: What the kernel has.
@@ -29,7 +29,7 @@ def changes(before: State, after: State, uid: str, *, is_damaged: bool) -> tuple
 
 
 def _parts(state: State, uid: str) -> Mapping[str, str]:
-    """The parts by name, each with what may differ of it."""
+    """Return the parts of a load balancer by name, each with its details."""
     balancer = state.balancers.get(uid)
     if balancer is None:
         return {}

@@ -1,4 +1,4 @@
-"""Asks machines whether they live, by TCP."""
+"""Probes machines by TCP to learn whether they live."""
 
 import asyncio
 import contextlib
@@ -14,17 +14,17 @@ _MOST_AT_ONCE: Final = 100
 
 
 class Prober:
-    """Probes machines, some at a time; each is a call of the provider's."""
+    """A prober of machines, some at a time; each probe is a call of the provider."""
 
     def __init__(self, context: "Context", settings: Probing) -> None:
-        """Nothing is asked yet."""
+        """Keep the context and the settings; ask nothing yet."""
         self._context = context
         self._ports = settings.ports
         self._timeout = settings.timeout.total_seconds()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def lives(self, addresses: Sequence[str]) -> bool:
-        """Whether any port of any address takes or refuses a connection in time."""
+        """Tell whether any port of any address takes or refuses a connection in time."""
         async with self._slots:
             return await self._context.call(
                 "local",

@@ -1,4 +1,4 @@
-"""Routes to the nodes' pod CIDRs in this machine's kernel: what a gateway or a flat network needs.
+"""The capability `Routes` of the provider `local`: routes to pod CIDRs in this machine's kernel.
 
 The kernel knows neither clusters nor nodes: the metric of a route is made of the cluster's uid,
 and its next hop is an address of the node. A node that is this very machine needs no route.
@@ -25,15 +25,15 @@ _IP_TYPES: Final = ("InternalIP", "ExternalIP")
 
 
 class LocalRoutes:
-    """Implements `cloudprovider.Routes`."""
+    """The capability `Routes` of the provider `local`."""
 
     def __init__(self, context: "Context", settings: RoutesConfig) -> None:
-        """Nothing is read yet."""
+        """Keep the context and the settings; read nothing yet."""
         self._context = context
         self._settings = settings
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """The routes that carry our protocol number and the cluster's metric."""
+        """List the routes that carry our protocol number and the cluster's metric."""
         table = self._table(cluster)
         found = await self._context.call(
             "netlink", "list_routes", table.list, read=True, blocking=True
@@ -47,7 +47,7 @@ class LocalRoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Done | Pending | CloudError]:
-        """Replace or create, then delete: one call of the kernel each, in one thread."""
+        """Replace or create routes, then delete some: one call of the kernel each."""
         table = self._table(cluster)
         answers: dict[Route, Done | Pending | CloudError] = {}
         put, problems = ways(create, nodes, await self._own())
@@ -80,13 +80,13 @@ class LocalRoutes:
 
 
 def metric_of(cluster: ClusterIdentity) -> int:
-    """The metric that marks a cluster's routes; higher, so weaker, than any that people choose."""
+    """Return the metric that marks a cluster's routes."""
     digest = hashlib.sha256(cluster.uid.encode()).digest()
     return _FIRST_METRIC + int.from_bytes(digest[:3])
 
 
 def seen(found: Iterable[KernelRoute], nodes: Sequence[Node], own: frozenset[str]) -> list[Route]:
-    """The kernel's routes as the framework knows them. Pure.
+    """Convert the kernel's routes to the framework's. Pure.
 
     A next hop that is no node's address, or that of two nodes, stays an address. The pod CIDRs of
     a node that is this machine are there without a route.
@@ -114,7 +114,7 @@ def seen(found: Iterable[KernelRoute], nodes: Sequence[Node], own: frozenset[str
 def ways(
     create: Iterable[Route], nodes: Sequence[Node], own: frozenset[str]
 ) -> tuple[dict[Route, KernelRoute], dict[Route, CloudError]]:
-    """How the kernel gets to what is to be created, and what is wrong with the others. Pure."""
+    """Return the kernel routes for the routes to create, and the problems of the others. Pure."""
     by_id = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
     found: dict[Route, KernelRoute] = {}
     problems: dict[Route, CloudError] = {}
@@ -137,7 +137,7 @@ def ways(
 
 
 def _addresses(node: Node) -> list[str]:
-    """The node's IP addresses, the internal ones first."""
+    """Return the node's IP addresses, the internal ones first."""
     return [
         str(ipaddress.ip_address(one.address))
         for type_ in _IP_TYPES

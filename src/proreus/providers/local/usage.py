@@ -1,4 +1,4 @@
-"""How full the address pools are, for `/metrics`."""
+"""Reports in `/metrics` how full the address pools are."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -37,7 +37,7 @@ def watch_pools(pools: Sequence[Pool], services: Lister[KubeObject]) -> None:
 
 
 def used(pool: Pool, objects: Iterable[KubeObject]) -> int:
-    """How many addresses of the pool Services have. Pure."""
+    """Count the addresses of the pool that Services have. Pure."""
     shown = taken_by(one for one in objects if isinstance(one, Service))
     addresses = {parse(one.address) for one in shown}
     return sum(address is not None and contains(pool, address) for address in addresses)

@@ -1,4 +1,4 @@
-"""What has to be done so that the kernel is as the state says. Pure."""
+"""Finds the work that makes the kernel as the state says. Pure."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from proreus.providers.local.plan import State
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The changes in their order; nothing by default.
+    """The changes of the kernel in their order; nothing by default.
 
     Attributes:
         makes_device: Whether the device that leads nowhere is missing.
@@ -34,7 +34,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def work(state: State, shown: Observed, gateway: Gateway) -> Work:
-    """The work that is left; `Work()` if all is as it should be."""
+    """Return the work that is left; `Work()` if all is as it should be."""
     desired = network.ways(state, shown.interfaces, gateway)
     added, removed = {}, {}
     for family, option in network.FAMILIES.items():
@@ -60,7 +60,7 @@ def work(state: State, shown: Observed, gateway: Gateway) -> Work:
 
 
 def _commands(state: State, shown: Observed, gateway: Gateway) -> list[Json]:
-    """What makes our tables as desired; they are gone when there is nothing to balance."""
+    """Return the nftables commands that make our tables as desired."""
     names = nft.Settings(
         gateway.nft_table,
         gateway.device,

@@ -1,4 +1,4 @@
-"""OpenStack: a drop-in for the official openstack-cloud-controller-manager.
+"""The provider `openstack`: a drop-in for the official openstack-cloud-controller-manager.
 
 Instances, routes, load balancers and volume labels. Every call goes through `api.Api`; what an
 answer means and what is done next is decided in pure functions (`machines`, `names`, `hops`,
@@ -37,7 +37,7 @@ VARIABLE_REGIONAL = "OS_CCM_REGIONAL"
 
 
 class OpenStackCloud(CloudProvider):
-    """One project in one region of OpenStack."""
+    """A project in one region of OpenStack, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "openstack"
     config_type: ClassVar[type[msgspec.Struct] | None] = OpenStackConfig
@@ -52,7 +52,7 @@ class OpenStackCloud(CloudProvider):
     )
 
     def __init__(self, config: msgspec.Struct | None) -> None:
-        """Take the cloud-config.
+        """Keep the cloud-config.
 
         Raises:
             ConfigError: There is none, or it is another provider's.

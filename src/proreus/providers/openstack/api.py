@@ -1,4 +1,4 @@
-"""Calls of OpenStack, through the framework's client: tokens, endpoints, pages and checks.
+"""Calls OpenStack through the framework's client: tokens, endpoints, pages and checks.
 
 Of openstacksdk only what reads an answer of keystone is used: its resources would hide requests
 from the framework's quota (discovery of versions, pages, repetitions, tokens). keystone is asked
@@ -42,7 +42,7 @@ _VERSIONS = {"neutron": "v2.0", "octavia": "v2.0"}
 
 
 def user_agent_part(text: str) -> str:
-    """A part of the User-Agent, such as "cluster/abc-123".
+    """Return a valid part of the User-Agent, such as "cluster/abc-123".
 
     Raises:
         ValueError: No header can hold it.
@@ -56,7 +56,7 @@ class Api:
     """A session with one region of one cloud."""
 
     def __init__(self, login: Login, context: "Context", *, timeout: float) -> None:
-        """Send nothing yet.
+        """Keep login and context; send nothing yet.
 
         Args:
             login: With which credentials, and where.
@@ -92,7 +92,7 @@ class Api:
 
     @property
     def context(self) -> "Context":
-        """The framework's gate."""
+        """The provider's context, through which every call goes."""
         return self._context
 
     @property
@@ -109,7 +109,7 @@ class Api:
         await self.credential.get()
 
     async def get(self, service: str, operation: str, path: str, field: str) -> Answer:
-        """Read one thing: what stands in `field` of the answer.
+        """Read an object: what stands in `field` of the answer.
 
         Args:
             service: cinder, nova, neutron or octavia.
@@ -133,7 +133,7 @@ class Api:
         *,
         revision: int | None = None,
     ) -> Answer:
-        """Change something: as `get`, with a body. It is never repeated.
+        """Send a change and return the answer as `get` does. It is never repeated.
 
         Args:
             service: cinder, nova, neutron or octavia.
@@ -157,7 +157,7 @@ class Api:
         field: str,
         parameters: Parameters | None = None,
     ) -> tuple[list[Answer], int]:
-        """Read a list: what stands in `field` of all pages, and how many pages there were.
+        """Read all pages of a list; return what stands in `field`, and the number of pages.
 
         Raises:
             CloudError: A page could not be had, so nothing is returned.
@@ -220,7 +220,7 @@ class Api:
             raise CloudError(f"{request.name}: the answer is no token") from error
 
     def _endpoint(self, service: str, access: AccessInfoV3) -> str:
-        """The endpoint of a service, with its version.
+        """Return the endpoint of a service, with its version.
 
         Raises:
             CloudError: The catalog has none.
@@ -245,7 +245,7 @@ class Api:
 
 
 def _marker(links: Sequence[Mapping[str, str]]) -> str:
-    """Where the next page begins; "" on the last. Its address may be one that only proxies know."""
+    """Return the marker of the next page; "" on the last one."""
     for link in links:
         if link.get("rel") == "next":
             return parse_qs(urlsplit(link.get("href", "")).query).get("marker", [""])[0]
@@ -253,7 +253,7 @@ def _marker(links: Sequence[Mapping[str, str]]) -> str:
 
 
 def _checked(name: str, answer: Answer, field: str, kind: type[T]) -> T:
-    """What stands in a field. A proxy may answer anything; that must not pass for absence."""
+    """Return the value of a field of this type; a proxy may answer anything."""
     found = answer.get(field)
     if not isinstance(found, kind):
         raise CloudError(f"{name}: the answer has no {field}: is the endpoint that of the service?")

@@ -1,4 +1,4 @@
-"""clouds.yaml, read by openstacksdk, as by every client of OpenStack.
+"""Reads clouds.yaml with openstacksdk, as every client of OpenStack does.
 
 The search for the file, secure.yaml and profiles of vendors are its own. It takes longer to import
 than all else together, so this module is imported only where clouds.yaml is used.
@@ -20,7 +20,7 @@ _METHODS = frozenset(
 
 
 def cloud_of(settings: Global) -> Mapping[str, Any]:
-    """What clouds.yaml says about the cloud that the settings name.
+    """Return the settings in clouds.yaml of the cloud that the cloud-config names.
 
     Raises:
         ConfigError: It cannot be read, does not know the cloud, or wants another sort of login.

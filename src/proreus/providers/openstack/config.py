@@ -115,7 +115,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         return self.os_endpoint_type.removesuffix("URL").lower()
 
     def _wrong_credentials(self) -> Iterator[str]:
-        """What keystone could only refuse, told before it is asked."""
+        """Return which credentials are missing or do not fit, before keystone is asked."""
         if not self.auth_url:
             yield "auth-url: is required, or use-clouds with a clouds.yaml"
         has_user_domain = bool(
@@ -163,7 +163,7 @@ class Networking(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
     @property
     def sort_order(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-        """The networks of `address_sort_order`; what is none is passed over, as officially."""
+        """The networks of `address_sort_order`; what is no network is skipped, as officially."""
         found = []
         for text in self.address_sort_order.split(","):
             try:
@@ -174,7 +174,7 @@ class Networking(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
 
 class Route(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Route].
+    """Section [Route]: the router that leads to pods.
 
     Attributes:
         router_id: The Neutron router that gets the routes of pods; without it there are none.
@@ -186,7 +186,7 @@ class Route(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
 
 class LoadBalancer(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [LoadBalancer].
+    """Section [LoadBalancer]: defaults for the load balancers of Services.
 
     Attributes:
         enabled: Whether Services get load balancers.
@@ -269,7 +269,7 @@ class LoadBalancerClass(ConfigSection, frozen=True, kw_only=True, rename="kebab"
 
 
 class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Client], of ours.
+    """Section [Client], of Proreus: how long calls may take.
 
     Attributes:
         timeout: How long to wait for an answer. A page of 1,000 servers takes Nova many seconds.
@@ -303,7 +303,7 @@ class OpenStackConfig(
         "block_storage": "BlockStorage",
     },
 ):
-    """The whole file. Sections [Metadata] and [BlockStorage] are read and not used."""
+    """The whole cloud-config. Sections [Metadata] and [BlockStorage] are read and not used."""
 
     ignore_unknown: ClassVar[bool] = True
 

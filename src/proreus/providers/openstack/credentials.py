@@ -1,4 +1,4 @@
-"""With which credentials, and to which endpoints: the cloud-config, filled up from clouds.yaml.
+"""Decides credentials and endpoints by the cloud-config, filled up from clouds.yaml.
 
 What the cloud-config says itself goes before clouds.yaml, as officially.
 """
@@ -19,7 +19,7 @@ CloudOf = Callable[[Global], Mapping[str, Any]]
 
 
 class Login(msgspec.Struct, frozen=True):
-    """How to get a token, and where the services are.
+    """The credentials for a token, and where the services are.
 
     Attributes:
         auth: What keystone is told, by the names of keystoneauth; secrets among it.
@@ -46,7 +46,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 def login(settings: Global, cloud_of: CloudOf | None) -> Login:
-    """What the cloud-config says, and clouds.yaml where it is to be used. Reads files.
+    """Make the login from the cloud-config, and from clouds.yaml if that is used. Reads files.
 
     Args:
         settings: What the cloud-config says.
@@ -83,18 +83,18 @@ def login(settings: Global, cloud_of: CloudOf | None) -> Login:
 
 
 def _ca_file_of_requests() -> str:
-    """What the variables say that Python's clients of OpenStack read, or ""."""
+    """Return the authorities' file that the clients' environment variables name, or ""."""
     return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or ""
 
 
 def auth_url(auth: Mapping[str, str]) -> str:
-    """Version 3 of keystone's API."""
+    """Return the URL of keystone's API, version 3."""
     url = auth["auth_url"].rstrip("/")
     return url if url.endswith("/v3") else f"{url.removesuffix('/v2.0')}/v3"
 
 
 def auth_body(auth: Mapping[str, str]) -> Mapping[str, Any]:
-    """What keystone is told for a token (Identity API v3, POST /v3/auth/tokens)."""
+    """Return the body of the request for a token (Identity API v3, POST /v3/auth/tokens)."""
     identity: dict[str, Any] = {}
     if _is_application_credential(auth):
         id_ = auth.get("application_credential_id")
@@ -128,7 +128,7 @@ def _scope(auth: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _in_domain(auth: Mapping[str, str], of: str) -> Mapping[str, Any]:
-    """The domain of the user or the project, by id or by name."""
+    """Return the domain of the user or the project, by id or by name."""
     for key in ("id", "name"):
         if value := auth.get(f"{of}_domain_{key}"):
             return {"domain": {key: value}}
@@ -136,7 +136,7 @@ def _in_domain(auth: Mapping[str, str], of: str) -> Mapping[str, Any]:
 
 
 def _given(settings: Global) -> dict[str, str]:
-    """What the cloud-config says, by the names of keystoneauth."""
+    """Return the credentials of the cloud-config, by the names of keystoneauth."""
     of_domain = ("domain_id", "domain_name")
     user_domain = _domain(settings, "user_domain_id", "user_domain_name", *of_domain)
     project_domain = _domain(settings, "tenant_domain_id", "tenant_domain_name", *of_domain)
@@ -162,7 +162,7 @@ def _given(settings: Global) -> dict[str, str]:
 
 
 def _domain(settings: Global, *names: str) -> dict[str, str]:
-    """The first domain that is given, by `id` or by `name`."""
+    """Return the first domain that is given, by `id` or by `name`."""
     for name in names:
         if value := getattr(settings, name):
             return {name.rpartition("_")[2]: value}

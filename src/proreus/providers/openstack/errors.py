@@ -1,4 +1,4 @@
-"""What OpenStack says in the body of an error: each service has a form of its own."""
+"""Reads the bodies of OpenStack's errors, of which each service has a form of its own."""
 
 from http import HTTPStatus
 from typing import Any
@@ -9,7 +9,7 @@ from proreus.cloudprovider.requests import Answer
 
 
 def read_error(answer: Answer) -> ErrorBody | None:
-    """What an answer of 300 and above says; None if these are not the words of a service."""
+    """Parse an answer of 300 and above; return None if no service of OpenStack wrote it."""
     said = _said(answer)
     if said is None:
         return None
@@ -23,7 +23,7 @@ def read_error(answer: Answer) -> ErrorBody | None:
 
 
 def _said(answer: Answer) -> tuple[str, str] | None:
-    """The service's word for an error, and its text."""
+    """Return the service's code for an error, and its text."""
     try:
         content = answer.json(dict[str, Any])
     except CloudError:

@@ -1,4 +1,4 @@
-"""Where a route to a node's pods leads, and what its port must let through. Pure."""
+"""Decides where a route to a node's pods leads, and what its port must let through. Pure."""
 
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ Pair = Mapping[str, str]
 
 
 class Hop(msgspec.Struct, frozen=True):
-    """Where a route leads.
+    """The next hop of a route: an address and its port.
 
     Attributes:
         address: The next hop.
@@ -26,17 +26,17 @@ class Hop(msgspec.Struct, frozen=True):
 
 
 def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """The network that a CIDR means."""
+    """Parse a CIDR as a network."""
     return ipaddress.ip_network(text, strict=False)
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two CIDRs or addresses mean the same network, however they are written."""
+    """Tell whether two CIDRs or addresses mean the same, however they are written."""
     return network_of(one) == network_of(other)
 
 
 def subnets_of(ports: Iterable[Described]) -> frozenset[str]:
-    """The subnets in which these ports have addresses."""
+    """Return the subnets in which these ports have addresses."""
     return frozenset(
         str(fixed["subnet_id"]) for port in ports for fixed in port.get("fixed_ips") or ()
     )
@@ -45,7 +45,7 @@ def subnets_of(ports: Iterable[Described]) -> frozenset[str]:
 def hop(
     node: Node, ports: Sequence[Described], subnets: Collection[str], destination: str
 ) -> Hop | None:
-    """The node's address that a router can reach; None if there is none.
+    """Return the address of a node that a router can reach, with its port; None if there is none.
 
     The Node's own order of addresses decides where there are several.
 
@@ -69,7 +69,7 @@ def hop(
 
 
 def addresses_of(node: Node | None, ports: Iterable[Described]) -> frozenset[str]:
-    """Every address that a route to the node can lead to, as far as anybody knows."""
+    """Return every address of a node to which a route may lead."""
     own = {one.address for one in node.status.addresses} if node is not None else set()
     fixed = {str(one["ip_address"]) for port in ports for one in port.get("fixed_ips") or ()}
     return frozenset(own | fixed)
@@ -78,7 +78,7 @@ def addresses_of(node: Node | None, ports: Iterable[Described]) -> frozenset[str
 def leading_to(
     extras: Iterable[Mapping[str, str]], destination: str, addresses: Collection[str]
 ) -> Mapping[str, str] | None:
-    """The extra route to that destination by one of the addresses."""
+    """Return the router's route to that destination by one of the addresses."""
     for one in extras:
         if same(one["destination"], destination) and one["nexthop"] in addresses:
             return one
@@ -86,7 +86,7 @@ def leading_to(
 
 
 def holder(address: str, ports: Iterable[Described], subnets: Collection[str]) -> Described | None:
-    """The port with that address in one of the subnets."""
+    """Return the port with that address in one of the subnets."""
     for port in ports:
         for fixed in port.get("fixed_ips") or ():
             is_here = str(fixed["subnet_id"]) in subnets
@@ -96,14 +96,14 @@ def holder(address: str, ports: Iterable[Described], subnets: Collection[str]) -
 
 
 def checks_addresses(port: Described) -> bool:
-    """Whether a port lets only known addresses through, and can be told of more."""
+    """Tell whether a port lets only known addresses through, and takes further ones."""
     return port.get("port_security_enabled") is not False and "allowed_address_pairs" in port
 
 
 def changed_pairs(
     port: Described, add: Collection[str], remove: Collection[str]
 ) -> list[Pair] | None:
-    """The allowed address pairs after a change; None if nothing changes.
+    """Return the allowed address pairs after a change; None if nothing changes.
 
     Only pairs without a MAC address of their own are taken away.
     """
@@ -119,13 +119,13 @@ def changed_pairs(
 
 
 def revision_of(described: Described) -> int | None:
-    """Its revision, where Neutron counts them."""
+    """Return an object's revision, where Neutron counts them."""
     found: Any = described.get("revision_number")
     return found if isinstance(found, int) else None
 
 
 def by_device(ports: Iterable[Described]) -> dict[str, list[Described]]:
-    """Ports by what they belong to, each once."""
+    """Return ports by the device that they belong to, each once."""
     found: dict[str, dict[str, Described]] = {}
     for port in ports:
         found.setdefault(str(port["device_id"]), {})[id_of(port)] = port

@@ -1,4 +1,4 @@
-"""Instances: servers of Nova, and what Neutron says about their addresses."""
+"""Describes servers of Nova with their addresses, which Neutron knows."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ BATCH = 1000
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What was read for a batch; a part that failed is its error.
+    """The answers to a batch of look-ups; a part that failed is its error.
 
     Attributes:
         by_id: Servers by id; absent ones are None.
@@ -38,12 +38,12 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class OpenStackInstances:
-    """Implements `cloudprovider.Instances`."""
+    """The capability `Instances` of the provider `openstack`."""
 
     def __init__(
         self, reader: Reader, networking: Networking, *, region: str, regional: bool
     ) -> None:
-        """Look for servers of one region.
+        """Keep how to read servers of one region.
 
         Args:
             reader: Reads them.
@@ -58,15 +58,15 @@ class OpenStackInstances:
 
     @property
     def batch_size(self) -> int:
-        """How many nodes one `describe` takes at most."""
+        """The most nodes that one `describe` takes."""
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """By the region in the provider id, else by the Node's label."""
+        """Tell a node's cloud by the region in its provider id, else by the Node's label."""
         return ownership(node, self._region)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """A page for each 1,000 servers and one list of ports for each 100 of them."""
+        """Look nodes up: a page for each 1,000 servers, a list of ports for each 100."""
         targets = {node.metadata.name: target(node, self._region) for node in nodes}
         found = await self._find(targets.values())
         matched = {name: match(wanted, found) for name, wanted in targets.items()}
@@ -94,7 +94,7 @@ class OpenStackInstances:
         return Found(of_ids, of_names)
 
     async def _types(self, servers: Collection[Described]) -> dict[str, str | CloudError]:
-        """Instance types by the servers' ids."""
+        """Return instance types by the servers' ids."""
         flavors = {id_of(server): flavor_of(server) for server in servers}
         unnamed = {id_ for name, id_ in flavors.values() if id_ and not name}
         names = await self._reader.flavors(unnamed)
@@ -128,7 +128,7 @@ class OpenStackInstances:
 
 
 def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
-    """What was read about one node. Pure."""
+    """Return the answer about one node from what was looked up. Pure."""
     if wanted.problem:
         return InvalidRequest(wanted.problem)
     if wanted.id:

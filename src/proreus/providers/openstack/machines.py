@@ -1,4 +1,4 @@
-"""What Nova's and Neutron's descriptions of a server mean to Kubernetes. Pure."""
+"""Converts Nova's and Neutron's descriptions of a server to Kubernetes' terms. Pure."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _STATES = {
 
 
 class Wires(msgspec.Struct, frozen=True):
-    """How a server is wired.
+    """The ports of a server, and those of its trunks.
 
     Attributes:
         ports: Its ports.
@@ -36,18 +36,18 @@ class Wires(msgspec.Struct, frozen=True):
 
 
 def id_of(described: Described) -> str:
-    """Its id."""
+    """Return the id of an object of OpenStack."""
     return str(described["id"])
 
 
 def flavor_of(server: Described) -> tuple[str, str]:
-    """The name of the server's flavor where Nova tells it, and its id where it tells that."""
+    """Return the name of a server's flavor where Nova tells it, else "", and its id."""
     flavor = server.get("flavor") or {}
     return str(flavor.get("original_name") or ""), str(flavor.get("id") or "")
 
 
 def type_of(name: str, id_: str) -> str:
-    """The instance type: the flavor's name, or its id if no label can have that name."""
+    """Return the instance type: the flavor's name, or its id if no label can have that name."""
     if name and is_label(name):
         return name
     return id_ if id_ and is_label(id_) else label(name or id_)
@@ -63,7 +63,7 @@ def instance(
     known_as: str,
     regional: bool,
 ) -> Instance:
-    """The framework's view.
+    """Make the framework's `Instance` from the description of a server.
 
     Args:
         server: By Nova.
@@ -86,7 +86,7 @@ def instance(
 
 
 def addresses(server: Described, wires: Wires, networking: Networking) -> tuple[NodeAddress, ...]:
-    """All addresses, as the official manager orders and sorts them.
+    """Return all addresses of a server, as the official manager orders and sorts them.
 
     The fixed addresses of ports come first, then the access addresses and the host name that the
     server's metadata may name. Nova's view of the networks, by their names, adds floating
@@ -129,7 +129,7 @@ def _of_server(server: Described) -> Iterator[NodeAddress]:
 def _of_networks(
     server: Described, trunked: Iterable[tuple[str, Described]]
 ) -> list[tuple[str, str, str]]:
-    """Network, kind and address, by the names of the networks."""
+    """Yield network, kind and address by the names of the networks."""
     found = [
         (str(network), str(one.get("OS-EXT-IPS:type", "")), str(one["addr"]))
         for network, of_network in (server.get("addresses") or {}).items()
@@ -144,7 +144,7 @@ def _of_networks(
 
 
 def _sorted(found: Iterable[NodeAddress], networking: Networking) -> tuple[NodeAddress, ...]:
-    """Those in the first network of the order come first, in each by their value.
+    """Sort addresses by the configured order of networks, then by their value.
 
     Others keep their order, after them.
     """

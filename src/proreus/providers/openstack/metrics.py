@@ -1,4 +1,4 @@
-"""The official manager's metrics about calls of OpenStack, beside the framework's for every cloud.
+"""Counts calls of OpenStack in the official manager's metrics, beside the framework's.
 
 Their names and labels are the official ones; the values of `request` are a kind of object and a
 verb, such as `server_list`.

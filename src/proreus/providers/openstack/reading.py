@@ -1,4 +1,4 @@
-"""Servers, ports and flavors, read in few requests."""
+"""Reads servers, ports and flavors in few requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -28,17 +28,17 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Reads what the project has."""
+    """A reader of the project's servers, ports and flavors."""
 
     def __init__(self, api: Api) -> None:
-        """Read through `api`."""
+        """Keep how to call OpenStack."""
         self._api = api
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._flavors: dict[str, str] = {}
         self._pages = 1
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
-        """Servers by id; None are absent.
+        """Read servers by id; absent ones are None.
 
         A list leaves out servers of cells that are down, and such as can still be restored. So
         absence is what Nova says about that very server.
@@ -55,7 +55,7 @@ class Reader:
         return found | await self._each(set(ids) - set(found), self._server)
 
     async def by_name(self, names: Collection[str]) -> dict[str, list[Described]]:
-        """Servers by name in lower case, as names of Nodes are; one that is left out has none.
+        """Read servers by name in lower case, as names of Nodes are; absent ones are left out.
 
         Raises:
             CloudError: Nova does not tell.
@@ -71,7 +71,7 @@ class Reader:
         return found
 
     async def wires(self, servers: Collection[str]) -> dict[str, Wires]:
-        """The ports of servers, by the servers' ids.
+        """Read the ports of servers, by the servers' ids.
 
         Raises:
             CloudError: Neutron does not tell.
@@ -97,7 +97,7 @@ class Reader:
         }
 
     async def flavors(self, ids: Collection[str]) -> dict[str, str | CloudError]:
-        """The names of flavors by id; "" where the flavor is gone. None changes its name."""
+        """Read the names of flavors by id; "" where the flavor is gone. No flavor is renamed."""
         answers = await self._each(set(ids) - set(self._flavors), self._flavor)
         failed: dict[str, str | CloudError] = {}
         for id_, answer in answers.items():
@@ -127,7 +127,7 @@ class Reader:
     async def ports(
         self, by: str, ids: Collection[str], more: tuple[str, ...] = ()
     ) -> list[Described]:
-        """The ports of which the field `by` has one of the values `ids`; with `more` fields.
+        """Read the ports whose field `by` has one of the values `ids`; with `more` fields.
 
         Raises:
             CloudError: Neutron does not tell.
@@ -141,7 +141,7 @@ class Reader:
     async def _listed(
         self, operation: str, what: str, by: str, ids: Collection[str], fields: tuple[str, ...]
     ) -> list[Described]:
-        """Neutron's objects with one of these ids."""
+        """Read Neutron's objects with one of these ids."""
 
         async def part(of: list[str]) -> list[Described]:
             parameters = {by: of, "fields": fields}

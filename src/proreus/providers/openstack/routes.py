@@ -1,4 +1,4 @@
-"""Routes of pods on a Neutron router.
+"""The capability `Routes` of the provider `openstack`: routes of pods on a Neutron router.
 
 An extra route has no marks. Those that the framework looks at lie in a cluster CIDR, so a router
 must not be shared by clusters whose CIDRs overlap. A server's port lets only its own addresses
@@ -46,7 +46,7 @@ Extra = Mapping[str, str]
 
 
 class _Work(msgspec.Struct):
-    """What one `apply` has found out and done.
+    """What one `apply` has found out and done so far.
 
     Attributes:
         hops: Where each route to create leads, or why it cannot.
@@ -64,10 +64,10 @@ class _Work(msgspec.Struct):
 
 
 class OpenStackRoutes:
-    """Implements `cloudprovider.Routes`."""
+    """The capability `Routes` of the provider `openstack`."""
 
     def __init__(self, api: Api, reader: Reader, router: str) -> None:
-        """Work on one router, by its id."""
+        """Keep how to call Neutron, and the router's id."""
         self._api = api
         self._reader = reader
         self._router = router
@@ -75,7 +75,7 @@ class OpenStackRoutes:
         self._lock = asyncio.Lock()
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """One request: the router's extra routes."""
+        """List the router's extra routes by one request."""
         del cluster, nodes
         return [
             Route(name=one["destination"], destination=one["destination"], target=one["nexthop"])
@@ -105,7 +105,7 @@ class OpenStackRoutes:
     async def _prepare(
         self, nodes: Sequence[Node], create: Sequence[Route], delete: Sequence[Route]
     ) -> _Work:
-        """One list of ports for each 100 servers that routes lead to, the router's among them."""
+        """Read the ports that routes lead to, 100 servers at once, and the router's."""
         named = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
         servers = {
             target: found[1]
@@ -148,7 +148,7 @@ class OpenStackRoutes:
         return found
 
     async def _allow(self, made: Mapping[Route, Hop], work: _Work) -> dict[Route, bool]:
-        """Let ports pass what is sent to pods; whether each route's pair is new.
+        """Let ports pass packets to pods; return whether each route's pair is new.
 
         Routes whose port could not be changed are answered, and left out.
         """
@@ -180,7 +180,7 @@ class OpenStackRoutes:
         work.answers.update(await self._together(extras, add=True))
 
     async def _undo(self, new: Mapping[Route, Hop], work: _Work) -> None:
-        """Take away the pairs of routes that Neutron has refused.
+        """Remove the address pairs of routes that Neutron has refused.
 
         What has had no clear answer may be there; it will be tried again.
         """
@@ -205,7 +205,7 @@ class OpenStackRoutes:
         work.answers.update(answers)
 
     async def _leading(self, delete: Sequence[Route], work: _Work) -> dict[Route, Extra]:
-        """What each route is on the router; those that are not there are answered.
+        """Return each route as the router has it; answer those that it lacks.
 
         Listed routes name their next hop. Those that were just made name a server.
         """
@@ -236,7 +236,7 @@ class OpenStackRoutes:
         return extras
 
     async def _together(self, extras: Mapping[Route, Extra], *, add: bool) -> dict[Route, Answer]:
-        """All in one request; one by one if Neutron refuses that, until the router is full."""
+        """Change all routes in one request, or one by one if Neutron refuses that."""
         if not extras:
             return {}
         try:

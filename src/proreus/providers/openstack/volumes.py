@@ -1,4 +1,4 @@
-"""Where a volume of Cinder is: the labels that keep its pods in its zone."""
+"""Labels volumes of Cinder with their zone, so that pods stay near them."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ DRIVER = "cinder.csi.openstack.org"
 
 
 class OpenStackVolumes:
-    """Implements `cloudprovider.Volumes`."""
+    """The capability `Volumes` of the provider `openstack`."""
 
     def __init__(self, api: Api) -> None:
-        """Ask through `api`."""
+        """Keep how to call OpenStack."""
         self._api = api
 
     async def labels(self, volume_source: Mapping[str, object]) -> Mapping[str, str]:
-        """Zone and region of a Cinder volume; empty for others.
+        """Return zone and region of a Cinder volume; nothing for others.
 
         Args:
             volume_source: The spec of a PersistentVolume: `cinder`, or `csi` with Cinder's driver.

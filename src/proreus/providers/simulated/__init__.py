@@ -1,4 +1,4 @@
-"""The simulated cloud as a provider: the framework's proving ground and a model to write from.
+"""The provider `simulated`: tests the framework, and shows how to write a provider.
 
 The cloud itself is `python -m proreus.testing.simulated`; this package speaks its HTTP API.
 """
@@ -23,13 +23,13 @@ __all__ = ["SimulatedCloud"]
 
 
 class SimulatedCloud(CloudProvider):
-    """Instances, load balancers, routes and pod CIDRs of a simulated cloud."""
+    """A simulated cloud with instances, load balancers, routes and pod CIDRs."""
 
     name: ClassVar[str] = "simulated"
     config_type: ClassVar[type[msgspec.Struct] | None] = SimulatedConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:
-        """Take the cloud-config.
+        """Keep the cloud-config.
 
         Raises:
             ConfigError: There is none.

@@ -1,4 +1,4 @@
-"""The simulated cloud's HTTP API: its values and one method per sort of call."""
+"""Calls the simulated cloud's HTTP API: one method for each sort of call."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -78,16 +78,16 @@ _PART: msgspec.json.Decoder[Part] = msgspec.json.Decoder(Part)
 
 
 def read_error(answer: Answer) -> ErrorBody:
-    """What the cloud says in an error."""
+    """Parse the body of an error of the cloud."""
     said = answer.json(_ErrorAnswer).error
     return ErrorBody(said.code, said.message)
 
 
 class Api:
-    """A session with the cloud."""
+    """A session with the simulated cloud."""
 
     def __init__(self, settings: Global, token: str, context: "Context") -> None:
-        """Open nothing yet."""
+        """Keep the settings; open nothing yet."""
         self._rest = RestClient(
             context,
             f"{settings.endpoint.rstrip('/')}/v1",
@@ -102,7 +102,7 @@ class Api:
         await self._rest.close()
 
     async def batch_get(self, ids: Sequence[str], names: Sequence[str]) -> Machines:
-        """Instances by ids and by names, in one call."""
+        """Read instances by ids and by names, in one call."""
         body = json_body({"ids": ids, "names": names})
         request = Request("instances.batch_get", "POST", "instances:batchGet", body=body, read=True)
         return await self._rest.call(request, Machines)
@@ -115,7 +115,7 @@ class Api:
         return await self._rest.call(request, Machine)
 
     async def parts(self, **filters: str | Sequence[str]) -> list[Part]:
-        """All parts that the filters kind, name_prefix and tag let through, page by page."""
+        """List all parts that the filters kind, name_prefix and tag let through, page by page."""
         request = Request("resources.list", "GET", "resources", filters)
 
         async def page(token: str) -> tuple[Sequence[Part], str]:
@@ -130,7 +130,7 @@ class Api:
         return await self._rest.call(request, _PART)
 
     async def update(self, part: Part, changes: Mapping[str, Any]) -> Part:
-        """Change a part that is still at the version seen."""
+        """Change a part that still has the version that was read."""
         body = json_body({"version": part.version, **changes})
         path = f"{part.collection}/{part.id}"
         return await self._rest.call(

@@ -7,7 +7,7 @@ from proreus.cloudprovider.errors import ConfigError
 
 
 class Global(ConfigSection, frozen=True, kw_only=True):
-    """Section [Global].
+    """Section [Global] of the cloud-config.
 
     Attributes:
         endpoint: URL of the cloud, such as http://127.0.0.1:8080.
@@ -48,7 +48,7 @@ class Global(ConfigSection, frozen=True, kw_only=True):
             raise ConfigError(tuple(found))
 
     def read_token(self) -> str:
-        """The token, from its file if there is one.
+        """Return the token, from its file if there is one.
 
         Raises:
             ConfigError: The file cannot be read.
@@ -63,6 +63,6 @@ class Global(ConfigSection, frozen=True, kw_only=True):
 
 
 class SimulatedConfig(ConfigSection, frozen=True):
-    """The whole file."""
+    """The whole cloud-config of the provider `simulated`."""
 
     global_: Global

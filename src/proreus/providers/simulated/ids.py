@@ -1,4 +1,4 @@
-"""Provider ids of the simulated cloud: `simulated://<region>/<instance id>`."""
+"""Converts provider ids of the simulated cloud: `simulated://<region>/<instance id>`."""
 
 OFFICIAL_CLUSTER = "kubernetes.io/cluster/"
 """Prefix of the official manager's tag on what it makes; the name of the cluster follows."""
@@ -8,11 +8,11 @@ PREFIX = "simulated://"
 
 
 def provider_id(region: str, id_: str) -> str:
-    """The provider id of an instance."""
+    """Return the provider id of an instance."""
     return f"{PREFIX}{region}/{id_}"
 
 
 def instance_id(region: str, provider_id_: str) -> str | None:
-    """The instance that a provider id names, or None if it names none of this cloud and region."""
+    """Return the instance in a provider id, or None if it is another cloud's or region's."""
     mine = provider_id(region, "")
     return provider_id_.removeprefix(mine) or None if provider_id_.startswith(mine) else None

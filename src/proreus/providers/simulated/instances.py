@@ -1,4 +1,4 @@
-"""Instances of the simulated cloud: one bulk read answers a whole batch of nodes."""
+"""Describes instances of the simulated cloud: one bulk read for a batch of nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,28 +23,28 @@ _STATES = {
 
 
 class SimulatedInstances:
-    """Implements `cloudprovider.Instances`."""
+    """The capability `Instances` of the provider `simulated`."""
 
     def __init__(self, api: Api, region: str, batch_size: int) -> None:
-        """Ask through `api`, `batch_size` nodes a call."""
+        """Keep how to call the cloud, `batch_size` nodes a call."""
         self._api = api
         self._region = region
         self._batch_size = batch_size
 
     @property
     def batch_size(self) -> int:
-        """How many nodes one `describe` takes at most."""
+        """The most nodes that one `describe` takes."""
         return self._batch_size
 
     def owns(self, node: Node) -> Ownership:
-        """By the provider id's prefix and region; unknown without a provider id."""
+        """Tell a node's cloud by the provider id's prefix and region; unknown without one."""
         if not node.spec.provider_id:
             return Ownership.UNKNOWN
         mine = instance_id(self._region, node.spec.provider_id) is not None
         return Ownership.YES if mine else Ownership.NO
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        """One bulk read: by id, and by name for nodes without provider id."""
+        """Read a batch at once: by id, and by name for nodes without provider id."""
         ids, names = set(), set()
         for node in nodes:
             id_ = instance_id(self._region, node.spec.provider_id)
@@ -61,10 +61,10 @@ class SimulatedInstances:
 
 
 class Read:
-    """A bulk read by what is looked up in it, so that a batch costs no more than its nodes."""
+    """The answer to a bulk read, indexed so that a batch costs no more than its nodes."""
 
     def __init__(self, machines: Machines) -> None:
-        """Sort the answer."""
+        """Index the answer."""
         self.by_id = {one.id: one for one in machines.instances}
         self.by_name: dict[str, list[Machine]] = {}
         for one in machines.instances:
@@ -74,7 +74,7 @@ class Read:
 
 
 def answer(node: Node, read: Read, region: str) -> InstanceAnswer | None:
-    """What a bulk read says about one node; None if it says nothing. Pure."""
+    """Return a bulk read's answer about one node; None if it has none. Pure."""
     if not node.spec.provider_id:
         return _by_name(node, read)
     id_ = instance_id(region, node.spec.provider_id)

@@ -1,4 +1,4 @@
-"""Load balancers of the simulated cloud: observe, plan (`plan.py`), apply."""
+"""The capability `LoadBalancers` of the provider `simulated`: observe, plan, apply."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -56,35 +56,35 @@ _ASK_AGAIN = 1.0
 
 
 class SimulatedLoadBalancers:
-    """Implements `cloudprovider.LoadBalancers`. Two Services never share a part."""
+    """The capability `LoadBalancers` of the provider `simulated`."""
 
     def __init__(self, api: Api, region: str) -> None:
-        """Speak through `api`; hosts are instances of `region`."""
+        """Keep how to call the cloud; hosts are instances of `region`."""
         self._api = api
         self._region = region
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
-        """The Service's UID."""
+        """Return the Service's UID, since no two Services share a part."""
         return lb.uid
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """All nodes; IPv4 only, for the cloud's pool is in 127.0.0.0/8."""
+        """Choose all nodes, in IPv4 only: the cloud's pool is in 127.0.0.0/8."""
         del service
         return HostPolicy(families=(FAMILY,))
 
     def fingerprint(self, desired: LoadBalancer) -> str:
-        """What `list_owned` shows for the load balancer if it is as desired."""
+        """Return what `list_owned` shows for the load balancer if it is as desired."""
         return desired_fingerprint(desired, self._region)
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """One read, then the writes that are needed: none if all is as desired."""
+        """Read once, then write what differs: nothing if all is as desired."""
         answers = await asyncio.gather(*(attempt(self._ensure(one)) for one in desired))
         return {one.ref.uid: answer for one, answer in zip(desired, answers, strict=True)}
 
     async def preview(
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        """One read, and what `ensure` would write then."""
+        """Read once, and return what `ensure` would write."""
         answers = await asyncio.gather(*(attempt(self._preview(one)) for one in desired))
         return {one.ref.uid: answer for one, answer in zip(desired, answers, strict=True)}
 
@@ -94,7 +94,7 @@ class SimulatedLoadBalancers:
         return preview.changes(desired, observed, self._region)
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        """The same as `ensure`, which writes only what differs."""
+        """Do as `ensure`, which writes only what differs."""
         return await self.ensure(desired)
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
@@ -103,7 +103,7 @@ class SimulatedLoadBalancers:
         return {one.uid: answer for one, answer in zip(refs, answers, strict=True)}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """Every part with this cluster's mark, each load balancer with its fingerprint."""
+        """List parts with this cluster's mark, each load balancer with its fingerprint."""
         found = await self._api.parts(tag=f"{MARK_CLUSTER_UID}={cluster.uid}")
         parts = [part for part in found if not isinstance(part, RoutePart)]
         by_service: dict[str, dict[str, Part]] = {}
@@ -154,7 +154,7 @@ class SimulatedLoadBalancers:
             raise
 
     async def _take(self, _: Observed, step: Step) -> Callable[[Observed], Observed]:
-        """Take one step; answers how the actual state is different then."""
+        """Take one step; return how it changes what was observed."""
         match step:
             case Create(collection, body):
                 made = await self._create(collection, body)
@@ -177,7 +177,7 @@ class SimulatedLoadBalancers:
 
 
 def conclude(desired: LoadBalancer, observed: Observed, region: str) -> EnsureAnswer:
-    """What to say about a load balancer that needs no further step. Pure."""
+    """Return the answer about a load balancer that needs no further step. Pure."""
     balancer, address = observed.balancers[0], observed.addresses[0]
     if balancer.state != "active":
         return Pending(_ASK_AGAIN, f"load balancer {balancer.id} is {balancer.state}")
@@ -196,7 +196,7 @@ def conclude(desired: LoadBalancer, observed: Observed, region: str) -> EnsureAn
 
 
 def _shown(part: Part, of_service: dict[str, Part]) -> dict[str, Any]:
-    """What `list_owned` shows of a load balancer beyond its marks; nothing of other parts."""
+    """Return what `list_owned` shows of a load balancer beyond its marks."""
     if not isinstance(part, Balancer):
         return {}
     observed = Observed(of_service)
@@ -207,7 +207,7 @@ def _shown(part: Part, of_service: dict[str, Part]) -> dict[str, Any]:
 def _ingress(
     address: Address, desired: LoadBalancer, errors: Mapping[tuple[str, int], str] = {}
 ) -> LoadBalancerIngress:
-    """The ingress point; its ports are listed only if one has an error."""
+    """Return the ingress point; its ports are listed only if one has an error."""
     ports = tuple(
         PortStatus(
             one.port, one.protocol, PORT_ERROR if (one.protocol, one.port) in errors else None

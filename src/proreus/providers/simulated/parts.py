@@ -29,14 +29,14 @@ class HealthCheck(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True, order=True):
-    """An instance that receives traffic."""
+    """An instance to which a load balancer sends traffic."""
 
     instance_id: str
     address: str
 
 
 class Balancer(_Part, frozen=True, kw_only=True, tag="load_balancer"):
-    """The load balancer itself; `state` is provisioning or active."""
+    """A load balancer; `state` is provisioning or active."""
 
     collection: ClassVar[str] = "load_balancers"
     address_id: str
@@ -48,7 +48,7 @@ class Balancer(_Part, frozen=True, kw_only=True, tag="load_balancer"):
 
 
 class Listener(_Part, frozen=True, kw_only=True, tag="listener"):
-    """A port; `state` is pending, active or error."""
+    """A port of a load balancer; `state` is pending, active or error."""
 
     collection: ClassVar[str] = "listeners"
     load_balancer_id: str

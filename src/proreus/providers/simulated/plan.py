@@ -1,4 +1,4 @@
-"""What is to be done so that a load balancer becomes as desired. Pure.
+"""Plans the steps that make a load balancer as desired. Pure.
 
 `plan` answers the steps that can be taken now, side by side; their answers go into `Actual` and
 `plan` is asked again, until there is nothing left to do. The order is such that the process may
@@ -40,7 +40,7 @@ _MARKS = frozenset({MARK_CLUSTER, MARK_CLUSTER_UID, MARK_SERVICE, MARK_SERVICE_U
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The parts of one load balancer by id.
+    """The parts of one load balancer that the cloud has, by id.
 
     `made` are the ids of parts made in this run, `refused` says by instance id why it could not
     be a target.
@@ -72,34 +72,34 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Make a part."""
+    """The step to make a part."""
 
     collection: str
     body: Mapping[str, Any]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Change fields of a part."""
+    """The step to change fields of a part."""
 
     part: Part
     changes: Mapping[str, Any]
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete a part."""
+    """The step to delete a part."""
 
     part: Part
 
 
 class AddTargets(msgspec.Struct, frozen=True):
-    """Add targets, or change their addresses."""
+    """The step to add targets, or to change their addresses."""
 
     balancer: Balancer
     targets: tuple[Target, ...]
 
 
 class RemoveTargets(msgspec.Struct, frozen=True):
-    """Take targets off."""
+    """The step to take targets off."""
 
     balancer: Balancer
     instance_ids: tuple[str, ...]
@@ -109,7 +109,7 @@ Step = Create | Change | Delete | AddTargets | RemoveTargets
 
 
 def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Observed:
-    """Of all `parts` those that are proven to be this Service's.
+    """Return those of `parts` that are proven to be this Service's.
 
     Proof are our marks; or those of the cloud's official manager, together with the address in
     the Service's status, so that a cluster can move from that manager to this one.
@@ -121,7 +121,7 @@ def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Observed:
 
 
 def _official(ref: LoadBalancerRef, parts: tuple[Part, ...]) -> dict[str, Part]:
-    """The parts of the official manager's load balancer at the address that the status shows."""
+    """Return the parts of the official manager's load balancer, by the address in the status."""
     marks = {f"{OFFICIAL_CLUSTER}{ref.cluster.name}": "owned", OFFICIAL_SERVICE: ref.key}
     theirs = [
         p for p in parts if marks.items() <= p.tags.items() and MARK_CLUSTER_UID not in p.tags
@@ -156,7 +156,7 @@ def check(desired: LoadBalancer) -> None:
 
 
 def plan(desired: LoadBalancer, observed: Observed, region: str) -> tuple[Step, ...]:
-    """The steps to take now; none when the load balancer is as desired."""
+    """Return the steps to take now; none when the load balancer is as desired."""
     address = _fitting_address(desired, observed)
     balancer = next(
         (b for b in observed.balancers if address is not None and b.address_id == address.id), None
@@ -180,14 +180,14 @@ def plan(desired: LoadBalancer, observed: Observed, region: str) -> tuple[Step, 
 
 
 def delete_steps(observed: Observed) -> tuple[Step, ...]:
-    """The parts to delete now: those that no other refers to."""
+    """Plan which parts to delete now: those that no other refers to."""
     leaves: list[Part] = [*observed.listeners, *observed.firewalls]
     first = leaves or observed.balancers or observed.addresses
     return tuple(Delete(part) for part in first)
 
 
 def unlisted(observed: Observed) -> set[str]:
-    """The ids that parts refer to and that are not there: such a listing is not complete."""
+    """Return ids that parts refer to and the listing lacks: it is not complete then."""
     referred = {listener.load_balancer_id for listener in observed.listeners}
     referred |= {firewall.load_balancer_id for firewall in observed.firewalls}
     referred |= {balancer.address_id for balancer in observed.balancers}
@@ -195,7 +195,7 @@ def unlisted(observed: Observed) -> set[str]:
 
 
 def targets(desired: LoadBalancer, region: str) -> tuple[dict[str, Target], dict[str, str]]:
-    """The targets by node name, and why some hosts cannot be one, also by node name."""
+    """Return the targets by node name, and why some hosts cannot be one, also by node name."""
     found: dict[str, Target] = {}
     rejected: dict[str, str] = {}
     for host in desired.hosts:
@@ -220,7 +220,7 @@ def desired_fingerprint(desired: LoadBalancer, region: str) -> str:
 
 
 def fingerprint(observed: Observed) -> str:
-    """A digest of the load balancer with its listeners, ranges, targets and all parts' marks.
+    """Digest an observed load balancer with its listeners, ranges, targets and marks.
 
     "" without a load balancer, or if its address is gone: nothing desired looks like that.
     """
@@ -267,7 +267,7 @@ def _frontends(desired: LoadBalancer) -> list[Frontend]:
 
 
 def _fitting_address(desired: LoadBalancer, observed: Observed) -> Address | None:
-    """The address to use, the one in use before others; None if a new one is needed."""
+    """Return the address to use, the one in use before others; None if a new one is needed."""
     address = desired.requested_address
     used = {balancer.address_id for balancer in observed.balancers}
     fitting = [a for a in observed.addresses if not address or a.address == address]
@@ -275,7 +275,7 @@ def _fitting_address(desired: LoadBalancer, observed: Observed) -> Address | Non
 
 
 def _obsolete(observed: Observed, address: Address, balancer: Balancer | None) -> list[Part]:
-    """Parts that have the wrong address or load balancer, or are one too many."""
+    """Return parts that have the wrong address or load balancer, or are one too many."""
     keep = balancer.id if balancer is not None else ""
     gone: list[Part] = [one for one in observed.addresses if one.id != address.id]
     gone += [one for one in observed.balancers if one.id != keep]

@@ -1,4 +1,4 @@
-"""Blocks of pod addresses of the simulated cloud's instances."""
+"""The capability `PodCIDRs` of the provider `simulated`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,16 +11,16 @@ from proreus.providers.simulated.ids import instance_id
 
 
 class SimulatedPodCIDRs:
-    """Implements `cloudprovider.PodCIDRs`."""
+    """The capability `PodCIDRs` of the provider `simulated`."""
 
     def __init__(self, api: Api, region: str, batch_size: int) -> None:
-        """Ask through `api`, `batch_size` nodes a call."""
+        """Keep how to call the cloud, `batch_size` nodes a call."""
         self._api = api
         self._region = region
         self._batch_size = batch_size
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
-        """Bulk reads by provider id; a node whose instance is not found is left out."""
+        """Read blocks in bulk by provider id; leave out a node without an instance."""
         ids = {node.metadata.name: self._id(node) for node in nodes}
         asked = {id_ for id_ in ids.values() if id_ is not None}
         found: dict[str, Machine] = {}
@@ -30,7 +30,7 @@ class SimulatedPodCIDRs:
         return {name: found[id_].pod_cidrs for name, id_ in ids.items() if id_ in found}
 
     async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """One call; the same blocks once more are no error.
+        """Assign blocks by one call; the same blocks once more are no error.
 
         Raises:
             CloudError: The cloud refuses it.
@@ -42,7 +42,7 @@ class SimulatedPodCIDRs:
         await self._api.change_pod_cidrs(id_, "assign", cidrs)
 
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
-        """One call; an instance that is gone has no blocks."""
+        """Release blocks by one call; an instance that is gone has none."""
         id_ = self._id(node)
         if id_ is None:
             return

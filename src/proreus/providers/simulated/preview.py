@@ -1,4 +1,4 @@
-"""What `ensure` would do to a load balancer, step by step, without doing it. Pure."""
+"""Foresees what `ensure` would do to a load balancer, step by step. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,13 +28,13 @@ _NOT_SHOWN = frozenset(
 
 
 def changes(desired: LoadBalancer, observed: Observed, region: str) -> tuple[PartChange, ...]:
-    """Every change, in the order of `ensure`; none if all is as desired."""
+    """Return every change that `ensure` would make, in its order; none if all is as desired."""
     steps, _ = foresee(observed, lambda observed: plan(desired, observed, region), pretend)
     return tuple(change for step in steps for change in part_changes(step))
 
 
 def part_changes(step: Step) -> Iterator[PartChange]:
-    """The lines about one step."""
+    """Return the lines of `proreus plan` about one step."""
     match step:
         case Create(collection, body):
             detail = _detail({key: value for key, value in body.items() if value not in ("", None)})
@@ -73,7 +73,7 @@ def _text(value: Any) -> str:
 
 
 def pretend(observed: Observed, step: Step) -> Observed:
-    """What there is after a step, if the cloud refuses nothing."""
+    """Return what the cloud would have after a step, if it refuses nothing."""
     parts = dict(observed.parts)
     match step:
         case Create(collection, body):
@@ -104,7 +104,7 @@ def _retarget(parts: dict[str, Part], balancer: Balancer, targets: tuple[Target,
 
 
 def _made(collection: str, body: Mapping[str, Any]) -> Part:
-    """The part as it would be; the cloud alone knows its id, and an address of the pool."""
+    """Return a part as it would be; only the cloud knows its id, and an address of the pool."""
     kind = _KINDS[collection]
     fields = {key: value for key, value in body.items() if key != "idempotency_token"}
     if kind is Balancer:

@@ -1,4 +1,4 @@
-"""Routes of the simulated cloud."""
+"""The capability `Routes` of the provider `simulated`."""
 
 import asyncio
 import ipaddress
@@ -15,16 +15,16 @@ from proreus.providers.simulated.parts import RoutePart
 
 
 class SimulatedRoutes:
-    """Implements `cloudprovider.Routes`."""
+    """The capability `Routes` of the provider `simulated`."""
 
     def __init__(self, api: Api, region: str) -> None:
-        """Speak through `api`; targets are provider ids of `region`."""
+        """Keep how to call the cloud; targets are provider ids of `region`."""
         self._api = api
         self._region = region
         self._seen: Sequence[RoutePart] = ()
 
     async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
-        """The routes that carry this cluster's mark."""
+        """List the routes that carry this cluster's mark."""
         del nodes
         return [self._route(part) for part in await self._owned(cluster)]
 
@@ -35,7 +35,7 @@ class SimulatedRoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Done | Pending | CloudError]:
-        """Replace, then delete, so that a full table has room for what is created at last."""
+        """Replace, then delete, then create, so that a full table has room."""
         del nodes
         answers: dict[Route, Done | Pending | CloudError] = {}
         parts = await self._parts_of(cluster, delete)
@@ -59,7 +59,7 @@ class SimulatedRoutes:
         return answers
 
     async def _replace(self, part: RoutePart, to: Route) -> Done | CloudError:
-        """Let a route lead elsewhere in one call, without a moment in which it is gone."""
+        """Change where a route leads in one call, without a moment in which it is gone."""
         id_ = instance_id(self._region, to.target or "")
         if id_ is None:
             return _no_instance(to)
@@ -100,7 +100,7 @@ class SimulatedRoutes:
     async def _parts_of(
         self, cluster: ClusterIdentity, routes: Iterable[Route]
     ) -> dict[Route, RoutePart | None]:
-        """The part of each route, from the last listing if that has them all; None: gone."""
+        """Return the part of each route, from the last listing if that has them all; None: gone."""
         found = {route: self._find(route) for route in routes}
         if None in found.values():
             await self._owned(cluster)

@@ -1,4 +1,6 @@
-"""`python -m proreus.testing.conformance MODULE:FIXTURE` tells what holds of a provider.
+"""The command `python -m proreus.testing.conformance MODULE:FIXTURE`.
+
+Tries the rules on a provider.
 
 Exits with 0 if nothing fails, with 1 if something does and with 2 if there is no such fixture.
 """
@@ -23,7 +25,7 @@ _WHAT = "pass the subclass of CloudFixture, the one that the test class has as i
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try rules, by default all, and print the findings; returns the exit code."""
+    """Try rules, by default all, and print the findings; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m proreus.testing.conformance",
         description="Try a cloud provider: what holds, what fails, and what to do about it.",

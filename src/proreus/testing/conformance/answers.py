@@ -1,4 +1,4 @@
-"""What a provider answered: told apart, and put in words."""
+"""Checks what a provider answered and puts it in words."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
@@ -11,23 +11,23 @@ T = TypeVar("T")
 
 
 class Violated(Exception):
-    """A rule does not hold; the text says what was seen."""
+    """The error that a rule does not hold; the text says what was seen."""
 
     def __init__(self, seen: str, *, remedy: str = "") -> None:
-        """Keep `remedy`: what to do, if that is not what the rule says."""
+        """Keep what was seen and, if the rule's own remedy does not fit, another `remedy`."""
         super().__init__(seen)
         self.remedy = remedy
 
 
 def instance(name: str, answers: Mapping[str, InstanceAnswer]) -> Instance:
-    """The answer for a machine that runs."""
+    """Return the answer for a machine that runs; anything else violates the rule."""
     if name not in answers:
         raise Violated(f"describe did not answer for {name}, which runs")
     return expect(Instance, answers[name], f"describe, for {name}, which runs,")
 
 
 def expect(kind: type[T], answer: object, who: str) -> T:
-    """The answer if it is of that kind."""
+    """Return the answer if it is of the expected type; anything else violates the rule."""
     if isinstance(answer, kind):
         return answer
     said = f"{who} answered {shown(answer)} instead of {kind.__name__}"
@@ -35,12 +35,12 @@ def expect(kind: type[T], answer: object, who: str) -> T:
 
 
 def remedy_of(answer: object) -> str:
-    """What to do about an answer or error of which the rule itself cannot know; else ""."""
+    """Return the remedy for an answer or error that the rule itself cannot foresee; else ""."""
     return _CREDENTIALS if isinstance(answer, Unauthenticated) else ""
 
 
 def shown(answer: object) -> str:
-    """An answer for people, with what an error was made from."""
+    """Format an answer for people, with the error that it was made from."""
     if not isinstance(answer, BaseException):
         return repr(answer)
     cause = f" (from {shown(answer.__cause__)})" if answer.__cause__ else ""
@@ -48,14 +48,14 @@ def shown(answer: object) -> str:
 
 
 def mapping(verb: str, answers: Any) -> Mapping[str, Any]:
-    """What a verb answered, if it is a mapping at all."""
+    """Return what a verb answered, if it is a mapping; anything else violates the rule."""
     if isinstance(answers, Mapping):
         return answers
     raise Violated(f"{verb} answered {type(answers).__name__} instead of a mapping")
 
 
 async def outcome(work: Awaitable[T]) -> T | Exception:
-    """What comes of it: an answer or an error."""
+    """Await the work; return its answer or its error."""
     try:
         return await work
     except Exception as error:  # noqa: BLE001 - the rule judges it

@@ -1,4 +1,4 @@
-"""Tells whether an error is the fixture's own."""
+"""Finds out whether an error is the fixture's own."""
 
 import inspect
 import traceback
@@ -12,7 +12,7 @@ _HERE = str(Path(__file__).parent)
 
 
 def fixture_remedy(error: BaseException) -> str:
-    """Where to mend the fixture, if a rule called it and it raised, and no provider; else ""."""
+    """Return where to mend the fixture if it, and no provider, raised the error; else ""."""
     trace = [(frame, line, _owner(frame)) for frame, line in traceback.walk_tb(error.__traceback__)]
     outside = [one for one in trace if not one[0].f_code.co_filename.startswith(_HERE)]
     unwritten = trace[-1][2] if trace else None
@@ -28,13 +28,13 @@ def fixture_remedy(error: BaseException) -> str:
 
 
 def _owner(frame: FrameType) -> object:
-    """The first argument of what runs there: of a method its object."""
+    """Return the first argument of a frame: the object, if a method runs there."""
     code = frame.f_code
     return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
 
 def _class_of(fixture: object) -> str:
-    """Where its class is written, for a method that is not."""
+    """Return where the fixture's class is written, for a method that the class inherits."""
     kind = type(fixture)
     try:
         return f"{inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]}"

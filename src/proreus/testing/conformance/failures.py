@@ -1,4 +1,4 @@
-"""Rules about a cloud that fails, throttles, talks nonsense or does not answer."""
+"""Rules about a cloud that fails, throttles, answers nonsense or not at all."""
 
 import asyncio
 import contextlib
@@ -91,7 +91,7 @@ async def _answered(site: Site, nodes: Sequence[Node], answer: Answer) -> None:
 
 
 def _ways(nodes: Sequence[Node]) -> Sequence[Sequence[Node]]:
-    """To ask about them: by id and by name."""
+    """Return Nodes to look the machines up by id, and Nodes to look them up by name."""
     return nodes, [node(one.metadata.name) for one in nodes]
 
 
@@ -158,7 +158,7 @@ async def black_hole(site: Site) -> None:
 
 
 async def _impatient(site: Site, wire: Wire) -> Started:
-    """A provider that does not wait long; on a busy machine its start may need several tries."""
+    """Start a provider that does not wait long; on a busy machine that may need several tries."""
     for _ in range(_STARTS):
         with contextlib.suppress(CloudError):
             return await site.start(wire=wire, request_timeout=_SHORT)
@@ -174,7 +174,7 @@ async def _no_threads(site: Site, started: Started, before: set[threading.Thread
 
 
 def _threads(started: Started, before: set[threading.Thread]) -> str:
-    """New threads, but for those of the framework that rest."""
+    """Return the new threads, without idle ones of the framework."""
     new = [one for one in threading.enumerate() if one not in before]
     running = [one.name for one in new if one.name != "proreus-resting"]
     return ", ".join(running) or ("of context.call" if started.context.threads_running else "")
@@ -208,7 +208,7 @@ def _end(task: "asyncio.Future[Mapping[str, object]]") -> str:
 
 
 async def _verbs(site: Site) -> list[Verb]:
-    """A verb of each sort that the provider offers, on a machine and a load balancer there."""
+    """Return a verb of each sort that the provider offers, on existing objects."""
     started = await site.start()
     verbs: list[Verb] = []
     if started.provider.instances is not None:

@@ -1,4 +1,4 @@
-"""What a provider author writes to try a provider: how to make a cloud, and how to break it."""
+"""The fixture that a provider author writes: how to make a cloud, and how to break it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
@@ -11,20 +11,20 @@ from proreus.testing.controlplane.certificates import Authority
 
 
 class NotOffered(Exception):
-    """The fixture or the provider cannot do what a rule needs; the rule is not tried."""
+    """The signal that fixture or provider cannot do what a rule needs; the rule is not tried."""
 
     def __init__(self, reason: str, lacks: str = "") -> None:
-        """Keep `lacks`: what `CloudFixture.lacks` can name, so that it is known without a try."""
+        """Keep the reason and `lacks`, the name in `CloudFixture.lacks` that says it beforehand."""
         super().__init__(reason)
         self.lacks = lacks
 
 
 class NotTried(Exception):
-    """A rule cannot be tried before another one holds."""
+    """The signal that a rule cannot be tried before another one holds."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An HTTP answer that stands in for the cloud's."""
+    """An HTTP answer to give in place of the cloud's."""
 
     status: int
     body: bytes = b""
@@ -86,7 +86,7 @@ class CloudFixture:
         """End the cloud."""
 
     def provider(self, endpoint: str) -> CloudProvider:
-        """A provider that is not started yet.
+        """Make a provider that is not started yet.
 
         Args:
             endpoint: Where the cloud is: `self.endpoint`, or a proxy before it. Give the
@@ -110,7 +110,7 @@ class CloudFixture:
         raise NotOffered("stop_machine() is not written in the fixture")
 
     async def objects(self) -> Mapping[str, object]:
-        """All objects that load balancers are made of, of anybody: each one's content by its id.
+        """List all objects that load balancers are made of, whoever made them, by id.
 
         Without it, the provider's own `list_owned` is believed.
         """
@@ -122,7 +122,7 @@ class CloudFixture:
         raise NotOffered("remove_object() is not written in the fixture")
 
     async def create_foreign(self, ref: LoadBalancerRef) -> None:
-        """Make an object as somebody else would: named as the provider names it, without marks.
+        """Make an object named as the provider names its own, but without marks.
 
         Where the name is the mark, since it holds the Service's uid and nobody guesses it, the
         object is named alike, with another uid.

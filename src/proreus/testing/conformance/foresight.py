@@ -1,4 +1,4 @@
-"""Rules about what a provider tells without being asked to act: previews and fingerprints."""
+"""Rules about previews and fingerprints, which a provider tells without a change."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -98,7 +98,7 @@ async def fingerprint_shown(site: Site) -> None:
 
 @rule(fingerprint_shown, ensure_interrupted)
 async def fingerprint_true(site: Site) -> None:
-    """A fingerprint is not shown of a load balancer whose `ensure` was cut off before its end.
+    """A load balancer whose `ensure` was cut off before its end shows no fingerprint.
 
     Take a record away before the first change (`Record.clear`), and write it after the last.
     """
@@ -124,7 +124,7 @@ async def fingerprint_true(site: Site) -> None:
 
 
 def _with_status(desired: LoadBalancer, answer: Ensured) -> LoadBalancer:
-    """What is desired once the framework has written the answer on the Service."""
+    """Return the desired load balancer once the framework has written the answer on the Service."""
     meta = desired.service.metadata
     annotations = {**meta.annotations, **answer.annotations}
     service = msgspec.structs.replace(
@@ -135,7 +135,7 @@ def _with_status(desired: LoadBalancer, answer: Ensured) -> LoadBalancer:
 
 
 def _shows(owned: Sequence[OwnedObject], desired: LoadBalancer, by: Started) -> bool:
-    """Whether the fingerprint of what is desired is listed, as a provider computes it."""
+    """Tell whether a listing shows the fingerprint that the provider computes."""
     expected = by.load_balancers.fingerprint(desired)
     mine = [one.fingerprint for one in owned if one.service_uid == desired.ref.uid]
     return bool(expected) and expected in mine

@@ -1,10 +1,10 @@
-"""Breaks a provider's calls one after the other: the cloud, the network or the process fails."""
+"""Breaks a provider's calls one after the other, as cloud, network and process can fail."""
 
 from proreus.cloudprovider import CallRecord, CallTimeout, CloudError, Outcome, Throttled
 
 
 class Interruption:
-    """Breaks call number `at`, counted once it is `armed`; hooks of a `Context`.
+    """Hooks of a `Context` that break call number `at`, counted once `armed` is set.
 
     Attributes:
         armed: Set it when the verb that shall be broken begins.
@@ -20,7 +20,7 @@ class Interruption:
         only_writes: bool = False,
         error: CloudError | None = None,
     ) -> None:
-        """Break a call.
+        """Keep which call to break, and how.
 
         Args:
             at: Which call, the first being 1.
@@ -51,7 +51,7 @@ class Interruption:
         self._lose(f"{service}.{operation}", now=counts and not self._after_effect)
 
     def after(self, record: CallRecord) -> None:
-        """Lose the answer."""
+        """Lose the answer after the call has had its effect."""
         if record.outcome is Outcome.CANCELLED:
             return
         counts = not (record.read and self._only_writes)
@@ -74,5 +74,5 @@ class Interruption:
 
 
 def throttling() -> Interruption:
-    """Every call is refused because the quota is used up."""
+    """Make an interruption that refuses every call because the quota is used up."""
     return Interruption(1, error=Throttled("the quota is used up", after=120.0))

@@ -38,18 +38,18 @@ async def interrupted(
 
 
 class Attempt:
-    """An `ensure` or a `delete` of one load balancer, which changes between the attempts."""
+    """A try to `ensure` or `delete` one load balancer, which may change from try to try."""
 
     def __init__(self, desired: LoadBalancer) -> None:
         self.desired = desired
 
     async def ensure(self, started: Started) -> object:
-        """Ensure it once."""
+        """Ensure the load balancer once."""
         answers = await started.load_balancers.ensure([self.desired])
         return answers.get(self.desired.ref.uid)
 
     async def delete(self, started: Started) -> object:
-        """Delete it once."""
+        """Delete the load balancer once."""
         answers = await started.load_balancers.delete([self.desired.ref])
         return answers.get(self.desired.ref.uid)
 
@@ -127,7 +127,7 @@ async def delete_interrupted(site: Site) -> None:
 
 @rule(ensure_again, deleted_again)
 async def failure_told(site: Site) -> None:
-    """A verb whose call failed does not say that all is well.
+    """A verb whose call failed does not answer that all is well.
 
     Let a `CloudError` through, or answer it for its Service; the framework tries again. `Ensured`
     and `Done` are for what the cloud has confirmed. If the cloud refuses because it is still

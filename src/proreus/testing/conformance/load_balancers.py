@@ -1,4 +1,4 @@
-"""Rules about load balancers: made, left alone, changed, deleted."""
+"""Rules about load balancers: how they are made, kept, changed and deleted."""
 
 import asyncio
 import ipaddress
@@ -21,7 +21,7 @@ _IP_MODES = {None, "VIP", "Proxy"}
 
 @rule(capabilities, wants=("load_balancers",))
 async def ensured(site: Site) -> None:
-    """`ensure` makes a load balancer and says where it is.
+    """`ensure` makes a load balancer and answers its address.
 
     Make what the `LoadBalancer` says and answer, under the Service's uid, with
     `Ensured((LoadBalancerIngress(ip=…),))` or a hostname. While the cloud still works on it,
@@ -70,7 +70,7 @@ async def ensure_again(site: Site) -> None:
 
 
 async def converged(site: Site, desired: LoadBalancer, since: str) -> None:
-    """Hold the cloud against what is desired: an `ensure` by a new process finds nothing to do."""
+    """Check that an `ensure` by a new process finds nothing left to do."""
     later = await site.start()
     await site.ensure(later, desired)
     _no_writes(later, since)
@@ -113,7 +113,7 @@ async def ports_changed(site: Site) -> None:
 
 @rule(ensure_again)
 async def fields_honoured(site: Site) -> None:
-    """What is desired otherwise is changed in the cloud or refused, and never ignored.
+    """A field that changed is changed in the cloud or refused, and never ignored.
 
     Compare every field of the `LoadBalancer` with what the cloud has. Refuse what the cloud
     cannot do with `InvalidRequest` or `NotSupported`, naming the field.
@@ -151,7 +151,7 @@ async def fields_honoured(site: Site) -> None:
 
 
 async def preview_of(started: Started, desired: LoadBalancer) -> object:
-    """What `preview` answers, as a tuple if it is a sequence; `NotSupported` if there is none.
+    """Return what `preview` answers, as a tuple if it is a sequence.
 
     Raises:
         Violated: It answers for nobody.
@@ -192,7 +192,7 @@ async def update_hosts(site: Site) -> None:
 
 @rule(ensured, wants=("instances", "create_machines", "remove_machine"))
 async def host_gone(site: Site) -> None:
-    """A host whose machine is gone keeps nobody else from being served.
+    """A host whose machine is gone does not keep the other hosts out.
 
     Leave such a host out, and say why in `Ensured.rejected`: the framework learns later than the
     cloud that a machine is gone.
@@ -245,7 +245,7 @@ async def group_members(site: Site) -> None:
 
 @rule(ensure_again, wants=("groups",))
 async def groups_beside(site: Site) -> None:
-    """Load balancers of different groups do not disturb one another.
+    """Load balancers of different groups can be changed at the same time.
 
     Verbs of different groups run at the same time, on the same provider: keep what a verb works
     on in its local variables.
@@ -278,7 +278,7 @@ async def deleted(site: Site) -> None:
 
 
 def check_objects(before: Mapping[str, object], after: Mapping[str, object], when: str) -> None:
-    """Hold the cloud's objects against those of before."""
+    """Check that the cloud has the same objects as before."""
     if left := after.keys() - before.keys():
         raise Violated(f"{when}, the cloud still has {', '.join(sorted(left))}")
     if lost := before.keys() - after.keys():
@@ -287,7 +287,7 @@ def check_objects(before: Mapping[str, object], after: Mapping[str, object], whe
 
 @rule(deleted)
 async def deleted_again(site: Site) -> None:
-    """Deleting what is gone, or never was, is `Done`.
+    """`delete` answers `Done` for what is gone, or never was.
 
     A part that the cloud does not know is no error in `delete`: it is what is desired.
     """
@@ -318,7 +318,7 @@ async def deleted_without_service(site: Site) -> None:
 
 @rule(ensure_again, wants=("remove_object",))
 async def heals(site: Site) -> None:
-    """What somebody else deleted is made again by the next `ensure`.
+    """The next `ensure` makes anew what somebody else has deleted.
 
     Trust what the cloud shows, not what an earlier `ensure` has done.
     """

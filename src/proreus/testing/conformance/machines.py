@@ -1,4 +1,4 @@
-"""Rules about machines: found, gone, of this cloud, and asked about in batches."""
+"""Rules about machines: which are found, which are gone, and how batches are answered."""
 
 import ipaddress
 import re
@@ -38,7 +38,7 @@ async def capabilities(site: Site) -> None:
 
 @rule(capabilities)
 async def lacks_true(site: Site) -> None:
-    """What the fixture's `lacks` names is lacking.
+    """The cloud does lack what the fixture's `lacks` names.
 
     Take out of `lacks` what the provider or the cloud has by now: its rules are not tried.
     """
@@ -49,7 +49,7 @@ async def lacks_true(site: Site) -> None:
 
 
 async def _has(site: Site, started: Started, what: str) -> bool:
-    """Whether there is what `lacks` names."""
+    """Tell whether fixture and provider have what `lacks` names."""
     provider = started.provider
     instances, load_balancers = provider.instances, provider.load_balancers
     match what:
@@ -132,7 +132,7 @@ def _check_address(address: NodeAddress) -> None:
 
 @rule(machine_found, wants=("remove_machine",))
 async def absence_said(site: Site) -> None:
-    """A machine that does not exist is NotFound, asked by id and by name.
+    """A machine that does not exist is NotFound, by id and by name.
 
     Answer `NotFound()` where the cloud itself says that there is no such machine, else Nodes of
     machines that are gone stay for ever. `NotFound(tombstone=True)` is for an answer that shows
@@ -219,7 +219,7 @@ async def unreadable_id(site: Site) -> None:
 
 
 def cut_off(id_: str) -> list[str]:
-    """A provider id without its last part, without the last two and so on, and with blanks."""
+    """Return wrong forms of a provider id: without its last part, its last two, with blanks."""
     scheme, _, rest = id_.partition("://")
     parts = rest.split("/")
     kept = ["/".join((*parts[:count], "")) for count in range(1, len(parts))]
@@ -228,7 +228,7 @@ def cut_off(id_: str) -> list[str]:
 
 @rule(owns)
 async def foreign_nodes(site: Site) -> None:
-    """A Node of another cloud is never NotFound, and costs the others nothing.
+    """A Node of another cloud is never NotFound, and the other nodes are answered.
 
     For a provider id that is not of this cloud's form, answer `InvalidRequest` or leave the Node
     out of the answer; do not send it to the cloud.
@@ -261,7 +261,7 @@ async def stopped(site: Site) -> None:
 
 @rule(machine_found)
 async def batch_asked_only(site: Site) -> None:
-    """Answers are for the nodes asked about, and nobody else.
+    """`describe` answers for the nodes asked about, and for no others.
 
     Make the answer by going through the nodes given, not through what the cloud listed.
     """
@@ -276,7 +276,7 @@ async def batch_asked_only(site: Site) -> None:
 
 @rule(machine_found)
 async def batch_full(site: Site) -> None:
-    """A batch of `batch_size` nodes is answered whole.
+    """`describe` answers a full batch of `batch_size` nodes.
 
     Set `batch_size` to the most that one `describe` can take; it is at least 1. If the cloud
     shows its machines in pages, read them all.
@@ -294,7 +294,7 @@ async def batch_full(site: Site) -> None:
 
 @rule(machine_found, wants=("batches",))
 async def malformed_id(site: Site) -> None:
-    """A malformed provider id costs only itself.
+    """A malformed provider id fails for its own node only.
 
     Check the form of ids before you send them, or raise a `CloudError` for the whole batch: the
     framework then asks for halves until the bad id stands alone.

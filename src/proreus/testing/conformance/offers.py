@@ -1,4 +1,4 @@
-"""What a fixture and its provider do not offer, told without starting either."""
+"""Finds out what a fixture and its provider do not offer, without starting either."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -37,7 +37,7 @@ WANTS: Final = frozenset((*DECLARED, *_METHODS, "page_size", "marks_routes", OBJ
 
 
 def left_out(fixture: object) -> Mapping[str, str]:
-    """What a fixture does not offer, each with the reason; nothing if it is no class.
+    """Return what a fixture does not offer, each with the reason; nothing if it is no class.
 
     Raises:
         ValueError: `lacks` names something that there is not.

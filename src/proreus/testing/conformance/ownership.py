@@ -1,4 +1,4 @@
-"""Rules about whose a cloud object is: marks, other clusters, foreign objects."""
+"""Rules about the owner of cloud objects: marks, other clusters, foreign objects."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rules about a provider's life in the process: its calls are logged, it starts and closes."""
+"""Rules about a provider's process: its calls are logged, it starts and closes."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ _of_provider: Final[ContextVar[bool]] = ContextVar("of_provider", default=False)
 
 
 class _OneAtATime(AdaptiveBucket):
-    """Lets one call go at a time, so that each request has its call."""
+    """A bucket that lets one call go at a time, so that each request can be told to its call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _OneAtATime(AdaptiveBucket):
 
 
 class _Witness:
-    """Hooks that hold the requests on the wire against the calls."""
+    """Hooks that compare the requests on the wire with the calls of the provider."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -78,7 +78,7 @@ def _counted(requests: Counter[tuple[str, str]]) -> str:
 
 
 async def _witnessed(site: Site) -> AsyncIterator[tuple[str, _Witness]]:
-    """Every verb once, whatever comes of it."""
+    """Run every verb once, whatever it answers, and return the witness of its calls."""
     wire = await site.wire()
     witness = _Witness(wire)
     started = await site.start(wire=wire, hooks=witness, bucket=_OneAtATime())
@@ -157,7 +157,7 @@ async def closes(site: Site) -> None:
 
 @contextlib.contextmanager
 def _tasks() -> Iterator[set[asyncio.Task[Any]]]:
-    """Collect the tasks that are created for the provider; a cloud in this process has its own."""
+    """Collect the tasks that the provider creates; a cloud in this process has its own."""
     tasks: set[asyncio.Task[Any]] = set()
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
@@ -178,7 +178,7 @@ def _tasks() -> Iterator[set[asyncio.Task[Any]]]:
 
 @contextlib.contextmanager
 def _unclosed() -> Iterator[list[str]]:
-    """Collect what Python says about resources that nobody closed."""
+    """Collect Python's warnings about resources that nobody closed."""
     left_open: list[str] = []
     loop = asyncio.get_running_loop()
     handler = loop.get_exception_handler()

@@ -1,4 +1,4 @@
-"""The findings as a table for people."""
+"""Formats the findings as a table for people."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from proreus.testing.conformance.rule import Finding, Status
 
 
 def report(findings: Sequence[Finding]) -> str:
-    """A line for each rule, then each failure with what to do, and a summary."""
+    """Format the findings: a line for each rule, each failure with its remedy, a summary."""
     return "\n".join((*_table(findings), "", *_failures(findings), _summary(findings)))
 
 

@@ -1,4 +1,4 @@
-"""Rules about routes."""
+"""Rules about routes: how they are created, listed and deleted."""
 
 from collections.abc import Mapping, Sequence
 
@@ -68,7 +68,7 @@ async def _apply(
 async def _listed(
     started: Started, hosts: Sequence[Node], desired: Sequence[Route]
 ) -> Sequence[Route]:
-    """The routes, which have to be those that are wanted."""
+    """List the routes and check that they are the desired ones."""
     found = await started.routes.list(CLUSTER, hosts)
     # A cloud may have other names for them, or none, and lead to addresses.
     owners = {one.address: host for host in hosts for one in host.status.addresses}
@@ -78,7 +78,10 @@ async def _listed(
 
 
 def _which(route: Route, owners: Mapping[str, Node]) -> tuple[str, str, bool]:
-    """Destination, the provider id to which it leads, and whether it leads nowhere."""
+    """Return a route's destination, the provider id that it leads to.
+
+    Whether it is a blackhole.
+    """
     target = route.target or ""
     owner = owners.get(target)
     return route.destination, owner.spec.provider_id if owner else target, route.blackhole

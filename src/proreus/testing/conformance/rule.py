@@ -1,4 +1,4 @@
-"""A rule, and what was found when it was tried."""
+"""Defines a rule and what was found when it was tried."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ Check = Callable[[Site], Awaitable[None]]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Something that must hold for every provider.
+    """A rule: something that must hold for every provider.
 
     Attributes:
         id: Its name, which never changes.
@@ -31,12 +31,12 @@ class Rule(msgspec.Struct, frozen=True):
     wants: frozenset[str] = frozenset()
 
     def not_offered(self, left_out: Mapping[str, str]) -> str:
-        """Why it cannot be tried on a fixture that leaves this out; "" if it can."""
+        """Return why the rule cannot be tried without what is left out; "" if it can."""
         return "; ".join(why for what, why in left_out.items() if what in self.wants)
 
 
 class Status(Enum):
-    """How a rule fared."""
+    """The status of a rule after its try."""
 
     HOLDS = "holds"
     FAILS = "FAILS"
@@ -45,7 +45,7 @@ class Status(Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A rule with its status.
+    """A finding: a rule with its status and what was seen.
 
     Attributes:
         rule: What was tried.
@@ -60,7 +60,7 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
     def __str__(self) -> str:
-        """The whole of it, for people."""
+        """Return the whole finding as text."""
         head = f"{self.rule.id}: {self.rule.title}"
         if self.status is Status.HOLDS:
             return head

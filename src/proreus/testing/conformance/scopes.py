@@ -1,4 +1,4 @@
-"""The rule about scopes: which answers a machine can be a witness of."""
+"""The rule about scopes: whose absence from a listing a machine can witness."""
 
 import contextlib
 import functools
@@ -57,7 +57,7 @@ async def scope(site: Site) -> None:
 
 
 def _scope(started: Started, about: Node) -> str | CloudError:
-    """What `scope` says; it may do no I/O, and nothing may come out of it but a text."""
+    """Return what `scope` answers; it must be a text, without I/O and without an error."""
     what = f"for the provider id {about.spec.provider_id!r}, scope"
     with _io() as done:
         try:
@@ -75,7 +75,7 @@ def _scope(started: Started, about: Node) -> str | CloudError:
 
 @contextlib.contextmanager
 def _io() -> Iterator[list[str]]:
-    """Collect what I/O is done here; a module that is imported is none."""
+    """Collect the I/O that is done within the block, but for imports of modules."""
     _hook()
     seen: list[str] = []
     mark = _seen.set(seen)
@@ -87,7 +87,7 @@ def _io() -> Iterator[list[str]]:
 
 @functools.cache
 def _hook() -> None:
-    """Hook in once: a hook cannot be taken away again."""
+    """Install the audit hook once: Python cannot remove one."""
     sys.addaudithook(_note)
 
 

@@ -1,4 +1,4 @@
-"""What rules are written with: a cloud, started providers, nodes and desired load balancers."""
+"""The tools of rules: a cloud, started providers, nodes and desired load balancers."""
 
 import asyncio
 import contextlib
@@ -61,11 +61,11 @@ T = TypeVar("T")
 
 class _Events:
     def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
-        """Events are a provider's own business."""
+        """Ignore an event, which is the provider's own business."""
 
 
 class _NoObjects:
-    """A lister of an empty cluster."""
+    """A lister of a cluster without objects."""
 
     def get(self, key: str) -> None:
         del key
@@ -82,40 +82,40 @@ class Started:
     """A started provider with the context that it was given."""
 
     def __init__(self, provider: CloudProvider, context: Context) -> None:
-        """Hold both."""
+        """Keep provider and context."""
         self.provider = provider
         self.context = context
 
     @property
     def instances(self) -> Instances:
-        """The provider's machines."""
+        """The provider's capability `Instances`."""
         if self.provider.instances is None:
             raise NotOffered(DECLARED["instances"], "instances")
         return self.provider.instances
 
     @property
     def load_balancers(self) -> LoadBalancers:
-        """The provider's load balancers."""
+        """The provider's capability `LoadBalancers`."""
         if self.provider.load_balancers is None:
             raise NotOffered(DECLARED["load_balancers"], "load_balancers")
         return self.provider.load_balancers
 
     @property
     def routes(self) -> Routes:
-        """The provider's routes."""
+        """The provider's capability `Routes`."""
         if self.provider.routes is None:
             raise NotOffered(DECLARED["routes"], "routes")
         return self.provider.routes
 
     def new_calls(self) -> list[CallRecord]:
-        """The calls made since this was last asked."""
+        """Return the calls made since `new_calls` was called last."""
         calls = list(self.context.calls)
         self.context.calls.clear()
         return calls
 
 
 class Site:
-    """A fresh cloud for one rule; an async context manager."""
+    """A fresh cloud with providers for one rule; an async context manager."""
 
     def __init__(self, cloud: CloudFixture) -> None:
         """Use the entered fixture."""
@@ -124,7 +124,7 @@ class Site:
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> Self:
-        """Nothing is started yet."""
+        """Start no provider yet."""
         return self
 
     async def __aexit__(
@@ -137,7 +137,7 @@ class Site:
         await self._stack.aclose()
 
     async def wire(self) -> Wire:
-        """A proxy before the cloud."""
+        """Start a proxy between providers and the cloud."""
         if not self.cloud.endpoint:
             raise NotOffered("the fixture has no endpoint", "endpoint")
         return await self._stack.enter_async_context(
@@ -153,7 +153,7 @@ class Site:
         bucket: AdaptiveBucket | None = None,
         request_timeout: float | None = None,
     ) -> Started:
-        """Make a provider and start it; calls so far are forgotten.
+        """Make a provider and start it; forget the calls of its start.
 
         Args:
             wire: A proxy before the cloud.
@@ -176,13 +176,13 @@ class Site:
 
     @property
     def page_size(self) -> int:
-        """How many objects the cloud shows at once."""
+        """The number of objects in one page of the cloud's lists."""
         if self.cloud.page_size is None:
             raise NotOffered("the fixture sets no page_size")
         return self.cloud.page_size
 
     async def objects(self, started: Started) -> Mapping[str, object]:
-        """What load balancers are made of, as the fixture or else `list_owned` shows it."""
+        """List what load balancers are made of, by the fixture or else by `list_owned`."""
         try:
             return await self.cloud.objects()
         except NotOffered as without:
@@ -195,13 +195,13 @@ class Site:
     # Machines
 
     async def create(self, count: int) -> list[str]:
-        """Start machines; their names."""
+        """Start machines and return their names."""
         names = [f"machine-{next(self._numbers)}" for _ in range(count)]
         await self.cloud.create_machines(names)
         return names
 
     async def nodes(self, started: Started, count: int) -> list[Node]:
-        """Start machines; their Nodes, with provider id and addresses."""
+        """Start machines and return their Nodes, with provider id and addresses."""
         bare = [node(name) for name in await self.create(count)]
         found = await self.describe(started, bare)
         nodes = []
@@ -212,7 +212,7 @@ class Site:
         return nodes
 
     async def describe(self, started: Started, nodes: Sequence[Node]) -> dict[str, InstanceAnswer]:
-        """Describe in batches."""
+        """Describe nodes in batches."""
         found: dict[str, InstanceAnswer] = {}
         size = max(1, started.instances.batch_size)
         for first in range(0, len(nodes), size):
@@ -222,7 +222,7 @@ class Site:
     # Load balancers
 
     async def hosts(self, started: Started, count: int) -> list[Node]:
-        """Nodes to balance load on; made up for a provider that knows no machines."""
+        """Return nodes to balance load on; invented for a provider that knows no machines."""
         if started.provider.instances is not None:
             try:
                 return await self.nodes(started, count)
@@ -240,7 +240,7 @@ class Site:
         ]
 
     def service(self, uid: str = "") -> Service:
-        """A Service of a new name and uid."""
+        """Make a Service of a new name and uid."""
         name = f"service-{next(self._numbers)}"
         return Service(
             metadata=ObjectMeta(
@@ -261,7 +261,7 @@ class Site:
         ports: Sequence[tuple[int, int]] = PORTS,
         cluster: ClusterIdentity = CLUSTER,
     ) -> LoadBalancer:
-        """What the framework would desire for a Service, by default a new one."""
+        """Compute the desired load balancer of a Service, by default a new one."""
         found = service or self.service()
         spec = msgspec.structs.replace(
             found.spec,
@@ -280,7 +280,7 @@ class Site:
         return [expect(Ensured, answers[one.ref.uid], "ensure") for one in desired]
 
     async def is_refused(self, started: Started, desired: LoadBalancer) -> bool:
-        """Ensure until nothing is pending; whether that was refused as impossible."""
+        """Ensure until nothing is pending; tell whether that was refused as impossible."""
         answers = await self._settled(
             "ensure", started.load_balancers.ensure, {desired.ref.uid: desired}
         )
@@ -291,7 +291,7 @@ class Site:
         return False
 
     async def update_hosts(self, started: Started, *desired: LoadBalancer) -> list[Ensured]:
-        """The same with `update_hosts`."""
+        """Update hosts until nothing is pending; anything but `Ensured` violates the rule."""
         verb = started.load_balancers.update_hosts
         answers = await self._settled("update_hosts", verb, {one.ref.uid: one for one in desired})
         return [expect(Ensured, answers[one.ref.uid], "update_hosts") for one in desired]
@@ -329,7 +329,7 @@ def context(
     hooks: CallHooks | None = None,
     bucket: AdaptiveBucket | None = None,
 ) -> Context:
-    """What the framework gives the provider, in an empty cluster; one `bucket` for all calls."""
+    """Make the context of a provider in an empty cluster; one `bucket` for all calls."""
     return Context(
         cluster,
         now=lambda: datetime.now(UTC),
@@ -341,7 +341,7 @@ def context(
 
 
 def node(name: str, provider_id: str = "", machine: Instance | None = None) -> Node:
-    """A Node, with the machine's addresses."""
+    """Make a Node, with the machine's addresses."""
     return Node(
         metadata=ObjectMeta(name=name, uid=f"uid-of-{name}"),
         spec=NodeSpec(provider_id=provider_id),
@@ -350,5 +350,5 @@ def node(name: str, provider_id: str = "", machine: Instance | None = None) -> N
 
 
 async def describe(started: Started, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-    """One batch."""
+    """Describe one batch of nodes."""
     return mapping("describe", await started.instances.describe(nodes))

@@ -40,16 +40,16 @@ _RULE_SECONDS = 300.0
 
 
 class Suite:
-    """The rules on one fixture; a finding is made once."""
+    """A run of the rules on one fixture; each finding is made once."""
 
     def __init__(self, fixture: Callable[[], CloudFixture]) -> None:
-        """Take what makes a fixture: its class, or a function."""
+        """Keep the function or class that makes a fixture."""
         self._fixture = fixture
         self._left_out = left_out(fixture)
         self._findings: dict[str, Finding] = {}
 
     async def findings(self, rules: Sequence[Rule] = RULES) -> Sequence[Finding]:
-        """Try these, in this order."""
+        """Try these rules, in this order."""
         return [await self.finding(rule) for rule in rules]
 
     async def finding(self, rule: Rule) -> Finding:
@@ -92,12 +92,12 @@ class Suite:
 
 
 def _declare(reason: NotOffered) -> str:
-    """How to say beforehand that it is not offered."""
+    """Return how to declare beforehand that something is not offered."""
     return f"Name {reason.lacks!r} in the fixture's `lacks`" if reason.lacks else ""
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised, outside of this package if possible."""
+    """Return the file and line where an error was raised, outside of this package if possible."""
     frames = traceback.extract_tb(error.__traceback__)
     here = str(Path(__file__).parent)
     theirs = [frame for frame in frames if not frame.filename.startswith(here)]

@@ -1,4 +1,4 @@
-"""The rules as tests of pytest, one each."""
+"""Makes tests of pytest from the rules, one each."""
 
 import asyncio
 import unittest
@@ -12,7 +12,7 @@ from proreus.testing.conformance.suite import RULES, Suite
 
 
 class Conformance:
-    """Subclass it in a test module: `class TestMyCloud(Conformance): fixture = MyFixture`.
+    """The base of a test class: `class TestMyCloud(Conformance): fixture = MyFixture`.
 
     There is a test for each rule that the fixture offers, of the rule's name. What turns out not
     to be offered only when it is tried is skipped, with what to write in the fixture.
@@ -27,7 +27,7 @@ class Conformance:
     _suite: ClassVar[Suite]
 
     def __init_subclass__(cls) -> None:
-        """Findings are made once for the class."""
+        """Make the suite of the class, whose findings are made once."""
         super().__init_subclass__()
         cls._suite = Suite(cls.fixture)
         missing = left_out(cls.fixture)

@@ -20,7 +20,7 @@ _MAX_BODY = 64 * 1024 * 1024
 
 
 class Wire:
-    """The proxy; an async context manager.
+    """A proxy before the cloud; an async context manager.
 
     Attributes:
         url: Where it listens: what the provider takes for the cloud.
@@ -44,7 +44,7 @@ class Wire:
         self.arrived = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        """Listen."""
+        """Listen on a port of loopback."""
         app = web.Application(client_max_size=_MAX_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -64,7 +64,7 @@ class Wire:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of whoever still waits for an answer."""
+        """Stop, and let go of whoever still waits for an answer."""
         self._released.set()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -75,7 +75,7 @@ class Wire:
             await self._session.close()
 
     def answer(self, answer: Answer) -> None:
-        """Answer everything with this from now on; the cloud does not hear of it."""
+        """Answer everything with this from now on; the cloud sees no request."""
         self._answer = answer
 
     def hang(self) -> None:
@@ -123,7 +123,7 @@ class Wire:
 
 
 def _serving(authority: Authority) -> ssl.SSLContext:
-    """TLS of a server on loopback; Python reads certificates from files only."""
+    """Make the TLS settings of a server on loopback; Python reads certificates from files only."""
     certificate, key = authority.serving()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:
@@ -133,7 +133,7 @@ def _serving(authority: Authority) -> ssl.SSLContext:
 
 
 def _trusting(authority: Authority | None) -> ssl.SSLContext | bool:
-    """TLS of a client that trusts the authority; without one, aiohttp's own context.
+    """Make the TLS settings of a client that trusts the authority, or aiohttp's own without one.
 
     To read the system's authorities takes 50 ms, and there are hundreds of proxies in a suite.
     """

@@ -1,4 +1,7 @@
-"""`python -m proreus.testing.controlplane`: a control plane to play with, or just its programs."""
+"""The command `python -m proreus.testing.controlplane`.
+
+Runs a control plane or gets its programs.
+"""
 
 import argparse
 import asyncio
@@ -10,7 +13,7 @@ from proreus.testing.controlplane.progress import to_stderr
 
 
 def main() -> int:
-    """Read the command line and do what it says; answers the exit status."""
+    """Read the command line and do what it says; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m proreus.testing.controlplane",
         description="Start etcd and kube-apiserver on loopback, until Ctrl-C.",

@@ -1,4 +1,4 @@
-"""The published envtest archive: etcd and kube-apiserver as SIG API Machinery builds them.
+"""Gets etcd and kube-apiserver from the envtest archive that SIG API Machinery publishes.
 
 An index, a YAML file, names each archive with its URL and SHA-512 digest:
 `releases: {v1.36.0: {envtest-v1.36.0-linux-amd64.tar.gz: {hash: …, selfLink: …}}}`.
@@ -45,7 +45,7 @@ async def fetch(
     environ: Mapping[str, str],
     report: Report,
 ) -> None:
-    """Put `programs` of the archive for `version` and `platform` ("linux-amd64") in `directory`.
+    """Download `programs` of `version` for `platform` ("linux-amd64") into `directory`.
 
     Takes the newest patch release of the same minor version where the index lacks `version`.
 
@@ -101,7 +101,7 @@ async def _download(session: aiohttp.ClientSession, url: str, target: Path) -> s
 
 
 def _unpack(archive: Path, directory: Path, programs: frozenset[str]) -> None:
-    """Take the wanted files by name only: no path of the archive is used."""
+    """Extract the needed files by name only: no path of the archive is used."""
     found = set[str]()
     try:
         with tarfile.open(archive, "r:gz") as members:

@@ -1,4 +1,4 @@
-"""Where the programs etcd and kube-apiserver come from.
+"""Finds or gets the programs etcd and kube-apiserver.
 
 Their version is `KUBERNETES_VERSION`, or what `$PROREUS_KUBERNETES_VERSION` says. They come from,
 in this order: the directory `$KUBEBUILDER_ASSETS`; the cache, which is
@@ -52,21 +52,21 @@ class Assets(msgspec.Struct, frozen=True):
 
     @property
     def etcd(self) -> Path:
-        """The program etcd."""
+        """The path of etcd."""
         return self.directory / "etcd"
 
     @property
     def kube_apiserver(self) -> Path:
-        """The program kube-apiserver."""
+        """The path of kube-apiserver."""
         return self.directory / "kube-apiserver"
 
     def missing(self) -> list[str]:
-        """Names of the programs that are not there."""
+        """Return the names of the programs that are not in the directory."""
         return sorted(p for p in PROGRAMS if not os.access(self.directory / p, os.X_OK))
 
 
 def kubernetes_version(environ: Mapping[str, str] = os.environ) -> str:
-    """The version of Kubernetes that is asked for.
+    """Return the version of Kubernetes that is asked for.
 
     Raises:
         ControlPlaneError: what the environment says is no full version.
@@ -113,7 +113,7 @@ def _go_architecture() -> str:
 
 
 def cache(environ: Mapping[str, str], kind: str) -> Path:
-    """Where programs of a kind are kept, whether the directory exists or not."""
+    """Return the directory for programs of a kind, whether it exists or not."""
     home = environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "proreus" / kind
 
@@ -141,7 +141,7 @@ async def _fill(
     reasons, untold = list[str](), list[str]()
 
     def tell(line: str) -> None:
-        """Say why the source before failed once this one is at work: the error tells all anyway."""
+        """Report the last failure once the next source is at work; the error tells all anyway."""
         while untold:
             report(f"no programs from {untold.pop(0)}")
         report(line)

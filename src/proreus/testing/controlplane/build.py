@@ -1,4 +1,4 @@
-"""etcd and kube-apiserver built from source with Go, versions pinned by `gomodule/<version>`.
+"""Builds etcd and kube-apiserver from source with Go, versions pinned by `gomodule/<version>`.
 
 To add a version, make that directory with a `go.mod` like those beside it: it requires
 `k8s.io/kubernetes` of the version, replaces the modules that Kubernetes replaces with its staging
@@ -59,7 +59,7 @@ async def build(
 
 
 def stamp(version: str) -> str:
-    """Linker flags without which the API server answers /version with v0.0.0-master."""
+    """Return the linker flags without which /version answers v0.0.0-master."""
     major, minor, _ = version.split(".")
     said = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     return " ".join(
@@ -68,7 +68,7 @@ def stamp(version: str) -> str:
 
 
 async def run(command: tuple[str, ...], source: Path, environ: Mapping[str, str]) -> None:
-    """Run Go in a directory; it and its compilers end with this task.
+    """Run Go in a directory; stop it and its compilers when this task ends.
 
     Raises:
         ControlPlaneError: It failed; holds the end of what it said.

@@ -1,4 +1,4 @@
-"""Keys and certificates of a control plane that lives for minutes."""
+"""Makes keys and certificates for a control plane that lives for minutes."""
 
 import datetime as dt
 import ipaddress
@@ -34,7 +34,7 @@ class Authority:
 
     @property
     def key(self) -> bytes:
-        """The authority's key, PEM, for who signs in its name."""
+        """The authority's private key, PEM."""
         return _private_pem(self._key)
 
     def serving(
@@ -42,7 +42,7 @@ class Authority:
         names: Sequence[str] = ("localhost",),
         addresses: Sequence[str] = ("127.0.0.1",),
     ) -> tuple[bytes, bytes]:
-        """Make the certificate and key, PEM, of a server, on loopback if nothing else is said."""
+        """Make a server's certificate and key, PEM, by default for loopback."""
         alternatives = x509.SubjectAlternativeName(
             [
                 *(x509.DNSName(name) for name in names),
@@ -101,7 +101,7 @@ def signing_key() -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> Path:
-    """Write a file that only its owner can read; answers its path."""
+    """Write a file that only its owner can read; return its path."""
     path.touch(mode=0o600)
     path.write_bytes(content)
     return path

@@ -1,4 +1,4 @@
-"""A child process that never outlives us, however we end."""
+"""Runs child processes that never outlive us, however we end."""
 
 import asyncio
 import contextlib
@@ -30,12 +30,12 @@ if os.getppid() == int(sys.argv[1]):
 
 
 def tied_to_this_process() -> tuple[str, ...]:
-    """A command to put before a program, so that it ends with the thread that starts it."""
+    """Return a command to put before a program, so that it ends with the thread that starts it."""
     return (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()))
 
 
 class Child:
-    """One program with its log file. Usable from any event loop, one after another.
+    """A child process with its log file; usable from several event loops, one after another.
 
     Start it from a thread that lives as long as the child should.
     """
@@ -59,11 +59,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id; it stays the same when the program takes the launcher's place."""
+        """The process id; it stays the same when the program takes the launcher's place."""
         return self._process.pid
 
     def ended(self) -> bool:
-        """Whether the process has ended."""
+        """Tell whether the process has ended."""
         return self._process.poll() is not None
 
     def last_words(self) -> str:

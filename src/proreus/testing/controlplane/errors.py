@@ -1,5 +1,5 @@
-"""The one error of this package."""
+"""The error of this package."""
 
 
 class ControlPlaneError(Exception):
-    """The control plane, or the programs it is made of, could not be had; the text says why."""
+    """The error that the control plane, or a program of it, could not be had; the text says why."""

@@ -1,4 +1,4 @@
-"""The text of a kubeconfig file."""
+"""Renders kubeconfig files."""
 
 import base64
 from collections.abc import Mapping

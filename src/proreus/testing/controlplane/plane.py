@@ -1,4 +1,4 @@
-"""One etcd and one kube-apiserver, from start to stop."""
+"""Runs one etcd and one kube-apiserver, from start to stop."""
 
 import asyncio
 import shutil
@@ -54,7 +54,7 @@ class ControlPlane:
     def __init__(
         self, log_dir: Path | None = None, extra_apiserver_args: Sequence[str] = ()
     ) -> None:
-        """Nothing is started yet.
+        """Keep the settings; nothing is started yet.
 
         Args:
             log_dir: where etcd.log, kube-apiserver.log and audit.jsonl outlive the end.
@@ -142,7 +142,7 @@ class ControlPlane:
 
     @property
     def apiserver_pid(self) -> int:
-        """Process id of the API server.
+        """The process id of the API server.
 
         Raises:
             ControlPlaneError: it is stopped.

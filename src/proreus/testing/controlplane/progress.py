@@ -1,4 +1,4 @@
-"""Signs of life while something slow is done."""
+"""Reports progress while something slow is done."""
 
 import asyncio
 import sys

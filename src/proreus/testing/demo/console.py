@@ -39,11 +39,11 @@ _VERBS: dict[str, tuple[str, _Machine]] = {
 
 
 class ConsoleError(Exception):
-    """The console cannot do what it is told."""
+    """The error that the console cannot do what the command line asks."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do one thing; 1 if it could not be done."""
+    """Run one command of the console; return 1 if it failed."""
     options = _parser().parse_args(arguments)
     try:
         asyncio.run(_run(options))

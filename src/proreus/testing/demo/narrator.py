@@ -1,4 +1,4 @@
-"""Tells what happens, line by line, with the seconds since the start."""
+"""Prints what happens, line by line, with the seconds since the start."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ QUIET_PROGRESS = 10.0
 
 
 class Narrator:
-    """Writes lines to `out`; on a terminal, progress stays on one line."""
+    """A writer of lines to `out`; on a terminal, progress stays on one line."""
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         """Start the clock."""
@@ -26,14 +26,14 @@ class Narrator:
         self._is_open = False
 
     def say(self, text: str = "", *more: str) -> None:
-        """A line with the time, and indented ones below it."""
+        """Print a line with the time, and indented ones below it."""
         self._close_progress()
         print(f"{time.monotonic() - self._start:7.1f} s  {text}", file=self._out, flush=True)
         for line in more:
             print(f"           {line}", file=self._out, flush=True)
 
     def progress(self, text: str) -> None:
-        """What is being waited for: rewritten in place, or said now and then in a pipe."""
+        """Print what is being waited for: rewritten in place, or now and then in a pipe."""
         if self._is_terminal:
             print(f"\r\033[K           {text}", end="", file=self._out, flush=True)
             self._is_open = True
@@ -54,7 +54,7 @@ class Narrator:
         seconds: float = 60.0,
         progress: Callable[[], str] | None = None,
     ) -> T:
-        """Try until the answer of `attempt` is true.
+        """Try again and again until the answer of `attempt` is true.
 
         Raises:
             NotInTime: It was not within `seconds`.
@@ -71,7 +71,7 @@ class Narrator:
 
 @asynccontextmanager
 async def running(*tasks: asyncio.Task[None]) -> AsyncIterator[None]:
-    """Let tasks run beside the body; they are cancelled at its end."""
+    """Run tasks beside the block; cancel them at its end."""
     try:
         yield
     finally:

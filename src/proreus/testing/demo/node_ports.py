@@ -1,4 +1,4 @@
-"""Stands for kube-proxy and pods: an echo server behind every node port of every machine."""
+"""Plays kube-proxy and pods: an echo server behind every node port of every machine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,12 +14,12 @@ PERIOD = 0.3
 
 
 class NodePorts:
-    """Serves on each running machine's own loopback address."""
+    """The servers behind node ports, on each running machine's own loopback address."""
 
     def __init__(
         self, client: Client, machines: Callable[[], Awaitable[Iterable[Instance]]]
     ) -> None:
-        """Serve for `machines`, which is asked again and again."""
+        """Keep `machines`, the function that lists the running machines."""
         self._client = client
         self._machines = machines
         self._servers: dict[tuple[str, int], AsyncExitStack] = {}
@@ -57,5 +57,5 @@ class NodePorts:
 
 
 def address_of(machine: Instance) -> str:
-    """The machine's own loopback address."""
+    """Return the machine's own loopback address."""
     return next(one.address for one in machine.addresses if one.type == "InternalIP")

@@ -1,4 +1,4 @@
-"""Sets the stage: control plane, cloud with machines, kubelets, node ports and the manager."""
+"""Sets up the demo: control plane, cloud with machines, kubelets, node ports and the manager."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ class Manager(ManagerProcess):
     def __init__(
         self, kubeconfig_file: Path, cloud: SimulatedCloudProcess, directory: Path
     ) -> None:
-        """Nothing is started yet; the cloud-config and the log go to `directory`."""
+        """Write no file yet; the cloud-config and the log go to `directory`."""
         self.config = directory / "cloud.conf"
         self.config.write_text(cloud_config(cloud))
         super().__init__(
@@ -45,7 +45,7 @@ class Manager(ManagerProcess):
         )
 
     def countdown(self, node: str) -> int | None:
-        """Seconds until the manager may delete that node, as its log said last."""
+        """Return the seconds until the manager may delete that node, as its log said last."""
         for name, seconds in reversed(_COUNTDOWN.findall(self.output())):
             if name == node:
                 return int(seconds)
@@ -53,7 +53,7 @@ class Manager(ManagerProcess):
 
 
 class Stage:
-    """What the story plays on."""
+    """The parts of the demo on which the story plays."""
 
     def __init__(self, plane: ControlPlane, cloud: SimulatedCloudProcess, client: Client) -> None:
         """Keep the parts; `manager` is not started yet."""
@@ -65,7 +65,7 @@ class Stage:
 
 @asynccontextmanager
 async def stage(narrator: Narrator, *, latency: float = 0.02) -> AsyncIterator[Stage]:
-    """Everything but the manager runs while the body does."""
+    """Run everything but the manager within the block."""
     narrator.say(f"starting etcd and kube-apiserver {kubernetes_version()}")
     async with ControlPlane() as plane:
         narrator.say("they are ready; for kubectl:", f"export KUBECONFIG={plane.kubeconfig}")
@@ -89,7 +89,7 @@ async def stage(narrator: Narrator, *, latency: float = 0.02) -> AsyncIterator[S
 
 
 def machines(endpoint: str, count: int = MACHINES) -> list[Instance]:
-    """Machines in turn over the zones, each with a loopback address of its own.
+    """Make machines in turn over the zones, each with a loopback address of its own.
 
     The addresses come from the cloud's port, so that clouds side by side do not collide; they
     are not those of its load balancers.

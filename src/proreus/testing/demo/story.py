@@ -1,4 +1,4 @@
-"""The story: nodes, a Service, a lost machine, and nothing left behind."""
+"""The story of the demo: nodes, a Service, a lost machine, and nothing left behind."""
 
 import asyncio
 import json
@@ -26,15 +26,15 @@ DELETION_SECONDS = 180.0
 
 
 class Story:
-    """Plays the story on a stage and tells it."""
+    """The player of the story, who prints each step."""
 
     def __init__(self, stage: Stage, narrator: Narrator) -> None:
-        """Nothing has happened yet."""
+        """Keep stage and narrator."""
         self._stage = stage
         self._narrator = narrator
 
     async def begin(self) -> None:
-        """Nodes register, the manager starts, initialises them and makes their routes.
+        """Register nodes, start the manager, and wait until nodes are initialised and have routes.
 
         Raises:
             NotInTime: Something did not happen.
@@ -50,7 +50,7 @@ class Story:
         await self.route()
 
     async def tell(self) -> None:
-        """The story from then on.
+        """Play the rest of the story after `begin`.
 
         Raises:
             NotInTime: Something did not happen.
@@ -62,7 +62,7 @@ class Story:
         await self.count_calls()
 
     async def register(self) -> None:
-        """The machines' kubelets register their nodes."""
+        """Let the machines' kubelets register their nodes."""
         nodes = await self._narrator.until("the nodes register", self._registered)
         self._narrator.say(
             f"{len(nodes)} kubelets have registered their nodes, uninitialised:",
@@ -70,12 +70,12 @@ class Story:
         )
 
     async def initialise(self) -> None:
-        """The manager initialises the nodes."""
+        """Wait until the manager has initialised the nodes."""
         nodes = await self._narrator.until("the nodes are initialised", self._initialised)
         self._narrator.say("the nodes are initialised:", *(_line(node) for node in nodes))
 
     async def route(self) -> None:
-        """Each node has pod addresses, and the cloud's network leads to them."""
+        """Wait until each node has pod addresses, and the cloud's network leads to them."""
         nodes = await self._narrator.until("the nodes get their routes", self._routed)
         self._narrator.say(
             "the nodes have their pod CIDRs, and the cloud routes to them:",
@@ -86,7 +86,7 @@ class Story:
         )
 
     async def serve(self) -> None:
-        """A Service gets an address, which answers."""
+        """Create a Service and wait until its address answers."""
         await self._stage.client.create(
             SERVICES,
             service_body(
@@ -101,7 +101,7 @@ class Story:
         self._narrator.say(f"$ curl http://{address}:{PORT}/", json.dumps(answer))
 
     async def lose_a_machine(self) -> None:
-        """A machine is deleted in the cloud; its Node follows, after the confirmations."""
+        """Delete a machine in the cloud, and wait until its Node is deleted, too."""
         lost = (await self._stage.cloud.admin.instances())[-1]
         await self._stage.cloud.admin.delete(lost.id)
         self._narrator.say(f"the machine of {lost.name} is deleted in the cloud")
@@ -126,19 +126,19 @@ class Story:
         self._narrator.say("the Service answers still")
 
     async def delete_the_service(self) -> None:
-        """The Service is deleted, and nothing of it is left; routes are the nodes'."""
+        """Delete the Service, and wait until the cloud has nothing of it; routes stay."""
         await self._stage.client.delete(SERVICES, SERVICE, namespace=NAMESPACE)
         await self._narrator.until("the Service goes", self._service_gone)
         await self._narrator.until("nothing is left in the cloud", self._cloud_is_empty)
         self._narrator.say("the Service is deleted; nothing of it is left in the cloud")
 
     async def lose_its_route(self) -> None:
-        """The lost machine's route goes, once two listings have shown that no node needs it."""
+        """Wait until the lost machine's route is deleted, which takes two listings."""
         await self._narrator.until("the route of the lost machine goes", self._routed)
         self._narrator.say("the lost machine's route is gone; those of the other nodes stay")
 
     async def count_calls(self) -> None:
-        """What it has cost."""
+        """Print how many calls of the cloud the story has cost."""
         counts = await self._stage.cloud.admin.counts()
         self._narrator.say(
             f"the cloud was called {sum(counts.values())} times:",
@@ -200,7 +200,10 @@ class Story:
         return True if await self._service() is None else None
 
     async def _routed(self) -> tuple[Node, ...] | None:
-        """The nodes, once each has a pod CIDR and there is a route to every one, and no other."""
+        """Return the nodes, once each has a pod CIDR and there is a route to every one.
+
+        No other.
+        """
         nodes = await self._nodes()
         desired = {(node.spec.pod_cidr, node.spec.provider_id.rpartition("/")[2]) for node in nodes}
         routes = await self._stage.cloud.admin.parts("route")

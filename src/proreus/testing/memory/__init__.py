@@ -1,4 +1,4 @@
-"""An API server in memory: the part of the Kubernetes API that a cloud-controller-manager uses.
+"""An API server in memory, with what a cloud-controller-manager uses of the Kubernetes API.
 
 For numbers that etcd has no room for on a small machine (100,000 nodes), and for histories on a
 virtual clock. It passes the same tests of the client as a real kube-apiserver, and shows what

@@ -1,4 +1,4 @@
-"""`python -m proreus.testing.memory`: an API server in memory, in a process of its own."""
+"""The command `python -m proreus.testing.memory`: runs an API server in memory."""
 
 import argparse
 import asyncio
@@ -12,7 +12,7 @@ from proreus.testing.memory.store import HISTORY, Store
 
 
 def main() -> int:
-    """Read the command line and serve until a signal; answers the exit status."""
+    """Read the command line and serve until a signal; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m proreus.testing.memory",
         description="Serve the Kubernetes API from memory, on loopback, until Ctrl-C.",

@@ -1,4 +1,4 @@
-"""Failures that a test injects into the API server."""
+"""Defines failures that a test injects into the API server."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from proreus.testing.memory.store import ApiError
 
 
 class FaultMode(StrEnum):
-    """How a request fails; the last three have had their effect, if any, when they do."""
+    """The way in which a request fails; the last three have had their effect by then."""
 
     ERROR = "error"
     """Status 500."""
@@ -36,7 +36,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def refuse(fault: Fault) -> None:
-    """Raise what the request gets instead of being carried out, if anything."""
+    """Raise the error that a request gets instead of being carried out, if any."""
     refusals = {
         FaultMode.ERROR: (500, "InternalError"),
         FaultMode.THROTTLE: (429, "TooManyRequests"),

@@ -1,4 +1,4 @@
-"""The kubeconfig of a server that asks for no credentials."""
+"""Writes the kubeconfig of a server that needs no credentials."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The patch kinds of the Kubernetes API, on plain JSON values. Pure: arguments stay as they are.
+"""Applies the patch kinds of the Kubernetes API to plain JSON values. Pure.
 
 JSON Patch is RFC 6902, merge patch RFC 7386; strategic merge follows the API's conventions, for
 the lists that Nodes, Services and Events have.
@@ -23,7 +23,7 @@ _DIRECTIVES: Final = ("$patch", "$deleteFromPrimitiveList/", "$setElementOrder/"
 
 
 class PatchError(Exception):
-    """The patch does not apply: a failed test, or a path that is not there (422)."""
+    """The error that a patch does not apply: a failed test, or a missing path (422)."""
 
 
 def json_patch(target: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
@@ -125,7 +125,7 @@ def _pointer(text: Any) -> list[str]:
 
 
 def _found(document: Json, path: Sequence[str], *, absent_leaf: bool = False) -> Json:
-    """The value there; an absent last key of an object is null, if that is allowed."""
+    """Return the value at a path; an absent last key of an object is null, if that is allowed."""
     for depth, key in enumerate(path):
         if isinstance(document, list):
             document = document[_index(document, key)]
@@ -139,7 +139,7 @@ def _found(document: Json, path: Sequence[str], *, absent_leaf: bool = False) ->
 
 
 def _opened(document: Json, path: Sequence[str]) -> tuple[Json, Json]:
-    """A copy of the document in which what is at the path may be changed, and that itself.
+    """Copy the document so that what is at the path may be changed; return both.
 
     Only what is on the way there is copied.
     """

@@ -1,4 +1,4 @@
-"""What the API server makes of objects: defaults, validation, what a subresource may change."""
+"""Does what the API server does to objects: defaults, validation, limits of subresources."""
 
 import itertools
 import re
@@ -43,7 +43,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong with an object: `reason` is the API's CauseType."""
+    """A mistake in an object; `reason` is the API's CauseType."""
 
     field: str
     message: str
@@ -51,25 +51,25 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Ports:
-    """Hands out node ports and cluster addresses, each once."""
+    """A store of node ports and cluster addresses that gives each out once."""
 
     def __init__(self) -> None:
-        """Nothing is taken."""
+        """Begin with nothing taken."""
         self._ports: Iterator[int] = itertools.count(FIRST_NODE_PORT)
         self._addresses: Iterator[int] = itertools.count(1)
 
     def node_port(self) -> int:
-        """A free node port."""
+        """Return a free node port."""
         return next(self._ports)
 
     def address(self) -> str:
-        """A free cluster IP."""
+        """Return a free cluster IP."""
         number = next(self._addresses)
         return f"10.{96 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
 def on_create(resource: Resource[Any], body: Object, ports: Ports) -> Object:
-    """The object with its defaults, and as admission leaves it."""
+    """Return a new object with its defaults, and as admission leaves it."""
     body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
     if resource is NODES:
         spec = dict(body.get("spec") or {})
@@ -85,7 +85,7 @@ def on_create(resource: Resource[Any], body: Object, ports: Ports) -> Object:
 def on_update(
     resource: Resource[Any], old: Object, new: Object, ports: Ports, *, status: bool
 ) -> Object:
-    """The object as written by the main resource or by `status`, with what that may change."""
+    """Return an object as the main resource or `status` may write it, with what that may change."""
     if resource.plural in WITH_STATUS:
         kept = "spec" if status else "status"
         new = {**new, kept: old[kept]} if kept in old else _without(new, kept)
@@ -111,7 +111,7 @@ def _without(value: Object, key: str) -> Object:
 
 
 def _service_spec(spec: Object, old: Object, ports: Ports) -> Object:
-    """The spec of a Service with what the API server fills in."""
+    """Return the spec of a Service with what the API server fills in."""
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
     spec.setdefault("ipFamilyPolicy", "SingleStack")
@@ -144,7 +144,7 @@ def _default_ip_mode(service: Object) -> None:
 
 
 def faults(resource: Resource[Any], old: Object | None, new: Object) -> list[Fault]:
-    """What is wrong with an object that is to be written."""
+    """Return the mistakes in an object that is to be written."""
     found = list(_meta_faults(old, new))
     check = _CHECKS.get(resource.plural)
     return found + (list(check(old, new)) if check is not None else [])

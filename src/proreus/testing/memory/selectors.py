@@ -1,4 +1,4 @@
-"""Label and field selectors. Pure."""
+"""Parses label and field selectors. Pure."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from proreus.testing.memory.store import ApiError, Matches
 
 
 def matcher(labels: str, fields: str) -> Matches | None:
-    """Whether an object fits both selectors; "" is all, and None all objects.
+    """Return a test whether an object fits both selectors; None if both are empty.
 
     Raises:
         ApiError: A selector cannot be read (400).

@@ -1,4 +1,4 @@
-"""The HTTP side: requests in, objects and watches out, and the faults that a test injects."""
+"""Serves the store over HTTP: requests, watches, and the faults that a test injects."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class LoggedRequest(msgspec.Struct, frozen=True):
 
 
 class _CutOff(Exception):
-    """A watch is to break off."""
+    """The signal that a watch is to break off."""
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 class MemoryApiServer:
-    """Serves a store on a port of loopback, for `async with`.
+    """A server of a store on a port of loopback, for `async with`.
 
     Attributes:
         store: All objects; a test may change them behind the clients' backs.
@@ -63,7 +63,7 @@ class MemoryApiServer:
     """
 
     def __init__(self, store: Store | None = None, *, port: int = 0, keep_log: bool = True) -> None:
-        """Nothing listens yet; port 0 is any free one."""
+        """Keep the settings; port 0 is any free one."""
         self.store = store or Store()
         self.url = ""
         self.requests: list[LoggedRequest] = []
@@ -245,7 +245,7 @@ class MemoryApiServer:
         version: int,
         fault: Fault | None,
     ) -> int:
-        """Send what happened after `version`; answers the version that is reached."""
+        """Send what happened after `version`; return the version that is reached."""
         reached = self.store.version
         events = []
         for change in self.store.changes(target.resource, version):
@@ -260,7 +260,7 @@ class MemoryApiServer:
 
 
 def _told(change: Change, matches: Matches | None) -> list[bytes]:
-    """The event of one change, for a watch that sees only what matches."""
+    """Return the event of one change, for a watch that shows only what matches."""
     before, after = (
         one is not None and (matches is None or matches(one.body))
         for one in (change.old, change.new)
@@ -333,7 +333,7 @@ def _patched(content_type: str, present: Object, change: Any) -> Object:
 
 
 def _partial(request: web.Request, stored: Stored) -> bytes:
-    """The object, or its metadata if only these are asked for."""
+    """Return an object, or its metadata if the request asks for these only."""
     if "as=PartialObjectMetadata" not in request.headers.get("Accept", ""):
         return stored.encoded
     kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}

@@ -1,4 +1,4 @@
-"""Objects, their versions and their history. No I/O: times and ids come from outside."""
+"""Keeps objects, their versions and their history. No I/O: times and ids come from outside."""
 
 import bisect
 import random
@@ -26,7 +26,7 @@ LISTS: Final = 64
 
 
 class ApiError(Exception):
-    """An error answer: HTTP status, the API's reason, message and what is wrong with the object."""
+    """An error that the API answers: HTTP status, reason, message and the object's mistakes."""
 
     def __init__(
         self, code: int, reason: str, message: str, causes: tuple[Fault, ...] = ()
@@ -36,7 +36,7 @@ class ApiError(Exception):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """An object as it is kept and sent: as text, a tenth of what it takes as values."""
+    """An object as it is kept and sent: as JSON text, a tenth of its size as values."""
 
     namespace: str
     version: int
@@ -50,7 +50,7 @@ class Stored(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> Object:
-        """Its metadata, without decoding all else."""
+        """The object's metadata, without decoding the rest."""
         return _METADATA.decode(self.encoded).metadata
 
 
@@ -62,7 +62,7 @@ _METADATA = msgspec.json.Decoder(_Metadata)
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One step of history; `new` is None for a deletion, `last` the object at its end."""
+    """A step of history; `new` is None for a deletion, `last` the object at its end."""
 
     version: int
     old: Stored | None
@@ -80,7 +80,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class _Table:
-    """All objects of a resource in the order of their keys, and what happened to them.
+    """A table of all objects of a resource, with what happened to them.
 
     What is known of the past is each resource's own, as it is in the caches of kube-apiserver: a
     busy resource makes no other one forget.
@@ -95,7 +95,7 @@ class _Table:
 
 
 class Store:
-    """The one place of all objects, with one version that grows with every change."""
+    """A store of all objects, with one version that grows with every change."""
 
     def __init__(
         self,
@@ -117,13 +117,13 @@ class Store:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 
     def subscribe(self, plural: str, listener: Callable[[], None]) -> Callable[[], None]:
-        """Be called after every change of a resource; the value ends it."""
+        """Call the listener after every change of a resource; return how to end that."""
         listeners = self._listeners.setdefault(plural, [])
         listeners.append(listener)
         return lambda: listeners.remove(listener)
 
     def get(self, resource: Resource[Any], namespace: str, name: str) -> Stored:
-        """One object.
+        """Return an object, or raise NotFound.
 
         Raises:
             ApiError: There is none (404).
@@ -134,13 +134,13 @@ class Store:
         return found
 
     def count(self, resource: Resource[Any]) -> int:
-        """How many objects of a resource there are."""
+        """Return how many objects of a resource there are."""
         return len(self._table(resource).objects)
 
     def first_page(
         self, resource: Resource[Any], namespace: str, matches: Matches | None, limit: int
     ) -> Page:
-        """The first page of a list; limit 0 is all."""
+        """Return the first page of a list; limit 0 is all."""
         table = self._table(resource)
         found = [table.objects[key] for key in table.keys if namespace in {"", key[0]}]
         if matches is not None:
@@ -148,7 +148,7 @@ class Store:
         return self._page(self.version, found, 0, limit)
 
     def go_on(self, token: str, limit: int) -> Page:
-        """The next page of a list, of the same version.
+        """Return the next page of a list, of the same version.
 
         Raises:
             ApiError: That version is forgotten (410).
@@ -159,7 +159,7 @@ class Store:
         return self._page(*known, limit)
 
     def changes(self, resource: Resource[Any], after: int) -> list[Change]:
-        """What happened to a resource after a version, the oldest first.
+        """Return what happened to a resource after a version, the oldest first.
 
         Raises:
             ApiError: That version is forgotten (410).

@@ -1,4 +1,4 @@
-"""The simulated cloud: a process of its own with machines, load balancers, routes and faults.
+"""The simulated cloud: a process with machines, load balancers, routes and faults.
 
 It is what providers, controllers and benchmarks are tried on: it outlives the process under
 test, keeps its state through `kill -9`, really forwards traffic, and can be as slow, forgetful

@@ -1,4 +1,4 @@
-"""Run the simulated cloud: `python -m proreus.testing.simulated --help`."""
+"""The command `python -m proreus.testing.simulated`: runs the simulated cloud."""
 
 import argparse
 import asyncio

@@ -12,7 +12,7 @@ from proreus.testing.simulated.model import Call, Fault, Instance, Settings
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """What was called since the log was cleared, without the log itself.
+    """The numbers of calls since the log was cleared, without the log itself.
 
     Attributes:
         counters: How many calls of each operation ended with each status ("0": no answer).
@@ -24,14 +24,14 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class AdminError(Exception):
-    """The cloud refused an admin call."""
+    """The error that the cloud refused an admin call."""
 
 
 class Admin:
-    """Makes and ends machines, injects faults, reads the call log. An async context manager."""
+    """A client that makes and ends machines, injects faults and reads the call log."""
 
     def __init__(self, endpoint: str, token: str = "admin") -> None:  # noqa: S107 - a test cloud
-        """Speak to the cloud at `endpoint`."""
+        """Keep the endpoint of the cloud and the token."""
         self._endpoint = endpoint
         self._token = token
         self._session: aiohttp.ClientSession | None = None
@@ -53,7 +53,7 @@ class Admin:
             await self._session.close()
 
     async def settings(self) -> Settings:
-        """The cloud's settings."""
+        """Return the cloud's settings."""
         return msgspec.convert(await self._call("GET", "settings"), Settings)
 
     async def configure(self, **changes: object) -> Settings:
@@ -61,7 +61,7 @@ class Admin:
         return msgspec.convert(await self._call("PATCH", "settings", changes), Settings)
 
     async def create(self, machines: Iterable[Instance]) -> tuple[Instance, ...]:
-        """Start machines; answers them with all fields filled in."""
+        """Start machines; return them with all fields filled in."""
         answer = await self._call("POST", "instances", {"instances": list(machines)})
         return msgspec.convert(answer["instances"], tuple[Instance, ...])
 
@@ -82,21 +82,21 @@ class Admin:
         await self._call("DELETE", f"instances/{id_}")
 
     async def instances(self) -> tuple[Instance, ...]:
-        """All machines, never stale."""
+        """Return all machines, never stale."""
         answer = await self._call("GET", "state")
         return msgspec.convert(answer["instances"], tuple[Instance, ...])
 
     async def parts(self, kind: str = "") -> Sequence[dict[str, Any]]:
-        """All parts as the API shows them, never stale; of one kind if it is given."""
+        """List all parts as the API shows them, never stale; of one kind if it is given."""
         parts = (await self._call("GET", "state"))["parts"]
         return [part for part in parts if not kind or part["kind"] == kind]
 
     async def remove(self, id_: str) -> None:
-        """Remove a part behind everybody's back."""
+        """Remove a part as if somebody else had deleted it."""
         await self._call("DELETE", f"parts/{id_}")
 
     async def inject(self, fault: Fault) -> None:
-        """Make calls fail."""
+        """Make calls of the cloud fail."""
         await self._call("POST", "faults", fault)
 
     async def clear_faults(self) -> None:
@@ -104,16 +104,16 @@ class Admin:
         await self._call("DELETE", "faults")
 
     async def calls(self) -> tuple[Call, ...]:
-        """The call log, the oldest first."""
+        """Return the call log, the oldest first."""
         return msgspec.convert((await self._call("GET", "calls"))["calls"], tuple[Call, ...])
 
     async def counts(self) -> Counter[str]:
-        """How many calls each operation saw, whatever became of them."""
+        """Return how many calls each operation saw, whatever became of them."""
         counters = (await self.counters()).counters
         return Counter({operation: sum(by.values()) for operation, by in counters.items()})
 
     async def counters(self) -> Counters:
-        """The counters of calls, by operation and status."""
+        """Return the counters of calls, by operation and status."""
         return msgspec.convert(await self._call("GET", "counters"), Counters)
 
     async def clear_calls(self) -> None:

@@ -1,4 +1,4 @@
-"""The simulated cloud as a whole, without HTTP: its state, rules, traffic and how answers look."""
+"""The simulated cloud without HTTP: its state, its rules, its traffic and the form of answers."""
 
 import base64
 import random
@@ -27,7 +27,7 @@ from proreus.testing.simulated.store import Store
 
 
 class Cloud:
-    """Instances, parts and their traffic.
+    """A simulated cloud: instances, parts of load balancers, and their traffic.
 
     `now` is seconds since 1970; ids come from `chance`, else from the system's.
     """
@@ -50,7 +50,7 @@ class Cloud:
         self.configure({})
 
     def settings(self) -> Settings:
-        """The settings as they are now."""
+        """Return the settings as they are now."""
         return self._settings
 
     def configure(self, changes: Mapping[str, Any]) -> Settings:
@@ -68,7 +68,7 @@ class Cloud:
         self._store.close()
 
     def view(self, part: AnyPart) -> dict[str, Any]:
-        """A part as an answer shows it."""
+        """Return a part in the form of an answer."""
         shown: dict[str, Any] = msgspec.to_builtins(part)
         del shown["idempotency_token"]
         if isinstance(part, LoadBalancer):
@@ -83,7 +83,7 @@ class Cloud:
         return shown
 
     def list_parts(self, kind: str, prefix: str, tags: Sequence[str]) -> list[AnyPart]:
-        """The parts that the filters of `GET /v1/resources` let through."""
+        """Return the parts that the filters of `GET /v1/resources` let through."""
         kinds = {type_.__struct_config__.tag: type_ for type_ in KINDS.values()}
         if kind and kind not in kinds:
             raise ApiError(400, "BadRequest", f"kind: one of {sorted(map(str, kinds))}")
@@ -103,7 +103,7 @@ class Cloud:
     def page(
         self, found: Sequence[Instance] | Sequence[AnyPart], size: str, token: str
     ) -> tuple[Sequence[Any], str]:
-        """The page of a list, sorted by id, that follows `token`, and the token of the next."""
+        """Return the page of a list, sorted by id, that follows `token`, and the next token."""
         limit = self._settings.page_size
         try:
             limit = min(int(size or limit), limit)

@@ -1,4 +1,4 @@
-"""The simulated cloud's traffic: sockets of active load balancers, targets in turn, firewalls."""
+"""Carries the simulated cloud's traffic: sockets of load balancers, targets, firewalls."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from proreus.testing.simulated.parts import Parts
 
 
 class DataPlane:
-    """Keeps the sockets as the parts say; targets and firewalls are read at each connection."""
+    """The sockets of all load balancers; targets and firewalls are read at each connection."""
 
     def __init__(
         self, parts: Parts, settings: Callable[[], Settings], now: Callable[[], float]
     ) -> None:
-        """No socket is open before `run`."""
+        """Keep parts and settings; sockets open within `running`."""
         self._parts = parts
         self._now = now
         self._gates: dict[str, Gate] = {}
@@ -48,14 +48,14 @@ class DataPlane:
                 await gate.close()
 
     def state(self, listener: Listener) -> tuple[str, str]:
-        """pending, active or error, and the error's text."""
+        """Return a listener's state (pending, active or error) and the error's text."""
         if listener.id in self._gates:
             return "active", ""
         error = self._errors.get(listener.id, "")
         return ("error", error) if error else ("pending", "")
 
     def targets(self, balancer: LoadBalancer) -> list[dict[str, str]]:
-        """The targets with their health: the worst over all listeners."""
+        """Return the targets with their health: the worst over all listeners."""
         listeners = [p for p in self._parts.on(balancer.id) if isinstance(p, Listener)]
         answer = []
         for target in balancer.targets:
@@ -67,7 +67,7 @@ class DataPlane:
         return answer
 
     async def sync(self, balancer_id: str) -> None:
-        """Open and close the sockets of one load balancer as its parts now say."""
+        """Open and close the sockets of one load balancer as its parts now require."""
         async with self._lock:
             balancer = self._parts.find(balancer_id)
             address = ""
@@ -87,7 +87,7 @@ class DataPlane:
         self.health.wake()
 
     def route(self, listener_id: str, client: str) -> list[tuple[str, int]]:
-        """Where a client's traffic goes, the first choice first; empty if it is not let in."""
+        """Return the targets for a client's traffic, the first choice first."""
         listener = self._parts.find(listener_id)
         if not isinstance(listener, Listener):
             return []
@@ -144,7 +144,7 @@ class DataPlane:
         task.add_done_callback(self._later.discard)
 
     def _address(self, balancer: LoadBalancer) -> str:
-        """The address of a load balancer, "" if somebody took it away."""
+        """Return the address of a load balancer, "" if somebody took it away."""
         part = self._parts.find(balancer.address_id)
         return part.address if isinstance(part, AddressPart) else ""
 
@@ -172,7 +172,7 @@ class DataPlane:
 
 
 def _probe(balancer: LoadBalancer, listener: Listener, address: str) -> Probe | None:
-    """How to ask a target; None for UDP without a check of its own, which cannot be asked."""
+    """Return the health check's request to a target; None for UDP without a check of its own."""
     check = balancer.health_check
     if check.port == 0 and listener.protocol == "UDP":
         return None

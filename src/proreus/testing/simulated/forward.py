@@ -1,4 +1,4 @@
-"""Sockets of the simulated cloud that forward TCP connections and UDP datagrams."""
+"""Forwards TCP connections and UDP datagrams for the simulated cloud."""
 
 import asyncio
 import contextlib
@@ -25,10 +25,10 @@ class Gate(Protocol):
 
 
 class TCPGate:
-    """A TCP port. `choose` answers a client's targets, `proxy` whether to send PROXY v1 first."""
+    """A TCP port. `choose` returns a client's targets, `proxy` whether to send PROXY v1 first."""
 
     def __init__(self, choose: Choose, proxy: Callable[[], bool]) -> None:
-        """Nothing is open yet."""
+        """Keep `choose` and `proxy`; open nothing yet."""
         self.balancer_id = ""
         self._choose = choose
         self._proxy = proxy
@@ -36,7 +36,7 @@ class TCPGate:
         self._open: set[asyncio.StreamWriter] = set()
 
     async def open(self, address: str, port: int) -> None:
-        """Listen."""
+        """Listen on the address and port."""
         self._server = await asyncio.start_server(self._serve, address, port)
 
     async def close(self) -> None:
@@ -105,7 +105,7 @@ class UDPGate(asyncio.DatagramProtocol):
     """A UDP port. Each client keeps its target until it is silent for 30 s."""
 
     def __init__(self, choose: Choose, proxy: Callable[[], bool]) -> None:
-        """Nothing is open yet; the PROXY protocol has no v1 for UDP, so `proxy` is not asked."""
+        """Keep `choose`; PROXY v1 has no UDP, so `proxy` is not used."""
         del proxy
         self.balancer_id = ""
         self._choose = choose
@@ -115,7 +115,7 @@ class UDPGate(asyncio.DatagramProtocol):
         self._closed = asyncio.Event()
 
     async def open(self, address: str, port: int) -> None:
-        """Listen."""
+        """Listen on the address and port."""
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_datagram_endpoint(
             lambda: self, local_addr=(address, port)
@@ -132,7 +132,7 @@ class UDPGate(asyncio.DatagramProtocol):
             await self._closed.wait()  # the loop closes the socket in its next turn
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """Forget the socket, which is closed."""
         del exc
         self._closed.set()
 
@@ -158,7 +158,7 @@ class UDPGate(asyncio.DatagramProtocol):
 
 
 class _Upstream(asyncio.DatagramProtocol):
-    """The socket towards a target on behalf of one client."""
+    """A socket towards a target on behalf of one client."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class _Upstream(asyncio.DatagramProtocol):
         self._downstream.sendto(data, self._client)
 
     def error_received(self, exc: Exception) -> None:
-        """The target refused (ICMP): the next datagram may choose another."""
+        """Close, since the target refused (ICMP): the next datagram may choose another."""
         del exc
         self.end()
 

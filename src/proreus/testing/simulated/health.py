@@ -1,4 +1,4 @@
-"""Health checks of the simulated cloud's load balancers."""
+"""Checks the health of the targets of the simulated cloud's load balancers."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ _GATHER = 0.02  # new probes come in bursts
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """One question: an HTTP GET of `path`, or a TCP connect if `path` is ""."""
+    """A health check of one target: an HTTP GET of `path`, or a TCP connect if `path` is ""."""
 
     address: str
     port: int
@@ -20,7 +20,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Asks every probe in turn; many load balancers share one probe of a node.
+    """A checker that sends every probe in turn; load balancers share equal probes.
 
     `needed` says which probes there are now, `interval` the seconds between two rounds, 0 for
     no checks at all.
@@ -29,14 +29,17 @@ class Health:
     def __init__(
         self, needed: Callable[[], Iterable[Probe]], interval: Callable[[], float]
     ) -> None:
-        """Nothing is known at first."""
+        """Know no target's health at first."""
         self._needed = needed
         self._interval = interval
         self._known: dict[Probe, bool] = {}
         self._wake = asyncio.Event()
 
     def of(self, probe: Probe | None) -> str:
-        """healthy, unhealthy or unknown; None is a target without check."""
+        """Return a target's health: healthy, unhealthy or unknown.
+
+        None is a target without check.
+        """
         if probe is None or self._interval() <= 0:
             return "healthy"
         known = self._known.get(probe)
@@ -45,11 +48,11 @@ class Health:
         return "healthy" if known else "unhealthy"
 
     def wake(self) -> None:
-        """There may be new probes: ask those at once."""
+        """Send new probes at once."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send probes until cancelled."""
         loop = asyncio.get_running_loop()
         round_at = 0.0
         while True:

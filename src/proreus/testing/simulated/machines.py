@@ -1,4 +1,4 @@
-"""The simulated cloud's instances: reads, and what the admin API does to them."""
+"""The simulated cloud's instances: how they are read, and what the admin API does to them."""
 
 import ipaddress
 import random
@@ -18,7 +18,7 @@ _EXTERNAL = ipaddress.IPv4Network("198.18.0.0/15")
 
 
 class Machines:
-    """The instances of the cloud; `settings` is asked anew at each call."""
+    """The instances of the simulated cloud; `settings` is called anew each time."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Machines:
         now: Callable[[], float],
         chance: random.Random,
     ) -> None:
-        """Take over what the table holds; ids come from `chance`."""
+        """Load what the table holds; ids come from `chance`."""
         self._table = table
         self._settings = settings
         self._now = now
@@ -36,17 +36,17 @@ class Machines:
         self._made = len(table.all())
 
     def all(self, *, lag: float = 0.0) -> Sequence[Instance]:
-        """Every visible instance."""
+        """Return every visible instance."""
         self._bury()
         return self._table.all(lag=lag)
 
     def find(self, id_: str) -> Instance | None:
-        """The instance as it is now, or None."""
+        """Return the instance as it is now, or None."""
         self._bury()
         return self._table.get(id_)
 
     def get(self, id_: str) -> Instance:
-        """One instance by id, as late as `read_lag`."""
+        """Return an instance by id, as it was `read_lag` ago."""
         self._check([id_])
         self._bury()
         found = self._table.get(id_, lag=self._settings().read_lag)
@@ -57,7 +57,7 @@ class Machines:
     def batch_get(
         self, ids: Sequence[str], names: Sequence[str]
     ) -> tuple[list[Instance], list[str], list[str]]:
-        """The instances found, the ids and the names not found, as late as `list_lag`."""
+        """Return instances found, and ids and names not found, as of `list_lag` ago."""
         limit = self._settings().batch_limit
         if len(ids) + len(names) > limit:
             raise ApiError(400, "BadRequest", f"more than {limit} ids and names in one call")
@@ -88,7 +88,7 @@ class Machines:
         return made
 
     def change(self, id_: str, changes: Mapping[str, Any]) -> Instance:
-        """Change fields of an instance at once, without the cloud's usual ways."""
+        """Change fields of an instance at once, without the delays of a real cloud."""
         old = self.find(id_)
         if old is None:
             raise ApiError(404, "NotFound", f"there is no instance {id_}")
@@ -129,7 +129,7 @@ class Machines:
         return found
 
     def terminate(self, id_: str) -> None:
-        """End an instance: a tombstone stays for the time that the settings say."""
+        """Terminate an instance; its tombstone stays for the time in the settings."""
         self.change(id_, {"state": "terminated"})
         self._bury()
 

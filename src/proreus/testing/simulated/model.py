@@ -13,7 +13,7 @@ class ApiError(Exception):
     def __init__(
         self, status: int, code: str, message: str, retry_after: float | None = None
     ) -> None:
-        """Keep what the answer will say."""
+        """Keep what the answer will contain."""
         super().__init__(message)
         self.status = status
         self.code = code
@@ -21,7 +21,7 @@ class ApiError(Exception):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the cloud behaves. Times in seconds, rates in calls a second; a rate of 0 is no quota.
+    """Settings of the cloud's behaviour. Times in seconds, rates in calls a second; 0 is no quota.
 
     Attributes:
         region: The one region.
@@ -97,14 +97,14 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where targets are asked whether they are well; port 0 is the listener's target port."""
+    """A health check of targets; port 0 is the listener's target port."""
 
     port: int = 0
     path: str = ""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
-    """What all parts have; `created` in seconds since 1970."""
+    """The fields that all parts have; `created` in seconds since 1970."""
 
     id: str
     name: str
@@ -115,7 +115,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_u
 
 
 class AddressPart(Part, frozen=True, kw_only=True, tag="address"):
-    """An address of the pool."""
+    """An address that was taken from the pool."""
 
     address: str = ""
 
@@ -132,7 +132,7 @@ class LoadBalancer(Part, frozen=True, kw_only=True, tag="load_balancer"):
 
 
 class Listener(Part, frozen=True, kw_only=True, tag="listener"):
-    """One port of a load balancer."""
+    """A port of a load balancer."""
 
     load_balancer_id: str
     protocol: Literal["TCP", "UDP"]
@@ -142,14 +142,14 @@ class Listener(Part, frozen=True, kw_only=True, tag="listener"):
 
 
 class Firewall(Part, frozen=True, kw_only=True, tag="firewall"):
-    """Who may speak to a load balancer."""
+    """A list of clients that may speak to a load balancer."""
 
     load_balancer_id: str
     source_ranges: tuple[str, ...] = ()
 
 
 class Route(Part, frozen=True, kw_only=True, tag="route"):
-    """A route of the table."""
+    """A route of the route table."""
 
     destination: str
     instance_id: str
@@ -159,7 +159,7 @@ AnyPart = AddressPart | LoadBalancer | Listener | Firewall | Route
 
 
 class FaultMode(StrEnum):
-    """What an injected failure does.
+    """The effect of an injected failure.
 
     CUT_BEFORE and CUT_AFTER cut the connection before or after the effect, ERROR answers with
     `status` and THROTTLE with 429, both without effect; HANG never answers and has no effect;
@@ -202,7 +202,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One logged call; `status` 0 means that it had no answer, `time` is seconds since 1970."""
+    """A logged call; `status` 0 means that it had no answer, `time` is seconds since 1970."""
 
     operation: str
     caller: str

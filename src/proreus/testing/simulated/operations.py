@@ -11,18 +11,18 @@ from proreus.testing.simulated.parts import KINDS
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A request: the id in its path, its query as pairs, its body."""
+    """A request of the API: the id in its path, its query as pairs, its body."""
 
     id: str
     query: tuple[tuple[str, str], ...]
     body: Mapping[str, Any]
 
     def first(self, name: str) -> str:
-        """The first value of a query parameter, or ""."""
+        """Return the first value of a query parameter, or ""."""
         return next((value for key, value in self.query if key == name), "")
 
     def every(self, name: str) -> list[str]:
-        """All values of a query parameter."""
+        """Return all values of a query parameter."""
         return [value for key, value in self.query if key == name]
 
 
@@ -55,7 +55,7 @@ Run = Callable[[Cloud, ApiRequest], Awaitable[Answer]]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One call of the API; `path` in aiohttp's form."""
+    """An operation of the API; `path` in aiohttp's form."""
 
     name: str
     method: str
@@ -65,7 +65,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def show_instance(instance: Instance) -> dict[str, Any]:
-    """An instance as an answer shows it."""
+    """Return an instance in the form of an answer."""
     shown: dict[str, Any] = msgspec.to_builtins(instance)
     del shown["created"], shown["terminated"]
     return shown

@@ -1,4 +1,4 @@
-"""The simulated cloud's parts: their creation, change and deletion with all rules of the API."""
+"""Creates, changes and deletes the simulated cloud's parts by all rules of the API."""
 
 import ipaddress
 import random
@@ -49,7 +49,7 @@ _MAX_PORT = 65535
 
 
 class Parts:
-    """All parts of the cloud, with the indexes that its rules need."""
+    """All parts of the simulated cloud, with the indexes that its rules need."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Parts:
         now: Callable[[], float],
         chance: random.Random,
     ) -> None:
-        """Take over what the table holds; ids come from `chance`."""
+        """Load what the table holds; ids come from `chance`."""
         self._table = table
         self._machines = machines
         self._settings = settings
@@ -73,23 +73,23 @@ class Parts:
     def all(
         self, *, lag: float = 0.0, only: Callable[[AnyPart], bool] = lambda _: True
     ) -> Sequence[AnyPart]:
-        """Every part that `only` lets through, in the order of ids."""
+        """Return every part that `only` lets through, in the order of ids."""
         return self._table.all(lag=lag, only=only)
 
     def find(self, id_: str) -> AnyPart | None:
-        """The part as it is now, or None."""
+        """Return the part as it is now, or None."""
         return self._table.get(id_)
 
     def on(self, id_: str) -> list[AnyPart]:
-        """The parts that refer to the part `id_`, in the order of ids."""
+        """Return the parts that refer to the part `id_`, in the order of ids."""
         return [self._table_get(other) for other in sorted(self._on.get(id_, ()))]
 
     def get(self, kind: type[AnyPart], id_: str) -> AnyPart:
-        """One part by id, as late as `read_lag`."""
+        """Return a part by id, as it was `read_lag` ago."""
         return self._of_kind(kind, id_, self._table.get(id_, lag=self._settings().read_lag))
 
     def create(self, kind: type[AnyPart], body: Mapping[str, Any]) -> tuple[AnyPart, bool]:
-        """Make a part; answers it and whether it is new (an idempotency token may name an old)."""
+        """Make a part; return it and whether it is new (its idempotency token may be known)."""
         token = body.get("idempotency_token", "")
         if token and (kind, token) in self._tokens:
             return self._table_get(self._tokens[kind, token]), False
@@ -111,7 +111,7 @@ class Parts:
         return part, True
 
     def change(self, kind: type[AnyPart], id_: str, body: Mapping[str, Any]) -> AnyPart:
-        """Change a part if `version` is the one it has."""
+        """Change a part if `version` is the one that it has."""
         old = self._of_kind(kind, id_, self._table.get(id_))
         changes = dict(body)
         if changes.pop("version", None) != old.version:
@@ -142,7 +142,7 @@ class Parts:
         return part
 
     def add_targets(self, id_: str, targets: Sequence[Target]) -> tuple[AnyPart, dict[str, str]]:
-        """Add or replace targets; answers the load balancer and why some were rejected, by id."""
+        """Add or replace targets; return the load balancer and why some were rejected."""
         balancer = self._load_balancer(id_)
         rejected = {}
         have = {target.instance_id: target for target in balancer.targets}
@@ -178,7 +178,7 @@ class Parts:
         return new
 
     def _admit(self, part: AnyPart) -> AnyPart:
-        """Check a new part against the rest of the cloud; an address gets its address here."""
+        """Check a new part against the rest of the cloud; give an address part its address."""
         _check_fields(part)
         if isinstance(part, AddressPart):
             return msgspec.structs.replace(part, address=self._allocate(part.address))
@@ -255,7 +255,7 @@ class Parts:
 
 
 def _refers_to(part: AnyPart) -> str:
-    """The id of the part that this one is on, or ""."""
+    """Return the id of the part to which this one belongs, or ""."""
     if isinstance(part, LoadBalancer):
         return part.address_id
     if isinstance(part, Listener | Firewall):

@@ -19,7 +19,7 @@ _POLL = 0.02
 
 
 class SimulatedCloudProcess:
-    """The cloud in a process of its own: an async context manager.
+    """A simulated cloud in a process of its own, for `async with`.
 
     Attributes:
         endpoint: Where it listens.
@@ -34,7 +34,7 @@ class SimulatedCloudProcess:
         settings: Settings | None = None,
         tokens: Mapping[str, str] | None = None,
     ) -> None:
-        """Take the state file (a temporary one if None), settings and tokens by credential."""
+        """Keep the state file (a temporary one if None), settings and tokens."""
         self._directory = tempfile.TemporaryDirectory(prefix="simulated-cloud-")
         self._state = state or Path(self._directory.name) / "state.db"
         self._settings = settings or Settings()
@@ -63,13 +63,13 @@ class SimulatedCloudProcess:
         await self._end()
 
     async def kill(self) -> None:
-        """Kill -9: state on disk stays."""
+        """Send SIGKILL: the state on disk stays."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
     async def restart(self) -> None:
-        """Start it again on the same port and state, with the settings of its first start."""
+        """Start the process again on the same port, state and settings."""
         await self.kill()
         await self._start(self.endpoint.removeprefix("http://"))
 

@@ -1,4 +1,4 @@
-"""The simulated cloud over HTTP: credentials, quotas, faults, latency and the call log."""
+"""Serves the simulated cloud over HTTP: credentials, quotas, faults, latency and the call log."""
 
 import asyncio
 import hmac
@@ -29,10 +29,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """The HTTP side of `cloud`; `tokens` maps each token to its credential's name."""
+    """The HTTP server of `cloud`; `tokens` maps each token to its credential's name."""
 
     def __init__(self, cloud: Cloud, tokens: Mapping[str, str], admin_token: str) -> None:
-        """Nothing is served before `app` is run."""
+        """Keep cloud and tokens; serve once `app` is run."""
         self._cloud = cloud
         self._tokens = dict(tokens)
         self._admin_token = admin_token
@@ -43,7 +43,7 @@ class Server:
         self._last: dict[str, float] = {}
 
     def app(self) -> web.Application:
-        """The aiohttp application of both APIs."""
+        """Return the aiohttp application of both APIs."""
         app = web.Application(client_max_size=_MAX_BODY)
         for operation in OPERATIONS:
             app.router.add_route(operation.method, operation.path, self._cloud_call(operation))
@@ -84,7 +84,7 @@ class Server:
     async def _weathered(
         self, request: web.Request, operation: Operation, caller: str
     ) -> web.Response | None:
-        """Run the operation as quotas, faults and latency allow; None if it gets no answer."""
+        """Run the operation as quotas, faults and latency allow; return None for no answer."""
         settings = self._cloud.settings()
         now = self._cloud.now()
         wait = self._quotas.take(caller, settings, now, read=operation.read)
@@ -194,7 +194,7 @@ class Server:
 
 
 async def _effect_takes_place(request: web.Request, fault: Fault) -> bool:
-    """Whether the call goes on; raises the refusal if the fault is one."""
+    """Tell whether the call has its effect; raise the refusal if the fault is one."""
     if fault.mode is FaultMode.ERROR:
         raise ApiError(fault.status, "Internal", "injected failure")
     if fault.mode is FaultMode.THROTTLE:

@@ -1,4 +1,4 @@
-"""The simulated cloud's state: in memory for speed, written through to sqlite3 before answers.
+"""Keeps the simulated cloud's state in memory, and writes it to sqlite3 before each answer.
 
 sqlite runs without fsync: what was committed survives the end of the process (`kill -9`), though
 not of the machine. Recent versions of objects are kept in memory to answer stale reads.
@@ -18,7 +18,7 @@ _Row = TypeVar("_Row", Instance, AnyPart)
 
 
 class Table(Generic[_Row]):
-    """The objects of one sort by id, with their recent past.
+    """The objects of one kind by id, with their recent past.
 
     `remember` is how long versions are kept for stale reads, in seconds.
     """
@@ -45,13 +45,13 @@ class Table(Generic[_Row]):
             self._by_name[row.name].add(row.id)
 
     def get(self, id_: str, *, lag: float = 0.0) -> _Row | None:
-        """The object, or None; as it was `lag` seconds ago."""
+        """Return the object as it was `lag` seconds ago, or None."""
         if lag <= 0 or id_ not in self._past:
             return self._rows.get(id_)
         return self._at(id_, self._now() - lag)
 
     def all(self, *, lag: float = 0.0, only: Callable[[_Row], bool] = lambda _: True) -> list[_Row]:
-        """Every object that `only` lets through, by id; as it was `lag` seconds ago."""
+        """Return every object that `only` lets through, by id, as it was `lag` seconds ago."""
         found: Iterator[_Row | None]
         if lag <= 0:
             found = iter(self._rows.values())
@@ -62,7 +62,7 @@ class Table(Generic[_Row]):
         return sorted(kept, key=lambda row: row.id)
 
     def named(self, name: str, *, lag: float = 0.0) -> list[_Row]:
-        """The objects of that name in the order of ids."""
+        """Return the objects of that name in the order of ids."""
         if lag > 0 and self._past:
             return [row for row in self.all(lag=lag) if row.name == name]
         return [self._rows[id_] for id_ in sorted(self._by_name.get(name, ()))]
@@ -116,7 +116,7 @@ class Store:
     """The tables `instances` and `parts` of one state file."""
 
     def __init__(self, path: Path, now: Callable[[], float]) -> None:
-        """Open the file or make it."""
+        """Open the state file or make it."""
         self._database = sqlite3.connect(path)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = OFF")
@@ -133,7 +133,7 @@ class Store:
         )
 
     def remember(self, seconds: float) -> None:
-        """Keep versions this long for stale reads."""
+        """Keep old versions for so many seconds, for stale reads."""
         self.instances.remember = self.parts.remember = seconds
 
     def close(self) -> None:

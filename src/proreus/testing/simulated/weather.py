@@ -1,4 +1,4 @@
-"""What makes the simulated cloud hard to use: quotas and injected faults."""
+"""Makes the simulated cloud hard to use: quotas and injected faults."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -13,11 +13,11 @@ class Quotas:
     """Token buckets, one per credential for reads and one for writes."""
 
     def __init__(self) -> None:
-        """All buckets start full."""
+        """Fill all buckets."""
         self._buckets: dict[tuple[str, bool], tuple[float, float]] = {}
 
     def take(self, caller: str, settings: Settings, now: float, *, read: bool) -> float:
-        """Take a token; answers 0, or the seconds until there will be one."""
+        """Take a token; return 0, or the seconds until there will be one."""
         rate = settings.read_rate if read else settings.write_rate
         burst = settings.read_burst if read else settings.write_burst
         if rate <= 0:
@@ -32,10 +32,10 @@ class Quotas:
 
 
 class Faults:
-    """The faults to come; the first that matches a call hits it."""
+    """The faults to inject; the first that matches a call hits it."""
 
     def __init__(self) -> None:
-        """None at first."""
+        """Begin without a fault."""
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
@@ -43,11 +43,11 @@ class Faults:
         self._faults.append(fault)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all faults."""
         self._faults.clear()
 
     def take(self, operation: str, target: str = "") -> Fault | None:
-        """The fault that hits this call, if any; counts it."""
+        """Return the fault that hits this call, if any, and count it."""
         for index, fault in enumerate(self._faults):
             if not fnmatchcase(operation, fault.operation):
                 continue
@@ -67,7 +67,7 @@ class Faults:
 def spoil(
     fault: Fault | None, answer: dict[str, Any], request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The answer to `asked` as DROP and MISSING leave it."""
+    """Return an answer as the faults DROP and MISSING leave it."""
     if fault is None or fault.mode not in {FaultMode.DROP, FaultMode.MISSING}:
         return answer
     field = next((f for f in ("instances", "resources") if f in answer), None)

@@ -1,1 +1,1 @@
-"""Classic load balancers: what there is (`parts`), what is to be done (`plan`), doing it."""
+"""Classic load balancers: their parts, the plan of steps, and how steps are taken."""

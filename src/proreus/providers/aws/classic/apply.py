@@ -1,4 +1,4 @@
-"""Takes the steps of a plan, one call for each."""
+"""Takes the steps of a plan for a classic load balancer, one call for each."""
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
@@ -46,7 +46,7 @@ _UNFIT: Final = "InvalidInstance"
 async def take(
     api: "Api", own_groups: OwnGroups, desired: Desired, observed: Observed, step: Step
 ) -> Effect:
-    """Take one step.
+    """Take one step; return how it changes what was observed.
 
     Raises:
         CloudError: AWS refuses.
@@ -73,7 +73,7 @@ async def take(
 
 
 async def _create(api: "Api", desired: Desired, groups: tuple[str, ...]) -> str:
-    """Make the load balancer; its host name."""
+    """Make the load balancer and return its host name."""
     scheme = {"Scheme": desired.scheme} if desired.scheme == INTERNAL else {}
     answer = await api.call(
         "elb",
@@ -89,7 +89,7 @@ async def _create(api: "Api", desired: Desired, groups: tuple[str, ...]) -> str:
 
 
 def _given(listener: Listener) -> dict[str, Any]:
-    """A listener as AWS takes it."""
+    """Return a listener in the form that AWS takes."""
     tls = {"SSLCertificateId": listener.certificate} if listener.certificate else {}
     return {
         "LoadBalancerPort": listener.port,
@@ -173,7 +173,7 @@ async def _reregister(
 async def _all_that_can_be(
     api: "Api", operation: str, name: str, instances: Collection[str]
 ) -> dict[str, str]:
-    """AWS takes all or none; those that it names are left out, and answered with the reason."""
+    """Register or deregister instances but those that AWS refuses; return the reasons."""
     refused: dict[str, str] = {}
     while left := [one for one in instances if one not in refused]:
         given = [{"InstanceId": one} for one in left]
@@ -189,7 +189,7 @@ async def _all_that_can_be(
 
 
 async def _replace(api: "Api", desired: Desired, step: AttachSubnets | DetachSubnets) -> Effect:
-    """Change where it stands; AWS does not say in which zones that is then, so it is asked."""
+    """Change the load balancer's subnets, and ask AWS in which zones they are."""
     given = {"LoadBalancerName": desired.name, "Subnets": list(step.subnets)}
     if isinstance(step, AttachSubnets):
         await api.call("elb", "AttachLoadBalancerToSubnets", **given)

@@ -1,4 +1,4 @@
-"""Classic load balancers of Services: desire, observe, plan, apply."""
+"""Ensures and deletes classic load balancers of Services."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -43,7 +43,7 @@ _ASK_AGAIN: Final = 5.0
 
 
 class ClassicBalancers:
-    """Makes, changes and deletes classic load balancers."""
+    """The verbs for classic load balancers."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ClassicBalancers:
         hosts: HostGroups | None,
         named: Named,
     ) -> None:
-        """Speak through `api`; `hosts` is None to leave the groups of hosts alone."""
+        """Keep how to call AWS; `hosts` is None to leave the groups of hosts alone."""
         self._api = api
         self._place = place
         self._settings = settings
@@ -100,7 +100,7 @@ class ClassicBalancers:
         return answer
 
     async def preview(self, lb: LoadBalancer, options: Options) -> Sequence[PartChange]:
-        """What `ensure` would change.
+        """Return what `ensure` would change.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
@@ -123,7 +123,7 @@ class ClassicBalancers:
         return found
 
     async def _prepare(self, lb: LoadBalancer, options: Options) -> tuple[Desired, Observed]:
-        """What there is to be, and what there is.
+        """Return the desired and the observed state.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
@@ -139,12 +139,12 @@ class ClassicBalancers:
         return desired, before
 
     async def _mark(self, name: str, made_from: str) -> None:
-        """Write the record; no record is an empty one, which needs no right to take tags away."""
+        """Write the record as a tag; an empty one clears it, which needs no further right."""
         tags = pairs_of({MARK_FINGERPRINT: made_from})
         await self._api.call("elb", "AddTags", LoadBalancerNames=[name], Tags=tags)
 
     async def delete(self, ref: LoadBalancerRef) -> Done | Pending:
-        """Delete it, its security group, and the rules in the groups of hosts.
+        """Delete a load balancer, its security group, and the rules in the groups of hosts.
 
         Raises:
             CloudError: AWS refuses.
@@ -160,7 +160,7 @@ class ClassicBalancers:
         return Done(found=balancer is not None or observed.group is not None)
 
     async def _observe(self, ref: LoadBalancerRef, *, with_policies: bool) -> Observed:
-        """Everything of the Service's.
+        """Read everything that AWS has of a Service's load balancer.
 
         Raises:
             CloudError: AWS does not answer, or the load balancer is somebody else's.
@@ -176,7 +176,7 @@ class ClassicBalancers:
     async def _let_go(
         self, observed: Observed, former: Collection[str], *, keep: Collection[str]
     ) -> str:
-        """Delete the own group unless it is to be kept; what there is to wait for, or "".
+        """Delete the own group unless it is kept; return what there is to wait for, or "".
 
         `former` are groups that the load balancer had.
         """
@@ -186,13 +186,13 @@ class ClassicBalancers:
     async def _forget_given(
         self, groups: Collection[str], observed: Observed, beside: str = ""
     ) -> None:
-        """Take away the rules made for given groups, but for those that others use, too."""
+        """Revoke rules made for given groups, but for those that others use, too."""
         given = _given(groups, observed)
         if given and self._hosts is not None:
             await self._hosts.forget_given(given, partial(self._used_groups, beside))
 
     async def _used_groups(self, beside: str) -> set[str]:
-        """The security groups of all classic load balancers but for one."""
+        """Return the security groups of all classic load balancers but for one."""
         found = await self._api.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions")
         return {
             group
@@ -203,7 +203,7 @@ class ClassicBalancers:
 
 
 def _access(desired: Desired, observed: Observed) -> Access:
-    """What it needs of the groups of its hosts."""
+    """Return which rules the load balancer needs in the groups of its hosts."""
     return classic_access(
         plan.groups_of(desired, observed)[0],
         desired.targets - observed.refused.keys(),
@@ -212,23 +212,23 @@ def _access(desired: Desired, observed: Observed) -> Access:
 
 
 def _idle(observed: Observed, keep: Collection[str]) -> Group | None:
-    """The group that was made for it, unless it is to be kept."""
+    """Return the group that was made for the load balancer, unless it is to be kept."""
     group = observed.group
     return group if group is not None and group.id not in keep else None
 
 
 def _former(before: Observed, groups: Collection[str]) -> set[str]:
-    """The groups that it had and has no more."""
+    """Return the groups that the load balancer had and has no more."""
     return set(before.balancer.groups) - set(groups) if before.balancer is not None else set()
 
 
 def _given(groups: Collection[str], observed: Observed) -> set[str]:
-    """Those that were not made for it."""
+    """Return the groups that were not made for the load balancer."""
     return set(groups) - ({observed.group.id} if observed.group is not None else set())
 
 
 def group_name(name: str) -> str:
-    """The name of the security group of a load balancer: the official one."""
+    """Return the name of the security group of a load balancer: the official one."""
     return f"k8s-elb-{name}"
 
 
@@ -239,7 +239,7 @@ def desired_of(
     settings: "Global",
     subnets: Sequence[Subnet],
 ) -> Desired:
-    """What there is to be. Pure."""
+    """Compute the desired load balancer, as AWS should have it. Pure."""
     ref = lb.ref
     listeners = classic_listeners(lb, options)
     given = options.security_groups or tuple(filter(None, (settings.elb_security_group,)))

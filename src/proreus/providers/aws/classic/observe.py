@@ -22,7 +22,7 @@ Described = Mapping[str, Any]
 
 
 async def observe(api: "Api", name: str, *, with_policies: bool) -> Balancer | None:
-    """The load balancer of that name; None without one.
+    """Read the load balancer of that name with all parts; return None if there is none.
 
     Args:
         api: The way to AWS.
@@ -49,7 +49,7 @@ async def observe(api: "Api", name: str, *, with_policies: bool) -> Balancer | N
 
 
 async def exists(api: "Api", name: str) -> bool:
-    """Whether there is a load balancer of that name.
+    """Tell whether there is a load balancer of that name.
 
     Raises:
         CloudError: AWS does not answer.
@@ -78,7 +78,7 @@ async def _policies(api: "Api", name: str) -> dict[str, str]:
 
 
 async def tags_by_name(api: "Api", names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The tags of load balancers.
+    """Return the tags of load balancers.
 
     Raises:
         CloudError: AWS does not answer, or one of them is gone.
@@ -97,7 +97,7 @@ async def tags_by_name(api: "Api", names: Sequence[str]) -> dict[str, dict[str, 
 
 
 def attributes_of(answer: Described) -> dict[str, dict[str, Any]]:
-    """Attributes by their section; of the access log the prefix, too, where there is none. Pure."""
+    """Return attributes by section, with an empty prefix of the access log added. Pure."""
     found = answer["LoadBalancerAttributes"]
     sections = {name: dict(one) for name, one in found.items() if isinstance(one, Mapping)}
     sections.setdefault("AccessLog", {}).setdefault("S3BucketPrefix", "")
@@ -105,7 +105,7 @@ def attributes_of(answer: Described) -> dict[str, dict[str, Any]]:
 
 
 def balancer_of(described: Described) -> Balancer:
-    """A load balancer, without what other calls tell. Pure."""
+    """Return a load balancer from its description, without what other calls tell. Pure."""
     listeners = described.get("ListenerDescriptions") or ()
     backends = described.get("BackendServerDescriptions") or ()
     return Balancer(

@@ -1,4 +1,4 @@
-"""A classic load balancer with its security group: as desired, and as AWS has it."""
+"""The values of a classic load balancer: desired, and observed in AWS."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ Attributes = Mapping[str, Mapping[str, Any]]
 
 
 class Desired(msgspec.Struct, frozen=True):
-    """What there is to be for one Service.
+    """The desired load balancer of one Service, as AWS should have it.
 
     Attributes:
         name: The load balancer's.
@@ -45,7 +45,7 @@ class Desired(msgspec.Struct, frozen=True):
 
 
 class Balancer(msgspec.Struct, frozen=True):
-    """The load balancer itself.
+    """A classic load balancer as AWS has it.
 
     Attributes:
         name: Its name, which is its id, too.
@@ -81,7 +81,7 @@ class Balancer(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What there is. `refused` says by instance id why it could not be registered."""
+    """What AWS has. `refused` says by instance id why it could not be registered."""
 
     balancer: Balancer | None = None
     group: Group | None = None

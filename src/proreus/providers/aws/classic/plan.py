@@ -1,4 +1,4 @@
-"""What is to be done so that a classic load balancer becomes as desired. Pure.
+"""Plans the steps that make a classic load balancer as desired. Pure.
 
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
 and `plan` is asked again, until nothing is left to do.
@@ -28,50 +28,50 @@ TLS_POLICY_TYPE = "SSLNegotiationPolicyType"
 
 
 class CreateBalancer(msgspec.Struct, frozen=True):
-    """Make the load balancer with these security groups."""
+    """The step to make the load balancer with these security groups."""
 
     groups: tuple[str, ...]
 
 
 class AttachSubnets(msgspec.Struct, frozen=True):
-    """Let it stand in these, too."""
+    """The step to add subnets to the load balancer."""
 
     subnets: tuple[str, ...]
 
 
 class DetachSubnets(msgspec.Struct, frozen=True):
-    """Let it stand in these no more."""
+    """The step to take subnets from the load balancer."""
 
     subnets: tuple[str, ...]
 
 
 class ApplyGroups(msgspec.Struct, frozen=True):
-    """Set its security groups."""
+    """The step to set the load balancer's security groups."""
 
     groups: tuple[str, ...]
 
 
 class CreateListeners(msgspec.Struct, frozen=True):
-    """Make listeners."""
+    """The step to make listeners."""
 
     listeners: tuple[Listener, ...]
 
 
 class DeleteListeners(msgspec.Struct, frozen=True):
-    """Delete the listeners at these ports."""
+    """The step to delete the listeners at these ports."""
 
     ports: tuple[int, ...]
 
 
 class ChangeCertificate(msgspec.Struct, frozen=True):
-    """Give the listener at a port another certificate."""
+    """The step to give the listener at a port another certificate."""
 
     port: int
     certificate: str
 
 
 class CreatePolicy(msgspec.Struct, frozen=True):
-    """Make a policy with one attribute."""
+    """The step to make a policy with one attribute."""
 
     name: str
     type: str
@@ -80,45 +80,45 @@ class CreatePolicy(msgspec.Struct, frozen=True):
 
 
 class SetListenerPolicies(msgspec.Struct, frozen=True):
-    """Set the policies of the listener at a port."""
+    """The step to set the policies of the listener at a port."""
 
     port: int
     policies: tuple[str, ...]
 
 
 class SetBackendPolicies(msgspec.Struct, frozen=True):
-    """Set the policies for a port of the instances."""
+    """The step to set the policies for a port of the instances."""
 
     port: int
     policies: tuple[str, ...]
 
 
 class ConfigureHealthCheck(msgspec.Struct, frozen=True):
-    """Change how hosts are asked."""
+    """The step to change the health check of hosts."""
 
     health: ClassicHealthCheck
 
 
 class ChangeAttributes(msgspec.Struct, frozen=True):
-    """Set attributes."""
+    """The step to set attributes of the load balancer."""
 
     attributes: Attributes
 
 
 class AddTags(msgspec.Struct, frozen=True):
-    """Put tags on it."""
+    """The step to add tags to the load balancer."""
 
     tags: Mapping[str, str]
 
 
 class Register(msgspec.Struct, frozen=True):
-    """Register instances."""
+    """The step to register instances."""
 
     instances: tuple[str, ...]
 
 
 class Deregister(msgspec.Struct, frozen=True):
-    """Take instances off."""
+    """The step to deregister instances."""
 
     instances: tuple[str, ...]
 
@@ -144,7 +144,7 @@ Step = (
 
 
 def check(desired: Desired, observed: Observed) -> None:
-    """Refuse what cannot be, or can be no more.
+    """Refuse what AWS cannot do, or cannot change any more.
 
     Raises:
         InvalidRequest: Names every such field.
@@ -168,7 +168,7 @@ def check(desired: Desired, observed: Observed) -> None:
 
 
 def groups_of(desired: Desired, observed: Observed) -> tuple[str, ...]:
-    """The security groups that it is to have; () while its own is not made yet.
+    """Return the security groups that the load balancer should have; () until its own is made.
 
     The first is the one that is let in by its hosts.
     """
@@ -178,7 +178,7 @@ def groups_of(desired: Desired, observed: Observed) -> tuple[str, ...]:
 
 
 def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
-    """The steps to take now; none when all is as desired."""
+    """Return the steps to take now; none when all is as desired."""
     steps: list[Step] = list(group_steps(desired.own, desired.tags, observed.group))
     groups, balancer = groups_of(desired, observed), observed.balancer
     if balancer is None:
@@ -202,7 +202,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
 
 
 def _subnet_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
-    """One subnet in a zone: one that is to take another's place waits until that is detached."""
+    """Plan subnets: one in a zone, so a new one waits until the old one is detached."""
     new = desired.subnets.keys() - balancer.subnets
     gone = sorted(balancer.subnets - desired.subnets.keys())
     if free := sorted(one for one in new if desired.subnets[one] not in balancer.zones):
@@ -228,7 +228,7 @@ def _listener_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
 
 
 def _is_like(have: Listener, want: Listener) -> bool:
-    """Whether they differ in nothing but in which certificate they have."""
+    """Tell whether two listeners differ in nothing but the certificate."""
     return bool(have.certificate) == bool(want.certificate) and (
         msgspec.structs.replace(have, certificate="")
         == msgspec.structs.replace(want, certificate="")
@@ -254,7 +254,7 @@ def _policy_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
 
 
 def _backend_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
-    """The PROXY protocol for the ports of listeners, and for no others; other policies stay."""
+    """Plan the PROXY protocol for the ports of listeners, and for no others."""
     desired_ports = (
         {one.instance_port for one in desired.listeners} if desired.proxy_protocol else set()
     )
@@ -269,7 +269,7 @@ def _backend_steps(desired: Desired, balancer: Balancer) -> Iterator[Step]:
 
 
 def _differing(want: Attributes, have: Attributes) -> Attributes:
-    """The sections in which something is not as desired."""
+    """Return the sections of attributes that are not as desired."""
     return {
         section: values
         for section, values in want.items()

@@ -1,4 +1,4 @@
-"""What there is after a step, and what is said of a step before it is taken. Pure."""
+"""Foresees what a step does to a classic load balancer, and describes it. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -36,7 +36,7 @@ from proreus.providers.aws.own_groups import (
 
 
 def pretend(observed: Observed, step: Step, desired: Desired) -> Observed:
-    """What there is after a step, if AWS refuses nothing.
+    """Return what AWS would have after a step, if it refuses nothing.
 
     A new load balancer has no host name yet. The zone of a subnet that is not desired is not known:
     where one is left, it counts as a zone of its own.
@@ -56,7 +56,7 @@ def pretend(observed: Observed, step: Step, desired: Desired) -> Observed:
 
 
 def _changed(have: Balancer, step: Step, desired: Desired) -> Mapping[str, Any]:
-    """The fields of the load balancer that differ after a step."""
+    """Return the fields of the load balancer that differ after a step."""
     found: dict[str, Any] = {}
     match step:
         case AttachSubnets() | DetachSubnets():
@@ -93,7 +93,7 @@ def _placed(
 def _listening(
     have: Balancer, step: CreateListeners | DeleteListeners | ChangeCertificate, desired: Desired
 ) -> dict[str, Any]:
-    """What goes with a listener: its policies, but not with another certificate."""
+    """Return the fields that change with a listener, its policies among them."""
     match step:
         case CreateListeners(new):
             return {"listeners": have.listeners | set(new)}
@@ -121,7 +121,7 @@ def _under_policies(
 
 
 def made(desired: Desired, groups: tuple[str, ...], dns_name: str = "") -> Balancer:
-    """The load balancer as it is when it has just been made."""
+    """Return a load balancer as it is when it has just been made."""
     return Balancer(
         name=desired.name,
         dns_name=dns_name,
@@ -135,7 +135,7 @@ def made(desired: Desired, groups: tuple[str, ...], dns_name: str = "") -> Balan
 
 
 def part_changes(step: Step, desired: Desired) -> Iterator[PartChange]:
-    """The lines about a step."""
+    """Return the lines of `proreus plan` about a step."""
     name = f"load balancer {desired.name}"
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():

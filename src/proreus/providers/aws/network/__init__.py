@@ -1,1 +1,1 @@
-"""Network load balancers: what there is (`parts`), what is to be done (`plan`), doing it."""
+"""Network load balancers: their parts, the plan of steps, and how steps are taken."""

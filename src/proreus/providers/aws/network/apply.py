@@ -1,4 +1,4 @@
-"""Takes the steps of a plan, one call for each."""
+"""Takes the steps of a plan for a network load balancer, one call for each."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -51,7 +51,7 @@ _GONE: Final = frozenset({"LoadBalancerNotFound", "ListenerNotFound", "TargetGro
 async def take(
     api: "Api", own_groups: OwnGroups, desired: Desired | None, observed: Observed, step: Step
 ) -> Effect:
-    """Take one step.
+    """Take one step; return how it changes what was observed.
 
     Args:
         api: The way to AWS.
@@ -186,7 +186,7 @@ async def _change_health_check(api: "Api", observed: Observed, step: ChangeHealt
 
 
 def _health(health: HealthCheck) -> dict[str, Any]:
-    """What can be changed of a health check."""
+    """Return the fields of a health check that can be changed."""
     return {
         **({"HealthCheckTimeoutSeconds": health.timeout} if health.timeout else {}),
         "HealthCheckPort": health.port,

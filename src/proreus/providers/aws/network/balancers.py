@@ -1,4 +1,4 @@
-"""Network load balancers of Services: desire, observe, plan, apply."""
+"""Ensures and deletes network load balancers of Services."""
 
 import hashlib
 from collections.abc import Collection, Sequence
@@ -54,7 +54,7 @@ _IPV4, _IPV6 = "IPv4", "IPv6"
 
 
 class NetworkBalancers:
-    """Makes, changes and deletes network load balancers."""
+    """The verbs for network load balancers."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class NetworkBalancers:
         hosts: HostGroups | None,
         named: Named,
     ) -> None:
-        """Speak through `api`; `hosts` is None to leave the groups of hosts alone."""
+        """Keep how to call AWS; `hosts` is None to leave the groups of hosts alone."""
         self._api = api
         self._place = place
         self._settings = settings
@@ -116,7 +116,7 @@ class NetworkBalancers:
         return answer
 
     async def preview(self, lb: LoadBalancer, options: Options) -> Sequence[PartChange]:
-        """What `ensure` would change.
+        """Return what `ensure` would change.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
@@ -137,7 +137,7 @@ class NetworkBalancers:
     async def _prepare(
         self, lb: LoadBalancer, options: Options
     ) -> tuple[Desired, Observed, Sequence[Subnet]]:
-        """What there is to be, what there is, and where it stands.
+        """Return the desired state, the observed one, and the subnets.
 
         Raises:
             CloudError: It cannot be, or AWS does not answer.
@@ -155,7 +155,7 @@ class NetworkBalancers:
         return desired, observed, subnets
 
     async def delete(self, ref: LoadBalancerRef) -> Done | Pending:
-        """Delete every part, and the rules in the groups of hosts.
+        """Delete every part of a load balancer, and the rules in the groups of hosts.
 
         Raises:
             CloudError: AWS refuses.
@@ -173,7 +173,7 @@ class NetworkBalancers:
     async def _observe(
         self, ref: LoadBalancerRef, names: Collection[str], *, with_group: bool
     ) -> Observed:
-        """Everything of the Service's; see `observe`. A load balancer of another kind is none.
+        """Read everything that AWS has of a Service; another kind of load balancer is none.
 
         Raises:
             CloudError: AWS does not answer, or the load balancer is somebody else's.
@@ -193,7 +193,7 @@ class NetworkBalancers:
 def _access(
     lb: LoadBalancer, desired: Desired, observed: Observed, subnets: Sequence[Subnet]
 ) -> Access:
-    """What clients and health checks need of the groups of hosts."""
+    """Return the rules that clients and health checks need in the groups of hosts."""
     ranges = [cidr for one in subnets for cidr in (one.v4, one.v6) if cidr]
     return network_access(
         desired.name,
@@ -210,13 +210,13 @@ def _record(api: "Api", balancer: Balancer | None) -> Record:
 
 
 async def _mark(api: "Api", arn: str, made_from: str) -> None:
-    """Write the record; no record is an empty one, which needs no right to take tags away."""
+    """Write the record as a tag; an empty one clears it, which needs no further right."""
     tags = pairs_of({MARK_FINGERPRINT: made_from})
     await api.call("elbv2", "AddTags", ResourceArns=[arn], Tags=tags)
 
 
 def _idle(observed: Observed) -> Group | None:
-    """The group that was made for it, if it has it no more: another one may have been given."""
+    """Return the own group that the load balancer has no more, since another was given."""
     return observed.group if not _has_own_group(observed) else None
 
 
@@ -230,7 +230,7 @@ def _ranges(lb: LoadBalancer) -> list[str]:
 
 
 def group_name(ref: LoadBalancerRef) -> str:
-    """The name of the security group that is made for a load balancer: the official one. Pure."""
+    """Return the official name of the security group made for a load balancer. Pure."""
     traits = (ref.cluster.name, ref.service_name, ref.namespace, ref.uid)
     digest = hashlib.sha256("".join(traits).encode()).hexdigest()
     return f"{plan.target_group_prefix(ref.namespace, ref.service_name)}{digest[:10]}"
@@ -243,7 +243,7 @@ def desired_of(
     settings: "Global",
     subnets: Sequence[Subnet],
 ) -> Desired:
-    """What there is to be. Pure.
+    """Compute the desired load balancer, as AWS should have it. Pure.
 
     Raises:
         InvalidRequest: It cannot be; names the field.
@@ -312,7 +312,7 @@ def _target_attributes(options: Options) -> dict[str, str]:
 
 
 def ours(observed: Observed, ref: LoadBalancerRef, place: Place) -> Observed:
-    """What there is without target groups that were not made for this Service. Pure.
+    """Return what AWS has, without target groups that were not made for this Service. Pure.
 
     Where this cluster has no id, one that no listener uses is another's if it has the tag of any
     cluster, unless it has our mark, too.

@@ -26,7 +26,7 @@ Described = Mapping[str, Any]
 
 
 async def find_balancer(api: "Api", name: str) -> Described | None:
-    """The load balancer of that name, of any type; None without one.
+    """Return the load balancer of that name, of any type; None without one.
 
     Raises:
         CloudError: AWS does not answer.
@@ -44,7 +44,7 @@ async def find_balancer(api: "Api", name: str) -> Described | None:
 async def observe(
     api: "Api", balancer: Described | None, *, prefix: str = "", names: Iterable[str] = ()
 ) -> Observed:
-    """Everything of the load balancer that `find_balancer` found.
+    """Read everything of the load balancer that `find_balancer` found.
 
     Args:
         api: The way to AWS.
@@ -85,7 +85,7 @@ async def observe(
 
 
 async def tags_by_arn(api: "Api", arns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The tags of parts.
+    """Read the tags of parts, by ARN.
 
     Raises:
         CloudError: AWS does not answer, or one of them is gone.
@@ -102,7 +102,7 @@ async def tags_by_arn(api: "Api", arns: Sequence[str]) -> dict[str, dict[str, st
 
 
 def balancer_of(balancer: Described, tags: Mapping[str, str]) -> Balancer:
-    """A load balancer without its attributes. Pure."""
+    """Return a load balancer from its description, without its attributes. Pure."""
     return Balancer(
         arn=balancer["LoadBalancerArn"],
         name=balancer["LoadBalancerName"],
@@ -128,12 +128,12 @@ async def _balancer(
 
 
 def attributes_of(answer: Described) -> dict[str, str]:
-    """Attributes by key. Pure."""
+    """Return attributes by key. Pure."""
     return {one["Key"]: one.get("Value", "") for one in answer["Attributes"]}
 
 
 def listener_of(described: Described) -> Listener:
-    """A listener. Pure."""
+    """Return a listener from its description. Pure."""
     actions = described.get("DefaultActions") or ()
     certificates = described.get("Certificates") or ()
     return Listener(
@@ -149,7 +149,7 @@ def listener_of(described: Described) -> Listener:
 async def target_group_of(
     api: "Api", described: Described, tags: Mapping[str, Mapping[str, str]]
 ) -> TargetGroup:
-    """A target group with its targets and attributes.
+    """Read a target group with its targets and attributes.
 
     Raises:
         CloudError: AWS does not answer, or it is gone.
@@ -174,7 +174,7 @@ async def target_group_of(
 
 
 def health_of(described: Described) -> HealthCheck:
-    """The health check of a target group. Pure."""
+    """Return the health check in the description of a target group. Pure."""
     protocol = described["HealthCheckProtocol"]
     return HealthCheck(
         protocol=protocol,

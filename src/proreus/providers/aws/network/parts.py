@@ -1,4 +1,4 @@
-"""A network load balancer with its listeners and target groups: as desired, and as AWS has it."""
+"""The values of a network load balancer: desired, and observed in AWS."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ DUALSTACK = "dualstack"
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A subnet of the load balancer, and the address that it has there if it is given one."""
+    """A subnet of the load balancer, with the address that it is given there, if any."""
 
     subnet: str
     zone: str
@@ -21,7 +21,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Desired(msgspec.Struct, frozen=True):
-    """What there is to be for one Service.
+    """The desired load balancer of one Service, as AWS should have it.
 
     Attributes:
         name: The load balancer's.
@@ -61,7 +61,7 @@ class Desired(msgspec.Struct, frozen=True):
 
 
 class Balancer(msgspec.Struct, frozen=True):
-    """The load balancer itself; `zones` are its subnets by zone, `state` such as active.
+    """A network load balancer as AWS has it; `zones` are its subnets by zone.
 
     `source_nat` is whether it has an IPv6 prefix of each subnet.
     """
@@ -102,7 +102,7 @@ class TargetGroup(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What there is. Target groups are those of its listeners, and others that are the Service's.
+    """What AWS has. Target groups: those of the listeners, and others of the Service.
 
     `group` is the security group that was made for it; `refused` says by instance id why it could
     not be a target.

@@ -1,4 +1,4 @@
-"""What is to be done so that a network load balancer becomes as desired. Pure.
+"""Plans the steps that make a network load balancer as desired. Pure.
 
 `plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
 and `plan` is asked again, until nothing is left to do.
@@ -38,27 +38,27 @@ _CHUNK = 100
 
 
 class CreateBalancer(msgspec.Struct, frozen=True):
-    """Make the load balancer with these security groups, or without any for ever."""
+    """The step to make the load balancer with these security groups, or without any for ever."""
 
     groups: tuple[str, ...] = ()
 
 
 class CreateTargetGroup(msgspec.Struct, frozen=True):
-    """Make the target group of a listener."""
+    """The step to make the target group of a listener."""
 
     name: str
     mapping: PortMapping
 
 
 class CreateListener(msgspec.Struct, frozen=True):
-    """Make a listener that forwards to a target group."""
+    """The step to make a listener that forwards to a target group."""
 
     mapping: PortMapping
     target_group: str
 
 
 class ChangeListener(msgspec.Struct, frozen=True):
-    """Change what a listener is and where it forwards to."""
+    """The step to change a listener, or where it forwards to."""
 
     arn: str
     mapping: PortMapping
@@ -66,14 +66,14 @@ class ChangeListener(msgspec.Struct, frozen=True):
 
 
 class ChangeHealthCheck(msgspec.Struct, frozen=True):
-    """Change how a target group's hosts are asked."""
+    """The step to change the health check of a target group."""
 
     arn: str
     health: HealthCheck
 
 
 class ChangeAttributes(msgspec.Struct, frozen=True):
-    """Set attributes of the load balancer or of a target group."""
+    """The step to set attributes of the load balancer or of a target group."""
 
     arn: str
     attributes: Mapping[str, str]
@@ -81,47 +81,47 @@ class ChangeAttributes(msgspec.Struct, frozen=True):
 
 
 class ChangeAddressType(msgspec.Struct, frozen=True):
-    """Give the load balancer IPv6 addresses, or take them."""
+    """The step to give the load balancer IPv6 addresses, or take them."""
 
     address_type: str
 
 
 class ChangeSubnets(msgspec.Struct, frozen=True):
-    """Set the subnets of the load balancer; `source_nat`: with IPv6, and a prefix of each."""
+    """The step to set the subnets; `source_nat`: with IPv6, and a prefix of each."""
 
     subnets: tuple[str, ...]
     source_nat: bool = False
 
 
 class ChangeGroups(msgspec.Struct, frozen=True):
-    """Set the security groups of the load balancer."""
+    """The step to set the security groups of the load balancer."""
 
     groups: tuple[str, ...]
 
 
 class AddTags(msgspec.Struct, frozen=True):
-    """Put tags on a part."""
+    """The step to add tags to a part."""
 
     arn: str
     tags: Mapping[str, str]
 
 
 class Register(msgspec.Struct, frozen=True):
-    """Make instances targets."""
+    """The step to make instances targets."""
 
     arn: str
     instances: tuple[str, ...]
 
 
 class Deregister(msgspec.Struct, frozen=True):
-    """Take instances off."""
+    """The step to take targets off."""
 
     arn: str
     instances: tuple[str, ...]
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete a part."""
+    """The step to delete a part."""
 
     part: Balancer | Listener | TargetGroup
 
@@ -145,7 +145,7 @@ Step = (
 
 
 def target_group_name(desired: Desired, mapping: PortMapping) -> str:
-    """The name of a listener's target group: the official one, so that it is found again.
+    """Return the name of a listener's target group: the official one, to find it again.
 
     It holds a digest of all that cannot be changed about a target group.
     """
@@ -168,7 +168,7 @@ def target_group_name(desired: Desired, mapping: PortMapping) -> str:
 
 
 def target_group_prefix(namespace: str, name: str) -> str:
-    """What the names of all of a Service's target groups begin with; those of others may, too."""
+    """Return how the names of a Service's target groups begin; those of others may, too."""
     return f"k8s-{_letters(namespace)[:8]}-{_letters(name)[:8]}-"
 
 
@@ -177,7 +177,7 @@ def _letters(text: str) -> str:
 
 
 def check(desired: Desired, observed: Observed) -> None:
-    """Refuse what can be no more.
+    """Refuse what AWS cannot change any more.
 
     Raises:
         InvalidRequest: Names the field.
@@ -192,7 +192,7 @@ def check(desired: Desired, observed: Observed) -> None:
 
 
 def warning(desired: Desired, observed: Observed) -> str:
-    """What is desired and not done, and why; "" if all is.
+    """Return what is desired and not done, with the reason; "" if all is done.
 
     It is no reason to leave the rest undone: the official manager makes load balancers without the
     security groups that are given.
@@ -206,14 +206,14 @@ def warning(desired: Desired, observed: Observed) -> str:
 
 
 def groups_of(desired: Desired, observed: Observed) -> tuple[str, ...] | None:
-    """The security groups that it is to have; None while its own is not made yet."""
+    """Return the security groups that the load balancer should have; None until its own is made."""
     if desired.own is None:
         return desired.groups
     return (observed.group.id,) if observed.group is not None else None
 
 
 def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
-    """The steps to take now; none when all is as desired."""
+    """Return the steps to take now; none when all is as desired."""
     by_name = {one.name: one for one in observed.target_groups}
     needed = {target_group_name(desired, one): one for one in desired.mappings}
     steps: list[Step] = [
@@ -244,7 +244,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
 
 
 def delete_steps(observed: Observed) -> tuple[Step, ...]:
-    """The parts to delete now: those that no other needs."""
+    """Plan which parts to delete now: those that no other needs."""
     if observed.listeners:
         return tuple(Delete(one) for one in observed.listeners)
     balancer = (observed.balancer,) if observed.balancer is not None else ()
@@ -252,7 +252,7 @@ def delete_steps(observed: Observed) -> tuple[Step, ...]:
 
 
 def _balancer_steps(desired: Desired, balancer: Balancer, *, blocked: bool) -> Iterator[Step]:
-    """`blocked`: it has listeners that have to go before its address type can be changed."""
+    """Plan changes of the load balancer; `blocked`: its address type waits for listeners."""
     yield from _attribute_steps(balancer.arn, balancer.attributes, desired.attributes)
     yield from _tag_steps(desired, balancer.arn, balancer.tags)
     # A zone is added when a subnet appears in it; none is left, for connections are in it.
@@ -271,12 +271,12 @@ def _new_subnets(desired: Desired, balancer: Balancer) -> tuple[str, ...]:
 
 
 def _has_addresses(desired: Desired) -> bool:
-    """Whether its addresses were given: they are set when it is made, and can be set no more."""
+    """Tell whether the addresses are given: that is possible at creation only."""
     return any(one.allocation or one.private_address for one in desired.placed)
 
 
 def _waits_for_prefixes(desired: Desired, balancer: Balancer) -> bool:
-    """Whether it takes no listener of UDP yet, but will."""
+    """Tell whether the load balancer will take listeners of UDP, but not yet."""
     return desired.source_nat and not balancer.source_nat and not _has_addresses(desired)
 
 
@@ -342,7 +342,7 @@ def _transport(protocol: str) -> str:
 
 
 def _forwards(listener: Listener, mapping: PortMapping, group: TargetGroup) -> bool:
-    """Whether a listener is as desired; AWS chooses a policy where none is desired."""
+    """Tell whether a listener is as desired; AWS chooses a policy where none is desired."""
     return (
         listener.protocol == mapping.protocol
         and listener.target_group == group.arn

@@ -1,4 +1,4 @@
-"""What there is after a step, and what is said of a step before it is taken. Pure."""
+"""Foresees what a step does to a network load balancer, and describes it. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -44,7 +44,7 @@ _NEW = "new "
 
 
 def pretend(observed: Observed, step: Step, desired: Desired) -> Observed:
-    """What there is after a step, if AWS refuses nothing; what is new has no ARN yet."""
+    """Return what AWS would have after a step; what is new has no ARN yet."""
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
             group = pretend_group(observed.group, step, desired.own, desired.tags)
@@ -60,13 +60,13 @@ def pretend(observed: Observed, step: Step, desired: Desired) -> Observed:
 
 
 def in_zones(observed: Observed, zones: Mapping[str, str]) -> Observed:
-    """With the load balancer in these subnets, by zone."""
+    """Return what is observed with the load balancer in these subnets, by zone."""
     balancer = observed.balancer and msgspec.structs.replace(observed.balancer, zones=zones)
     return msgspec.structs.replace(observed, balancer=balancer)
 
 
 def changed(observed: Observed, step: Step) -> Observed:
-    """The same after a step that makes nothing; for the zones of subnets, see `in_zones`."""
+    """Return what is observed after a step that makes nothing; for zones see `in_zones`."""
     match step:
         case Delete(part):
             return _without(observed, part)
@@ -82,7 +82,7 @@ def changed(observed: Observed, step: Step) -> Observed:
 
 
 def with_listener(observed: Observed, listener: Listener) -> Observed:
-    """With a listener, in the place of one with the same ARN."""
+    """Return what is observed with a listener added, or replaced by its ARN."""
     others = (one for one in observed.listeners if one.arn != listener.arn)
     return msgspec.structs.replace(observed, listeners=(*others, listener))
 
@@ -156,7 +156,7 @@ def _with_group(observed: Observed, step: Register | Deregister | ChangeHealthCh
 
 
 def _updated(observed: Observed, arn: str, field: str, more: Mapping[str, str]) -> Observed:
-    """With more in a mapping of the load balancer or of a target group."""
+    """Return what is observed with more in a mapping of the part with that ARN."""
 
     def update(part: Any) -> Any:
         if part is None or part.arn != arn:
@@ -181,7 +181,7 @@ def _without(observed: Observed, part: Balancer | Listener | TargetGroup) -> Obs
 
 
 def part_changes(step: Step, desired: Desired, observed: Observed) -> Iterator[PartChange]:
-    """The lines about a step; `now` is what there is when all are taken, which has the names."""
+    """Return the lines of `proreus plan` about a step."""
     balancer = f"load balancer {desired.name}"
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
@@ -234,6 +234,6 @@ def _changes_of_parts(step: Step, observed: Observed) -> Iterator[PartChange]:
 
 
 def _named(arn: str, balancer: str, observed: Observed) -> str:
-    """What has an ARN: a target group, or else the load balancer."""
+    """Name the part that has an ARN: a target group, or else the load balancer."""
     names = {one.arn: f"target group {one.name}" for one in observed.target_groups}
     return names.get(arn, balancer)

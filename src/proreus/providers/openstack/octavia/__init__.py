@@ -1,1 +1,1 @@
-"""Load balancers of Octavia: what they should be, what is done next, and how."""
+"""Load balancers of Octavia: the desired ones, the plan of steps, and how steps are taken."""

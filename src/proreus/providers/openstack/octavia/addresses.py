@@ -1,4 +1,4 @@
-"""Gives load balancers their floating addresses, and deletes these."""
+"""Gives load balancers their floating IPs, and deletes these."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
@@ -19,7 +19,7 @@ from proreus.providers.openstack.octavia.turns import Turn
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """The load balancer of a family: as Octavia describes it, and what a Service has of it.
+    """The load balancer of a family, as Octavia describes it, with a Service's part of it.
 
     Both are None where it is to be made; then `subnet` says where, if it is known.
     """
@@ -31,10 +31,10 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Addresses:
-    """Floating addresses at the ports of load balancers."""
+    """The floating IPs at the ports of load balancers."""
 
     def __init__(self, octavia: Octavia, networks: Networks) -> None:
-        """Ask Octavia and Neutron."""
+        """Keep how to call Octavia and Neutron."""
         self._octavia = octavia
         self._networks = networks
 
@@ -46,7 +46,7 @@ class Addresses:
         turn: Turn,
         before: Callable[[], Awaitable[None]] = nothing,
     ) -> str:
-        """The address: the floating one where there is to be one; `before` comes before a change.
+        """Return the address of a load balancer; make its floating IP first if there is to be one.
 
         Raises:
             InvalidRequest: There cannot be one, or must be one.
@@ -76,7 +76,7 @@ class Addresses:
     async def foresee(
         self, lb: LoadBalancer, options: Options, at: Placed
     ) -> tuple[PartChange, ...]:
-        """What `ensure` would change.
+        """Return what `ensure` would change.
 
         Raises:
             InvalidRequest: There cannot be one, or must be one.
@@ -100,7 +100,7 @@ class Addresses:
         return ()
 
     async def _network(self, lb: LoadBalancer, options: Options, at: Placed) -> str | None:
-        """The network of a new floating address; None if the load balancer stands in such a one."""
+        """Return the network of a new floating IP; None if the load balancer is in one already."""
         external = await self._networks.external()
         if at.described is not None:
             stands = str(at.described.get("vip_network_id"))
@@ -117,7 +117,7 @@ class Addresses:
         return _floating_network(options, external)
 
     async def delete(self, ref: LoadBalancerRef, gone: Sequence[Described], turn: Turn) -> bool:
-        """Delete those that go with a Service; whether there were any.
+        """Delete the floating IPs that go with a Service; tell whether there were any.
 
         They are those that were made for it and by which no others are reached, and those of its
         load balancers; none that is to stay, by what the Service asked last or asks now.
@@ -154,7 +154,7 @@ class Addresses:
 def _decide(
     lb: LoadBalancer, options: Options, at: Placed, floating: Described | None
 ) -> Literal["give", "mark", "take", ""]:
-    """What to do about the floating address at a load balancer.
+    """Decide what to do about the floating IP of a load balancer.
 
     Raises:
         InvalidRequest: It is to go, and others use it.

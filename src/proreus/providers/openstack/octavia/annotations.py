@@ -1,4 +1,4 @@
-"""What a Service's annotations and the cloud-config ask of its load balancer. Pure.
+"""Reads what annotations and cloud-config ask of a Service's load balancer. Pure.
 
 Annotations come from a cluster's tenants, so every value is checked before it can reach a call,
 and all that is wrong is told at once. They go before the class, and that before [LoadBalancer].
@@ -37,7 +37,9 @@ _TLS = re.compile(r"[!-~]{1,2048}")
 
 
 class Floating(msgspec.Struct, frozen=True):
-    """Where a floating address comes from; a subnet by its id, a pattern of its name, or tags.
+    """The source of a floating IP.
+
+    Network, and a subnet by id, by a pattern of its name or by tags.
 
     `annotation` is the one that gives the pattern or the tags; "" if the cloud-config does.
     """
@@ -50,7 +52,7 @@ class Floating(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How members are asked, in seconds and times."""
+    """The timing of a health monitor: seconds and numbers of tries."""
 
     delay: int
     timeout: int
@@ -59,7 +61,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What is asked for.
+    """The options of a load balancer that annotations and cloud-config choose.
 
     Attributes:
         internal: No floating address.
@@ -106,7 +108,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class _Reader:
-    """Reads values, and collects what is wrong with them."""
+    """A reader of values, which collects what is wrong with them."""
 
     def __init__(self, annotations: Mapping[str, str]) -> None:
         self._annotations = annotations
@@ -126,11 +128,11 @@ class _Reader:
         return value
 
     def object(self, name: str, default: str = "") -> str:
-        """The id of something that may be another's."""
+        """Read the id of an object that may be another's."""
         return self._named(name, self.id(name, default), default)
 
     def reference(self, name: str, default: str, valid: re.Pattern[str]) -> str:
-        """The same where ids are URLs."""
+        """Read the URL of an object that may be another's."""
         return self._named(name, self.text(name, default, valid=valid), default)
 
     def _named(self, name: str, value: str, default: str) -> str:
@@ -168,7 +170,7 @@ def read_options(
     settings: Settings,
     classes: Mapping[str, LoadBalancerClass],
 ) -> Options:
-    """Read them.
+    """Read the options from annotations, with defaults from the cloud-config.
 
     Raises:
         InvalidRequest: Everything that is wrong.
@@ -218,14 +220,14 @@ def read_options(
 
 
 def selector(annotations: Mapping[str, str], default: str) -> dict[str, str | None]:
-    """Which nodes are hosts: `key=value` or `key`, separated by commas."""
+    """Parse a choice of hosts: `key=value` or `key`, separated by commas."""
     text = annotations.get(f"{PREFIX}node-selector", "").strip() or default
     parts = (part.strip().partition("=") for part in text.split(",") if part.strip())
     return {key.strip(): value.strip() if equals else None for key, equals, value in parts}
 
 
 def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) -> Floating:
-    """One way to name the subnet; an annotation goes before all ways of the cloud-config."""
+    """Read the source of a floating IP; an annotation replaces all of the cloud-config's."""
     network = read.object(
         "floating-network-id", of_class.floating_network_id or settings.floating_network_id
     )

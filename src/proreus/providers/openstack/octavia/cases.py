@@ -1,4 +1,4 @@
-"""What a Service has for one family, and what it is to have."""
+"""Compares what a Service has for one family with what it should have."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -43,7 +43,7 @@ _AT_WORK: Final = frozenset({"PENDING_CREATE", "PENDING_UPDATE"})
 
 
 class Case(msgspec.Struct, frozen=True):
-    """The load balancer of a family.
+    """The load balancer of a family, desired and observed.
 
     Attributes:
         family: IPv4 or IPv6.
@@ -67,10 +67,10 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Cases:
-    """Finds them, and says what is next; it only reads."""
+    """A reader of load balancers that decides the next step; it changes nothing."""
 
     def __init__(self, octavia: Octavia, networks: Networks, config: OpenStackConfig) -> None:
-        """Ask Octavia and Neutron; work as the cloud-config says."""
+        """Keep how to call Octavia and Neutron, and the cloud-config."""
         self._octavia = octavia
         self._networks = networks
         self._settings = config.load_balancer
@@ -78,7 +78,7 @@ class Cases:
         self._finder = Finder(octavia, networks, config)
 
     async def found(self, ref: LoadBalancerRef, family: str = "") -> list[Described]:
-        """All load balancers that a Service uses, or those of a family; the oldest first.
+        """Return all load balancers that a Service uses, or those of a family; the oldest first.
 
         Raises:
             CloudError: The services do not tell.
@@ -95,7 +95,7 @@ class Cases:
         *,
         at_work: bool = False,
     ) -> Case:
-        """That of a family.
+        """Return the desired and the observed load balancer of a family.
 
         Args:
             lb: What the framework desires.
@@ -137,7 +137,7 @@ class Cases:
     async def next_step(
         self, lb: LoadBalancer, options: Options, case: Case, observed: Balancer | None
     ) -> tuple[Step | None, Balancer | None]:
-        """The next step, and what has been seen until then.
+        """Return the next step, and what has been observed until then.
 
         Raises:
             InvalidRequest: It makes something that the Service may not have.
@@ -167,7 +167,7 @@ class Cases:
         return step, observed
 
     async def surplus(self, found: Sequence[Described], ref: LoadBalancerRef) -> list[Balancer]:
-        """Those of a family that are too many: a request without an answer had made one after all.
+        """Return load balancers that a family has too many, made by requests without an answer.
 
         Raises:
             CloudError: Octavia does not tell.
@@ -180,13 +180,13 @@ class Cases:
         return [one for one in extras if not one.others]
 
     def delete_step(self, observed: Balancer) -> Step | None:
-        """The next step to delete one; None if there is none."""
+        """Return the next step to delete a load balancer; None if there is none."""
         return deletion(observed, cascade=self._settings.cascade_delete)
 
     async def _choose(
         self, lb: LoadBalancer, options: Options, family: str, every: Sequence[Described]
     ) -> Described | None:
-        """The load balancer of a family; None if it is to be made."""
+        """Return the load balancer of a family; None if it is to be made."""
         found = [one for one in every if family_of(one) == family]
         named = await self._finder.named(lb, options, list(every))
         if named is not None:
@@ -194,7 +194,7 @@ class Cases:
         return found[0] if found else None
 
     async def _check_place(self, lb: LoadBalancer, options: Options) -> None:
-        """Refuse to make one where the Service may not have it.
+        """Refuse to make a load balancer where the Service may not have it.
 
         Raises:
             InvalidRequest: An annotation names what is another's, or in use.
@@ -223,7 +223,7 @@ class Cases:
     def _place(
         self, lb: LoadBalancer, options: Options, family: str, subnet: str
     ) -> dict[str, object]:
-        """What stays as it was made."""
+        """Return the fields that a load balancer keeps from its creation."""
         requested = lb.requested_address
         is_own = bool(requested) and version_of(requested) == family and options.internal
         found = {
@@ -239,5 +239,5 @@ class Cases:
 
 
 def broken(id_: str) -> CloudError:
-    """What to say of a load balancer in an error."""
+    """Make the error for a load balancer in the state ERROR."""
     return CloudError(f"load balancer {id_} is in the state {ERROR}: repair or delete it")

@@ -32,7 +32,7 @@ _DATAGRAM = {"UDP": "UDP-CONNECT", "SCTP": "SCTP-CONNECT"}
 def desired_balancer(
     lb: LoadBalancer, options: Options, family: str, *, provider: str, member_subnet: str
 ) -> Balancer:
-    """Return the desired load balancer, but for where it stands.
+    """Compute the desired load balancer of a family, but for its network.
 
     Args:
         lb: What the framework desires.
@@ -66,7 +66,7 @@ def sharing_problem(
     *,
     most: int,
 ) -> str:
-    """What keeps a Service from using the load balancer that it names; "" if nothing does.
+    """Return why a Service cannot use the load balancer that it names; "" if it can.
 
     Args:
         lb: What the framework desires.
@@ -94,7 +94,7 @@ def sharing_problem(
 
 
 def _refusal(lb: LoadBalancer, named: Described, tenants: Tenants) -> str:
-    """Why a Service may not use a load balancer that was not made for it, whatever it asks for."""
+    """Return why a Service may not use a load balancer that was not made for it."""
     if refused := refusal(owners.makers(named), lb.ref, tenants, (id_of(named),)):
         return refused
     if owners.is_named_for(named, lb.ref):
@@ -111,12 +111,12 @@ def _refusal(lb: LoadBalancer, named: Described, tenants: Tenants) -> str:
 
 
 def named_places(options: Options) -> dict[str, str]:
-    """The networks, subnets and ports that annotations name for a load balancer, by these."""
+    """Return the networks, subnets and ports that annotations name, by these."""
     return {name: id_ for name, id_ in options.named.items() if name not in _PARTS}
 
 
 def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
-    """What annotations name for parts of a load balancer and none of its parts has yet, by these.
+    """Return what annotations name for parts, and no part has yet, by the annotations.
 
     Args:
         options: What annotations ask.
@@ -130,12 +130,12 @@ def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
 
 
 def family_of(described: Described) -> str:
-    """The family of a load balancer's address."""
+    """Return the family of a load balancer's address."""
     return version_of(str(described["vip_address"]))
 
 
 def version_of(address: str) -> str:
-    """The family of an address."""
+    """Return the family of an address: "IPv4" or "IPv6"."""
     return f"IPv{ipaddress.ip_address(address).version}"
 
 
@@ -213,7 +213,7 @@ def _pool(
 def _monitor(
     health: Health | None, frontend: Frontend, name: str, port: int, path: str
 ) -> Monitor | None:
-    """Nodes are asked whether they have a pod where that matters, and else whether they answer."""
+    """Compute the health monitor: for pods on the node where that matters, else for the node."""
     if health is None:
         return None
     fields: dict[str, object] = {

@@ -12,17 +12,17 @@ from proreus.providers.openstack.octavia.octavia import Octavia
 
 
 class Finder:
-    """Looks for them by tags, or as the official manager's by name and status."""
+    """A finder of a Service's load balancers by tags, or by name and status as officially."""
 
     def __init__(self, octavia: Octavia, networks: Networks, config: OpenStackConfig) -> None:
-        """Ask Octavia and Neutron."""
+        """Keep how to call Octavia and Neutron."""
         self._octavia = octavia
         self._networks = networks
         self._most = config.load_balancer.max_shared_lb
         self._tenants = config.tenants
 
     async def found(self, ref: LoadBalancerRef) -> list[Described]:
-        """All that the Service uses, the oldest first.
+        """Return all load balancers that the Service uses, the oldest first.
 
         Raises:
             CloudError: The services do not tell.
@@ -46,7 +46,7 @@ class Finder:
     async def named(
         self, lb: LoadBalancer, options: Options, used: list[Described]
     ) -> Described | None:
-        """The load balancer that the Service names, if it is not among those that it uses.
+        """Return the load balancer that an annotation names, unless the Service uses it already.
 
         None if it names none, or one that was deleted.
 
@@ -72,7 +72,7 @@ class Finder:
         return found
 
     async def _is_shown(self, described: Described, ref: LoadBalancerRef) -> bool:
-        """Whether the Service's status tells of it; annotations alone are what a tenant writes.
+        """Tell whether the Service's status shows a load balancer's address.
 
         Of a Service that shows a host name they tell which one the official manager has made. They
         spare one where they name another: in networks apart two may have the same address.
@@ -89,6 +89,6 @@ class Finder:
 
 
 def _written(ref: LoadBalancerRef) -> str:
-    """The load balancer that the Service's annotation names."""
+    """Return the load balancer that we have written into the Service's annotation."""
     annotations = ref.service.metadata.annotations if ref.service is not None else {}
     return annotations.get(f"{PREFIX}load-balancer-id", "").strip()

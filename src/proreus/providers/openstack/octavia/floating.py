@@ -1,4 +1,4 @@
-"""Whose a floating IP is: what is written on it. Pure.
+"""Tells whose a floating IP is by its description. Pure.
 
 Neutron lets a floating IP be described when it is made, so the description is its mark: the
 official manager's text, behind it the uids of Service and cluster, and whether it is to stay when
@@ -25,7 +25,7 @@ _TEXT = re.compile(
 
 
 def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
-    """What is written on one that is made for a Service.
+    """Return the description for a floating IP that is made for a Service.
 
     Args:
         ref: The Service.
@@ -37,7 +37,7 @@ def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
 
 
 def owner(floating: Described) -> Owner | None:
-    """For whom it was made, by a manager; None if it was by somebody else."""
+    """Return for whom a manager made a floating IP; None if somebody else made it."""
     text = str(floating.get("description") or "")
     proof = _PROOF.search(text)
     found = _TEXT.fullmatch(text[: proof.start()] if proof else text)
@@ -50,13 +50,13 @@ def owner(floating: Described) -> Owner | None:
 
 
 def is_kept(floating: Described) -> bool:
-    """Whether it is to stay when its Service goes, as the Service asked last."""
+    """Tell whether a floating IP stays when its Service goes, as the Service asked last."""
     proof = _PROOF.search(str(floating.get("description") or ""))
     return proof is not None and proof["kept"] is not None
 
 
 def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
-    """Whether it was made for the Service, by us or by the official manager.
+    """Tell whether a floating IP was made for the Service, by us or by the official manager.
 
     What the official manager writes can be guessed; so the Service's status must name the address,
     too.
@@ -70,7 +70,7 @@ def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
 
 
 def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef) -> bool:
-    """Whether one at a load balancer that is deleted with the Service goes, too.
+    """Tell whether a floating IP at a deleted load balancer is deleted, too.
 
     Args:
         floating: What is at the port of the load balancer.
@@ -90,7 +90,7 @@ def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef
 
 
 def is_shown(floating: Described, ref: LoadBalancerRef) -> bool:
-    """Whether the Service's status names the address."""
+    """Tell whether the Service's status shows a floating IP's address."""
     return floating.get("floating_ip_address") in {one.ip for one in ref.last_ingress if one.ip}
 
 

@@ -1,4 +1,4 @@
-"""Load balancers of Octavia for Services: one for each family.
+"""The capability `LoadBalancers` of the provider `openstack`: one in Octavia for each family.
 
 A verb does one thing at most and answers `Pending` while Octavia works on it. A load balancer is
 found by the tag with its Service's uid, or as the official manager's by its name and the address
@@ -81,7 +81,7 @@ PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
 
 
 class OctaviaLoadBalancers:
-    """The verbs for one Service."""
+    """The verbs of `LoadBalancers` for one Service at a time."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class OctaviaLoadBalancers:
         groups: SecurityGroups,
         config: OpenStackConfig,
     ) -> None:
-        """Work as the cloud-config says."""
+        """Keep how to call Octavia and Neutron, and the cloud-config."""
         self._octavia = octavia
         self._groups = groups
         self._settings = config.load_balancer
@@ -103,7 +103,7 @@ class OctaviaLoadBalancers:
         self._waited: dict[str, int] = {}
 
     def offered(self) -> LoadBalancers:
-        """The verbs as the framework wants them."""
+        """Return the verbs as the capability of the provider."""
         return per_service(
             self.ensure,
             self.delete,
@@ -114,11 +114,11 @@ class OctaviaLoadBalancers:
         )
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """The nodes with certain labels, if the Service or the cloud-config names any."""
+        """Choose nodes by labels, if the Service or the cloud-config names any."""
         return HostPolicy(selector(service.metadata.annotations, self._settings.node_selector))
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        """One load balancer for each family, one step for each; in the end, record that."""
+        """Take one step for each family's load balancer; record the digest after the last."""
         options = read_options(lb.service.metadata.annotations, self._settings, self._classes)
         with self._turns.begin() as turn:
             made = [await self._ensure(lb, options, family, turn) for family in lb.families]
@@ -142,7 +142,7 @@ class OctaviaLoadBalancers:
         return answer
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
-        """What `ensure` would change."""
+        """Return what `ensure` would change."""
         options = read_options(lb.service.metadata.annotations, self._settings, self._classes)
         found: list[PartChange] = []
         subnets: dict[str, str] = {}
@@ -169,7 +169,7 @@ class OctaviaLoadBalancers:
         return [*found, *await self._groups.foresee(lb, subnets)]
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        """What `list_owned` shows of one that is as desired: its record once for each family."""
+        """Return what `list_owned` shows if all is as desired, once for each family."""
         annotations = lb.service.metadata.annotations
         options = read_options(annotations, self._settings, self._classes)
         made_from = self._made_from(lb, options, annotations, lb.ref.last_ingress)
@@ -182,13 +182,13 @@ class OctaviaLoadBalancers:
         annotations: Mapping[str, str],
         ingress: Sequence[LoadBalancerIngress],
     ) -> str:
-        """The digest of all that decides; `annotations` with those that the framework writes."""
+        """Digest all that decides what the load balancers are like."""
         written = [annotations.get(name, "") for name in (_ID, _ADDRESS)]
         read = msgspec.structs.replace(options, adopted="")
         return desired_digest(lb, read, written, self._inputs, ingress=ingress)
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
-        """The floating addresses first, since nothing leads to them afterwards."""
+        """Delete the floating IPs first, since nothing leads to them afterwards."""
         with self._turns.begin() as turn:
             found = await self._found(ref)
             pairs = [(one, await self._octavia.observe(one, ref)) for one in found]
@@ -224,7 +224,7 @@ class OctaviaLoadBalancers:
         return Done(found=was_there)
 
     async def _found(self, ref: LoadBalancerRef) -> list[Described]:
-        """All that the Service uses.
+        """Return all load balancers that the Service uses.
 
         Once it is deleted, its status, which is the proof of what bears no tags, is of the past.
         """
@@ -241,7 +241,7 @@ class OctaviaLoadBalancers:
         return self._cases.delete_step(observed)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """The load balancers and security groups with the cluster's tag.
+        """List the load balancers and security groups with the cluster's tag.
 
         Of a load balancer that was not made in the cluster, its Services have the listeners.
         """
@@ -316,7 +316,7 @@ class OctaviaLoadBalancers:
     def _record(
         self, ref: LoadBalancerRef, described: Described, observed: Balancer, turn: Turn
     ) -> Record:
-        """The record on a load balancer; what is written counts for the members it has now."""
+        """Return the record on a load balancer; it counts for its present members only."""
 
         async def write(made_from: str) -> None:
             record = written(made_from, observed.hosts) if made_from else ""
@@ -343,7 +343,7 @@ class OctaviaLoadBalancers:
                 raise
 
     def _pending(self, ref: LoadBalancerRef, reason: str, *, is_waiting: bool) -> Pending:
-        """Ask again: soon after a step, and the longer nothing happens the later."""
+        """Return when to ask again: soon after a step, later while nothing happens."""
         waited = self._waited.get(ref.uid, 0) if is_waiting else 0
         self._waited[ref.uid] = waited + 1
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)
@@ -359,7 +359,7 @@ class OctaviaLoadBalancers:
 
 
 class _Made(msgspec.Struct, frozen=True):
-    """The load balancer of a family, as desired.
+    """A load balancer of a family that is as desired.
 
     Attributes:
         family: IPv4 or IPv6.
@@ -377,19 +377,19 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 def _ref(cluster: ClusterIdentity, user: Owner) -> LoadBalancerRef:
-    """Names the load balancer of a Service that is known by its tags alone."""
+    """Make a reference to the load balancer of a Service that is known by its tags alone."""
     uid = user.service_uid
     name = default_load_balancer_name(uid)
     return LoadBalancerRef(cluster, user.namespace, user.service, uid, name)
 
 
 def _joined(records: Sequence[str]) -> str:
-    """What the records on all load balancers of a Service say; "" if one says nothing."""
+    """Join the records on all load balancers of a Service; "" if one has none."""
     return ",".join(sorted(records)) if all(records) else ""
 
 
 def is_needed(described: Described, observed: Balancer, ref: LoadBalancerRef) -> bool:
-    """Whether a load balancer stays when the Service goes.
+    """Tell whether other Services still need a load balancer when this one goes.
 
     One that was made for another Service goes with the last that leaves it. Parts of old managers
     bear no tags, so any listener that is left may be another's.

@@ -1,4 +1,4 @@
-"""Where a load balancer stands, and its floating address."""
+"""Finds networks and subnets for load balancers in Neutron, and keeps floating IPs."""
 
 import fnmatch
 import re
@@ -28,17 +28,17 @@ _FLOATING = ("floating-network-id", _FLOATING_SUBNET)
 
 
 class Networks:
-    """Neutron, as load balancers need it."""
+    """The part of Neutron that load balancers need."""
 
     def __init__(self, api: Api, reader: Reader, tenants: Tenants) -> None:
-        """Ask through `api`; what Services may name is up to `tenants`."""
+        """Keep how to call Neutron, and `tenants`, by which Services may name objects."""
         self._api = api
         self._reader = reader
         self._tenants = tenants
         self._versions: dict[str, int] = {}
 
     async def subnet(self, lb: LoadBalancer, options: Options, family: str) -> str:
-        """The subnet of that family in which it stands; "" if only a network or a port is given.
+        """Return the subnet of a family for a load balancer; "" if a network or port is given.
 
         Raises:
             InvalidRequest: There is none.
@@ -77,12 +77,12 @@ class Networks:
         return ""
 
     async def member_subnet(self, options: Options, family: str, default: str) -> str:
-        """The subnet of members; that of the load balancer unless another one is given."""
+        """Return the subnet of members, by default that of the load balancer."""
         one = options.member_subnet_id
         return one if one and await self._is_of(one, family) else default
 
     async def external(self) -> dict[str, str]:
-        """The external networks: their names by id."""
+        """Return the names of the external networks by id."""
         parameters = {"router:external": "true", "fields": ("id", "name")}
         found, _ = await self._api.pages(
             "neutron", "network_list", "networks", "networks", parameters
@@ -90,17 +90,17 @@ class Networks:
         return {id_of(one): str(one["name"]) for one in found}
 
     async def at_port(self, port: str) -> Described | None:
-        """The floating address of a port."""
+        """Return the floating IP of a port."""
         found = await self._floating({"port_id": port})
         return found[0] if found else None
 
     async def made_for(self, ref: LoadBalancerRef) -> list[Described]:
-        """Floating addresses that were made for a Service, wherever they are."""
+        """Return the floating IPs that were made for a Service, wherever they are."""
         texts = tuple(description(ref, kept=kept) for kept in (False, True))
         return await self._floating({"description": texts})
 
     async def give(self, lb: LoadBalancer, options: Options, network: str, port: str) -> Described:
-        """A floating address for a port: the requested one, or a new one.
+        """Attach a floating IP to a port: the requested one, or a new one.
 
         Raises:
             InvalidRequest: The requested address is another's, or what is to have a new one is; or
@@ -137,7 +137,7 @@ class Networks:
         raise refused or InvalidRequest("no floating subnet is of that name or has those tags")
 
     async def loose(self, lb: LoadBalancer) -> list[Described]:
-        """The floating addresses that a Service is given before a new one is made.
+        """Return unattached floating IPs of a Service, which it gets before a new one is made.
 
         Raises:
             InvalidRequest: The requested address is another's.
@@ -150,7 +150,7 @@ class Networks:
         return found
 
     async def sources(self, lb: LoadBalancer, options: Options, network: str) -> list[str]:
-        """The subnets for a new floating address, in the order in which they are tried.
+        """Return the subnets for a new floating IP, in the order in which they are tried.
 
         Raises:
             InvalidRequest: What annotations name for it is another's, or is not there.
@@ -162,7 +162,7 @@ class Networks:
         return await self._subnets(lb.ref, options.floating, network)
 
     async def network_of(self, subnet: str) -> str:
-        """The network of a subnet; "" if that is not known.
+        """Return the id of a subnet's network; "" if it is unknown.
 
         Raises:
             CloudError: Neutron does not tell.
@@ -171,7 +171,7 @@ class Networks:
         return str((found or {}).get("network_id") or "")
 
     def _check_requested(self, lb: LoadBalancer, found: Iterable[Described]) -> None:
-        """Refuse what is another's, unless the Service's status shows that it has it already."""
+        """Refuse another's floating IP, unless the Service's status has it already."""
         address = lb.requested_address
         for one in found:
             mark = owner(one)
@@ -183,7 +183,7 @@ class Networks:
                 raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
     async def keep(self, floating: Described, ref: LoadBalancerRef, *, kept: bool) -> None:
-        """Write on one that was made for the Service whether it is to stay when that goes."""
+        """Write on a Service's floating IP whether it stays when the Service goes."""
         if is_kept(floating) != kept:
             await self._change_floating(floating, {"description": description(ref, kept=kept)})
 
@@ -215,7 +215,7 @@ class Networks:
             raise InvalidRequest("; ".join(problems))
 
     async def _described(self, annotation: str, id_: str) -> Described | None:
-        """A network, a subnet or a port."""
+        """Read a network, a subnet or a port that an annotation names."""
         if annotation in _NETWORKS:
             desired = {"id": id_, "fields": ("id", "name", "tags")}
             found, _ = await self._api.pages(
@@ -236,7 +236,7 @@ class Networks:
         await self._api.change("neutron", "floatingip_update", "PUT", path, change)
 
     async def take_away(self, floating: Described) -> None:
-        """Delete a floating address."""
+        """Delete a floating IP."""
         path = f"floatingips/{id_of(floating)}"
         try:
             await self._api.change("neutron", "floatingip_delete", "DELETE", path)
@@ -262,7 +262,7 @@ class Networks:
         return found
 
     async def _subnets(self, ref: LoadBalancerRef, floating: Floating, network: str) -> list[str]:
-        """The subnets to try, in order; [""] leaves it to Neutron.
+        """Return the subnets to try, in order; [""] leaves the choice to Neutron.
 
         Raises:
             InvalidRequest: All that an annotation means are others'.
@@ -288,7 +288,7 @@ class Networks:
 
 
 def matching(subnets: Iterable[Described], floating: Floating) -> list[Described]:
-    """The subnets with a name or tags like that, in the order of their names.
+    """Return the subnets whose name or tags match, in the order of their names.
 
     A name is a pattern with `*` and `?`, or after `~` a regular expression; `!` in front of either
     means all others. Tags are separated by commas: all of them, or after `!` all but these.

@@ -35,14 +35,14 @@ _SINGULAR = {
 
 
 class Octavia:
-    """The API."""
+    """The API of Octavia."""
 
     def __init__(self, api: Api) -> None:
-        """Ask through `api`."""
+        """Keep how to call OpenStack."""
         self._api = api
 
     async def balancers(self, parameters: Parameters) -> list[Described]:
-        """Load balancers of the project, filtered.
+        """List load balancers of the project, filtered.
 
         Raises:
             CloudError: Octavia does not tell.
@@ -50,7 +50,7 @@ class Octavia:
         return await self._list("loadbalancers", parameters)
 
     async def pools(self) -> list[Described]:
-        """All pools of the project, each with the ids of its members and its load balancer.
+        """List all pools of the project, each with ids of members and of its load balancer.
 
         Raises:
             CloudError: Octavia does not tell.
@@ -58,7 +58,7 @@ class Octavia:
         return await self._list("pools", {})
 
     async def balancer(self, id_: str) -> Described | None:
-        """One by its id; None if there is none.
+        """Read a load balancer by its id; return None if there is none.
 
         Raises:
             CloudError: Octavia does not tell.
@@ -73,7 +73,7 @@ class Octavia:
             raise
 
     async def observe(self, described: Described, ref: LoadBalancerRef) -> Balancer:
-        """A load balancer with the parts that are a Service's; others are left alone.
+        """Read a load balancer with the parts that are a Service's, and no others.
 
         Of one that Octavia works on only what it is; members and monitors are for `look`.
 
@@ -100,7 +100,7 @@ class Octavia:
         )
 
     async def read_pool(self, lb: Balancer, pool: str) -> Balancer:
-        """The same with the members and the monitor of a pool.
+        """Add members and monitor of a pool to an observed load balancer.
 
         Raises:
             CloudError: Octavia does not tell.
@@ -120,7 +120,7 @@ class Octavia:
         return msgspec.structs.replace(lb, listeners=tuple(listeners))
 
     async def take(self, step: Step, balancer: str, tags: Sequence[str]) -> None:
-        """Do what a plan says.
+        """Take a step of a plan, by one request.
 
         Args:
             step: What to do.
@@ -186,6 +186,6 @@ class Octavia:
 
 
 def is_immutable(error: Refused) -> bool:
-    """Whether Octavia still works on the load balancer: it says so of it, or of its parts."""
+    """Tell whether an error means that Octavia still works on the load balancer or its parts."""
     text = str(error).lower()
     return error.status == _CONFLICT and ("immutable" in text or "invalid state pending" in text)

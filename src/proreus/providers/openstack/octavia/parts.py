@@ -1,4 +1,4 @@
-"""What a load balancer of Octavia is made of, as desired and as it is.
+"""The values of a load balancer of Octavia: desired, and observed.
 
 `fields` hold what can be changed, by Octavia's own names; what is there may have more fields than
 what is desired, and only those that are desired count.
@@ -12,7 +12,7 @@ Fields = Mapping[str, object]
 
 
 class Member(msgspec.Struct, frozen=True, order=True):
-    """Where a pool sends traffic; `monitor_port` is 0 where that port itself is asked."""
+    """A member of a pool; `monitor_port` is 0 where its own port is checked."""
 
     address: str
     port: int
@@ -22,12 +22,12 @@ class Member(msgspec.Struct, frozen=True, order=True):
 
     @property
     def key(self) -> tuple[str, int, str, int]:
-        """What counts: not the name."""
+        """The fields that count in a comparison: all but the name."""
         return self.address, self.port, self.subnet_id, self.monitor_port
 
 
 class Monitor(msgspec.Struct, frozen=True):
-    """How members are asked; another `type` needs another monitor."""
+    """A health monitor of a pool; another `type` needs another monitor."""
 
     type: str
     fields: Fields
@@ -36,7 +36,7 @@ class Monitor(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Members, and how traffic is spread; another `protocol` needs another pool.
+    """A pool: members, and how traffic is spread; another `protocol` needs another pool.
 
     `is_read` is False where members and monitor have not been asked for yet.
     """
@@ -51,7 +51,7 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A port; another `protocol` needs another listener."""
+    """A listener: a port of a load balancer; another `protocol` needs another listener."""
 
     protocol: str
     port: int
@@ -62,7 +62,7 @@ class Listener(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        """What no two listeners of a load balancer can share: the transport and the port."""
+        """The transport and port, which no two listeners of a load balancer can share."""
         transport = self.protocol if self.protocol in {"UDP", "SCTP"} else "TCP"
         return transport, self.port
 

@@ -1,4 +1,4 @@
-"""The next thing to do to a load balancer of Octavia.
+"""Plans the next step that makes a load balancer of Octavia as desired, or deletes it.
 
 Octavia changes one thing at a time: whatever is told to a load balancer before it is active again
 is refused (409). So a plan has one step, and is made anew from what there is then; nobody waits.
@@ -30,71 +30,71 @@ from proreus.providers.openstack.octavia.parts import (
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Octavia works on it."""
+    """The result that Octavia still works on the load balancer."""
 
     status: str
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """It is in the state ERROR and cannot be made anew: traffic may come to it, or it has parts."""
+    """The result that a load balancer in the state ERROR cannot be made anew: it is in use."""
 
 
 class ReadPool(msgspec.Struct, frozen=True):
-    """The members and the monitor of a pool must be known to go on."""
+    """The step to read the members and the monitor of a pool, without which no plan is possible."""
 
     pool: str
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Somebody else has a listener at that port."""
+    """The result that somebody else has a listener at that port."""
 
     transport: str
     port: int
 
 
 class MakeBalancer(msgspec.Struct, frozen=True):
-    """Make it: with all parts, or alone."""
+    """The step to make a load balancer: with all parts, or alone."""
 
     desired: Balancer
     with_parts: bool
 
 
 class DropBalancer(msgspec.Struct, frozen=True):
-    """Delete it: with all its parts, or only if it has none left."""
+    """The step to delete a load balancer: with all its parts, or only if it has none."""
 
     id: str
     cascade: bool
 
 
 class MakeListener(msgspec.Struct, frozen=True):
-    """Make a listener, without its pool."""
+    """The step to make a listener, without its pool."""
 
     desired: Listener
 
 
 class MakePool(msgspec.Struct, frozen=True):
-    """Make the pool of a listener, without members."""
+    """The step to make the pool of a listener, without members."""
 
     desired: Pool
     listener: str
 
 
 class MakeMonitor(msgspec.Struct, frozen=True):
-    """Make the monitor of a pool."""
+    """The step to make the monitor of a pool."""
 
     desired: Monitor
     pool: str
 
 
 class SetMembers(msgspec.Struct, frozen=True):
-    """Give a pool exactly these members, in one request."""
+    """The step to give a pool exactly these members, in one request."""
 
     pool: str
     members: tuple[Member, ...]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Change fields of a part: `loadbalancers`, `listeners`, `pools` or `healthmonitors`."""
+    """The step to change fields of a load balancer, listener, pool or monitor."""
 
     collection: str
     id: str
@@ -102,7 +102,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """Delete a part; a pool goes with its members and its monitor."""
+    """The step to delete a part; a pool goes with its members and its monitor."""
 
     collection: str
     id: str
@@ -136,7 +136,7 @@ def plan(
     cascade: bool,
     is_known: bool,
 ) -> Step | None:
-    """What to do next; None if all is as desired.
+    """Return the next step; None if all is as desired.
 
     Args:
         desired: What there should be.
@@ -160,7 +160,7 @@ def plan(
 
 
 def deletion(observed: Balancer | None, *, cascade: bool) -> Step | None:
-    """What to do next to delete it; None if it is gone.
+    """Return the next step to delete a load balancer; None if it is gone.
 
     Args:
         observed: What there is, or None.
@@ -178,7 +178,7 @@ def deletion(observed: Balancer | None, *, cascade: bool) -> Step | None:
 
 
 def departure(observed: Balancer, tags: Sequence[str]) -> Step | None:
-    """What to do next to leave it to others; None if nothing of the Service is left there.
+    """Return the next step to take a Service's parts from a load balancer that stays, or None.
 
     Args:
         observed: What there is; of the parts only the Service's.
@@ -194,7 +194,7 @@ def departure(observed: Balancer, tags: Sequence[str]) -> Step | None:
 
 
 def _part(observed: Balancer) -> Step | None:
-    """The next part to delete; pools can go when no listener uses them."""
+    """Return the next part to delete; pools can go when no listener uses them."""
     for listener in observed.listeners:
         return Drop("listeners", listener.id)
     for pool in observed.stray:
@@ -203,7 +203,7 @@ def _part(observed: Balancer) -> Step | None:
 
 
 def _kept(desired: Balancer, observed: Balancer, *, cascade: bool, is_known: bool) -> Step | None:
-    """What keeps it from being changed now."""
+    """Return what keeps the load balancer from being changed now, if anything does."""
     if observed.status == ERROR:
         is_needed = is_known or observed.others
         return Broken() if is_needed else deletion(observed, cascade=cascade)
@@ -214,7 +214,7 @@ def _kept(desired: Balancer, observed: Balancer, *, cascade: bool, is_known: boo
 
 
 def _surplus(desired: Balancer, observed: Balancer) -> Step | None:
-    """A part that is not desired, or one that stands in the way of another."""
+    """Return a part that is not desired, or that stands in the way of another."""
     protocols = {one.key: one.protocol for one in desired.listeners}
     for one in observed.listeners:
         if protocols.get(one.key) != one.protocol:
@@ -238,7 +238,7 @@ def _listener(desired: Listener, observed: Listener | None) -> Step | None:
 
 
 def _hosts(desired: Listener, observed: Listener | None) -> Step | None:
-    """Members and monitor of a listener whose pool is as desired."""
+    """Plan members and monitor of a listener whose pool is as desired."""
     if desired.pool is None or observed is None or observed.pool is None:
         return None
     if not observed.pool.is_read:

@@ -1,4 +1,4 @@
-"""What there is after a step, and what is said of a step before it is taken. Pure."""
+"""Foresees what a step does to a load balancer of Octavia, and describes it. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,7 +24,7 @@ _NEW = "new "
 
 
 def pretend(observed: Balancer | None, step: Step) -> Balancer | None:
-    """What there is after a step, if Octavia refuses nothing; what is new has no id yet."""
+    """Return what Octavia would have after a step; what is new has no id yet."""
     if isinstance(step, MakeBalancer):
         parts = step.desired.listeners if step.with_parts else ()
         listeners = tuple(_whole(one) for one in parts)
@@ -44,7 +44,7 @@ def pretend(observed: Balancer | None, step: Step) -> Balancer | None:
 
 
 def _whole(listener: Listener) -> Listener:
-    """A listener that is made with all that is in it."""
+    """Return a listener that is made with all its parts."""
     pool = listener.pool and _made(listener.pool, listener)
     return msgspec.structs.replace(listener, id=f"{_NEW}{_port(listener)}", pool=pool)
 
@@ -56,7 +56,7 @@ def _made(pool: Pool, listener: Listener) -> Pool:
 
 
 def _without(observed: Balancer, step: Drop) -> Balancer:
-    """A pool stays when its listener goes."""
+    """Return the load balancer without a part; a pool stays when its listener goes."""
     gone = [one for one in observed.listeners if one.id == step.id]
     loose = [one.pool.id for one in gone if one.pool is not None]
     return msgspec.structs.replace(
@@ -97,7 +97,7 @@ def _changed_pool(pool: Pool, step: Step) -> Pool:
 
 
 def part_changes(step: Step, observed: Balancer | None) -> Iterator[PartChange]:
-    """The lines about a step; `there` is what there is before it."""
+    """Return the lines of `proreus plan` about a step; `observed` is what there is before it."""
     match step:
         case MakeBalancer(desired):
             yield PartChange("create", f"load balancer {desired.name}", _text(desired.placed))

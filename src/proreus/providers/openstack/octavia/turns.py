@@ -1,4 +1,4 @@
-"""Changes of one load balancer, each by somebody who has seen the one before.
+"""Orders changes of one load balancer, so that each is based on what the one before left.
 
 Services that share a load balancer are worked on side by side, and neither Octavia nor Neutron can
 make a change depend on what it was planned from. So each verb has a turn, which ends early if
@@ -16,7 +16,7 @@ _SOON: Final = 1.0
 
 
 class Turns:
-    """Those that verbs have now, and what was changed meanwhile."""
+    """The turns that verbs have now, with what was changed meanwhile."""
 
     def __init__(self) -> None:
         """Begin with nothing changed."""
@@ -27,7 +27,7 @@ class Turns:
 
     @contextmanager
     def begin(self) -> Iterator["Turn"]:
-        """A turn: what is read within it may be the reason for a change."""
+        """Begin a turn: what is read within it may be the reason for a change."""
         self._active += 1
         try:
             yield Turn(self)
@@ -38,16 +38,16 @@ class Turns:
 
 
 class Turn:
-    """What one verb may still change."""
+    """The permission of one verb to change load balancers that nobody has changed since."""
 
     def __init__(self, turns: Turns) -> None:
-        """Know what was changed until now."""
+        """Note how much was changed until now."""
         self._turns = turns
         self._since = turns.count
 
     @contextmanager
     def change(self, balancer: str) -> Iterator[None]:
-        """Change something at a load balancer.
+        """Change a load balancer, unless somebody has changed it since the turn began.
 
         Args:
             balancer: Its id; "" for one that is to be made.
