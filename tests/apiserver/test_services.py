@@ -421,7 +421,7 @@ async def test_a_cut_answer_makes_no_second_load_balancer(site: ServiceSite) -> 
         ),
         (
             {"allocateLoadBalancerNodePorts": False},
-            "spec.ports 80/TCP: it has no node port; set spec.allocateLoadBalancerNodePorts",
+            "spec.ports 80/TCP: it has no node port: set spec.allocateLoadBalancerNodePorts to true",
         ),
         ({"loadBalancerIP": "192.0.2.1"}, "spec.loadBalancerIP"),
         ({"ipFamilies": ["IPv6"]}, "spec.ipFamilies is IPv6"),

@@ -130,7 +130,7 @@ internal = perhaps
     ),
     "gcfg: a key before the first section": (
         "url = x\n[Login]\nurl = x",
-        "f.conf:1: url: stands before the first [section]; TOML needs a file name in .toml",
+        "f.conf:1: url: stands before the first [section]: move it below one, or name a TOML file *.toml",
     ),
     "gcfg: what the section itself refuses": (
         "[Login]\nurl = x\n[Balancer]\nlow = 81\n",

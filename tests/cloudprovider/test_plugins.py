@@ -92,9 +92,9 @@ def test_an_unknown_name_lists_the_known_ones(install: Install) -> None:
         ("import not_there_at_all", "x_ccm:Cloud", 'is missing: pip install "xdist[x]"'),
         ("raise ImportError('broken')", "x_ccm:Cloud", "broken"),
         ("", "x_ccm:Cloud", "does not exist"),
-        ("Cloud = 3", "x_ccm:Cloud", "is no CloudProvider"),
-        ("class Cloud: pass", "x_ccm:Cloud", "is no CloudProvider"),
-        (CLOUD, "x_ccm:Cloud", "does not go by the name 'x'"),
+        ("Cloud = 3", "x_ccm:Cloud", "is no subclass of CloudProvider"),
+        ("class Cloud: pass", "x_ccm:Cloud", "is no subclass of CloudProvider"),
+        (CLOUD, "x_ccm:Cloud", "has another `name` than its entry point, 'x'"),
     ],
 )
 def test_a_broken_provider_is_a_config_error(
@@ -171,7 +171,9 @@ def test_a_provider_gets_its_decoded_config(
         provider = InitCloudProvider("registered", str(file))
     assert isinstance(provider, Registered)
     assert provider.config == Config(Global("http://cloud"))
-    assert [record.message for record in caplog.records] == ["Ignored in the cloud-config"]
+    assert [record.message for record in caplog.records] == [
+        "A setting in the cloud-config is ignored"
+    ]
 
 
 def test_a_provider_without_config_warns_of_a_file_and_needs_none(

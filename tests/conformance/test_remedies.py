@@ -129,7 +129,10 @@ class RaisesUnauthenticated(SimulatedInstances):
 async def test_credentials_that_are_refused_are_to_be_checked(part: type) -> None:
     fixture = type("Fixture", (SimulatedFixture,), {"provider_class": copy(part)})
     found = await finding(fixture, "machine-found")
-    assert "next: Check the credentials that the fixture's `provider` gives" in str(found)
+    assert (
+        "next: Correct the credentials that the fixture's `provider()` gives to the provider"
+        in str(found)
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_a_path_or_a_wrong_directory_is_told_from_a_module(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
     assert main([name]) == 2
-    said = "run it in the package's directory; write dots and no .py, such as"
+    said = "run the command in the package's directory; write the module with dots and without .py, such as"
     assert f"{said} tests.test_conformance:Cloud" in capsys.readouterr().err
 
 
@@ -171,5 +174,5 @@ def test_what_is_no_fixture_is_refused_with_what_to_pass(
 ) -> None:
     monkeypatch.setattr("sys.path", [*sys.path])
     assert main([f"proreus.testing.conformance:{name}"]) == 2
-    said = f"{name} is no CloudFixture; pass the subclass of CloudFixture, the one that the test"
+    said = f"{name} is no subclass of CloudFixture; pass the subclass of CloudFixture, the one that the test"
     assert said in capsys.readouterr().err

@@ -206,7 +206,7 @@ async def test_lacking_what_is_there_fails_and_a_name_that_there_is_not_is_refus
         fixture = type("Fixture", (Lying,), {"lacks": (what,)})
         found = await Suite(fixture).finding(rule)
         assert found.status is Status.FAILS
-        assert found.seen == f"`lacks` names {what!r}, and it is there"
+        assert found.seen == f"`lacks` names {what!r}, but it is offered"
 
     class Misspelled(SimulatedFixture):
         lacks = ("rotues",)

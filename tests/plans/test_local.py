@@ -197,7 +197,9 @@ def test_marks_are_kept_reused_late_and_may_run_out() -> None:
     state = after(desired(ONE, TWO, THREE), state=state)
     assert state.machines["one"].mark == 1
     state, rejected = ensured(state, desired(ONE, host("four", "10.9.0.4")), ADDRESSES, REACH)
-    assert rejected == {"four": "there are marks for 3 nodes: set more bits in gateway mark-mask"}
+    assert rejected == {
+        "four": "the gateway can mark 3 nodes only: set more bits in mark-mask of the section gateway"
+    }
 
 
 def test_services_with_the_same_nodes_and_check_share_a_pool() -> None:

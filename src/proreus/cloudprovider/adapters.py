@@ -210,7 +210,9 @@ async def _cannot_list(cluster: ClusterIdentity) -> Sequence[OwnedObject]:
 
 
 async def _cannot_preview(desired: LoadBalancer) -> Sequence[PartChange]:
-    raise NotSupported(f"the provider cannot say what it would change for {desired.ref.key}")
+    raise NotSupported(
+        f"the provider has no preview: nobody knows what it would change for {desired.ref.key}"
+    )
 
 
 async def _each(

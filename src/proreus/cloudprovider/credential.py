@@ -124,7 +124,9 @@ class Credential(Generic[T]):
             if self._issued is not None:
                 self._renew_at = self._now() + PAUSE
                 klog.warning(
-                    log, "A credential was not renewed, the old one is used", error=str(error)
+                    log,
+                    "The cloud credential could not be renewed; the old one stays in use",
+                    error=str(error),
                 )
             raise
         self._issued = issued

@@ -135,7 +135,9 @@ class _Reader:
         line, key = self._line, self._name("a key")
         self._key = key
         if not self.sections and not self._is_lost:
-            raise _Wrong("stands before the first [section]; TOML needs a file name in .toml")
+            raise _Wrong(
+                "stands before the first [section]: move it below one, or name a TOML file *.toml"
+            )
         self._skip_blank()
         if self._is_torn and not _ASSIGNMENT.match(self._text, self._at):
             # The rest of a value, perhaps of a secret: to take it for a key would show it.

@@ -21,7 +21,7 @@ async def pages(name: str, page: Callable[[str], Awaitable[tuple[Iterable[T], st
             "" if it is the last.
 
     Raises:
-        CloudError: A page could not be had, or the pages do not end.
+        CloudError: A page could not be had, or the list does not end.
     """
     found: list[T] = []
     seen = {""}
@@ -32,5 +32,7 @@ async def pages(name: str, page: Callable[[str], Awaitable[tuple[Iterable[T], st
         if not marker:
             return found
         if marker in seen or len(seen) > MOST_PAGES:
-            raise CloudError(f"{name}: the pages do not end")
+            raise CloudError(
+                f"{name}: the list does not end: the cloud names a page that was read already"
+            )
         seen.add(marker)

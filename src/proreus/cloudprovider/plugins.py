@@ -66,11 +66,10 @@ def _import(point: EntryPoint) -> type[CloudProvider]:
     except AttributeError as error:
         raise ConfigError((f"--cloud-provider: {point.value} does not exist: {error}",)) from error
     if not (isinstance(found, type) and issubclass(found, CloudProvider)):
-        raise ConfigError((f"--cloud-provider: {point.value} is no CloudProvider",))
+        raise ConfigError((f"--cloud-provider: {point.value} is no subclass of CloudProvider",))
     if point.name not in {found.name, *found.names}:
-        raise ConfigError(
-            (f"--cloud-provider: {point.value} does not go by the name {point.name!r}",)
-        )
+        problem = f"{point.value} has another `name` than its entry point, {point.name!r}"
+        raise ConfigError((f"--cloud-provider: {problem}",))
     return found
 
 
@@ -117,10 +116,16 @@ def with_config(name: str, text: str, *, source: str) -> CloudProvider:
             factory.config_type,
             source=source,
             variables=factory.config_environment,
-            warn=lambda problem: klog.warning(log, "Ignored in the cloud-config", problem=problem),
+            warn=lambda problem: klog.warning(
+                log, "A setting in the cloud-config is ignored", problem=problem
+            ),
         )
     elif source:
-        klog.warning(log, "The cloud provider reads no cloud-config", provider=name)
+        klog.warning(
+            log,
+            "The cloud provider takes no cloud-config; that of --cloud-config is ignored",
+            provider=name,
+        )
     try:
         return factory(config)
     except ImportError as error:

@@ -120,7 +120,7 @@ class Answer(msgspec.Struct, frozen=True):
             read: T = form.decode(self.body or b"{}")
         except msgspec.ValidationError as error:
             raise CloudError(
-                f"{self.request.name}: the answer has not the form that this API has: {error}"
+                f"{self.request.name}: the answer does not have the form of this API: {error}"
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CloudError(f"{self.request.name}: the answer is no JSON: {error}") from error

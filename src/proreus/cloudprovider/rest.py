@@ -256,7 +256,9 @@ class RestClient:
             text = f"{text}{'&' if '?' in text else '?'}{query}"
         url = URL(text, encoded=True)
         if is_absolute and self._endpoint and url.origin() != URL(self._endpoint).origin():
-            raise CloudError(f"{request.name}: not sent: {url.host} is not the cloud's endpoint")
+            raise CloudError(
+                f"{request.name}: not sent: {url.host} is another host than the cloud's endpoint"
+            )
         return url
 
     def _tls_for(self, url: URL) -> ssl.SSLContext | bool:
@@ -307,7 +309,10 @@ def _redirect(answer: Answer) -> str:
     location = urlsplit(answer.headers.get("Location", ""))
     if answer.status < HTTPStatus.BAD_REQUEST and location.hostname:
         there = f"{location.scheme}://{location.netloc.rpartition('@')[2]}"
-        return f"redirects are not followed: is {there} the cloud's endpoint?"
+        return (
+            f"the answer redirects to {there}, which is not followed: if that is the cloud's "
+            "endpoint, give it in the cloud-config"
+        )
     return ""
 
 

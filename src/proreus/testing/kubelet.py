@@ -148,7 +148,9 @@ class KubeletPlayer:
                 await step(machine)
             except KubeError as error:
                 self.failures += 1
-                log.warning("a kubelet could not do its work: %s", error)
+                log.warning(
+                    "A kubelet could not register its node or send its heartbeat: %s", error
+                )
 
     async def _beat(self, machine: Machine) -> None:
         kubelet = self._kubelets.get(machine.id)

@@ -84,7 +84,7 @@ class NodeMonitor:
             try:
                 await self.check_nodes()
             except KubeError as error:
-                log.warning("the node monitor could not look: %s", error)
+                log.warning("The node monitor could not read the Nodes: %s", error)
             await asyncio.sleep(self._period)
 
     async def check_nodes(self) -> None:
@@ -115,7 +115,9 @@ class NodeMonitor:
             if patch:
                 await self._client.patch(NODES, node.metadata.name, patch)
         except (Conflict, NotFound):
-            log.debug("node %s was changed meanwhile: next look", node.metadata.name)
+            log.debug(
+                "Node %s was changed meanwhile: it is checked again next time", node.metadata.name
+            )
 
 
 def unknown(conditions: tuple[Condition, ...], now: datetime) -> dict[str, Any]:

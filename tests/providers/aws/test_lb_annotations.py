@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "attribute": ({"type": "nlb", "target-group-attributes": "stickiness=1"}, "give only preserve"),
     "attribute's value": (
         {"type": "nlb", "target-group-attributes": "proxy_protocol_v2.enabled=on"},
-        "proxy_protocol_v2.enabled is true or false",
+        "give proxy_protocol_v2.enabled=true or proxy_protocol_v2.enabled=false",
     ),
     "health port": ({"healthcheck-port": "http"}, "healthcheck-port: give a number"),
     "health path": ({"healthcheck-path": "up"}, "healthcheck-path: give a path"),

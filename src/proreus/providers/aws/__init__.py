@@ -41,7 +41,7 @@ class AWSCloud(CloudProvider):
         """
         super().__init__(config)
         if config is not None and not isinstance(config, AWSConfig):
-            raise ConfigError(("--cloud-config: is not that of the provider aws",))
+            raise ConfigError(("--cloud-config: is not a cloud-config of the provider aws",))
         self._config = config or AWSConfig()
         self._api: Api | None = None
         self._tagging: Tagging | None = None

@@ -213,12 +213,12 @@ def kind(annotations: Mapping[str, str]) -> Kind:
     Raises:
         ImplementedElsewhere: The AWS Load Balancer Controller is asked for.
     """
-    options = annotations.get(f"{PREFIX}type", "")
-    if options in _OTHERS:
+    chosen = annotations.get(f"{PREFIX}type", "")
+    if chosen in _OTHERS:
         raise ImplementedElsewhere(
-            f"annotation {PREFIX}type: {options} is served by the AWS Load Balancer Controller"
+            f"annotation {PREFIX}type: {chosen} is served by the AWS Load Balancer Controller"
         )
-    return Kind.NETWORK if options == "nlb" else Kind.CLASSIC
+    return Kind.NETWORK if chosen == "nlb" else Kind.CLASSIC
 
 
 def read(annotations: Mapping[str, str]) -> Options:
@@ -313,7 +313,7 @@ def _target_attributes(reader: _Reader) -> dict[str, str]:
         if key not in _TARGET_ATTRIBUTES:
             reader.wrong(name, f"give only {', '.join(_TARGET_ATTRIBUTES)}")
         elif value not in _TARGET_ATTRIBUTES[key]:
-            reader.wrong(name, f"{key} is true or false")
+            reader.wrong(name, f"give {key}=true or {key}=false")
     return found
 
 

@@ -171,7 +171,10 @@ class Api:
         if not metadata.get("RequestId"):
             # The page of a proxy, too, can be read as an answer, in which nothing is to be found.
             metrics.refused(operation, throttled=False)
-            raise CloudError(f"{service}.{operation}: the answer is none of AWS: no request id")
+            raise CloudError(
+                f"{service}.{operation}: the answer did not come from AWS (it has no "
+                "request id): is a proxy in between, or the endpoint wrong?"
+            )
         return answer
 
     def _client(self, service: str) -> Any:

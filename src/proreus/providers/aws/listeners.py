@@ -100,12 +100,12 @@ def _problems(lb: LoadBalancer, options: Options) -> Iterator[str]:
             hint = "" if options.kind is Kind.NETWORK else f"; UDP needs {PREFIX}type: nlb"
             yield f"{place}: the load balancer forwards only {' and '.join(known)}{hint}"
         elif not one.node_port:
-            yield f"{place}: it has no node port; set spec.allocateLoadBalancerNodePorts"
+            yield f"{place}: it has no node port: set spec.allocateLoadBalancerNodePorts to true"
     has_udp = any(one.protocol == "UDP" for one in lb.frontends)
     if has_udp and options.target_attributes.get(_PRESERVE) == "false":
         yield f"annotation {PREFIX}target-group-attributes: with UDP, {_PRESERVE} can only be true"
     if lb.affinity_seconds is not None:
-        yield "spec.sessionAffinity: the load balancer knows None only"
+        yield "spec.sessionAffinity: load balancers of AWS support None only"
     if lb.requested_address:
         yield (
             "spec.loadBalancerIP: AWS chooses the address; leave it empty, or give "

@@ -172,5 +172,5 @@ class Verbs:
 def _cannot_change(name: str) -> InvalidRequest:
     return InvalidRequest(
         f"annotation {PREFIX}type: the load balancer {name} cannot become one of another kind; "
-        "take the change back, or make the Service anew"
+        "undo the change, or delete the Service and create it again"
     )

@@ -48,6 +48,8 @@ class AWSVolumes:
             raise InvalidRequest(f"there is no volume {match[1]} in {self._api.region}") from error
         volumes = list(found.get("Volumes") or ())
         if len(volumes) != 1:
-            raise CloudError(f"EC2 tells {len(volumes)} volumes of the id {match[1]}")
+            raise CloudError(
+                f"EC2 describes {len(volumes)} volumes with the id {match[1]}, not one"
+            )
         zone = str(volumes[0]["AvailabilityZone"])
         return {LABEL_ZONE: zone, LABEL_REGION: self._api.region}

@@ -204,7 +204,9 @@ def _by_name(node: Node, inventory: Inventory) -> Machine | None:
 def _absent(inventory: Inventory) -> InstanceAnswer:
     """Return the answer for a machine that the inventory does not name."""
     if inventory.stale:
-        return CloudError(f"the inventory is wrong, what it lacks is unknown: {inventory.stale}")
+        return CloudError(
+            f"the inventory has a mistake, so machines may exist that it lacks: {inventory.stale}"
+        )
     return NotFound()
 
 

@@ -44,12 +44,12 @@ _MOST_SHOWN: Final = 20
 
 PROBLEMS: Final = Gauge(
     "proreus_local_inventory_problems",
-    "What is wrong with the inventory; while it is not 0, the last good one is in force.",
+    "Mistakes in the inventory; while there are any, the last good one is used.",
     registry=REGISTRY,
 )
 MACHINES: Final = Gauge(
     "proreus_local_inventory_machines",
-    "Machines in the inventory that is in force, by state.",
+    "Machines in the inventory that is used, by state.",
     ["state"],
     registry=REGISTRY,
 )
@@ -69,7 +69,9 @@ def _label(name: str, value: str) -> list[str]:
     is_name = _LABEL.fullmatch(rest) and (not slash or _LABEL_DOMAIN.fullmatch(domain))
     found = [] if is_name else [f"labels: {name!r} is no name of a label"]
     if f".{domain}".endswith(tuple(f".{one}" for one in _RESERVED_DOMAINS)):
-        found.append(f"labels: {name} is of a domain that is Kubernetes' own")
+        found.append(
+            f"labels: {name} has a domain that is reserved for Kubernetes: use one of your own"
+        )
     return [*found, *(f"labels: {one}" for one in _label_values(**{name: value}))]
 
 
@@ -281,7 +283,7 @@ class InventoryReader:
 
     def _take(self, new: Inventory) -> None:
         if self._problems or self._last is None:
-            _log.info("The inventory is right: %d machines", len(new.by_id))
+            _log.info("The inventory was read: %d machines", len(new.by_id))
         self._last, self._problems = new, ()
         PROBLEMS.set(0)
         for state in MachineState:
@@ -292,7 +294,9 @@ class InventoryReader:
         """Return the last good inventory, and log once what is wrong with the new one."""
         if problems != self._problems:
             for problem in problems[:_MOST_SHOWN]:
-                _log.error("The inventory is wrong, the last good one stays: %s", problem)
+                _log.error(
+                    "The inventory has mistakes, the last good one stays in use: %s", problem
+                )
             PROBLEMS.set(len(problems))
         self._problems = problems
         return msgspec.structs.replace(self._known(), stale=problems[0])

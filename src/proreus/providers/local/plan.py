@@ -226,7 +226,8 @@ def _machines(
             mark = _free_mark(machines, reach.marks)
         if mark is None:
             rejected[host.node] = (
-                f"there are marks for {reach.marks} nodes: set more bits in gateway mark-mask"
+                f"the gateway can mark {reach.marks} nodes only: set more bits in "
+                "mark-mask of the section gateway"
             )
             continue
         machines[host.node] = Machine(mark, {**kept, **usable})

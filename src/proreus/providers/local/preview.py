@@ -24,7 +24,9 @@ def changes(before: State, after: State, uid: str, *, is_damaged: bool) -> tuple
     ]
     found += (PartChange("delete", part) for part in old if part not in new)
     if is_damaged and uid in before.balancers:
-        found.append(PartChange("change", "kernel", "what is missing or too much there"))
+        found.append(
+            PartChange("change", "kernel", "rules and routes that are missing or too many")
+        )
     return tuple(found)
 
 

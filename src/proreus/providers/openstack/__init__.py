@@ -44,7 +44,7 @@ class OpenStackCloud(CloudProvider):
     flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(
         {
             "user-agent": ProviderFlag(
-                "More for the User-Agent of requests to OpenStack; repeatable.",
+                "Text to add to the User-Agent of requests to OpenStack; repeatable.",
                 user_agent_part,
                 repeated=True,
             )
@@ -59,7 +59,9 @@ class OpenStackCloud(CloudProvider):
         """
         super().__init__(config)
         if not isinstance(config, OpenStackConfig):
-            raise ConfigError(("--cloud-config: the provider openstack needs its own",))
+            raise ConfigError(
+                ("--cloud-config: the provider openstack needs one, with a section [Global]",)
+            )
         self._config = config
         self._api: Api | None = None
         of = config.global_

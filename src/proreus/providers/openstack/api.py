@@ -217,7 +217,10 @@ class Api:
             )
             return Issued(access, access.expires)
         except (KeyError, TypeError, ValueError) as error:
-            raise CloudError(f"{request.name}: the answer is no token") from error
+            raise CloudError(
+                f"{request.name}: the answer has no token: is auth-url in [Global] that "
+                "of keystone?"
+            ) from error
 
     def _endpoint(self, service: str, access: AccessInfoV3) -> str:
         """Return the endpoint of a service, with its version.

@@ -36,7 +36,9 @@ class SimulatedCloud(CloudProvider):
         """
         super().__init__(config)
         if not isinstance(config, SimulatedConfig):
-            raise ConfigError(("--cloud-config: the provider simulated needs one",))
+            raise ConfigError(
+                ("--cloud-config: the provider simulated needs one, with a section [Global]",)
+            )
         self._settings = config.global_
         self.watched_files = (self._settings.token_file,) if self._settings.token_file else ()
         self._api: Api | None = None

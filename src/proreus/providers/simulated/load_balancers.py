@@ -140,7 +140,11 @@ class SimulatedLoadBalancers:
         observed = owned(ref, [*by_mark, *by_name])
         await converge(observed, delete_steps, self._take)
         if unseen := unlisted(observed):
-            return Pending(_ASK_AGAIN, f"the cloud did not list {', '.join(sorted(unseen))}")
+            return Pending(
+                _ASK_AGAIN,
+                "the cloud did not list these parts, which others refer to: "
+                f"{', '.join(sorted(unseen))}",
+            )
         return Done(found=bool(observed.parts))
 
     async def _create(self, collection: str, body: Mapping[str, Any]) -> Part:

@@ -150,7 +150,9 @@ def check(desired: LoadBalancer) -> None:
         if frontend.protocol not in _PROTOCOLS:
             problems.append(f"{place}: the simulated cloud forwards only TCP and UDP")
         elif not frontend.node_port:
-            problems.append(f"{place}: it has no node port; set spec.allocateLoadBalancerNodePorts")
+            problems.append(
+                f"{place}: it has no node port: set spec.allocateLoadBalancerNodePorts to true"
+            )
     if problems:
         raise InvalidRequest("; ".join(problems))
 

@@ -94,7 +94,7 @@ class SimulatedRoutes:
             return error
         if not isinstance(part, RoutePart) or part.instance_id != id_:
             # The token found a route that was made to lead elsewhere since.
-            return CloudError(f"the route to {route.destination} leads elsewhere")
+            return CloudError(f"the route to {route.destination} leads to another instance by now")
         return Done()
 
     async def _parts_of(

@@ -19,7 +19,8 @@ from proreus.testing.conformance.rule import Status
 from proreus.testing.conformance.suite import RULES, Suite
 
 _HOW = (
-    "run it in the package's directory; write dots and no .py, such as tests.test_conformance:Cloud"
+    "run the command in the package's directory; write the module with "
+    "dots and without .py, such as tests.test_conformance:Cloud"
 )
 _WHAT = "pass the subclass of CloudFixture, the one that the test class has as its `fixture`"
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     """Try rules, by default all, and print the findings; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m proreus.testing.conformance",
-        description="Try a cloud provider: what holds, what fails, and what to do about it.",
+        description="Try the conformance rules on a cloud provider, and print remedies.",
     )
     parser.add_argument(
         "fixture", metavar="MODULE:FIXTURE", help="the class of the fixture, as in tests.cloud:Site"
@@ -68,7 +69,7 @@ def _load(name: str) -> type[CloudFixture]:
             raise  # something that the module itself imports
         raise ValueError(f"{error}; {_HOW}") from error
     if not (isinstance(found, type) and issubclass(found, CloudFixture)):
-        raise ValueError(f"{attribute} is no CloudFixture; {_WHAT}")  # noqa: TRY004 - a wrong argument
+        raise ValueError(f"{attribute} is no subclass of CloudFixture; {_WHAT}")  # noqa: TRY004 - a wrong argument
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from proreus.cloudprovider import Instance, InstanceAnswer, Unauthenticated
 
-_CREDENTIALS = "Check the credentials that the fixture's `provider` gives"
+_CREDENTIALS = "Correct the credentials that the fixture's `provider()` gives to the provider"
 
 T = TypeVar("T")
 

@@ -123,7 +123,10 @@ async def _check_throttled(verb: Verb, started: Started) -> None:
     found = await outcome(verb(started))
     for answer in [found] if not isinstance(found, Mapping) else found.values():
         if not isinstance(answer, Throttled):
-            raise Violated(f"when throttled, the provider answered {shown(answer)}")
+            raise Violated(
+                "when the cloud refused with its answer for throttling, the provider "
+                f"answered {shown(answer)}"
+            )
         if answer.after is None or not _LONG < answer.after <= _LONG + 20:
             raise Violated(f"the cloud asked to wait 120 s; Throttled.after is {answer.after}")
 
@@ -147,13 +150,15 @@ async def black_hole(site: Site) -> None:
                 *(outcome(verb(one)) for verb, one in zip(verbs, starts, strict=True))
             )
     except TimeoutError:
-        raise Violated(f"no end after {site.cloud.patience:g} s without an answer") from None
+        raise Violated(
+            f"the verb still ran after {site.cloud.patience:g} s without an answer"
+        ) from None
     for found, started in zip(ends, starts, strict=True):
         for answer in [found] if not isinstance(found, Mapping) else found.values():
             if isinstance(answer, NotFound | Ensured | Done):
-                raise Violated(f"without an answer, the provider said {answer}")
+                raise Violated(f"without an answer of the cloud, the provider answered {answer}")
         if not any(one.outcome in _UNANSWERED for one in started.context.calls):
-            raise Violated("no call was logged as one without an answer")
+            raise Violated("no call was logged with the outcome TIMEOUT")
         await _no_threads(site, started, threads)
 
 

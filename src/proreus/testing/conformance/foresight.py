@@ -44,12 +44,12 @@ async def previewed(site: Site) -> None:
     ):
         before = await site.objects(started)
         if not await _preview(started, desired):
-            raise Violated(f"preview says nothing {when}")
+            raise Violated(f"preview answers nothing {when}")
         if await site.objects(started) != before:
             raise Violated(f"the cloud's objects are different after a preview {when}")
         await site.ensure(started, desired)
         if said := await _preview(started, desired):
-            raise Violated(f"ensure has done all {when}, and still preview says {said}")
+            raise Violated(f"after ensure {when}, preview still answers {said}")
 
 
 async def _preview(started: Started, desired: LoadBalancer) -> tuple[PartChange, ...]:
@@ -86,14 +86,20 @@ async def fingerprint_shown(site: Site) -> None:
     if not started.load_balancers.fingerprint(first):
         _lacks_fingerprint()
     if not _shows(await _owned(started), first, await site.start()):
-        raise Violated("after ensure, list_owned does not show what fingerprint expects")
+        raise Violated(
+            "after ensure, list_owned does not show the fingerprint that `fingerprint` answers"
+        )
     for what, other in changed.items():
         desired = _with_status(other, answer)
         if _shows(await _owned(started), desired, started):
-            raise Violated(f"list_owned shows what fingerprint expects once {what} change")
+            raise Violated(
+                f"list_owned shows the fingerprint of another desired state ({what} changed)"
+            )
         (answer,) = await site.ensure(started, desired)
         if not _shows(await _owned(started), _with_status(desired, answer), started):
-            raise Violated(f"after {what} were changed, list_owned does not show the fingerprint")
+            raise Violated(
+                f"after ensure with {what} changed, list_owned does not show the fingerprint"
+            )
 
 
 @rule(fingerprint_shown, ensure_interrupted)

@@ -39,9 +39,9 @@ async def ensured(site: Site) -> None:
 
 def _check_ingress(point: LoadBalancerIngress) -> None:
     if bool(point.ip) == bool(point.hostname):
-        raise Violated(f"an ingress must have an ip or a hostname, this has not: {point}")
+        raise Violated(f"an ingress must have an ip or a hostname, this one has neither: {point}")
     if point.ip_mode not in _IP_MODES or (point.ip_mode and not point.ip):
-        raise Violated(f"ip_mode is VIP or Proxy, and only with an ip, not so in: {point}")
+        raise Violated(f"ip_mode must be VIP or Proxy, and is for an ip only: {point}")
     if point.ip:
         try:
             ipaddress.ip_address(point.ip)
@@ -64,9 +64,9 @@ async def ensure_again(site: Site) -> None:
     (second,) = await site.ensure(later, desired)
     _no_writes(later, "nothing has changed since ensure")
     if second != first:
-        raise Violated(f"first it answered {first}, then {second}")
+        raise Violated(f"ensure answered {first} at first, and {second} the second time")
     if await site.objects(started) != before:
-        raise Violated("no write was logged, and yet the cloud's objects are different")
+        raise Violated("no write was logged, but the cloud's objects have changed")
 
 
 async def converged(site: Site, desired: LoadBalancer, since: str) -> None:
@@ -158,7 +158,7 @@ async def preview_of(started: Started, desired: LoadBalancer) -> object:
     """
     function = getattr(started.load_balancers, "preview", None)
     if function is None:
-        return NotSupported("there is no preview")
+        return NotSupported("the provider has no preview")
     try:
         answer = mapping("preview", await function([desired])).get(desired.ref.uid)
     except NotSupported as reason:

@@ -45,7 +45,7 @@ async def lacks_true(site: Site) -> None:
     started = await site.start()
     for what in site.cloud.lacks:
         if await _has(site, started, what):
-            raise Violated(f"`lacks` names {what!r}, and it is there")
+            raise Violated(f"`lacks` names {what!r}, but it is offered")
 
 
 async def _has(site: Site, started: Started, what: str) -> bool:

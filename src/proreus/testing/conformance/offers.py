@@ -12,7 +12,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "load_balancers": "the provider has no load_balancers",
         "routes": "the provider has no routes",
         "endpoint": "the cloud does not speak HTTP",
-        "batches": "a batch is of one node",
+        "batches": "batch_size is 1",
         "list_owned": "the provider cannot list what a cluster owns",
         "groups": "all Services are one group",
         "preview": "the provider cannot say what it would change, so `proreus plan` shows no parts",

@@ -150,7 +150,7 @@ async def closes(site: Site) -> None:
         _, still_running = await asyncio.wait(tasks, timeout=_GRACE) if tasks else ((), ())
     if still_running:
         coroutines = [str(task.get_coro()) for task in still_running]
-        raise Violated(f"tasks go on after close: {', '.join(coroutines)}")
+        raise Violated(f"tasks still run after close: {', '.join(coroutines)}")
     if left_open:
         raise Violated(f"close left open: {'; '.join(sorted(set(left_open)))}")
 

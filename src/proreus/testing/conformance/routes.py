@@ -73,7 +73,7 @@ async def _listed(
     # A cloud may have other names for them, or none, and lead to addresses.
     owners = {one.address: host for host in hosts for one in host.status.addresses}
     if sorted(_which(one, owners) for one in found) != sorted(_which(one, {}) for one in desired):
-        raise Violated(f"there should be {list(desired)}, list shows {list(found)}")
+        raise Violated(f"list should show {list(desired)}, but shows {list(found)}")
     return found
 
 

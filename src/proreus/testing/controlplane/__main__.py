@@ -19,11 +19,13 @@ def main() -> int:
         description="Start etcd and kube-apiserver on loopback, until Ctrl-C.",
     )
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--download-only", action="store_true", help="only get the programs")
+    only.add_argument(
+        "--download-only", action="store_true", help="get the programs and start nothing"
+    )
     only.add_argument(
         "--print-assets",
         action="store_true",
-        help="only get the programs, and print their directory",
+        help="get the programs, print their directory and start nothing",
     )
     options = parser.parse_args()
     try:

@@ -37,7 +37,10 @@ def main(arguments: Sequence[str]) -> int:
     mode.add_argument("--no-story", action="store_true", help="tell only how nodes join")
     options = parser.parse_args(arguments)
     if sys.platform != "linux":
-        print("demo: it needs Linux, where every address of 127.0.0.0/8 is there", file=sys.stderr)
+        print(
+            "demo: needs Linux, where every address of 127.0.0.0/8 belongs to the loopback",
+            file=sys.stderr,
+        )
         return 1
     try:
         return asyncio.run(_demo(once=options.once, story=not options.no_story))

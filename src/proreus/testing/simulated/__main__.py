@@ -24,14 +24,25 @@ _PARENT_POLL = 0.5
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m proreus.testing.simulated")
-    parser.add_argument("--listen", default="127.0.0.1:0", help="address:port; port 0: any")
-    parser.add_argument("--state", type=Path, required=True, help="sqlite file, made if absent")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:0", help="address:port to listen on; port 0 is any free one"
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        required=True,
+        help="sqlite file that keeps the state; made if it is missing",
+    )
     parser.add_argument("--ready-file", type=Path, help='gets {"endpoint": URL} when serving')
     parser.add_argument("--token", action="append", help="NAME=TOKEN of a credential; repeatable")
     parser.add_argument("--admin-token", default="admin")
     parser.add_argument("--latency", type=float, help="seconds that each call takes")
-    parser.add_argument("--quota", help="reads a second[:burst], per credential")
-    parser.add_argument("--write-quota", help="writes a second[:burst], per credential")
+    parser.add_argument(
+        "--quota", help="quota of reads of each credential: number a second[:burst]"
+    )
+    parser.add_argument(
+        "--write-quota", help="quota of writes of each credential: number a second[:burst]"
+    )
     parser.add_argument("--settings", default="{}", help="JSON object of further settings")
     parser.add_argument(
         "--with-parent", action="store_true", help="end when the starting process has ended"

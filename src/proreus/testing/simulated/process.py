@@ -89,7 +89,9 @@ class SimulatedCloudProcess:
         async with asyncio.timeout(_START_TIMEOUT):
             while not ready.exists():
                 if self._process.returncode is not None:
-                    raise RuntimeError("the simulated cloud ended at start; see its output")
+                    raise RuntimeError(
+                        "the simulated cloud ended at its start: its output says why"
+                    )
                 await asyncio.sleep(_POLL)
         self.endpoint = json.loads(ready.read_text())["endpoint"]
 

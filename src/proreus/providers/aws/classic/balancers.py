@@ -170,7 +170,10 @@ class ClassicBalancers:
             self._own_groups.find(group_name(ref.name), ref),
         )
         if balancer is not None and not self._place.made_for(ref, balancer.tags):
-            raise CloudError(f"the load balancer {ref.name} has tags of another owner: look at it")
+            raise CloudError(
+                f"the load balancer {ref.name} has tags of another owner: delete it, or "
+                "correct its tags"
+            )
         return Observed(balancer, group)
 
     async def _let_go(

@@ -160,8 +160,8 @@ def check(desired: Desired, observed: Observed) -> None:
     if balancer is not None and balancer.scheme != desired.scheme:
         kind = "internal" if balancer.scheme == INTERNAL else "public"
         problems.append(
-            f"annotation {PREFIX}internal: the load balancer is {kind} and stays so; take the "
-            "change back, or make the Service anew"
+            f"annotation {PREFIX}internal: the load balancer is {kind} for good: undo the "
+            "change, or delete the Service and create it again"
         )
     if problems:
         raise InvalidRequest("; ".join(problems))

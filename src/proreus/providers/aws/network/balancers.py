@@ -322,7 +322,10 @@ def ours(observed: Observed, ref: LoadBalancerRef, place: Place) -> Observed:
     """
     balancer = observed.balancer
     if balancer is not None and not place.made_for(ref, balancer.tags):
-        raise CloudError(f"the load balancer {balancer.name} has tags of another owner: look at it")
+        raise CloudError(
+            f"the load balancer {balancer.name} has tags of another owner: delete "
+            "it, or correct its tags"
+        )
     used = {one.target_group for one in observed.listeners}
     groups = (
         one

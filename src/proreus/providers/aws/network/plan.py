@@ -186,8 +186,8 @@ def check(desired: Desired, observed: Observed) -> None:
     if balancer is not None and balancer.scheme != desired.scheme:
         kind = "internal" if balancer.scheme == INTERNAL else "public"
         raise InvalidRequest(
-            f"annotation {PREFIX}internal: the load balancer is {kind} and stays so; take the "
-            "change back, or make the Service anew"
+            f"annotation {PREFIX}internal: the load balancer is {kind} for good: undo the "
+            "change, or delete the Service and create it again"
         )
 
 
@@ -201,7 +201,7 @@ def warning(desired: Desired, observed: Observed) -> str:
         return ""
     return (
         f"annotation {PREFIX}security-groups: the load balancer was made without security groups "
-        "and can have none; take the annotation away, or make the Service anew"
+        "and can have none; remove the annotation, or delete the Service and create it again"
     )
 
 

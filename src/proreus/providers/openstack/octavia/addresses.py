@@ -54,7 +54,7 @@ class Addresses:
         """
         found, observed = at.described, at.observed
         if found is None or observed is None:
-            raise CloudError("there is no load balancer to have an address")
+            raise CloudError("the load balancer is gone, so it gets no floating IP")
         floating = await self._networks.at_port(str(found["vip_port_id"]))
         address = str(found["vip_address"])
         match _decide(lb, options, at, floating):
@@ -111,8 +111,8 @@ class Addresses:
         if at.described is not None and not owners.is_made_for(at.described, lb.ref):
             # What shares it may be meant to be internal.
             raise InvalidRequest(
-                f"load balancer {id_of(at.described)} has no floating IP, and gets none by a"
-                " Service that it was not made for: give it one"
+                f"load balancer {id_of(at.described)} has no floating IP, and a Service that it"
+                " was not made for cannot give it one: attach one in OpenStack"
             )
         return _floating_network(options, external)
 

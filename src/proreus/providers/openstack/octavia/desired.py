@@ -79,8 +79,8 @@ def sharing_problem(
     there = [id_of(one) for one in used if family_of(one) == family_of(named)]
     if there:
         return (
-            f"the Service uses load balancer {there[0]}; give that, or delete the Service and make"
-            " it anew"
+            f"the Service uses load balancer {there[0]}: name that one, or delete the Service and"
+            " create it again"
         )
     if family_of(named) not in lb.families:
         return f"its address is of {family_of(named)}, which is no family of the Service"
@@ -100,14 +100,12 @@ def _refusal(lb: LoadBalancer, named: Described, tenants: Tenants) -> str:
     if owners.is_named_for(named, lb.ref):
         if not owners.may_be_used_by(named, lb.ref):
             return "it was made for another Service of this name"
-        options, tag = "its name says that it was made for", owners.service_tag(lb.ref.uid)
+        clue, tag = "its name says that it was made for", owners.service_tag(lb.ref.uid)
     elif owners.is_named_by(named, lb.ref):
-        options, tag = "a tag with its name says that it is used by", owners.shared_tag(lb.ref)
+        clue, tag = "a tag with its name says that it is used by", owners.shared_tag(lb.ref)
     else:
         return ""
-    return (
-        f"only {options} this Service, whose status does not show it: if that is so, tag it {tag}"
-    )
+    return f"only {clue} this Service, whose status does not show it: if that is so, tag it {tag}"
 
 
 def named_places(options: Options) -> dict[str, str]:

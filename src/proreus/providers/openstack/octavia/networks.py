@@ -134,7 +134,10 @@ class Networks:
             else:
                 made: Described = answer["floatingip"]
                 return made
-        raise refused or InvalidRequest("no floating subnet is of that name or has those tags")
+        raise refused or InvalidRequest(
+            "no subnet of the external network has the name or the tags of "
+            "floating-subnet, floating-subnet-tags"
+        )
 
     async def loose(self, lb: LoadBalancer) -> list[Described]:
         """Return unattached floating IPs of a Service, which it gets before a new one is made.

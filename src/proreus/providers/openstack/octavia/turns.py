@@ -57,7 +57,10 @@ class Turn:
         """
         number, by = self._turns.changes.get(balancer, (0, self))
         if balancer in self._turns.busy or (by is not self and number > self._since):
-            text = f"load balancer {balancer} was changed for another Service meanwhile"
+            text = (
+                f"load balancer {balancer} was changed for another Service meanwhile: "
+                "it is tried again"
+            )
             raise RetryAfter(text, after=_SOON)
         if not balancer:
             yield
