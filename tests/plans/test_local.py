@@ -198,7 +198,7 @@ def test_marks_are_kept_reused_late_and_may_run_out() -> None:
     assert state.machines["one"].mark == 1
     state, rejected = ensured(state, desired(ONE, host("four", "10.9.0.4")), ADDRESSES, REACH)
     assert rejected == {
-        "four": "the gateway can mark 3 nodes only: set more bits in mark-mask of the section gateway"
+        "four": "the gateway can mark 3 nodes only: set more bits in gateway mark-mask"
     }
 
 

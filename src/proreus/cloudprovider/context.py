@@ -361,11 +361,7 @@ class Context:
         except asyncio.CancelledError:
             if not ended.done():
                 _counted("abandoned", ended)
-                klog.warning(
-                    log,
-                    "A blocking call of the cloud still runs although its caller has given up",
-                    call=call.name,
-                )
+                klog.warning(log, "A blocking call outlives its caller", call=call.name)
             raise
 
     def _record(self, call: _Call, started: float, outcome: Outcome) -> None:

@@ -225,10 +225,8 @@ def _machines(
         elif mark == HERE:
             mark = _free_mark(machines, reach.marks)
         if mark is None:
-            rejected[host.node] = (
-                f"the gateway can mark {reach.marks} nodes only: set more bits in "
-                "mark-mask of the section gateway"
-            )
+            most = f"the gateway can mark {reach.marks} nodes only"
+            rejected[host.node] = f"{most}: set more bits in gateway mark-mask"
             continue
         machines[host.node] = Machine(mark, {**kept, **usable})
     return machines, rejected

@@ -301,9 +301,7 @@ class OctaviaLoadBalancers:
             return self._pending(lb.ref, f"Octavia {what} the load balancer", is_waiting=False)
         self._waited.pop(lb.ref.uid, None)
         if case.found is None or observed is None:
-            raise CloudError(
-                "the load balancer has disappeared from Octavia while it was being changed"
-            )
+            raise CloudError("the load balancer was deleted while it was being changed")
         record = self._record(lb.ref, case.found, observed, turn)
         placed = Placed(family, case.found, observed, case.subnet)
         address = await self._addresses.ensure(lb, options, placed, turn, record.clear)
