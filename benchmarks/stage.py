@@ -31,7 +31,7 @@ _CONCURRENCY = 32
 _BATCH = 500
 _PROGRESS = 30.0
 # Word for word what the manager says, or it would write each node anew.
-_FINE = "the node has what the cloud says about its machine"
+_FINE = "the labels, addresses and provider id are those of the machine in the cloud"
 
 
 def say(line: str) -> None:

@@ -184,7 +184,7 @@ def test_a_provider_without_config_warns_of_a_file_and_needs_none(
     assert InitCloudProvider("without-config", "").config is None
     assert not caplog.records
     assert InitCloudProvider("without-config", str(file)).config is None
-    assert "reads no cloud-config" in caplog.text
+    assert "takes no cloud-config" in caplog.text
 
 
 def test_errors_of_the_file_name_it(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ async def test_redirects_are_refused_and_get_no_credential() -> None:
         with pytest.raises(Refused, match=f"307: the answer redirects to {other}"):
             await rest.call(GET, Thing)
         link = Request("compute.things.list", "GET", f"{other}/things?page=2")
-        with pytest.raises(CloudError, match="is not the cloud's endpoint"):
+        with pytest.raises(CloudError, match="is another host than the cloud's endpoint"):
             await rest.call(link, Thing)
     assert seen == []
 

@@ -74,7 +74,7 @@ TOPOLOGY = {
     LABEL_REGION: "r1",
     LABEL_REGION_BETA: "r1",
 }
-FINE = "the node has what the cloud says about its machine"
+FINE = "the labels, addresses and provider id are those of the machine in the cloud"
 SYNCED = PlannedEvent("Normal", "Synced", "Node synced successfully")
 
 

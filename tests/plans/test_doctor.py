@@ -69,7 +69,7 @@ READY = Condition("Ready", "True")
 SILENT = Condition("Ready", "Unknown")
 FINE = Condition(
     "CloudInitialized", "True", "Initialized",
-    "the node has what the cloud says about its machine", LONG_AGO,
+    "the labels, addresses and provider id are those of the machine in the cloud", LONG_AGO,
 )  # fmt: skip
 ENSURED = Condition("LoadBalancerReady", "True", "Ensured", "Ensured load balancer", LONG_AGO)
 TAINT = Taint(TAINT_UNINITIALIZED, "NoSchedule", "true")

@@ -276,7 +276,7 @@ async def test_an_address_that_was_taken_away_is_left_to_who_gets_it_next(site: 
     await site.cloud.admin.remove(taken)
 
     _, shown = await site.speak("GET", f"listeners/{listener['id']}")
-    assert (shown["state"], shown["error"]) == ("error", "the address was taken away")
+    assert (shown["state"], shown["error"]) == ("error", "the load balancer's address was deleted")
     await another_balancer(site)
     assert site.address == before
     assert (await site.listen())["error"] == ""
@@ -285,8 +285,11 @@ async def test_an_address_that_was_taken_away_is_left_to_who_gets_it_next(site: 
 async def test_a_listener_without_an_address_is_made_and_shows_an_error(site: Site) -> None:
     await site.cloud.admin.remove(site.balancer["address_id"])
     listener = await site.listen()
-    assert (listener["state"], listener["error"]) == ("error", "the address was taken away")
+    assert (listener["state"], listener["error"]) == (
+        "error",
+        "the load balancer's address was deleted",
+    )
 
     await site.cloud.restart()
     _, shown = await site.speak("GET", f"listeners/{listener['id']}")
-    assert (shown["state"], shown["error"]) == ("error", "the address was taken away")
+    assert (shown["state"], shown["error"]) == ("error", "the load balancer's address was deleted")

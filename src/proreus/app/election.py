@@ -83,7 +83,7 @@ class Elector(Protocol):
     """Make the candidate for a lease; `deference` is the `LeaderElector`'s."""
 
     def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
-        """Return the candidate."""
+        """Return the candidate for a lease."""
 
 
 class Election:

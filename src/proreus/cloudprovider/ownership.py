@@ -97,7 +97,7 @@ class Tenants(
     allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: An entry is not of that form.

@@ -188,7 +188,7 @@ class GuardedLoadBalancers:
         return Ungrouped(lb.uid, str(answer)) if isinstance(answer, CloudError) else answer
 
     def host_policy(self, service: Service) -> HostPolicy:
-        """Return the provider's policy.
+        """Return the provider's choice of hosts for a Service.
 
         Raises:
             CloudError: It has none for this Service.

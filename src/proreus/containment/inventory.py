@@ -51,7 +51,7 @@ class Sighting(msgspec.Struct, frozen=True):
     until: float | None = None
 
     def is_after(self, began: float) -> bool:
-        """Tell whether a call may have shown the machine after one that began then."""
+        """Tell whether the cloud may have had the machine after the time `began`."""
         return max(self.shown or 0.0, self.until or 0.0) > began
 
 

@@ -123,7 +123,7 @@ class Authenticator:
     """Identify users. The API server reviews tokens; only their digests are kept."""
 
     def __init__(self, source: TrustSource, client: Client, *, token_ttl: float) -> None:
-        """Trust the given source; a token's review is valid for `token_ttl` seconds."""
+        """Keep the sources of trust; a token's review is valid for `token_ttl` seconds."""
         self._source = source
         self._client = client
         self._reviews: Answers[bytes, TokenReviewStatus] = Answers(

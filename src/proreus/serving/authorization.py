@@ -55,7 +55,7 @@ class Authorizer:
         authorized_ttl: float,
         unauthorized_ttl: float,
     ) -> None:
-        """Ask with `client`; the times are the seconds for which a yes and a no are valid."""
+        """Keep `client`, and the seconds for which a yes and a no are valid."""
         self._client = client
         self._paths = tuple(always_allow_paths)
         self._reviews: Answers[bytes, Decision] = Answers(

@@ -174,7 +174,7 @@ def _service_findings(service: Service, observed: Observed) -> Iterator[Finding]
             yield Finding(
                 "service-unattended",
                 _about(service),
-                "no manager looks at this Service",
+                "no manager handles this Service",
                 f"it was made {span(age)} ago and has neither an address nor the condition "
                 f"{CONDITION}",
                 "look first at the findings about the manager; is the controller `service` in "

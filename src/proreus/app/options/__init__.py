@@ -65,13 +65,13 @@ class Options(ServingOptions, frozen=True, kw_only=True):
         Flag(MISC, "Without effect: every line is written at once.", duration, above(0)),
     ] = 5.0
     log_json_info_buffer_size: Annotated[
-        str, Flag(MISC, "Without effect: no line is held back.")
+        str, Flag(MISC, "Without effect: log lines are written at once.")
     ] = "0"
     log_json_split_stream: Annotated[
         bool, Flag(MISC, "Without effect: all lines go to standard error.", boolean)
     ] = False
     log_text_info_buffer_size: Annotated[
-        str, Flag(MISC, "Without effect: no line is held back.")
+        str, Flag(MISC, "Without effect: log lines are written at once.")
     ] = "0"
     log_text_split_stream: Annotated[
         bool, Flag(MISC, "Without effect: all lines go to standard error.", boolean)

@@ -31,7 +31,10 @@ from proreus.kube.objects import (
 from proreus.kube.patch import Patch
 
 CONDITION = "CloudInitialized"
-_FINE = Failure(Reason.INITIALIZED, "the node has what the cloud says about its machine")
+_FINE = Failure(
+    Reason.INITIALIZED,
+    "the labels, addresses and provider id are those of the machine in the cloud",
+)
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -93,7 +93,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """Keep an answer that lacks machines until its missing witnesses are explained.
+    """An answer that lacks machines, kept until it is known why its witnesses are missing, too.
 
     Attributes:
         began: When the call began.

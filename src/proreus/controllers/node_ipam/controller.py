@@ -37,7 +37,7 @@ BATCH: Final = 500
 
 
 class NotAsDesired(Exception):
-    """The node lacks pod CIDRs, as its condition says; it is tried again."""
+    """The signal that a node lacks pod CIDRs, as its condition says; it is tried again."""
 
 
 class WriteCondition(msgspec.Struct, frozen=True):

@@ -213,7 +213,7 @@ def _compare(mode: Mode, node: Node, in_cloud: tuple[str, ...]) -> Decision:
 def _from_cloud(has: tuple[str, ...], networks: tuple[Network, ...]) -> Decision:
     """Decide when the cloud allocates and at most one side has CIDRs."""
     if has:
-        text = f"The node has {', '.join(has)}, which the cloud has not given"
+        text = f"The node has the pod CIDRs {', '.join(has)}, which the cloud has not given"
         return Trouble(Reason.INVALID_MODE, text)
     if networks:
         return Write(tuple(map(str, networks)))

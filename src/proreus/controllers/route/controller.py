@@ -130,7 +130,7 @@ class RouteController:
             return False
 
     async def _pass(self, tasks: asyncio.TaskGroup) -> None:
-        """Plan with the known table, or after a listing where needed; then act."""
+        """Plan the routes by the known route table, or after a new listing, and apply the plan."""
         loop = asyncio.get_running_loop()
         metrics.ROUTE_SYNCS.inc()
         is_comparison = loop.time() >= self._compare_at
@@ -306,7 +306,7 @@ class ConditionWriter:
         )
 
     async def run(self) -> None:
-        """Write until stopped."""
+        """Write conditions until stopped."""
         await self._loop.run()
 
     def stop(self) -> None:
@@ -361,4 +361,4 @@ class ConditionWriter:
         return outcomes
 
     async def settled(self, group: Hashable) -> None:
-        """Return at once: no cloud call is made here."""
+        """Return at once, since a condition is written without a call of the cloud."""

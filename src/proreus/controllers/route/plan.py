@@ -114,7 +114,7 @@ class _Draft:
         return attempt
 
     def add(self, unit: Unit, attempt: Attempt | None) -> None:
-        """Add the unit to the plan, or note when it is due."""
+        """Add what is to be done about a destination, or note when it is due."""
         if attempt is not None and self.now < attempt.due:
             self.times.append(attempt.due)
             return

@@ -272,14 +272,18 @@ def _draining(reader: _Reader) -> int | None:
 def _access_log(reader: _Reader) -> AccessLog | None:
     is_on = reader.flag("access-log-enabled")
     bucket = reader.form("access-log-s3-bucket-name", _BUCKET, "give the name of an S3 bucket")
-    prefix = reader.form("access-log-s3-bucket-prefix", re.compile(r"[!-~]*"), "has a wrong form")
+    prefix = reader.form(
+        "access-log-s3-bucket-prefix",
+        re.compile(r"[!-~]*"),
+        "give printable characters without blanks",
+    )
     interval = reader.number("access-log-emit-interval", *_EMIT_MINUTES, 60)
     if interval not in _EMIT_MINUTES:
         reader.wrong("access-log-emit-interval", "give 5 or 60, in minutes")
     if not is_on:
         return None
     if not bucket:
-        reader.wrong("access-log-s3-bucket-name", "is needed for an access log")
+        reader.wrong("access-log-s3-bucket-name", "is required with access-log-enabled")
     return AccessLog(bucket, prefix, interval)
 
 

@@ -131,7 +131,7 @@ class Global(
     nlb_security_group_mode: SecurityGroupMode = SecurityGroupMode.NONE
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
@@ -227,7 +227,7 @@ class ServiceOverride(
     signing_name: str = ""
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
@@ -271,7 +271,7 @@ class Tagging(
     resources: tuple[Resource, ...] = (Resource.INSTANCE,)
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
@@ -317,7 +317,7 @@ class Client(
     timeout: timedelta = timedelta(seconds=25)
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
@@ -352,7 +352,7 @@ class AWSConfig(
     tenants: Tenants = Tenants()
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Two sections are about the same service and region.

@@ -21,7 +21,7 @@ DURATION: Final = Histogram(
 )
 ERRORS: Final = Counter(
     "cloudprovider_aws_api_request_errors_total",
-    "Calls of AWS that failed, those that were throttled not among them.",
+    "Calls of AWS that failed, not counting those that were throttled.",
     ["request"],
     registry=REGISTRY,
 )

@@ -196,7 +196,9 @@ class AWSRoutes:
         id_ = instance_id(route.target or "")
         if id_ is None:
             return InvalidRequest(f"route {route.name}: target {route.target!r} is no instance")
-        interface = targets.get(id_, CloudError(f"instance {id_} is unknown"))
+        interface = targets.get(
+            id_, CloudError(f"EC2 did not describe instance {id_}, to which the route leads")
+        )
         if isinstance(interface, CloudError):
             return interface
         given = {

@@ -73,7 +73,7 @@ class Probing(ConfigSection, frozen=True, kw_only=True):
     unreachable: Unreachable = Unreachable.STOPPED
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
@@ -115,7 +115,7 @@ class RoutesConfig(ConfigSection, frozen=True, kw_only=True):
     protocol: int = 201
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
@@ -149,7 +149,7 @@ class PoolConfig(ConfigSection, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
@@ -193,7 +193,7 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
     rule_priority: int = 7300
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
@@ -235,7 +235,7 @@ class HealthChecks(ConfigSection, frozen=True, kw_only=True):
     threshold: int = 2
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
@@ -271,7 +271,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
     draining: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.

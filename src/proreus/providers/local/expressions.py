@@ -12,27 +12,27 @@ _ALL_BITS: Final = 2**32 - 1
 
 
 def match(left: Json, right: Json, op: str = "==") -> Json:
-    """Match packets of which `left` compares with `right`."""
+    """Build the match of packets of which `left` compares with `right`."""
     return {"match": {"op": op, "left": left, "right": right}}
 
 
 def field(family: str, name: str) -> Json:
-    """Refer to a field of the packet's IP header."""
+    """Build the expression for a field of the packet's IP header."""
     return {"payload": {"protocol": _IP[family], "field": name}}
 
 
 def port(name: str) -> Json:
-    """Refer to the port `sport` or `dport`, whatever the protocol."""
+    """Build the expression for the port `sport` or `dport`, whatever the protocol."""
     return {"payload": {"protocol": "th", "field": name}}
 
 
 def meta(key: str) -> Json:
-    """Refer to the kernel's metadata of a packet."""
+    """Build the expression for the kernel's metadata of a packet."""
     return {"meta": {"key": key}}
 
 
 def bits(of: str, mask: int) -> Json:
-    """Refer to some bits of the mark of a packet (`meta`) or connection (`ct`)."""
+    """Build the expression for some bits of the mark of a packet (`meta`) or connection (`ct`)."""
     return {"&": [{of: {"key": "mark"}}, mask]}
 
 
@@ -60,6 +60,6 @@ def jump(chain: str) -> Json:
 
 
 def prefix(cidr: str) -> Json:
-    """Refer to a CIDR."""
+    """Build the expression for a CIDR."""
     address, _, length = cidr.partition("/")
     return {"prefix": {"addr": address, "len": int(length)}}

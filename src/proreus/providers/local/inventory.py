@@ -115,7 +115,7 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
     state: MachineState = MachineState.RUNNING
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
@@ -147,7 +147,7 @@ class Defaults(ConfigSection, frozen=True, kw_only=True):
     type: str = ""
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.

@@ -134,7 +134,7 @@ def _socket() -> Iterator[Any]:
     try:
         netlink = IPRoute(strict_check=True)
     except OSError as error:
-        raise CloudError(f"no netlink socket: {error.strerror}") from error
+        raise CloudError(f"cannot open a netlink socket: {error.strerror}") from error
     with netlink:
         yield netlink
 

@@ -90,7 +90,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     kubeconfig: str = ""
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
@@ -278,7 +278,7 @@ class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     timeout: timedelta = timedelta(seconds=50)
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: It is not positive.

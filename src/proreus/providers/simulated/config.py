@@ -28,7 +28,7 @@ class Global(ConfigSection, frozen=True, kw_only=True):
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.

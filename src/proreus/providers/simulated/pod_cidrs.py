@@ -38,7 +38,9 @@ class SimulatedPodCIDRs:
         """
         id_ = self._id(node)
         if id_ is None:
-            raise InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is no instance")
+            raise InvalidRequest(
+                f"spec.providerID {node.spec.provider_id!r} is no instance of this cloud"
+            )
         await self._api.change_pod_cidrs(id_, "assign", cidrs)
 
     async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:

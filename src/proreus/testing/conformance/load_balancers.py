@@ -107,7 +107,8 @@ async def ports_changed(site: Site) -> None:
     left = await site.objects(started)
     if len(left) != len(objects):
         raise Violated(
-            f"{len(objects)} objects were {len(left)} after a port was added and taken away again"
+            f"the load balancer had {len(objects)} objects, and {len(left)} after a "
+            "port was added and removed again"
         )
 
 

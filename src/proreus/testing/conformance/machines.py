@@ -150,7 +150,7 @@ async def absence_said(site: Site) -> None:
         answer = (await describe(started, [asked])).get(asked.metadata.name)
         if not isinstance(answer, NotFound):
             raise Violated(
-                f"by {what} of a machine that is gone, describe answered {_said(answer)}"
+                f"looked up by {what}, a machine that is gone: describe answered {_said(answer)}"
             )
         if answer.tombstone and not asked.spec.provider_id:
             raise Violated("by a name, describe answered NotFound(tombstone=True)")
@@ -190,11 +190,13 @@ async def owns(site: Site) -> None:
     foreign = node("foreign", "another-cloud://region/i-0123456789abcdef0")
     said = [started.instances.owns(one) for one in (mine, foreign, node("unknown"))]
     if said[0] is not Ownership.YES:
-        raise Violated(f"for {mine.spec.provider_id} it is {said[0]}")
+        raise Violated(f"for {mine.spec.provider_id}, its own machine, owns answered {said[0]}")
     if said[1] is not Ownership.NO:
-        raise Violated(f"for {foreign.spec.provider_id} it is {said[1]}")
+        raise Violated(
+            f"for {foreign.spec.provider_id}, which is not its own, owns answered {said[1]}"
+        )
     if said[2] is Ownership.YES:
-        raise Violated("for a Node without provider id it is YES")
+        raise Violated("for a Node without provider id, owns answered YES")
 
 
 @rule(owns)
@@ -310,7 +312,7 @@ async def malformed_id(site: Site) -> None:
         # The framework halves such a batch.
         found = await outcome(describe(started, [good]))
     if isinstance(found, Exception):
-        raise Violated(f"asked about a good id alone, it raised {shown(found)}")
+        raise Violated(f"asked about a valid id alone, describe raised {shown(found)}")
     instance(good.metadata.name, found)
     _check_identity(bad, found.get(bad.metadata.name))
 

@@ -25,16 +25,18 @@ async def marks_listed(site: Site) -> None:
         raise Violated("after ensure, list_owned lists nothing")
     for one in owned:
         if (one.service, one.service_uid) not in {(desired.ref.key, desired.ref.uid), ("", "")}:
-            raise Violated(f"it lists {one} after ensure for {desired.ref.key} {desired.ref.uid}")
+            raise Violated(
+                f"list_owned lists {one} after ensure for {desired.ref.key} {desired.ref.uid}"
+            )
     if desired.ref.uid not in {one.service_uid for one in owned}:
-        raise Violated(f"nothing that it lists has the service_uid {desired.ref.uid}")
+        raise Violated(f"list_owned lists nothing with the service_uid {desired.ref.uid}")
     others = await started.load_balancers.list_owned(OTHER_CLUSTER)
     if others:
-        raise Violated(f"for a cluster that has made nothing, it lists {list(others)}")
+        raise Violated(f"for a cluster that has made nothing, list_owned lists {list(others)}")
     await site.delete(started, desired.ref)
     left = [one for one in await _owned(started) if one.service_uid]
     if left:
-        raise Violated(f"after delete it lists {left}")
+        raise Violated(f"after delete, list_owned still lists {left}")
 
 
 async def _owned(started: Started) -> Sequence[OwnedObject]:

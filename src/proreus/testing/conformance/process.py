@@ -58,14 +58,14 @@ class _Witness:
         requests = self._new_requests()
         name = f"{record.service}.{record.operation}"
         if requests.total() > 1:
-            self.unlogged.append(f"{_counted(requests)} in the one call {name}")
+            self.unlogged.append(f"{_counted(requests)} were sent within the one call {name}")
         if record.read and any(method in _WRITING for method, _ in requests):
-            self.undeclared.append(f"{_counted(requests)} in the call {name}")
+            self.undeclared.append(f"{_counted(requests)} were sent within the call {name}")
 
     def note_requests(self) -> None:
         """Note the requests since the last call."""
         if requests := self._new_requests():
-            self.unlogged.append(f"{_counted(requests)} outside of context.call")
+            self.unlogged.append(f"{_counted(requests)} were sent outside of context.call")
 
     def _new_requests(self) -> Counter[tuple[str, str]]:
         new = self._wire.requests - self._seen

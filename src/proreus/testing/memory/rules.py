@@ -85,7 +85,7 @@ def on_create(resource: Resource[Any], body: Object, ports: Ports) -> Object:
 def on_update(
     resource: Resource[Any], old: Object, new: Object, ports: Ports, *, status: bool
 ) -> Object:
-    """Return an object as the main resource or `status` may write it, with what that may change."""
+    """Return an object after an update by the main resource, or by `status`."""
     if resource.plural in WITH_STATUS:
         kept = "spec" if status else "status"
         new = {**new, kept: old[kept]} if kept in old else _without(new, kept)

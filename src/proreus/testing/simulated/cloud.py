@@ -118,7 +118,7 @@ class Cloud:
         return rest[:limit], base64.urlsafe_b64encode(rest[limit - 1].id.encode()).decode()
 
     async def changed(self, part: Part) -> None:
-        """Let the traffic follow a part that was made, changed or removed."""
+        """Open and close sockets after a part was made, changed or removed."""
         if isinstance(part, LoadBalancer):
             await self.dataplane.sync(part.id)
         elif isinstance(part, AddressPart):

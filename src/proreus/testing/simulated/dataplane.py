@@ -108,7 +108,7 @@ class DataPlane:
 
     async def _open(self, listener: Listener, address: str) -> None:
         if not address:
-            self._failed(listener, "the address was taken away")
+            self._failed(listener, "the load balancer's address was deleted")
             return
         gate: Gate = (TCPGate if listener.protocol == "TCP" else UDPGate)(
             lambda client: self.route(listener.id, client),

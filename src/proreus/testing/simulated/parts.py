@@ -209,7 +209,9 @@ class Parts:
         if any(other.destination == part.destination for other in routes):
             raise ApiError(409, "Conflict", f"there is a route to {part.destination}")
         if len(routes) >= self._settings().route_limit:
-            raise ApiError(409, "LimitExceeded", f"the table has {len(routes)} routes")
+            raise ApiError(
+                409, "LimitExceeded", f"the route table is full, it has {len(routes)} routes"
+            )
 
     def _check_instance(self, part: Route) -> None:
         if self._machines.find(part.instance_id) is None:

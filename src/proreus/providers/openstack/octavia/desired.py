@@ -100,12 +100,12 @@ def _refusal(lb: LoadBalancer, named: Described, tenants: Tenants) -> str:
     if owners.is_named_for(named, lb.ref):
         if not owners.may_be_used_by(named, lb.ref):
             return "it was made for another Service of this name"
-        clue, tag = "its name says that it was made for", owners.service_tag(lb.ref.uid)
+        clue, tag = "named as if it was made for", owners.service_tag(lb.ref.uid)
     elif owners.is_named_by(named, lb.ref):
-        clue, tag = "a tag with its name says that it is used by", owners.shared_tag(lb.ref)
+        clue, tag = "tagged as used by", owners.shared_tag(lb.ref)
     else:
         return ""
-    return f"only {clue} this Service, whose status does not show it: if that is so, tag it {tag}"
+    return f"it is {clue} this Service, whose status does not show it: if it is, add the tag {tag}"
 
 
 def named_places(options: Options) -> dict[str, str]:
