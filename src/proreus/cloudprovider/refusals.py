@@ -15,7 +15,10 @@ FORGET_SECONDS: Final = 1800.0
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """The last refusal of a caller: when it was, how many refused before it, what it was judged."""
+    """The last refusal of a caller.
+
+    Its time, how many callers were refused by then, the judgement.
+    """
 
     time: float
     fresh: int

@@ -59,7 +59,7 @@ def annotations(current: Mapping[str, str], wanted: Mapping[str, str | None]) ->
 
 
 def taints(current: tuple[Taint, ...], wanted: tuple[Taint, ...]) -> list[Op]:
-    """Remove the taints that are not wanted and append those that are new.
+    """Remove the taints that are not desired and append those that are new.
 
     Only single entries are touched, so that taints which others set meanwhile stay, as do fields
     that we do not know. A taint is known by key, value and effect.

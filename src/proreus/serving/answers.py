@@ -65,7 +65,7 @@ class Budget:
         self._under_way = 0
 
     def take(self) -> None:
-        """Begin a question, which `give_back` ends.
+        """Reserve a place for a review by the API server; `give_back` frees it.
 
         Raises:
             Busy: There are too many.

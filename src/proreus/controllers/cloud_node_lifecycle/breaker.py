@@ -1,4 +1,4 @@
-"""Hold deletions when many nodes look gone at once: then the cloud's answers are rather wrong.
+"""Hold deletions when many nodes look gone at once: the cloud's answers are more likely wrong.
 
 It counts all nodes that look gone, not only those ripe for deletion: else those that ripen first
 would go one after another before the count is high enough. Once tripped it holds until the

@@ -100,7 +100,9 @@ async def ports_changed(site: Site) -> None:
     if [(one.ip, one.hostname) for one in before.ingress] != [
         (one.ip, one.hostname) for one in after.ingress
     ]:
-        raise Violated(f"with a port more, {before.ingress} became {after.ingress}")
+        raise Violated(
+            f"after a port was added, the ingress changed from {before.ingress} to {after.ingress}"
+        )
     await converged(site, more, "a port was added by ensure")
     await site.ensure(started, first)
     await converged(site, first, "a port was taken away by ensure")

@@ -156,7 +156,7 @@ def _with_group(observed: Observed, step: Register | Deregister | ChangeHealthCh
 
 
 def _updated(observed: Observed, arn: str, field: str, more: Mapping[str, str]) -> Observed:
-    """Return what is observed with more in a mapping of the part with that ARN."""
+    """Return what is observed after tags or attributes were added to the part with that ARN."""
 
     def update(part: Any) -> Any:
         if part is None or part.arn != arn:
