@@ -166,7 +166,9 @@ class Authenticator:
         except KubeError as exc:
             raise Unauthenticated(f"the token cannot be reviewed: {exc}") from exc
         if not status.authenticated or not status.user.name:
-            raise Unauthenticated(f"the token is not valid: {status.error or 'no user has it'}")
+            raise Unauthenticated(
+                f"the token is not valid: {status.error or 'it belongs to no user'}"
+            )
         return status.user
 
 

@@ -164,7 +164,7 @@ class ServerTLS:
         self._named = tuple(named)
 
     def _own(self, files: "_Files") -> "_Named":
-        """Return the folder's pair, made there if missing; one in memory without a folder."""
+        """Return the folder's certificate and key, or make them; without a folder, in memory."""
         settings = self._settings
         if not settings.cert_dir:
             self._made = self._made or self_signed(OWN_NAMES)

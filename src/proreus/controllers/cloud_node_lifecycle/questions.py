@@ -29,7 +29,7 @@ KnownFor = Callable[[Node], float]
 
 
 def always(_: Node) -> float:
-    """Return infinity: treat any node as known for ever."""
+    """Return infinity as the time for which a node is known: each counts as old enough."""
     return math.inf
 
 

@@ -132,7 +132,7 @@ def plan(
     busy: Collection[Network],
     now: float,
 ) -> Plan:
-    """Compare what the nodes need with the table.
+    """Compare the routes that the nodes need with the cloud's route table.
 
     Args:
         desired: What the nodes need.

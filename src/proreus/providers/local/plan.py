@@ -102,7 +102,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """What this machine reaches directly.
+    """The networks and addresses that this machine reaches directly.
 
     Attributes:
         networks: Networks of its interfaces.

@@ -33,7 +33,9 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         help="sqlite file that keeps the state; made if it is missing",
     )
-    parser.add_argument("--ready-file", type=Path, help='gets {"endpoint": URL} when serving')
+    parser.add_argument(
+        "--ready-file", type=Path, help='file that gets {"endpoint": URL} once the cloud serves'
+    )
     parser.add_argument("--token", action="append", help="NAME=TOKEN of a credential; repeatable")
     parser.add_argument("--admin-token", default="admin")
     parser.add_argument("--latency", type=float, help="seconds that each call takes")
