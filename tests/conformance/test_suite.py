@@ -148,7 +148,10 @@ async def test_answers_of_a_wrong_type_are_named() -> None:
 async def test_a_failure_says_what_was_seen_and_what_to_do() -> None:
     text = report(await Suite(MemoryFixture).findings())
     assert "FAILS        owns" in text
-    assert "  seen: for another-cloud://region/i-0123456789abcdef0 it is Ownership.YES" in text
+    assert (
+        "  seen: for another-cloud://region/i-0123456789abcdef0, which is not its own, owns answered Ownership.YES"
+        in text
+    )
     assert "  next: Compare `node.spec.provider_id` with the form of your ids" in text
     assert text.splitlines()[-1].startswith(f"{text.count('holds  ')} holds, 1 FAILS, ")
 

@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "policy": ({"ssl-negotiation-policy": "a b"}, "ssl-negotiation-policy: give the name"),
     "group": ({"security-groups": "default"}, "security-groups: give ids such as sg-"),
     "group twice": ({"security-groups": "sg-1,sg-1"}, "security-groups: one is given twice"),
-    "log without bucket": ({"access-log-enabled": "true"}, "s3-bucket-name: is needed"),
+    "log without bucket": ({"access-log-enabled": "true"}, "s3-bucket-name: is required"),
     "bucket": ({"access-log-s3-bucket-name": "../x"}, "give the name of an S3 bucket"),
     "emit interval": ({"access-log-emit-interval": "7"}, "emit-interval: give 5 or 60"),
     "reserved tag": ({"additional-resource-tags": "kubernetes.io/cluster/x=owned"}, "are reserved"),

@@ -162,7 +162,7 @@ async def test_a_name_and_an_annotation_are_no_proof(site: Balancing) -> None:
         assert await site.delete(provider, service) == Done(found=False)
         assert all_there(site) == before
         assert isinstance(answer, InvalidRequest)
-        assert "tag it proreus/service-uid=uid-web" in str(answer)
+        assert "add the tag proreus/service-uid=uid-web" in str(answer)
         made["tags"].append("proreus/service-uid=uid-web")
         assert isinstance(await site.ensure(provider, service), Ensured)
         assert len(site.octavia.of["loadbalancers"]) == 1
@@ -185,7 +185,7 @@ async def test_a_tag_with_its_name_makes_anothers_listeners_not_the_services(
         assert all_there(site) == before
         assert isinstance(answer, InvalidRequest)
         tag = f"proreus/shared-by={CLUSTER.uid}/shop/web/uid-web"
-        assert f"tag it {tag}" in str(answer)
+        assert f"add the tag {tag}" in str(answer)
         made["tags"].append(tag)
         assert isinstance(await site.ensure(provider, service), Ensured)
         assert await site.delete(provider, service) == Done(found=True)
