@@ -1,6 +1,7 @@
 """Adapters for clouds that know one thing at a time."""
 
 import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 import pytest
 
@@ -10,6 +11,7 @@ from proreus.cloudprovider import (
     Done,
     Ensured,
     HostPolicy,
+    IdentityConflict,
     Instance,
     InstanceAnswer,
     InvalidRequest,
@@ -20,8 +22,11 @@ from proreus.cloudprovider import (
     OwnedObject,
     Ownership,
     Pending,
+    Route,
     Throttled,
+    in_bulk,
     per_node,
+    per_route,
     per_service,
 )
 from proreus.cloudprovider.desired import desired_load_balancer
@@ -215,3 +220,95 @@ async def test_everything_but_ensure_and_delete_may_be_given() -> None:
     assert await load_balancers.update_hosts([lb]) == {
         "good": Ensured(annotations={"updated": "good"})
     }
+
+
+# Many machines a call
+
+
+class Machines:
+    """Shows machines, and keeps what it was asked about."""
+
+    def __init__(self, *found: Instance) -> None:
+        self.found = found
+        self.asked: list[tuple[list[str], list[str]]] = []
+
+    async def search(self, ids: Sequence[str], names: Sequence[str]) -> Iterable[Instance]:
+        self.asked.append((list(ids), list(names)))
+        return iter(self.found)
+
+    def describe(self, *nodes: Node) -> Awaitable[Mapping[str, InstanceAnswer]]:
+        return in_bulk(self.search, parse=digits, batch_size=7).describe(nodes)
+
+
+def digits(provider_id: str) -> str | None:
+    found = provider_id.removeprefix("x://")
+    return found if found.isdigit() else None
+
+
+async def test_machines_of_a_batch_are_told_apart_by_id_and_by_name_without_one() -> None:
+    one, two = Instance("x://1", name="a"), Instance("x://2", name="renamed")
+    machines = Machines(one, two)
+    # What has an id is never known by its name, and a name is not one that another machine has.
+    answers = await machines.describe(
+        node("a"), node("b", "x://2"), node("renamed", "x://3"), node("new"), node("odd", "x://")
+    )
+    odd = answers["odd"]
+    assert isinstance(odd, InvalidRequest)
+    assert answers == {
+        "a": one, "b": two, "renamed": NotFound(), "new": NotFound(), "odd": odd,
+    }  # fmt: skip
+    assert machines.asked == [(["2", "3"], ["a", "new"])]
+
+
+async def test_several_machines_for_one_node_are_a_conflict() -> None:
+    answers = await Machines(Instance("x://1", name="a"), Instance("x://2", name="a")).describe(
+        node("a"), node("b", "x://2")
+    )
+    assert isinstance(answers["a"], IdentityConflict)
+    assert "x://1, x://2" in str(answers["a"])
+    assert answers["b"] == Instance("x://2", name="a")
+
+
+async def test_a_search_for_nothing_is_not_made_and_a_failed_one_fails_the_batch() -> None:
+    machines = Machines()
+    assert list(await machines.describe(node("odd", "y://1"))) == ["odd"]
+    assert machines.asked == []
+
+    async def fails(ids: Sequence[str], names: Sequence[str]) -> Iterable[Instance]:
+        raise CloudError("down")
+
+    instances = in_bulk(fails, parse=digits, batch_size=7)
+    with pytest.raises(CloudError, match="down"):
+        await instances.describe([node("a"), node("odd", "y://1")])
+    owned = [instances.owns(node("n", id_)) for id_ in ("", "x://1", "y://1")]
+    assert owned == [Ownership.UNKNOWN, Ownership.YES, Ownership.NO]
+    assert instances.batch_size == 7
+
+
+# One route a call
+
+
+async def test_each_route_gets_its_own_answer_and_goes_before_others_come() -> None:
+    changes: list[str] = []
+
+    async def list_routes(cluster: ClusterIdentity) -> Sequence[Route]:
+        return [Route(cluster.name, "10.0.0.0/24")]
+
+    async def create(cluster: ClusterIdentity, route: Route) -> None:
+        if route.name == "bad":
+            raise Throttled("slow down")
+        if route.name == "odd":
+            raise KeyError("secret=hunter2")
+        changes.append(f"create {cluster.uid}/{route.name}")
+
+    async def delete(cluster: ClusterIdentity, route: Route) -> None:
+        changes.append(f"delete {cluster.uid}/{route.name}")
+
+    routes = per_route(list_routes, create, delete)
+    assert await routes.list(CLUSTER, []) == [Route("prod", "10.0.0.0/24")]
+    old, bad, odd, new = (Route(name, "10.0.0.0/24") for name in ("old", "bad", "odd", "new"))
+    answers = await routes.apply(CLUSTER, [], [bad, odd, new], [old])
+    assert changes == ["delete uid/old", "create uid/new"]
+    assert (answers[old], answers[new]) == (Done(), Done())
+    assert isinstance(answers[bad], Throttled)
+    assert str(answers[odd]) == "unexpected KeyError"

@@ -2,7 +2,13 @@
 
 import pytest
 
-from proreus.cloudprovider import ClusterIdentity, ConfigError, LoadBalancerRef
+from proreus.cloudprovider import (
+    ClusterIdentity,
+    ConfigError,
+    LoadBalancerRef,
+    are_marks_of,
+    marks,
+)
 from proreus.cloudprovider.config import ConfigSection, read
 from proreus.cloudprovider.ownership import Naming, Owner, Standing, Tenants, refusal, standing
 
@@ -28,6 +34,26 @@ OWNERS = {
     "another cluster, officially": (Owner("", "test", "shop", "web"), FOREIGN),
     "another cluster of the same name": (Owner("uid-copy", "prod", "shop", "api"), FOREIGN),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_proof"),
+    [
+        ({}, True),
+        ({"proreus/cluster": "renamed", "team": "a"}, True),
+        ({"proreus/cluster-uid": "uid-copy"}, False),
+        ({"proreus/service-uid": "uid-old"}, False),
+    ],
+)
+def test_both_uids_are_proof(changes: dict[str, str], *, is_proof: bool) -> None:
+    made = marks(CLUSTER, "shop/web", "uid-web")
+    assert are_marks_of({**made, **changes}, REF) == is_proof
+
+
+def test_half_of_the_marks_is_no_proof() -> None:
+    made = marks(CLUSTER, "shop/web", "uid-web")
+    for missing in ("proreus/cluster-uid", "proreus/service-uid"):
+        assert not are_marks_of({key: made[key] for key in made if key != missing}, REF)
 
 
 @pytest.mark.parametrize("name", OWNERS)

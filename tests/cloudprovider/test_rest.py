@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,16 +18,13 @@ from proreus.cloudprovider import (
     Answer,
     CallTimeout,
     CloudError,
-    ClusterIdentity,
     ConfigError,
-    Context,
     Credential,
     ErrorBody,
     Issued,
     Reason,
     Refused,
     Request,
-    RestClient,
     Throttled,
     Unauthenticated,
     bearer,
@@ -39,48 +36,13 @@ from proreus.cloudprovider import (
 )
 from proreus.testing.controlplane.certificates import Authority
 
+from .served import Handler, client, context, served
+
 TOKEN = "token-that-is-secret"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Thing(msgspec.Struct):
     name: str
-
-
-class Said(msgspec.Struct):
-    code: str
-    message: str = ""
-
-
-def read_error(answer: Answer) -> ErrorBody:
-    said = answer.json(Said)
-    return ErrorBody(said.code, said.message)
-
-
-class NoEvents:
-    def event(self, ref: Any, type_: str, reason: str, message: str, /) -> None:
-        raise AssertionError(message)
-
-
-def context(gate: Callable[[], None] = lambda: None) -> Context:
-    cluster = ClusterIdentity("test", "uid")
-    now = lambda: datetime.now(UTC)  # noqa: E731
-    return Context(cluster, now=now, events=NoEvents(), listers={}, gate=gate)
-
-
-@asynccontextmanager
-async def served(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """The address of a server whose every request the handler answers."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        scheme = "http" if tls is None else "https"
-        yield f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager
@@ -96,17 +58,6 @@ async def raw(answer: bytes) -> AsyncIterator[str]:
     server = await asyncio.start_server(say, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-@asynccontextmanager
-async def client(
-    url: str, made: Context | None = None, **options: Any
-) -> AsyncIterator[RestClient]:
-    rest = RestClient(made or context(), url, **{"read_error": read_error, **options})
-    try:
-        yield rest
-    finally:
-        await rest.close()
 
 
 def answers(body: object, status: int = 200, **headers: str) -> Handler:

@@ -29,7 +29,7 @@ class Copy(SimulatedCloud):
 
     async def start(self, context: "Context") -> None:
         settings = self._settings
-        self._api = api = self.api_type(settings, settings.read_token(), context)
+        api = self.closing(self.api_type(settings, settings.read_token(), context))
         self.instances = self.instances_type(api, settings.region, settings.batch_size)
         if self.only_machines:
             return

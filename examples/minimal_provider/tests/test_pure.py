@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 from minimal_provider.api import Balancer, CloudRoute, Server, read_error
-from minimal_provider.balancers import digest, plan
-from minimal_provider.machines import answer, id_in
-from minimal_provider.routes import route
+from minimal_provider.balancers import plan
+from minimal_provider.machines import id_in, instance
+from minimal_provider.routes import cloud_route, is_same, route
 
 from proreus.cloudprovider import (
     Answer,
@@ -15,16 +15,15 @@ from proreus.cloudprovider import (
     Frontend,
     HealthCheck,
     Host,
-    IdentityConflict,
     Instance,
+    InstanceState,
     InvalidRequest,
     LoadBalancer,
     LoadBalancerRef,
-    NotFound,
     Request,
     Route,
 )
-from proreus.kube.objects import Node, NodeSpec, ObjectMeta, Service
+from proreus.kube.objects import NodeAddress, Service
 
 CLUSTER = ClusterIdentity("test", "cluster-uid")
 
@@ -109,35 +108,40 @@ def test_only_an_id_of_the_clouds_own_form_is_read(provider_id: str, id_: str | 
     assert id_in(provider_id) == id_
 
 
-def node(provider_id: str) -> Node:
-    return Node(metadata=ObjectMeta(name="a"), spec=NodeSpec(provider_id=provider_id))
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("running", InstanceState.RUNNING),
+        ("off", InstanceState.STOPPED),
+        ("moving", InstanceState.UNKNOWN),
+    ],
+)
+def test_a_server_is_an_instance(status: str, state: InstanceState) -> None:
+    assert instance(Server("s1", "a", status, "small", "north", "10.0.0.1")) == Instance(
+        provider_id="minimal://s1",
+        name="a",
+        instance_type="small",
+        zone="north",
+        addresses=(NodeAddress("InternalIP", "10.0.0.1"),),
+        state=state,
+    )
 
 
-def server(id_: str, name: str = "a") -> Server:
-    return Server(id_, name, "running", "small", "north", "10.0.0.1")
+def test_a_route_is_made_with_the_mark_of_its_cluster() -> None:
+    made = cloud_route(Route("r", "10.200.0.0/24", "minimal://s1"), CLUSTER)
+    assert made == CloudRoute("r", {"proreus/cluster-uid": "cluster-uid"}, "10.200.0.0/24", "s1")
 
 
 @pytest.mark.parametrize(
-    ("provider_id", "servers", "kind"),
-    [
-        ("", [server("s1")], Instance),
-        ("", [server("s1", "another")], NotFound),
-        ("", [server("s1"), server("s2")], IdentityConflict),
-        ("minimal://s1", [server("s1", "renamed")], Instance),
-        ("minimal://s1", [server("s2")], NotFound),
-        ("minimal://", [server("s1")], InvalidRequest),
-    ],
+    ("mark", "server", "is_deleted"),
+    [("cluster-uid", "s1", True), ("cluster-uid", "s2", False), ("another", "s1", False)],
 )
-def test_a_node_is_known_by_its_id_and_by_its_name_while_it_has_none(
-    provider_id: str, servers: list[Server], kind: type
+def test_only_our_route_is_deleted_and_only_as_it_was_listed(
+    mark: str, server: str, *, is_deleted: bool
 ) -> None:
-    assert isinstance(answer(node(provider_id), servers), kind)
-
-
-def test_the_fingerprint_is_of_what_is_desired_and_not_of_the_address() -> None:
-    balancer, _ = plan(wanted())
-    assert digest(msgspec.structs.replace(balancer, address="198.18.0.1")) == digest(balancer)
-    assert digest(msgspec.structs.replace(balancer, sources=())) != digest(balancer)
+    observed = CloudRoute("r", {"proreus/cluster-uid": mark}, "10.200.0.0/24", server)
+    listed = Route("r", "10.200.0.0/24", "minimal://s1")
+    assert is_same(observed, listed, CLUSTER) == is_deleted
 
 
 def test_a_route_leads_to_a_provider_id_or_nowhere() -> None:

@@ -4,7 +4,8 @@ Everything that a provider needs is imported from here; Kubernetes objects are i
 `proreus.kube.objects`.
 """
 
-from proreus.cloudprovider.adapters import per_node, per_service
+from proreus.cloudprovider.adapters import per_route, per_service
+from proreus.cloudprovider.collection import Collection
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.config import read as read_config
 from proreus.cloudprovider.context import (
@@ -71,8 +72,9 @@ from proreus.cloudprovider.load_balancers import (
     Previews,
 )
 from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
+from proreus.cloudprovider.machines import in_bulk, per_node
 from proreus.cloudprovider.operations import finished
-from proreus.cloudprovider.ownership import Naming, Owner, Tenants, refusal
+from proreus.cloudprovider.ownership import Naming, Owner, Tenants, are_marks_of, refusal
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.plugins import (
     InitCloudProvider,
@@ -102,6 +104,7 @@ from proreus.cloudprovider.requests import (
 from proreus.cloudprovider.rest import RestClient, tls_context
 from proreus.cloudprovider.routes import Route, Routes
 from proreus.cloudprovider.steps import converge, foresee
+from proreus.cloudprovider.whole import Objects, per_object
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
 __all__ = [
@@ -121,6 +124,7 @@ __all__ = [
     "CloudProvider",
     "ClusterIdentity",
     "Clusters",
+    "Collection",
     "ConfigError",
     "ConfigSection",
     "Context",
@@ -154,6 +158,7 @@ __all__ = [
     "Naming",
     "NotFound",
     "NotSupported",
+    "Objects",
     "Outcome",
     "OwnedObject",
     "Owner",
@@ -179,6 +184,7 @@ __all__ = [
     "Unauthenticated",
     "Volumes",
     "Webhook",
+    "are_marks_of",
     "ask_all",
     "attempt",
     "available",
@@ -191,6 +197,7 @@ __all__ = [
     "finished",
     "foresee",
     "form_body",
+    "in_bulk",
     "in_parts",
     "json_body",
     "load",
@@ -198,6 +205,8 @@ __all__ = [
     "names_machine",
     "pages",
     "per_node",
+    "per_object",
+    "per_route",
     "per_service",
     "read_config",
     "refusal",

@@ -1,67 +1,36 @@
-"""Makes the batched provider interface of functions that concern one node or one Service.
+"""Makes the batched provider interface of functions that concern one Service or one route.
 
-    self.instances = per_node(self._by_id, self._by_name, parse=id_in, concurrency=10)
     self.load_balancers = per_service(self._ensure, self._delete)
+    self.routes = per_route(self._list, self._create, self._delete)
 
 Items run side by side up to `concurrency`, and a failing one costs only itself.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+import functools
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 
-from proreus.cloudprovider.errors import CloudError, InvalidRequest, NotSupported
+from proreus.cloudprovider.errors import CloudError, NotSupported
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
-from proreus.cloudprovider.instances import InstanceAnswer, Instances, Ownership
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
+    Done,
     EnsureAnswer,
     HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
     LoadBalancers,
     PartChange,
+    Pending,
 )
+from proreus.cloudprovider.lookups import each
+from proreus.cloudprovider.routes import Route, Routes
 from proreus.kube.objects import Node, Service
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 Ensure = Callable[[LoadBalancer], Awaitable[EnsureAnswer]]
 Delete = Callable[[LoadBalancerRef], Awaitable[DeleteAnswer]]
 Preview = Callable[[LoadBalancer], Awaitable[Sequence[PartChange]]]
+ChangeRoute = Callable[[ClusterIdentity, Route], Awaitable[object]]
 ListOwned = Callable[[ClusterIdentity], Awaitable[Sequence[OwnedObject]]]
-
-
-def per_node(
-    by_id: Callable[[str], Awaitable[InstanceAnswer]],
-    by_name: Callable[[Node], Awaitable[InstanceAnswer]],
-    *,
-    parse: Callable[[str], str | None],
-    owns: Callable[[Node], Ownership] | None = None,
-    scope: Callable[[Node], str] = lambda _: "",
-    batch_size: int = 100,
-    concurrency: int = 10,
-) -> Instances:
-    """Make the capability `Instances` for a cloud that has no bulk call for machines.
-
-    What `by_id` or `by_name` raises is that node's answer. A node whose provider id `parse`
-    cannot read is never looked up: its answer is `InvalidRequest`.
-
-    Args:
-        by_id: Looks a machine up by what `parse` has read.
-        by_name: Looks up the machine of a node that has no provider id.
-        parse: Reads the machine's id in a provider id; None if it is not of this cloud's form.
-            No I/O.
-        owns: Whether the node's machine is of this cloud; no I/O. By default it is if `parse`
-            reads its provider id. Never asked about a provider id that `parse` cannot read.
-        scope: Where the node is looked up, if not all are in the same place (`Scopes`).
-        batch_size: How many nodes one `describe` takes. The answer comes when all are looked up.
-        concurrency: How many are looked up at once.
-    """
-    return _PerNode(
-        by_id, by_name, parse, owns, scope, batch_size=batch_size, concurrency=concurrency
-    )
 
 
 def per_service(
@@ -105,50 +74,25 @@ def per_service(
     )
 
 
-class _PerNode:
-    def __init__(
-        self,
-        by_id: Callable[[str], Awaitable[InstanceAnswer]],
-        by_name: Callable[[Node], Awaitable[InstanceAnswer]],
-        parse: Callable[[str], str | None],
-        owns: Callable[[Node], Ownership] | None,
-        scope: Callable[[Node], str],
-        *,
-        batch_size: int,
-        concurrency: int,
-    ) -> None:
-        self._by_id = by_id
-        self._by_name = by_name
-        self._parse = parse
-        self._owns = owns
-        self._scope = scope
-        self._batch_size = batch_size
-        self._concurrency = concurrency
+def per_route(
+    list_routes: Callable[[ClusterIdentity], Awaitable[Sequence[Route]]],
+    create: ChangeRoute,
+    delete: ChangeRoute,
+    *,
+    concurrency: int = 1,
+) -> Routes:
+    """Make the capability `Routes` for a cloud that changes one route a call.
 
-    @property
-    def batch_size(self) -> int:
-        return self._batch_size
+    Its targets are machines. What `create` or `delete` raises is that route's answer. Routes are
+    deleted before others are created, since names and destinations may be unique.
 
-    def owns(self, node: Node) -> Ownership:
-        if node.spec.provider_id and not self._parse(node.spec.provider_id):
-            return Ownership.NO
-        if self._owns is not None:
-            return self._owns(node)
-        return Ownership.YES if node.spec.provider_id else Ownership.UNKNOWN
-
-    def scope(self, node: Node) -> str:
-        return self._scope(node)
-
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
-        return await _each(nodes, lambda node: node.metadata.name, self._look_up, self._concurrency)
-
-    async def _look_up(self, node: Node) -> InstanceAnswer:
-        if not node.spec.provider_id:
-            return await self._by_name(node)
-        id_ = self._parse(node.spec.provider_id)
-        if not id_:
-            return InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is not of this cloud")
-        return await self._by_id(id_)
+    Args:
+        list_routes: Lists all routes of a cluster, or raises.
+        create: Makes a route; one that is there already is no error.
+        delete: Deletes a route as it was listed; one that is gone already is no error.
+        concurrency: How many are created or deleted at once.
+    """
+    return _PerRoute(list_routes, create, delete, concurrency)
 
 
 class _PerService:
@@ -182,13 +126,13 @@ class _PerService:
         return self._host_policy(service)
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        return await _each(desired, lambda lb: lb.ref.uid, self._ensure, self._concurrency)
+        return await each(desired, lambda lb: lb.ref.uid, self._ensure, self._concurrency)
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
-        return await _each(desired, lambda lb: lb.ref.uid, self._update_hosts, self._concurrency)
+        return await each(desired, lambda lb: lb.ref.uid, self._update_hosts, self._concurrency)
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
-        return await _each(refs, lambda lb: lb.uid, self._delete, self._concurrency)
+        return await each(refs, lambda lb: lb.uid, self._delete, self._concurrency)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         return await self._list_owned(cluster)
@@ -202,7 +146,45 @@ class _PerService:
     async def preview(
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
-        return await _each(desired, lambda lb: lb.ref.uid, self._preview, self._concurrency)
+        return await each(desired, lambda lb: lb.ref.uid, self._preview, self._concurrency)
+
+
+class _PerRoute:
+    def __init__(
+        self,
+        list_routes: Callable[[ClusterIdentity], Awaitable[Sequence[Route]]],
+        create: ChangeRoute,
+        delete: ChangeRoute,
+        concurrency: int,
+    ) -> None:
+        self._list = list_routes
+        self._create = create
+        self._delete = delete
+        self._concurrency = concurrency
+
+    async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
+        del nodes  # whose addresses do not matter
+        return await self._list(cluster)
+
+    async def apply(
+        self,
+        cluster: ClusterIdentity,
+        nodes: Sequence[Node],
+        create: Sequence[Route],
+        delete: Sequence[Route],
+    ) -> Mapping[Route, Done | Pending | CloudError]:
+        del nodes
+
+        async def changed(change: ChangeRoute, route: Route) -> Done:
+            await change(cluster, route)
+            return Done()
+
+        answers: dict[Route, Done | Pending | CloudError] = {}
+        for change, routes in ((self._delete, delete), (self._create, create)):
+            answers |= await each(
+                routes, lambda route: route, functools.partial(changed, change), self._concurrency
+            )
+        return answers
 
 
 async def _cannot_list(cluster: ClusterIdentity) -> Sequence[OwnedObject]:
@@ -213,37 +195,3 @@ async def _cannot_preview(desired: LoadBalancer) -> Sequence[PartChange]:
     raise NotSupported(
         f"the provider has no preview: nobody knows what it would change for {desired.ref.key}"
     )
-
-
-async def _each(
-    items: Iterable[Item],
-    key: Callable[[Item], str],
-    fn: Callable[[Item], Awaitable[Answer]],
-    concurrency: int,
-) -> dict[str, Answer | CloudError]:
-    """Run `fn` for each item; leave out an item whose task was cancelled from within."""
-    answers: dict[str, Answer | CloudError] = {}
-    slots = asyncio.Semaphore(concurrency)
-
-    async def one(item: Item) -> None:
-        async with slots:
-            answers[key(item)] = await _answer(fn, item)
-
-    async with asyncio.TaskGroup() as group:
-        for item in items:
-            group.create_task(one(item))
-    return answers
-
-
-async def _answer(fn: Callable[[Item], Awaitable[Answer]], item: Item) -> Answer | CloudError:
-    try:
-        return await fn(item)
-    except CloudError as error:
-        return error
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - the item's answer; SDKs call sys.exit()
-        # The text of a foreign exception may hold a secret; events would show it.
-        answer = CloudError(f"unexpected {type(error).__name__}")
-        answer.__cause__ = error
-        return answer

@@ -7,12 +7,13 @@ what the cloud says of that very machine; what a list left out is unknown, or as
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
 
 Item = TypeVar("Item", bound=Any)
+Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 
 Question = tuple[Collection[str], Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]]
@@ -45,3 +46,40 @@ async def ask_all(*questions: Question) -> list[Any]:
     if failed and len(failed) == len(asked):
         raise failed[0]
     return list(answers)
+
+
+async def each(
+    items: Iterable[Item],
+    key: Callable[[Item], Key],
+    fn: Callable[[Item], Awaitable[Answer]],
+    concurrency: int,
+) -> dict[Key, Answer | CloudError]:
+    """Run `fn` for each item, `concurrency` at once; whatever it raises is the item's answer.
+
+    An item whose task was cancelled from within has no answer.
+    """
+    answers: dict[Key, Answer | CloudError] = {}
+    slots = asyncio.Semaphore(concurrency)
+
+    async def one(item: Item) -> None:
+        async with slots:
+            answers[key(item)] = await _answer(fn, item)
+
+    async with asyncio.TaskGroup() as group:
+        for item in items:
+            group.create_task(one(item))
+    return answers
+
+
+async def _answer(fn: Callable[[Item], Awaitable[Answer]], item: Item) -> Answer | CloudError:
+    try:
+        return await fn(item)
+    except CloudError as error:
+        return error
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the item's answer; SDKs call sys.exit()
+        # The text of a foreign exception may hold a secret; events would show it.
+        answer = CloudError(f"unexpected {type(error).__name__}")
+        answer.__cause__ = error
+        return answer

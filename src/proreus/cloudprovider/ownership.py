@@ -13,7 +13,7 @@ what works stays, and a refusal takes nothing away. The section [Tenants] of a c
 stricter, and may let single namespaces name single objects.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -21,7 +21,7 @@ import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.errors import ConfigError
-from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 
 EVERY_NAMESPACE: Final = "*"
@@ -116,6 +116,12 @@ class Tenants(
     def _listed(self) -> list[tuple[str, str]]:
         pairs = (one.partition("=") for one in self.allow)
         return [(namespace.strip(), object_.strip()) for namespace, _, object_ in pairs]
+
+
+def are_marks_of(marks: Mapping[str, str], ref: LoadBalancerRef) -> bool:
+    """Tell whether marks prove that an object was made for this Service of this cluster. Pure."""
+    proof = {MARK_CLUSTER_UID: ref.cluster.uid, MARK_SERVICE_UID: ref.uid}
+    return proof.items() <= marks.items()
 
 
 def standing(owner: Owner, ref: LoadBalancerRef) -> Standing:

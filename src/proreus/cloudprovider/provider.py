@@ -23,11 +23,13 @@ protects from these:
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import msgspec
 
+from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.instances import Instances
 from proreus.cloudprovider.load_balancers import LoadBalancers
@@ -37,6 +39,15 @@ from proreus.kube.objects import Node
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+C = TypeVar("C", bound="_Closable")
+
+
+class _Closable(Protocol):
+    async def close(self) -> None:
+        """Release it."""
 
 
 class Clusters(Protocol):
@@ -114,6 +125,7 @@ class CloudProvider:
     has_cluster_id: bool = True
     watched_files: tuple[str, ...] = ()
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
+    _opened: tuple["_Closable", ...] = ()
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Take the decoded cloud-config. No I/O here: a standby replica does this too.
@@ -122,6 +134,21 @@ class CloudProvider:
         shares the event loop; an ImportError says which extra of the package is missing.
         """
         self.config = config
+
+    def config_as(self, type_: type[T]) -> T:
+        """Return the cloud-config, which is of this type.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if not isinstance(self.config, type_):
+            raise ConfigError((f"--cloud-config: the provider {self.name} needs one",))
+        return self.config
+
+    def closing(self, resource: C) -> C:
+        """Return what `start` has opened; `close` closes it, the last one first."""
+        self._opened = (*self._opened, resource)
+        return resource
 
     async def start(self, context: "Context") -> None:
         """Open sessions and set the capabilities. Called only on the leader.
@@ -132,3 +159,7 @@ class CloudProvider:
 
     async def close(self) -> None:
         """Release what `start` took. Called once, also after a failed `start`."""
+        async with AsyncExitStack() as stack:
+            for resource in self._opened:
+                stack.push_async_callback(resource.close)
+            self._opened = ()

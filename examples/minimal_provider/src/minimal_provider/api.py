@@ -1,9 +1,7 @@
 """The cloud's HTTP API: its config, its values, and the client that calls it."""
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Generic, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -11,14 +9,12 @@ from proreus.cloudprovider import (
     MARK_CLUSTER_UID,
     Answer,
     ClusterIdentity,
+    Collection,
     ConfigSection,
     Context,
     ErrorBody,
-    Request,
     RestClient,
     bearer,
-    json_body,
-    pages,
 )
 
 T = TypeVar("T")
@@ -97,41 +93,11 @@ def read_error(answer: Answer) -> ErrorBody | None:
     return ErrorBody(message=text)
 
 
-class Things(Generic[T]):
+def things(api: RestClient, url: str, form: type[T], page: type[Page[T]]) -> Collection[T]:
     """All balancers, or all routes, of the cloud."""
+    return Collection(api, url, form, page, lambda one: (one.items, one.next), marker="after")
 
-    def __init__(self, api: RestClient, name: str, form: type[T], page: type[Page[T]]) -> None:
-        """Speak through `api`; `name` is what the cloud calls them."""
-        self._api, self._name, self._form, self._page = api, name, form, page
 
-    async def find(self, name: str) -> T | None:
-        """The one of that name, if there is one."""
-        return await self._api.find(self._request("GET", name), self._form)
-
-    async def create(self, thing: T) -> T:
-        """Make one."""
-        return await self._api.call(self._request("POST", body=thing), self._form)
-
-    async def replace(self, name: str, thing: T) -> T:
-        """Change the one of that name."""
-        return await self._api.call(self._request("PUT", name, body=thing), self._form)
-
-    async def delete(self, name: str) -> None:
-        """Delete the one of that name, if it is still there."""
-        await self._api.find(self._request("DELETE", name), dict[str, str])
-
-    async def marked(self, cluster: ClusterIdentity) -> list[T]:
-        """All that carry the cluster's mark, page by page."""
-        query = {"label": f"{MARK_CLUSTER_UID}={cluster.uid}"}
-        request = Request(f"{self._name}.list", "GET", self._name, query)
-
-        async def page(after: str) -> tuple[Sequence[T], str]:
-            found = await self._api.call(request.with_query(after=after), self._page)
-            return found.items, found.next
-
-        return await pages(request.name, page)
-
-    def _request(self, method: str, name: str = "", *, body: T | None = None) -> Request:
-        url = f"{self._name}/{quote(name, safe='')}" if name else self._name
-        sent = None if body is None else json_body(body)
-        return Request(f"{self._name}.{method.lower()}", method, url, body=sent)
+async def marked(of: Collection[T], cluster: ClusterIdentity) -> list[T]:
+    """Those that carry the cluster's mark."""
+    return await of.list(label=f"{MARK_CLUSTER_UID}={cluster.uid}")

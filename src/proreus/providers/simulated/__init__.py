@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.simulated.api import Api
 from proreus.providers.simulated.config import SimulatedConfig
@@ -35,24 +34,14 @@ class SimulatedCloud(CloudProvider):
             ConfigError: There is none.
         """
         super().__init__(config)
-        if not isinstance(config, SimulatedConfig):
-            raise ConfigError(
-                ("--cloud-config: the provider simulated needs one, with a section [Global]",)
-            )
-        self._settings = config.global_
+        self._settings = self.config_as(SimulatedConfig).global_
         self.watched_files = (self._settings.token_file,) if self._settings.token_file else ()
-        self._api: Api | None = None
 
     async def start(self, context: "Context") -> None:
         """Open the session and set the capabilities."""
         settings = self._settings
-        self._api = Api(settings, settings.read_token(), context)
-        self.instances = SimulatedInstances(self._api, settings.region, settings.batch_size)
-        self.load_balancers = SimulatedLoadBalancers(self._api, settings.region)
-        self.pod_cidrs = SimulatedPodCIDRs(self._api, settings.region, settings.batch_size)
-        self.routes = SimulatedRoutes(self._api, settings.region)
-
-    async def close(self) -> None:
-        """Close the session."""
-        if self._api is not None:
-            await self._api.close()
+        api = self.closing(Api(settings, settings.read_token(), context))
+        self.instances = SimulatedInstances(api, settings.region, settings.batch_size)
+        self.load_balancers = SimulatedLoadBalancers(api, settings.region)
+        self.pod_cidrs = SimulatedPodCIDRs(api, settings.region, settings.batch_size)
+        self.routes = SimulatedRoutes(api, settings.region)

@@ -23,6 +23,7 @@ from proreus.cloudprovider.identity import (
     MARK_SERVICE_UID,
 )
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.ownership import are_marks_of
 from proreus.providers.simulated.ids import OFFICIAL_CLUSTER, OFFICIAL_SERVICE, instance_id
 from proreus.providers.simulated.parts import (
     Address,
@@ -115,8 +116,7 @@ def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Observed:
     the Service's status, so that a cluster can move from that manager to this one.
     """
     parts = tuple(parts)
-    proof = {MARK_CLUSTER_UID: ref.cluster.uid, MARK_SERVICE_UID: ref.uid}
-    ours = {p.id: p for p in parts if proof.items() <= p.tags.items()}
+    ours = {p.id: p for p in parts if are_marks_of(p.tags, ref)}
     return Observed({**_official(ref, parts), **ours})
 
 

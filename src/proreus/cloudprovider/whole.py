@@ -1,0 +1,196 @@
+"""Makes the capability `LoadBalancers` for a cloud in which each is one object, as a whole."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from proreus.cloudprovider.adapters import per_service
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import (
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+    OwnedObject,
+)
+from proreus.cloudprovider.load_balancers import (
+    Done,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    PartChange,
+    Pending,
+)
+from proreus.cloudprovider.ownership import are_marks_of
+from proreus.kube.objects import LoadBalancerIngress, Service
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+ASK_AGAIN: Final = 5.0
+"""Seconds until an object without an address is looked at again."""
+
+
+class Objects(Protocol[T]):
+    """Hold objects by the unique names that we give them, as `Collection` does."""
+
+    async def find(self, name: str) -> T | None:
+        """Return the object of that name, if there is one."""
+
+    async def create(self, desired: T) -> T:
+        """Make an object, and return it as it is then."""
+
+    async def replace(self, name: str, desired: T) -> T:
+        """Change the object of that name, and return it as it is then."""
+
+    async def delete(self, name: str) -> None:
+        """Delete the object of that name; one that is gone already is no error."""
+
+
+def per_object(
+    objects: Objects[T],
+    plan: Callable[[LoadBalancer], tuple[T, Mapping[str, str]]],
+    *,
+    kind: str,
+    name: Callable[[T], str],
+    marks: Callable[[T], Mapping[str, str]],
+    ingress: Callable[[T], Sequence[LoadBalancerIngress]],
+    chosen: Collection[str],
+    list_marked: Callable[[ClusterIdentity], Awaitable[Iterable[T]]],
+    host_policy: Callable[[Service], HostPolicy] = lambda _: HostPolicy(),
+) -> LoadBalancers:
+    """Make the capability `LoadBalancers` for a cloud in which each is one object.
+
+    Its name is `LoadBalancerRef.name`. It is made with our marks, changed where it is not as
+    planned, and neither changed nor deleted without them. `preview` and `fingerprint` follow from
+    the same plan.
+
+    Args:
+        objects: The cloud's objects; more than these four verbs are not needed.
+        plan: Makes the object that is desired, with `LoadBalancer.marks` on it, and says by node
+            why some hosts cannot be its targets. Raises `InvalidRequest` for what the cloud
+            cannot do. Pure.
+        kind: The cloud's word for such an object.
+        name: The name of an object. Pure.
+        marks: The marks on an object, decoded if the cloud needs other forms. Pure.
+        ingress: Where an object is reached; nothing while it has no address yet. Pure.
+        chosen: The fields of the object that the cloud chooses; all others are compared.
+        list_marked: Lists the objects with the marks of a cluster, on all pages.
+        host_policy: Which nodes are hosts; by default all, in both families.
+    """
+    verbs = _Verbs(
+        objects,
+        plan,
+        kind=kind,
+        name=name,
+        marks=marks,
+        ingress=ingress,
+        chosen=chosen,
+        list_marked=list_marked,
+    )
+    return per_service(
+        verbs.ensure,
+        verbs.delete,
+        host_policy=host_policy,
+        list_owned=verbs.list_owned,
+        fingerprint=verbs.fingerprint,
+        preview=verbs.preview,
+    )
+
+
+class _Verbs(Generic[T]):
+    def __init__(
+        self,
+        objects: Objects[T],
+        plan: Callable[[LoadBalancer], tuple[T, Mapping[str, str]]],
+        *,
+        kind: str,
+        name: Callable[[T], str],
+        marks: Callable[[T], Mapping[str, str]],
+        ingress: Callable[[T], Sequence[LoadBalancerIngress]],
+        chosen: Collection[str],
+        list_marked: Callable[[ClusterIdentity], Awaitable[Iterable[T]]],
+    ) -> None:
+        self._objects = objects
+        self._plan = plan
+        self._kind = kind
+        self._name = name
+        self._marks = marks
+        self._ingress = ingress
+        self._chosen = frozenset(chosen)
+        self._list_marked = list_marked
+
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
+        desired, rejected = self._plan(lb)
+        name = lb.ref.name
+        observed = await self._objects.find(name)
+        if observed is None:
+            observed = await self._objects.create(desired)
+        elif self._differing(observed, desired, lb.ref):
+            observed = await self._objects.replace(name, desired)
+        ingress = tuple(self._ingress(observed))
+        if not ingress:
+            return Pending(ASK_AGAIN, f"{self._kind} {name} has no address yet")
+        return Ensured(ingress, rejected)
+
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
+        desired, _ = self._plan(lb)
+        part = f"{self._kind} {lb.ref.name}"
+        observed = await self._objects.find(lb.ref.name)
+        if observed is None:
+            return (PartChange("create", part),)
+        differing = self._differing(observed, desired, lb.ref)
+        return (PartChange("change", part, ", ".join(differing)),) if differing else ()
+
+    async def delete(self, ref: LoadBalancerRef) -> Done:
+        observed = await self._objects.find(ref.name)
+        is_ours = observed is not None and are_marks_of(self._marks(observed), ref)
+        if is_ours:
+            await self._objects.delete(ref.name)
+        return Done(found=is_ours)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        return [self._owned(found) for found in await self._list_marked(cluster)]
+
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        return self._digest(self._plan(lb)[0])
+
+    def _owned(self, observed: T) -> OwnedObject:
+        marks = self._marks(observed)
+        return OwnedObject(
+            kind=self._kind,
+            id=self._name(observed),
+            service=marks.get(MARK_SERVICE, ""),
+            service_uid=marks.get(MARK_SERVICE_UID, ""),
+            fingerprint=self._digest(observed),
+            addresses=tuple(point.ip or point.hostname for point in self._ingress(observed)),
+        )
+
+    def _differing(self, observed: T, desired: T, ref: LoadBalancerRef) -> list[str]:
+        """Name the fields that are to be changed.
+
+        Raises:
+            CloudError: The object is not ours.
+        """
+        if not are_marks_of(self._marks(observed), ref):
+            raise CloudError(
+                f"the {self._kind} {ref.name} was made for somebody else: remove it, if nobody"
+                " needs it"
+            )
+        now, then = self._comparable(observed), self._comparable(desired)
+        return [field for field in then if now[field] != then[field]]
+
+    def _digest(self, of_object: T) -> str:
+        # Maps may have keys that are no strings, and their order does not matter.
+        plain = msgspec.to_builtins(
+            self._comparable(of_object), str_keys=True, order="deterministic"
+        )
+        text = msgspec.json.encode(plain, order="deterministic")
+        return hashlib.sha256(text).hexdigest()
+
+    def _comparable(self, of_object: T) -> dict[str, object]:
+        fields = msgspec.structs.asdict(of_object).items()
+        return {field: value for field, value in fields if field not in self._chosen}
