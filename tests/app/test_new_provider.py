@@ -35,7 +35,9 @@ def test_the_name_of_a_known_provider_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert new_provider.main(["simulated", "--directory", str(tmp_path / "new")]) == 2
-    assert "'simulated' already" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "'simulated' already" in said
+    assert "uninstall proreus to begin anew" in said
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

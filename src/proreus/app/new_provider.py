@@ -8,11 +8,13 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import resources
+from importlib.metadata import entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
 from proreus.cloudprovider import available
+from proreus.cloudprovider.plugins import GROUP
 
 PROGRAM = "proreus new-provider"
 
@@ -87,7 +89,11 @@ def _check(name: str) -> None:
             f" a letter first, at most {_LONGEST_NAME} characters"
         )
     if name in available():
-        raise Refused(f"there is a provider {name!r} already: choose another name")
+        packages = (one.dist.name for one in entry_points(group=GROUP, name=name) if one.dist)
+        raise Refused(
+            f"there is a provider {name!r} already: choose another name, or uninstall"
+            f" {next(packages, 'its package')} to begin anew"
+        )
 
 
 def _skeleton() -> Iterator[tuple[str, str]]:
