@@ -15,17 +15,8 @@ from proreus.cloudprovider.identity import (
 )
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
 from proreus.kube.objects import (
-    LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
-    NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    Service,
     ServicePort,
-    ServiceSpec,
-    ServiceStatus,
 )
 from proreus.providers.simulated.ids import OFFICIAL_CLUSTER, OFFICIAL_SERVICE
 from proreus.providers.simulated.parts import (
@@ -54,6 +45,7 @@ from proreus.providers.simulated.plan import (
     targets,
     unlisted,
 )
+from proreus.testing import objects
 
 REGION = "sim-1"
 CLUSTER = ClusterIdentity("test", "cluster-uid")
@@ -64,24 +56,14 @@ TARGET = Target(INSTANCE, "10.0.0.1")
 
 
 def node(provider_id: str = f"simulated://{REGION}/{INSTANCE}", ip: str = "10.0.0.1") -> Node:
-    addresses = (NodeAddress("InternalIP", ip),) if ip else ()
-    return Node(ObjectMeta(name="node-1"), NodeSpec(provider_id=provider_id), NodeStatus(addresses))
+    return objects.node(provider_id=provider_id, addresses=[ip] if ip else [])
 
 
 def desired_lb(
     *nodes: Node, shown: str = "", port: ServicePort | None = None, **spec: Any
 ) -> LoadBalancer:
-    ingress = (LoadBalancerIngress(ip=shown),) if shown else ()
-    service = Service(
-        ObjectMeta(name="web", namespace="default", uid=UID),
-        ServiceSpec(
-            type="LoadBalancer",
-            ports=(port or ServicePort(80, node_port=30080),),
-            ip_families=("IPv4",),
-            **spec,
-        ),
-        ServiceStatus(LoadBalancerStatus(ingress)),
-    )
+    given = {"ip_families": ("IPv4",), **({"ports": (port,)} if port else {}), **spec}
+    service = objects.service(uid=UID, ingress=[shown] if shown else [], **given)
     return desired_load_balancer(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)
 
 

@@ -12,14 +12,7 @@ from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
 from proreus.kube.objects import (
     LoadBalancerIngress,
-    Node,
-    NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    Service,
     ServicePort,
-    ServiceSpec,
 )
 from proreus.providers.simulated.parts import Address, Balancer, Firewall, Listener, Part, Target
 from proreus.providers.simulated.plan import (
@@ -36,6 +29,7 @@ from proreus.providers.simulated.plan import (
     owned,
     plan,
 )
+from proreus.testing import objects
 
 REGION = "sim-1"
 CLUSTER = ClusterIdentity("test", "cluster-uid")
@@ -96,22 +90,15 @@ class ModelCloud:
 
 
 def desired_lb(ports: dict[int, int], hosts: set[int], ranges: set[str], ip: str) -> LoadBalancer:
-    service = Service(
-        ObjectMeta(name="web", namespace="default", uid="5e000000-0000-4000-8000-000000000001"),
-        ServiceSpec(
-            type="LoadBalancer",
-            ports=tuple(ServicePort(port, node_port=to) for port, to in ports.items()),
-            ip_families=("IPv4",),
-            load_balancer_source_ranges=tuple(sorted(ranges)),
-            load_balancer_ip=ip,
-        ),
+    service = objects.service(
+        uid="5e000000-0000-4000-8000-000000000001",
+        ports=tuple(ServicePort(port, node_port=to) for port, to in ports.items()),
+        ip_families=("IPv4",),
+        load_balancer_source_ranges=tuple(sorted(ranges)),
+        load_balancer_ip=ip,
     )
     nodes = [
-        Node(
-            ObjectMeta(name=f"node-{n}"),
-            NodeSpec(provider_id=f"simulated://{REGION}/i-{n:012x}"),
-            NodeStatus(addresses=(NodeAddress("InternalIP", f"10.0.0.{n}"),)),
-        )
+        objects.node(f"node-{n}", f"simulated://{REGION}/i-{n:012x}", addresses=[f"10.0.0.{n}"])
         for n in hosts
     ]
     return desired_load_balancer(service, nodes, HostPolicy(families=("IPv4",)), CLUSTER)

@@ -1,6 +1,5 @@
 """Managers with the provider `local` in this thread's network, and what Services ask of them."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -10,25 +9,18 @@ from proreus.cloudprovider import ClusterIdentity, Context, Done, Ensured, LoadB
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
-    NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    Service,
     ServicePort,
-    ServiceSpec,
-    ServiceStatus,
 )
 from proreus.providers.local import LocalCloud
 from proreus.providers.local.config import Gateway, HealthChecks, LocalConfig, PoolConfig
 from proreus.providers.local.pools import ANNOTATION_SHARING_KEY
+from proreus.testing import objects
+from proreus.testing.waiting import until
 
 from .traffic import NODES
 
 CLUSTER = ClusterIdentity("one", "uid-of-one")
-PATIENCE = 60.0
 PORTS = tuple(
     ServicePort(port, f"{protocol.lower()}-{port}", protocol)
     for port in (80, 81)
@@ -92,29 +84,18 @@ async def manager(
 
 
 def node(name: str) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name),
-        spec=NodeSpec(provider_id=f"local://{name}"),
-        status=NodeStatus(addresses=tuple(NodeAddress("InternalIP", one) for one in NODES[name])),
-    )
+    return objects.node(name, f"local://{name}", addresses=NODES[name])
 
 
 def desired(
     balancers: Any, *names: str, name: str = "web", key: str = "", has: str = "", **spec: Any
 ) -> LoadBalancer:
-    service = Service(
-        metadata=ObjectMeta(
-            name=name,
-            namespace="default",
-            uid=f"uid-of-{name}",
-            annotations={ANNOTATION_SHARING_KEY: key} if key else {},
-        ),
-        spec=ServiceSpec(
-            type="LoadBalancer", **{"ports": PORTS, "ip_families": ("IPv4", "IPv6"), **spec}
-        ),
-        status=ServiceStatus(
-            LoadBalancerStatus((LoadBalancerIngress(ip=has, ip_mode="VIP"),) if has else ())
-        ),
+    service = objects.service(
+        name,
+        uid=f"uid-of-{name}",
+        annotations={ANNOTATION_SHARING_KEY: key} if key else {},
+        ingress=[LoadBalancerIngress(ip=has, ip_mode="VIP")] if has else [],
+        **{"ports": PORTS, "ip_families": ("IPv4", "IPv6"), **spec},
     )
     return desired_load_balancer(
         service, [node(one) for one in names], balancers.host_policy(service), CLUSTER
@@ -139,6 +120,4 @@ async def delete(balancers: Any, *several: LoadBalancer) -> None:
 
 
 async def eventually(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.05)
+    await until("what the test waits for", condition)

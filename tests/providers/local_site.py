@@ -10,13 +10,10 @@ from proreus.kube.objects import (
     KubeObject,
     Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    NodeSystemInfo,
-    ObjectMeta,
     Service,
 )
 from proreus.kube.objects import key as key_of
+from proreus.testing import objects
 
 CLUSTER = ClusterIdentity("one", "uid-of-one")
 
@@ -64,17 +61,12 @@ def node(
     annotations: dict[str, str] | None = None,
 ) -> Node:
     """A Node; its addresses are internal ones, its provider id has its name."""
-    return Node(
-        metadata=ObjectMeta(name=name, annotations=annotations or {}),
-        spec=NodeSpec(
-            provider_id=f"local://{name}" if provider_id is None else provider_id, pod_cidrs=cidrs
-        ),
-        status=NodeStatus(
-            addresses=tuple(
-                one if isinstance(one, NodeAddress) else NodeAddress("InternalIP", one)
-                for one in addresses
-            ),
-            conditions=(Condition("Ready", "True" if is_ready else "Unknown"),),
-            node_info=NodeSystemInfo(uuid),
-        ),
+    return objects.node(
+        name,
+        f"local://{name}" if provider_id is None else provider_id,
+        addresses=addresses,
+        system_uuid=uuid,
+        annotations=annotations or {},
+        pod_cidrs=cidrs,
+        conditions=(Condition("Ready", "True" if is_ready else "Unknown"),),
     )

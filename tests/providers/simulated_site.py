@@ -10,17 +10,12 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import HostPolicy, LoadBalancer
 from proreus.kube.objects import (
     Node,
-    NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    NodeSystemInfo,
-    ObjectMeta,
     Service,
     ServicePort,
-    ServiceSpec,
 )
 from proreus.providers.simulated import SimulatedCloud
 from proreus.providers.simulated.config import Global, SimulatedConfig
+from proreus.testing import objects
 from proreus.testing.simulated import Instance, SimulatedCloudProcess
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
@@ -79,11 +74,12 @@ async def provider(
 def node(
     name: str, provider_id: str = "", *, uuid: str = "", address: str = "", uid: str = ""
 ) -> Node:
-    addresses = (NodeAddress("InternalIP", address),) if address else ()
-    return Node(
-        metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}"),
-        spec=NodeSpec(provider_id=provider_id),
-        status=NodeStatus(addresses=addresses, node_info=NodeSystemInfo(system_uuid=uuid)),
+    return objects.node(
+        name,
+        provider_id,
+        uid=uid or f"uid-{name}",
+        addresses=[address] if address else [],
+        system_uuid=uuid,
     )
 
 
@@ -103,19 +99,15 @@ def service(
     **spec: Any,
 ) -> Service:
     """A Service with (protocol, port, node port) each."""
-    return Service(
-        metadata=ObjectMeta(
-            name=name, namespace="default", uid=f"{number:08d}-0000-4000-8000-00000000005e"
+    return objects.service(
+        name,
+        uid=f"{number:08d}-0000-4000-8000-00000000005e",
+        ports=tuple(
+            ServicePort(port, f"p{port}", protocol, node_port)
+            for protocol, port, node_port in ports or (("TCP", 80, 30080),)
         ),
-        spec=ServiceSpec(
-            type="LoadBalancer",
-            ports=tuple(
-                ServicePort(port, f"p{port}", protocol, node_port)
-                for protocol, port, node_port in ports or (("TCP", 80, 30080),)
-            ),
-            ip_families=("IPv4",),
-            **spec,
-        ),
+        ip_families=("IPv4",),
+        **spec,
     )
 
 

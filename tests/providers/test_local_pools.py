@@ -11,13 +11,8 @@ from proreus.cloudprovider import ClusterIdentity, HostPolicy
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.metrics import REGISTRY
 from proreus.kube.objects import (
-    LoadBalancerIngress,
-    LoadBalancerStatus,
-    ObjectMeta,
     Service,
     ServicePort,
-    ServiceSpec,
-    ServiceStatus,
 )
 from proreus.providers.local.addresses import Pool, addresses, contains, parse_range, size
 from proreus.providers.local.pools import (
@@ -33,6 +28,7 @@ from proreus.providers.local.pools import (
     taken_by,
 )
 from proreus.providers.local.usage import used, watch_pools
+from proreus.testing import objects
 
 from .local_site import Objects
 
@@ -179,15 +175,9 @@ def test_there_may_be_no_pool_at_all() -> None:
 
 
 def service(uid: str = "me", ips: tuple[str, ...] = (), **fields: Any) -> Service:
-    annotations = fields.pop("annotations", {})
     ports = (ServicePort(80), ServicePort(53, protocol="UDP"))
-    return Service(
-        metadata=ObjectMeta(name=uid, namespace="default", uid=uid, annotations=annotations),
-        spec=ServiceSpec(type="LoadBalancer", ports=ports, ip_families=("IPv4",), **fields),
-        status=ServiceStatus(
-            load_balancer=LoadBalancerStatus(tuple(LoadBalancerIngress(ip=ip) for ip in ips))
-        ),
-    )
+    given = {"ports": ports, "ip_families": ("IPv4",), **fields}
+    return objects.service(uid, uid=uid, ingress=ips, **given)
 
 
 def ask(of: Service, current: tuple[str, ...] = ()) -> Request:

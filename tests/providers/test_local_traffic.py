@@ -13,14 +13,11 @@ from proreus.cloudprovider import ClusterIdentity, Context, InvalidRequest, mark
 from proreus.kube.objects import (
     LABEL_EXCLUDE_LB,
     ClientIPConfig,
-    Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
     ServicePort,
     SessionAffinityConfig,
 )
+from proreus.testing import objects
 
 from . import local_manager
 from .local_manager import CLUSTER, PORTS, delete, desired, ensure, eventually
@@ -81,11 +78,9 @@ async def test_both_nodes_answer_both_families_and_see_the_client(lab: Lab) -> N
 
 async def test_the_address_of_a_node_that_is_no_host_is_never_given_out(lab: Lab) -> None:
     """The control plane's nodes carry the label that excludes them, and are in the network, too."""
-    control = Node(
-        ObjectMeta(name="control", labels={LABEL_EXCLUDE_LB: ""}),
-        NodeSpec(provider_id="local://control"),
-        NodeStatus(addresses=(NodeAddress("InternalIP", VIP), NodeAddress("Hostname", "control"))),
-    )
+    addresses = [NodeAddress("InternalIP", VIP), NodeAddress("Hostname", "control")]
+    labels = {LABEL_EXCLUDE_LB: ""}
+    control = objects.node("control", "local://control", addresses=addresses, labels=labels)
     async with local_manager.manager(f"{VIP}-{OTHER}", VIP6, nodes=(control,)) as (balancers, _):
         web = desired(balancers, "one", "two")
         assert await ensure(balancers, web) == [(OTHER, VIP6)]

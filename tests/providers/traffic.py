@@ -15,13 +15,14 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 import pytest
+
+from proreus.testing.waiting import block_until
 
 from .local_namespace import CLONE_NEWNET
 
@@ -60,7 +61,8 @@ class Machine:
         stack.callback(holder.stdin.close)
         self.pid = holder.pid
         mine = Path("/proc/thread-self/ns/net").readlink()
-        until(lambda: Path(f"/proc/{self.pid}/ns/net").readlink() != mine)
+        theirs = Path(f"/proc/{self.pid}/ns/net")
+        block_until("the namespace is there", lambda: theirs.readlink() != mine, pause=0.01)
 
     def into(self, *command: str) -> list[str]:
         return ["nsenter", f"--target={self.pid}", "--net", *command]
@@ -146,14 +148,6 @@ def into_network(path: str) -> Iterator[None]:
     finally:
         os.close(before)
         os.close(there)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"never came true in {PATIENCE} s")
-        time.sleep(0.01)
 
 
 class Segment:

@@ -9,15 +9,11 @@ from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import default_load_balancer_name
 from proreus.kube.objects import (
     LoadBalancerIngress,
-    LoadBalancerStatus,
     Node,
-    ObjectMeta,
-    Service,
     ServicePort,
-    ServiceSpec,
-    ServiceStatus,
 )
 from proreus.providers.aws.annotations import PREFIX
+from proreus.testing import objects
 
 from .site import CLUSTER, Network, config_text, node_of, started
 from .strict.process import StrictAWS
@@ -62,13 +58,12 @@ class LBSite:
         annotations = {
             PREFIX + name: value for name, value in {"type": self.kind, **(asked or {})}.items()
         }
-        ingress = (LoadBalancerIngress(hostname=shown),) if shown else ()
-        service = Service(
-            ObjectMeta(name="web", namespace="shop", uid=uid, annotations=annotations),
-            ServiceSpec(
-                type="LoadBalancer", ports=ports or (HTTP,), **{"ip_families": ("IPv4",), **spec}
-            ),
-            ServiceStatus(LoadBalancerStatus(ingress)),
+        service = objects.service(
+            namespace="shop",
+            uid=uid,
+            annotations=annotations,
+            ingress=[LoadBalancerIngress(hostname=shown)] if shown else [],
+            **{"ports": ports or (HTTP,), "ip_families": ("IPv4",), **spec},
         )
         nodes: list[Node] = [node_of(id_) for id_ in ids]
         policy = self.balancers.host_policy(service)

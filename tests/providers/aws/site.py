@@ -9,9 +9,10 @@ from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import CallHooks, Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.provider import CloudProvider
-from proreus.kube.objects import KubeObject, Node, NodeSpec, ObjectMeta
+from proreus.kube.objects import KubeObject, Node
 from proreus.providers.aws import AWSCloud
 from proreus.providers.aws.config import AWSConfig
+from proreus.testing import objects
 
 from .strict.process import REGION, StrictAWS
 
@@ -164,10 +165,7 @@ async def started(text: str, with_: Context | None = None) -> AsyncIterator[Clou
 
 
 def node(name: str, provider_id: str = "", **labels: str) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", labels=labels),
-        spec=NodeSpec(provider_id=provider_id),
-    )
+    return objects.node(name, provider_id, labels=labels)
 
 
 def node_of(id_: str, zone: str = f"{REGION}a") -> Node:

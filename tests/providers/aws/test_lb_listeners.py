@@ -7,7 +7,7 @@ import pytest
 
 from proreus.cloudprovider import ClusterIdentity, HostPolicy, InvalidRequest, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
+from proreus.kube.objects import ServicePort
 from proreus.providers.aws.annotations import PREFIX, Options, read
 from proreus.providers.aws.config import Global, HealthProbeMode
 from proreus.providers.aws.listeners import (
@@ -21,6 +21,7 @@ from proreus.providers.aws.listeners import (
     health_check,
     port_mappings,
 )
+from proreus.testing import objects
 
 ARN = "arn:aws:acm:us-east-1:123456789012:certificate/1"
 SHARED = Global(cluster_service_load_balancer_health_probe_mode=HealthProbeMode.SHARED)
@@ -33,10 +34,8 @@ def desired(
     *ports: ServicePort, asked: Mapping[str, str] | None = None, **spec: Any
 ) -> tuple[LoadBalancer, Options]:
     annotations = {PREFIX + name: value for name, value in (asked or {}).items()}
-    service = Service(
-        ObjectMeta(name="web", namespace="shop", uid="u-1", annotations=annotations),
-        ServiceSpec(type="LoadBalancer", ports=ports or (HTTP,), ip_families=("IPv4",), **spec),
-    )
+    given = {"ports": ports or (HTTP,), "ip_families": ("IPv4",), **spec}
+    service = objects.service(namespace="shop", uid="u-1", annotations=annotations, **given)
     policy = HostPolicy(families=("IPv4",))
     return desired_load_balancer(service, (), policy, ClusterIdentity("c", "c-1")), read(
         annotations

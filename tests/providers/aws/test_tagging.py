@@ -1,7 +1,5 @@
 """Tags on machines of nodes and on their volumes; where volumes are."""
 
-import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +7,7 @@ import pytest
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.provider import CloudProvider
+from proreus.testing.waiting import until
 
 from .site import PATIENT, Clock, Network, Objects, config_text, context, node_of, started
 from .strict.process import StrictAWS
@@ -37,13 +36,6 @@ def volume_tags(network: Network, id_: str) -> dict[str, str]:
     return tags(found["Volumes"][0])
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    async with asyncio.timeout(90):
-        while not condition():
-            await asyncio.sleep(0.2)
-    assert condition(), what
-
-
 async def describe(provider: CloudProvider, *ids: str) -> None:
     assert provider.instances is not None
     await provider.instances.describe([node_of(id_) for id_ in ids])
@@ -52,7 +44,7 @@ async def describe(provider: CloudProvider, *ids: str) -> None:
 async def pass_for(provider: CloudProvider, network: Network, id_: str) -> None:
     """A new instance is tagged, and what is due is done beside it."""
     await describe(provider, id_)
-    await until(lambda: volume_tags(network, id_) == WANTED, "tagged")
+    await until("tagged", lambda: volume_tags(network, id_) == WANTED)
 
 
 async def test_machines_and_volumes_are_tagged_and_tagged_again(aws: StrictAWS) -> None:
@@ -70,15 +62,15 @@ async def test_machines_and_volumes_are_tagged_and_tagged_again(aws: StrictAWS) 
         )
         await describe(provider, *ids)
         await until(
-            lambda: all(tags(network.describe(i)).items() >= WANTED.items() for i in ids[::2]),
             "tagged",
+            lambda: all(tags(network.describe(i)).items() >= WANTED.items() for i in ids[::2]),
         )
-        await until(lambda: volume_tags(network, ids[2]) == WANTED, "volumes are tagged")
+        await until("volumes are tagged", lambda: volume_tags(network, ids[2]) == WANTED)
         network.ec2.create_tags(Resources=[ids[0]], Tags=[{"Key": "team", "Value": "other"}])
         await describe(provider, *ids)
         await until(
-            lambda: all(tags(network.describe(i)).items() >= WANTED.items() for i in ids),
             "repaired",
+            lambda: all(tags(network.describe(i)).items() >= WANTED.items() for i in ids),
         )
 
 
@@ -99,7 +91,7 @@ async def test_tags_go_some_time_after_the_node(aws: StrictAWS) -> None:
         assert volume_tags(network, gone) == WANTED, "the Node may come back"
         clock.ahead += timedelta(minutes=4)
         await pass_for(provider, network, third)
-        await until(lambda: not volume_tags(network, gone), "the volume has lost them")
+        await until("the volume has lost them", lambda: not volume_tags(network, gone))
         assert not tags(network.describe(gone)).keys() & WANTED.keys()
         assert tags(network.describe(kept)).items() >= WANTED.items()
 
@@ -117,7 +109,7 @@ async def test_a_volume_that_another_machine_has_by_now_keeps_its_tags(aws: Stri
 
     async with started(text, context(nodes=nodes, clock=clock)) as provider:
         await describe(provider, gone, heir)
-        await until(lambda: of_volume() == WANTED, "tagged")
+        await until("tagged", lambda: of_volume() == WANTED)
         network.ec2.detach_volume(VolumeId=volume, InstanceId=gone)
         network.ec2.attach_volume(InstanceId=heir, VolumeId=volume, Device="/dev/sdf")
         del nodes.by_key[f"node-{gone}"]
@@ -125,7 +117,7 @@ async def test_a_volume_that_another_machine_has_by_now_keeps_its_tags(aws: Stri
         await pass_for(provider, network, second)  # by its end the first one has ended
         clock.ahead += timedelta(minutes=6)
         await describe(provider, third)
-        await until(lambda: not volume_tags(network, gone), "its own volume has lost them")
+        await until("its own volume has lost them", lambda: not volume_tags(network, gone))
         assert of_volume() == WANTED
 
 

@@ -12,13 +12,12 @@ from proreus.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
     Node,
-    ObjectMeta,
     Service,
     ServicePort,
-    ServiceSpec,
     ServiceStatus,
 )
 from proreus.providers.openstack import OpenStackCloud
+from proreus.testing import objects
 
 from .octavia_wire import OctaviaWire
 from .wire import CLUSTER, Wire, node, served, uuid
@@ -59,14 +58,8 @@ class Balancing:
         **spec: Any,
     ) -> Service:
         given = {"ports": (ServicePort(80, "http", node_port=30080),), "ip_families": ("IPv4",)}
-        return Service(
-            metadata=ObjectMeta(
-                name=name,
-                namespace=namespace,
-                uid=f"uid-{name}",
-                annotations=dict(annotations or {}),
-            ),
-            spec=ServiceSpec(type="LoadBalancer", **{**given, **spec}),
+        return objects.service(
+            name, namespace=namespace, annotations=dict(annotations or {}), **{**given, **spec}
         )
 
     def desired(

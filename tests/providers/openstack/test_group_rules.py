@@ -8,7 +8,7 @@ import pytest
 from proreus.cloudprovider import Host, HostPolicy, LoadBalancer
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.identity import marks
-from proreus.kube.objects import ObjectMeta, Service, ServicePort, ServiceSpec
+from proreus.kube.objects import ServicePort
 from proreus.providers.openstack.octavia.group_rules import (
     PortChange,
     Rule,
@@ -24,6 +24,7 @@ from proreus.providers.openstack.octavia.group_rules import (
     unreached,
     wished,
 )
+from proreus.testing import objects
 
 from .wire import CLUSTER, Json, port, uuid
 
@@ -38,10 +39,7 @@ def desired_balancer(*ports: ServicePort, **spec: Any) -> LoadBalancer:
         "ip_families": ("IPv4",),
         **spec,
     }
-    service = Service(
-        metadata=ObjectMeta(name="web", namespace="shop", uid="uid-web"),
-        spec=ServiceSpec(type="LoadBalancer", **given),
-    )
+    service = objects.service(namespace="shop", **given)
     return desired_load_balancer(service, (), HostPolicy(), CLUSTER)
 
 

@@ -16,8 +16,9 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.cloudprovider.load_balancers import Done
 from proreus.cloudprovider.routes import Route
-from proreus.kube.objects import Node, ObjectMeta, Service, ServicePort, ServiceSpec
+from proreus.kube.objects import Node, Service, ServicePort
 from proreus.providers.openstack import OpenStackCloud
+from proreus.testing import objects
 
 from .real import Real, hosts, project, settled
 from .wire import CLUSTER, context, node, of, shown, started
@@ -191,10 +192,7 @@ async def test_a_full_router_says_so(real: Real, provider: OpenStackCloud) -> No
 
 
 def service(*ports: ServicePort, uid: str = "uid-web", **spec: Any) -> Service:
-    return Service(
-        metadata=ObjectMeta(name="web", namespace="shop", uid=uid),
-        spec=ServiceSpec(type="LoadBalancer", ports=ports, **spec),
-    )
+    return objects.service(namespace="shop", uid=uid, ports=ports, **spec)
 
 
 async def test_a_load_balancer_lives_and_goes(real: Real) -> None:

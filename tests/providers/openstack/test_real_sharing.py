@@ -11,13 +11,12 @@ from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import (
     LoadBalancerStatus,
     Node,
-    ObjectMeta,
     Service,
     ServicePort,
-    ServiceSpec,
     ServiceStatus,
 )
 from proreus.providers.openstack import OpenStackCloud
+from proreus.testing import objects
 
 from .real import Real, hosts, project, settled
 from .wire import CLUSTER, started
@@ -39,15 +38,12 @@ def real(room: Real) -> Iterator[Real]:
 
 
 def service(name: str, port: int, annotations: dict[str, str] | None = None) -> Service:
-    return Service(
-        metadata=ObjectMeta(
-            name=name, namespace="shop", uid=f"uid-{name}", annotations=annotations or {}
-        ),
-        spec=ServiceSpec(
-            type="LoadBalancer",
-            ports=(ServicePort(port, node_port=30000 + port),),
-            ip_families=("IPv4",),
-        ),
+    return objects.service(
+        name,
+        namespace="shop",
+        annotations=annotations or {},
+        ports=(ServicePort(port, node_port=30000 + port),),
+        ip_families=("IPv4",),
     )
 
 

@@ -22,10 +22,11 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.refused import cloud_error
 from proreus.cloudprovider.requests import Answer, Request
-from proreus.kube.objects import KubeObject, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
+from proreus.kube.objects import KubeObject, Node
 from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.config import OpenStackConfig
 from proreus.providers.openstack.errors import read_error
+from proreus.testing import objects
 
 Json = dict[str, Any]
 
@@ -543,13 +544,7 @@ async def started(text: str, with_: Context | None = None) -> AsyncIterator[Open
 
 
 def node(name: str, provider_id: str = "", *addresses: str, **labels: str) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", labels=labels),
-        spec=NodeSpec(provider_id=provider_id),
-        status=NodeStatus(
-            addresses=tuple(NodeAddress("InternalIP", address) for address in addresses)
-        ),
-    )
+    return objects.node(name, provider_id, addresses=addresses, labels=labels)
 
 
 def of(ids: Iterable[str]) -> list[Node]:

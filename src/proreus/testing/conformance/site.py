@@ -35,14 +35,13 @@ from proreus.kube.objects import (
     KubeObject,
     Node,
     NodeAddress,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     Service,
     ServicePort,
     ServiceSpec,
 )
 from proreus.runtime.bucket import AdaptiveBucket
+from proreus.testing import objects
 from proreus.testing.conformance.answers import Violated, expect, instance, mapping
 from proreus.testing.conformance.fixture import CloudFixture, NotOffered, NotTried
 from proreus.testing.conformance.interruption import Interruption
@@ -342,11 +341,7 @@ def context(
 
 def node(name: str, provider_id: str = "", machine: Instance | None = None) -> Node:
     """Make a Node, with the machine's addresses."""
-    return Node(
-        metadata=ObjectMeta(name=name, uid=f"uid-of-{name}"),
-        spec=NodeSpec(provider_id=provider_id),
-        status=NodeStatus(addresses=machine.addresses if machine else ()),
-    )
+    return objects.node(name, provider_id, addresses=machine.addresses if machine else ())
 
 
 async def describe(started: Started, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
