@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proreus.cloudprovider.identity import default_load_balancer_name
+from proreus.cloudprovider.names import default_load_balancer_name
 
 Picture = Mapping[str, str]
 REMOVED: Final = "(removed)"

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from proreus.cloudprovider.identity import default_load_balancer_name
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.kube.errors import (
     AlreadyExists,
     NotFound,

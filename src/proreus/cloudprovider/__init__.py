@@ -39,7 +39,6 @@ from proreus.cloudprovider.identity import (
     MARK_SERVICE_UID,
     ClusterIdentity,
     OwnedObject,
-    default_load_balancer_name,
     marks,
 )
 from proreus.cloudprovider.instances import (
@@ -73,6 +72,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
 from proreus.cloudprovider.machines import in_bulk, per_node
+from proreus.cloudprovider.names import LABEL_VALUE, NameForm, default_load_balancer_name
 from proreus.cloudprovider.operations import finished
 from proreus.cloudprovider.ownership import Naming, Owner, Tenants, are_marks_of, refusal
 from proreus.cloudprovider.paging import pages
@@ -108,6 +108,7 @@ from proreus.cloudprovider.whole import Objects, per_object
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
 __all__ = [
+    "LABEL_VALUE",
     "MARK_CLUSTER",
     "MARK_CLUSTER_UID",
     "MARK_FINGERPRINT",
@@ -155,6 +156,7 @@ __all__ = [
     "LoadBalancerRef",
     "LoadBalancers",
     "MadeFrom",
+    "NameForm",
     "Naming",
     "NotFound",
     "NotSupported",

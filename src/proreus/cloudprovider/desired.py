@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address, ip_network
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.identity import ClusterIdentity, default_load_balancer_name, marks
+from proreus.cloudprovider.identity import ClusterIdentity, marks
 from proreus.cloudprovider.load_balancers import (
     Endpoints,
     EndpointTarget,
@@ -22,6 +22,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancer,
     LoadBalancerRef,
 )
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.kube.objects import (
     ANNOTATION_SOURCE_RANGES,
     LABEL_EXCLUDE_LB,

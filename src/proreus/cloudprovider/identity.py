@@ -56,8 +56,3 @@ def marks(cluster: ClusterIdentity, service: str, service_uid: str) -> Mapping[s
         MARK_SERVICE: service,
         MARK_SERVICE_UID: service_uid,
     }
-
-
-def default_load_balancer_name(service_uid: str) -> str:
-    """The Go framework's name: "a" and the UID without dashes, cut to 32 characters."""
-    return ("a" + service_uid.replace("-", ""))[:32]

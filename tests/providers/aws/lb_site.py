@@ -6,7 +6,7 @@ from typing import Any
 
 from proreus.cloudprovider import CloudProvider, Ensured, LoadBalancer, LoadBalancers, Pending
 from proreus.cloudprovider.desired import desired_load_balancer
-from proreus.cloudprovider.identity import default_load_balancer_name
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.kube.objects import (
     LoadBalancerIngress,
     Node,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.providers.openstack.names import is_label, label, ownership, pattern, target
+from proreus.providers.openstack.names import ownership, pattern, target
 
 from .wire import node, uuid
 
@@ -72,14 +72,3 @@ def test_a_pattern_finds_exactly_the_names_in_it(names: list[str], other: str) -
     found = re.compile(pattern(names))
     assert all(found.search(name) for name in names)
     assert bool(found.search(other)) == (other in names)
-
-
-@given(st.text())
-def test_every_text_becomes_a_label(text: str) -> None:
-    assert is_label(label(text))
-
-
-def test_what_may_be_in_a_label_stays() -> None:
-    assert label("eu-1.zone_A") == "eu-1.zone_A"
-    assert label("zone one:") == "zone-one"
-    assert not is_label("m1 large")

@@ -9,12 +9,9 @@ from datetime import datetime
 
 import msgspec
 
-from proreus.cloudprovider.identity import (
-    ClusterIdentity,
-    OwnedObject,
-    default_load_balancer_name,
-)
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.names import default_load_balancer_name
 
 
 class Leak(msgspec.Struct, frozen=True):

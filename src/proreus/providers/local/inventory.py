@@ -30,14 +30,13 @@ from typing import Final
 import msgspec
 from prometheus_client import Gauge
 
-from proreus.cloudprovider import ConfigError, ConfigSection, read_config
+from proreus.cloudprovider import LABEL_VALUE, ConfigError, ConfigSection, read_config
 from proreus.cloudprovider.metrics import REGISTRY
 
 _log = logging.getLogger(__name__)
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _ID: Final = re.compile(r"[^\s/]{1,200}")
-_LABEL: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 _LABEL_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 _MOST_SHOWN: Final = 20
@@ -66,7 +65,7 @@ class MachineState(StrEnum):
 def _label(name: str, value: str) -> list[str]:
     """Return the mistake in a label of a machine, if any."""
     domain, slash, rest = name.rpartition("/")
-    is_name = _LABEL.fullmatch(rest) and (not slash or _LABEL_DOMAIN.fullmatch(domain))
+    is_name = rest and LABEL_VALUE.fits(rest) and (not slash or _LABEL_DOMAIN.fullmatch(domain))
     found = [] if is_name else [f"labels: {name!r} is no name of a label"]
     if f".{domain}".endswith(tuple(f".{one}" for one in _RESERVED_DOMAINS)):
         found.append(
@@ -81,7 +80,7 @@ def _label_values(**values: str) -> list[str]:
         f"{name}: {value!r} must be letters, digits, - _ and . (63 at most), a letter or digit at"
         " both ends"
         for name, value in values.items()
-        if value and not _LABEL.fullmatch(value)
+        if not LABEL_VALUE.fits(value)
     ]
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.instances import Instance, InstanceState
+from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import NodeAddress
 from proreus.providers.openstack.config import Networking
-from proreus.providers.openstack.names import is_label, label, provider_id
+from proreus.providers.openstack.names import provider_id
 
 Described = Mapping[str, Any]
 """Something as a service describes it."""
@@ -48,9 +49,9 @@ def flavor_of(server: Described) -> tuple[str, str]:
 
 def type_of(name: str, id_: str) -> str:
     """Return the instance type: the flavor's name, or its id if no label can have that name."""
-    if name and is_label(name):
+    if name and LABEL_VALUE.fits(name):
         return name
-    return id_ if id_ and is_label(id_) else label(name or id_)
+    return id_ if id_ and LABEL_VALUE.fits(id_) else LABEL_VALUE.clean(name or id_)
 
 
 def instance(
@@ -78,7 +79,7 @@ def instance(
         provider_id=known_as or provider_id(id_of(server), region if regional else ""),
         name=str(server.get("name", "")),
         instance_type=type_,
-        zone=label(str(server.get("OS-EXT-AZ:availability_zone") or "")),
+        zone=LABEL_VALUE.clean(str(server.get("OS-EXT-AZ:availability_zone") or "")),
         region=region,
         addresses=addresses(server, wires, networking),
         state=_STATES.get(str(server.get("status", "")).upper(), InstanceState.RUNNING),

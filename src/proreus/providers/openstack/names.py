@@ -12,8 +12,6 @@ SCHEME = "openstack://"
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _PROVIDER_ID = re.compile(rf"openstack://(?P<region>[^/]*)/(?P<id>{_ID.pattern})")
 _REGION_LABEL = "topology.kubernetes.io/region"
-_LONGEST_LABEL = 63
-_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -95,14 +93,3 @@ def pattern(names: Sequence[str]) -> str:
     """
     escaped = [name.replace(".", r"\.") for name in names]
     return f"^{escaped[0]}$" if len(escaped) == 1 else f"^({'|'.join(escaped)})$"
-
-
-def label(text: str) -> str:
-    """A value that a label can have: what is not allowed in one becomes a dash."""
-    allowed = re.sub(r"[^-A-Za-z0-9_.]", "-", text)
-    return allowed.strip("-_.")[:_LONGEST_LABEL].strip("-_.")
-
-
-def is_label(text: str) -> bool:
-    """Whether it can be the value of a label as it is."""
-    return len(text) <= _LONGEST_LABEL and _LABEL.fullmatch(text) is not None

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.volumes import handle_of
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.names import is_uuid, label
+from proreus.providers.openstack.names import is_uuid
 
 DRIVER = "cinder.csi.openstack.org"
 """The CSI driver whose volume handles are ids of Cinder."""
@@ -41,6 +42,6 @@ class OpenStackVolumes:
             if not error.is_absence:
                 raise
             raise InvalidRequest(f"there is no volume {id_} in this project") from error
-        zone = label(str(volume.get("availability_zone") or ""))
+        zone = LABEL_VALUE.clean(str(volume.get("availability_zone") or ""))
         found = {LABEL_ZONE: zone, LABEL_REGION: self._api.region}
         return {key: value for key, value in found.items() if value}

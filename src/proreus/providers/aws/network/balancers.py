@@ -1,6 +1,5 @@
 """Ensures and deletes network load balancers of Services."""
 
-import hashlib
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
+from proreus.cloudprovider.names import digest_of
 from proreus.cloudprovider.recorded import MadeFrom, Record
 from proreus.cloudprovider.steps import converge, foresee
 from proreus.kube.objects import LoadBalancerIngress
@@ -232,8 +232,7 @@ def _ranges(lb: LoadBalancer) -> list[str]:
 def group_name(ref: LoadBalancerRef) -> str:
     """Return the official name of the security group made for a load balancer. Pure."""
     traits = (ref.cluster.name, ref.service_name, ref.namespace, ref.uid)
-    digest = hashlib.sha256("".join(traits).encode()).hexdigest()
-    return f"{plan.target_group_prefix(ref.namespace, ref.service_name)}{digest[:10]}"
+    return f"{plan.target_group_prefix(ref.namespace, ref.service_name)}{digest_of(traits)}"
 
 
 def desired_of(

@@ -12,13 +12,12 @@ cannot do it. The listener is turned to a new one first, and the old one goes th
 connections to other ports live on.
 """
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.names import NameForm, digest_of
 from proreus.providers.aws.annotations import INTERNAL, PREFIX
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
 from proreus.providers.aws.network.parts import (
@@ -33,6 +32,7 @@ from proreus.providers.aws.own_groups import GroupStep, group_steps
 
 _TRANSPORTS = {"TCP": "TCP", "TLS": "TCP", "UDP": "UDP", "TCP_UDP": "TCP_UDP"}
 """Listeners of equal transport can be changed into one another."""
+_PART = NameForm(8, "A-Za-z0-9", filler="", edges="")
 _CHUNK = 100
 """Targets in one call."""
 
@@ -163,17 +163,12 @@ def target_group_name(desired: Desired, mapping: PortMapping) -> str:
         # Officially there is no other family.
         desired.target_type if desired.target_type != "ipv4" else "",
     )
-    digest = hashlib.sha1("".join(traits).encode(), usedforsecurity=False).hexdigest()
-    return f"{target_group_prefix(namespace, name)}{digest[:10]}"
+    return f"{target_group_prefix(namespace, name)}{digest_of(traits, algorithm='sha1')}"
 
 
 def target_group_prefix(namespace: str, name: str) -> str:
     """Return how the names of a Service's target groups begin; those of others may, too."""
-    return f"k8s-{_letters(namespace)[:8]}-{_letters(name)[:8]}-"
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]", "", text)
+    return f"k8s-{_PART.clean(namespace)}-{_PART.clean(name)}-"
 
 
 def check(desired: Desired, observed: Observed) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.names import cut
 from proreus.cloudprovider.ownership import Owner, Standing, standing
 from proreus.providers.openstack.machines import Described
 
@@ -33,7 +34,7 @@ def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
     """
     proof = f" ({ref.uid} {ref.cluster.uid}{f' {_KEPT}' if kept else ''})"
     text = f"{_OFFICIAL} {ref.key} from cluster {ref.cluster.name}"
-    return text[: _LONGEST - len(proof)] + proof
+    return cut(text, _LONGEST, proof)
 
 
 def owner(floating: Described) -> Owner | None:

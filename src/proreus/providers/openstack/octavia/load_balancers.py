@@ -19,11 +19,7 @@ import msgspec
 
 from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import CloudError, RetryAfter
-from proreus.cloudprovider.identity import (
-    ClusterIdentity,
-    OwnedObject,
-    default_load_balancer_name,
-)
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
@@ -36,6 +32,7 @@ from proreus.cloudprovider.load_balancers import (
     PartChange,
     Pending,
 )
+from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused

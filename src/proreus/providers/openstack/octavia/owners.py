@@ -21,6 +21,7 @@ from proreus.cloudprovider.identity import (
     ClusterIdentity,
 )
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.names import cut
 from proreus.cloudprovider.ownership import Owner
 from proreus.providers.openstack.machines import Described
 
@@ -41,8 +42,11 @@ _IN_TREE_NAME = re.compile(r"a[0-9a-f]{31}")
 
 def name_of(ref: LoadBalancerRef, family: str = "") -> str:
     """The official name; with a family that of the load balancer for a Service's second one."""
-    name = f"{OFFICIAL}{ref.cluster.name}_{ref.namespace}_{ref.service_name}"[:LONGEST]
-    return f"{name[: LONGEST - 5]}_{family.lower()}" if family else name
+    return _name(ref, ref.cluster.name, f"_{family.lower()}" if family else "")
+
+
+def _name(ref: LoadBalancerRef, cluster: str, end: str = "") -> str:
+    return cut(f"{OFFICIAL}{cluster}_{ref.namespace}_{ref.service_name}", LONGEST, end)
 
 
 def service_tag(uid: str) -> str:
@@ -126,9 +130,8 @@ def own_names(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
     Where another cluster has marks, too, nobody can tell whose names they are.
     """
     known = set(values(described, MARK_CLUSTER_UID))
-    clusters = values(described, MARK_CLUSTER) if known <= {ref.cluster.uid} else ()
-    former = (f"{OFFICIAL}{one}_{ref.namespace}_{ref.service_name}"[:LONGEST] for one in clusters)
-    return frozenset({name_of(ref), *former})
+    former = values(described, MARK_CLUSTER) if known <= {ref.cluster.uid} else ()
+    return frozenset(_name(ref, one) for one in (ref.cluster.name, *former))
 
 
 def mine(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
