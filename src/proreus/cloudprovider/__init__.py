@@ -30,6 +30,13 @@ from proreus.cloudprovider.errors import (
     Throttled,
     Unauthenticated,
 )
+from proreus.cloudprovider.firewalls import (
+    RuleDiff,
+    RuleRefusal,
+    change_rules,
+    delete_group,
+    diff_rules,
+)
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER,
@@ -179,6 +186,8 @@ __all__ = [
     "RetryAfter",
     "Route",
     "Routes",
+    "RuleDiff",
+    "RuleRefusal",
     "SSHKeys",
     "Scopes",
     "Tenants",
@@ -191,11 +200,14 @@ __all__ = [
     "attempt",
     "available",
     "bearer",
+    "change_rules",
     "cloud_error",
     "config_text",
     "converge",
     "default_load_balancer_name",
+    "delete_group",
     "desired_digest",
+    "diff_rules",
     "finished",
     "foresee",
     "form_body",

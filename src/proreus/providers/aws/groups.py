@@ -5,13 +5,14 @@ changed is decided from rules that are read within the same turn.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proreus.cloudprovider.firewalls import RuleRefusal, change_rules
 from proreus.cloudprovider.load_balancers import PartChange
-from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import nothing
 from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place
 from proreus.providers.aws.memberships import Memberships
@@ -33,9 +34,11 @@ from proreus.providers.aws.rules import (
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
-_HAS_ALREADY: Final = "InvalidPermission.Duplicate"
-_HAD_NOT: Final = "InvalidPermission.NotFound"
-_FULL: Final = "RulesPerSecurityGroupLimitExceeded"
+_MEANINGS: Final = {
+    "InvalidPermission.Duplicate": RuleRefusal.DONE,
+    "InvalidPermission.NotFound": RuleRefusal.DONE,
+    "RulesPerSecurityGroupLimitExceeded": RuleRefusal.FULL,
+}
 
 
 def host_group(instance: Described, tagged: Collection[str]) -> str:
@@ -267,35 +270,15 @@ def told_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
 async def apply_change(api: "Api", group: str, change: Change) -> None:
     """Change the rules of a group.
 
-    Grant first, so that nobody is locked out in between, unless there is no room for both.
-
     Raises:
         CloudError: AWS does not answer, or refuses a rule.
     """
-    try:
-        await _each(api, "AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
-    except Refused as error:
-        if error.code != _FULL or not change.revoke:
-            raise
-        await _each(api, "RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
-        await _each(api, "AuthorizeSecurityGroupIngress", group, change.grant, _HAS_ALREADY)
-    else:
-        await _each(api, "RevokeSecurityGroupIngress", group, change.revoke, _HAD_NOT)
 
-
-async def _each(
-    api: "Api", operation: str, group: str, rules: tuple[Rule, ...], done_already: str
-) -> None:
-    """In one call; one by one if somebody else has done some of it."""
-    if not rules:
-        return
-    try:
+    async def call(operation: str, rules: Sequence[Rule]) -> None:
         await api.call("ec2", operation, GroupId=group, IpPermissions=permissions_of(rules))
-    except Refused as error:
-        if error.code != done_already:
-            raise
-        for rule in rules if len(rules) > 1 else ():
-            await _each(api, operation, group, (rule,), done_already)
+
+    grant = partial(call, "AuthorizeSecurityGroupIngress")
+    await change_rules(change, grant, partial(call, "RevokeSecurityGroupIngress"), _MEANINGS)
 
 
 def _network_change(name: str, have: frozenset[Rule], want: frozenset[Rule]) -> Change:

@@ -5,11 +5,13 @@ an attempt left behind is found again.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.firewalls import RuleRefusal, delete_group
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, PartChange
 from proreus.cloudprovider.refused import Refused
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
 _DUPLICATE: Final = "InvalidGroup.Duplicate"
-_GONE: Final = frozenset({"InvalidGroup.NotFound", "InvalidGroupId.NotFound"})
-_IN_USE: Final = frozenset({"DependencyViolation", "InvalidGroup.InUse"})
+_MEANINGS: Final = {
+    **dict.fromkeys(("InvalidGroup.NotFound", "InvalidGroupId.NotFound"), RuleRefusal.DONE),
+    **dict.fromkeys(("DependencyViolation", "InvalidGroup.InUse"), RuleRefusal.IN_USE),
+}
 
 
 class GroupWish(msgspec.Struct, frozen=True):
@@ -208,11 +212,5 @@ class OwnGroups:
             return ""
         if hosts is not None:
             await hosts.forget_own(group.id)
-        try:
-            await self._api.call("ec2", "DeleteSecurityGroup", GroupId=group.id)
-        except Refused as error:
-            if error.code in _IN_USE:
-                return f"the security group {group.id} is in use still"
-            if error.code not in _GONE:
-                raise
-        return ""
+        delete = partial(self._api.call, "ec2", "DeleteSecurityGroup", GroupId=group.id)
+        return await delete_group(delete, _MEANINGS, f"the security group {group.id}")

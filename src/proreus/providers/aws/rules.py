@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proreus.cloudprovider.firewalls import RuleDiff, diff_rules
 from proreus.cloudprovider.load_balancers import PartChange
 from proreus.providers.aws.annotations import TRAFFIC_PORT
 from proreus.providers.aws.listeners import Listener, PortMapping
@@ -45,15 +46,8 @@ class Rule(msgspec.Struct, frozen=True, order=True):
     description: str = ""
 
 
-class Change(msgspec.Struct, frozen=True):
-    """What to do to the rules of a group; nothing is false."""
-
-    grant: tuple[Rule, ...] = ()
-    revoke: tuple[Rule, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether there is something to do."""
-        return bool(self.grant or self.revoke)
+Change = RuleDiff[Rule, Rule]
+"""What to do to the rules of a group."""
 
 
 def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:
@@ -99,18 +93,12 @@ def changed(have: frozenset[Rule], want: frozenset[Rule], ours: frozenset[Rule])
     A rule that differs in its description alone is the same to AWS: it cannot be granted beside
     the other, and is left.
     """
-    bare = {_bare(rule) for rule in have}
-    wished = {_bare(rule) for rule in want}
-    grant = {_bare(rule): rule for rule in sorted(want) if _bare(rule) not in bare}
-    revoke = (rule for rule in sorted(have & ours) if _bare(rule) not in wished)
-    return Change(tuple(grant.values()), tuple(revoke))
+    return diff_rules(sorted(want), sorted(have), key=_bare, read=_bare, mine=ours.__contains__)
 
 
 def told_rules(group: str, change: Change) -> Iterator[PartChange]:
     """The lines about a change of a group's rules."""
-    part = f"rule of security group {group}"
-    yield from (PartChange("create", part, _text(one)) for one in change.grant)
-    yield from (PartChange("delete", part, _text(one)) for one in change.revoke)
+    return change.lines(f"rule of security group {group}", _text, _text)
 
 
 def _text(rule: Rule) -> str:

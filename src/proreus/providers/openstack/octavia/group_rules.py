@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from proreus.cloudprovider.firewalls import RuleDiff, diff_rules
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.names import parsed
@@ -43,16 +44,8 @@ class Rule(msgspec.Struct, frozen=True, order=True):
     source: str
 
 
-class RuleChange(msgspec.Struct, frozen=True):
-    """What is to be done to the rules of a group.
-
-    Attributes:
-        make: Rules that are missing.
-        drop: Rules that nobody needs, by id.
-    """
-
-    make: tuple[Rule, ...] = ()
-    drop: tuple[str, ...] = ()
+RuleChange = RuleDiff[Rule, str]
+"""What is to be done to the rules of a group; those that nobody needs by id."""
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -85,18 +78,18 @@ class GroupWork(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         """Whether there is something to do."""
-        return bool(self.tags or self.rules != RuleChange() or self.ports)
+        return bool(self.tags or self.rules or self.ports)
 
 
 def told(work: GroupWork) -> Iterator[PartChange]:
     """The lines about the work on a group."""
     if work.tags:
         yield PartChange("change", "security group", f"tags {' '.join(work.tags)}")
-    for rule in work.rules.make:
-        text = f"{rule.protocol} {rule.port} from {rule.source}"
-        yield PartChange("create", "rule of the security group", text)
-    for id_ in work.rules.drop:
-        yield PartChange("delete", f"rule {id_} of the security group")
+    yield from work.rules.lines(
+        "rule of the security group",
+        lambda rule: f"{rule.protocol} {rule.port} from {rule.source}",
+        lambda id_: id_,
+    )
     for port in work.ports:
         text = f"security groups {' '.join(port.groups) or 'none'}"
         yield PartChange("change", f"port {id_of(port.port)}", text)
@@ -143,15 +136,8 @@ def wished(of: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> frozens
 
 def changed_rules(wanted: Collection[Rule], actual: Iterable[Described]) -> RuleChange:
     """What is to be done; each rule is kept once."""
-    kept: set[Rule] = set()
-    drop = []
-    for one in actual:
-        rule = rule_of(one)
-        if rule is None or rule not in wanted or rule in kept:
-            drop.append(id_of(one))
-        else:
-            kept.add(rule)
-    return RuleChange(make=tuple(sorted(set(wanted) - kept)), drop=tuple(drop))
+    there = {id_of(one): rule_of(one) for one in actual}
+    return diff_rules(sorted(wanted), there, read=there.__getitem__)
 
 
 def rule_of(described: Described) -> Rule | None:

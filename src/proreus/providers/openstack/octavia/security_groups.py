@@ -6,9 +6,11 @@ two the older stays.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.firewalls import RuleRefusal, change_rules, delete_group
 from proreus.cloudprovider.identity import (
     MARK_SERVICE,
     MARK_SERVICE_UID,
@@ -46,10 +48,11 @@ from proreus.providers.openstack.reading import Reader
 _SOON: Final = 1.0
 _AT_ONCE: Final = 10
 _BAD_REQUEST: Final = 400
-_CONFLICT: Final = 409
 _CHANGED: Final = 412
-_RULE_EXISTS: Final = "SecurityGroupRuleExists"
-_IN_USE: Final = "SecurityGroupInUse"
+_MEANINGS: Final = {
+    "SecurityGroupRuleExists": RuleRefusal.DONE,
+    "SecurityGroupInUse": RuleRefusal.IN_USE,
+}
 _GROUPS: Final = ("security_groups",)
 _NEW: Final = "new"
 """The id of a group that is not made yet."""
@@ -99,7 +102,7 @@ class SecurityGroups:
         if work:
             await before()
         await self._tag(group, work.tags)
-        pending = await self._set_rules(group, work.rules)
+        pending = await self._set_rules(id_of(group), work.rules)
         return await self._set_ports(work.ports) or pending
 
     async def foresee(self, of: LoadBalancer, subnets: Mapping[str, str]) -> list[PartChange]:
@@ -250,29 +253,20 @@ class SecurityGroups:
                 {"tags": sorted({*group["tags"], *tags})},
             )
 
-    async def _set_rules(self, group: Described, change: RuleChange) -> Pending | None:
-        """What is missing comes first, so that a changed port is never closed."""
-        if change.make and not await self._add_rules(id_of(group), change.make):
-            return Pending(_SOON, f"rules of security group {id_of(group)} have changed meanwhile")
-        for id_ in change.drop:
-            await self._gone("security_group_rule_delete", f"security-group-rules/{id_}")
-        return None
-
-    async def _add_rules(self, group: str, rules: Sequence[Rule]) -> bool:
-        """All in one request; one by one where some are there already, which is False."""
-        body = {"security_group_rules": [document(one, group) for one in rules]}
-        try:
+    async def _set_rules(self, group: str, change: RuleChange) -> Pending | None:
+        async def grant(rules: Sequence[Rule]) -> None:
+            body = {"security_group_rules": [document(one, group) for one in rules]}
             await self._api.change(
                 "neutron", "security_group_rule_create", "POST", "security-group-rules", body
             )
-        except Refused as error:
-            if error.status != _CONFLICT or error.code != _RULE_EXISTS:
-                raise
-            if len(rules) > 1:
-                for one in rules:
-                    await self._add_rules(group, [one])
-            return False
-        return True
+
+        async def revoke(ids: Sequence[str]) -> None:
+            for id_ in ids:
+                await self._gone("security_group_rule_delete", f"security-group-rules/{id_}")
+
+        if await change_rules(change, grant, revoke, _MEANINGS):
+            return None
+        return Pending(_SOON, f"rules of security group {group} have changed meanwhile")
 
     async def _ports(self, group: str, wanted: Collection[Spot]) -> list[PortChange]:
         """The ports that are to get a group, and those that are to lose it; "" is a new group."""
@@ -309,13 +303,9 @@ class SecurityGroups:
         changes = await self._ports(id_of(group), ())
         if (pending := await self._set_ports(changes)) is not None:
             return pending
-        try:
-            await self._gone("security_group_delete", f"security-groups/{id_of(group)}")
-        except Refused as error:
-            if error.code != _IN_USE:
-                raise
-            return Pending(_SOON, f"security group {id_of(group)} is in use still")
-        return None
+        delete = partial(self._gone, "security_group_delete", f"security-groups/{id_of(group)}")
+        left = await delete_group(delete, _MEANINGS, f"security group {id_of(group)}")
+        return Pending(_SOON, left) if left else None
 
     async def _gone(self, operation: str, path: str) -> None:
         try:
