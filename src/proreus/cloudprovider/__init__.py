@@ -79,9 +79,27 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
 from proreus.cloudprovider.machines import in_bulk, per_node
+from proreus.cloudprovider.mark_forms import (
+    LABELS,
+    Description,
+    LabelForm,
+    TagList,
+    one_value,
+    owned_object,
+    owner_of,
+    read_one_value,
+)
 from proreus.cloudprovider.names import LABEL_VALUE, NameForm, default_load_balancer_name
 from proreus.cloudprovider.operations import finished
-from proreus.cloudprovider.ownership import Naming, Owner, Tenants, are_marks_of, refusal
+from proreus.cloudprovider.ownership import (
+    Naming,
+    Owner,
+    Tenants,
+    Verdict,
+    are_marks_of,
+    refusal,
+    verdict,
+)
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.plugins import (
     InitCloudProvider,
@@ -115,6 +133,7 @@ from proreus.cloudprovider.whole import Objects, per_object
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
 __all__ = [
+    "LABELS",
     "LABEL_VALUE",
     "MARK_CLUSTER",
     "MARK_CLUSTER_UID",
@@ -138,6 +157,7 @@ __all__ = [
     "Context",
     "Credential",
     "DeleteAnswer",
+    "Description",
     "Done",
     "EndpointTarget",
     "Endpoints",
@@ -158,6 +178,7 @@ __all__ = [
     "Instances",
     "InvalidRequest",
     "Issued",
+    "LabelForm",
     "Lister",
     "LoadBalancer",
     "LoadBalancerRef",
@@ -190,9 +211,11 @@ __all__ = [
     "RuleRefusal",
     "SSHKeys",
     "Scopes",
+    "TagList",
     "Tenants",
     "Throttled",
     "Unauthenticated",
+    "Verdict",
     "Volumes",
     "Webhook",
     "are_marks_of",
@@ -217,17 +240,22 @@ __all__ = [
     "load",
     "marks",
     "names_machine",
+    "one_value",
+    "owned_object",
+    "owner_of",
     "pages",
     "per_node",
     "per_object",
     "per_route",
     "per_service",
     "read_config",
+    "read_one_value",
     "refusal",
     "retry_after",
     "scope",
     "scope_of",
     "tls_context",
+    "verdict",
     "with_config",
     "xml_body",
 ]

@@ -1,8 +1,7 @@
 """Whose is it: the cluster's identity and the marks that prove ownership of cloud objects.
 
-Proof that an object is ours, in this order: our marks; a name or description that contains the
-Service's UID; the official CCM's marks together with the address in the Service's status. A
-name that can be guessed is never proof.
+What counts as proof, and in which order, `ownership.verdict` says; the forms in which clouds keep
+marks are in `mark_forms`.
 """
 
 from collections.abc import Mapping

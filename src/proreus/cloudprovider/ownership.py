@@ -1,5 +1,8 @@
 """Whose a cloud object is, and whether a Service may name it. Pure.
 
+`verdict` says whether there is proof that an object was made for a Service. Without it nothing is
+changed and nothing deleted.
+
 With annotations and `spec.loadBalancerIP` a Service names objects that were not made for it:
 another Service's load balancer, a kept address, a given security group. One rule for all clouds:
 
@@ -13,6 +16,7 @@ what works stays, and a refusal takes nothing away. The section [Tenants] of a c
 stricter, and may let single namespaces name single objects.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
@@ -23,6 +27,7 @@ from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.names import default_load_balancer_name
 
 EVERY_NAMESPACE: Final = "*"
 """In the allow-list: any namespace."""
@@ -143,6 +148,81 @@ def is_of_another_cluster(owner: Owner, cluster: ClusterIdentity) -> bool:
     if owner.cluster_uid:
         return owner.cluster_uid != cluster.uid
     return bool(owner.cluster) and owner.cluster != cluster.name
+
+
+class Verdict(StrEnum):
+    """What an object is to a Service, and by which proof."""
+
+    MARKED = "marked"
+    """Our marks name the Service and the cluster."""
+    NAMED = "named"
+    """Its name or description holds the Service's UID, and no mark speaks against it."""
+    OFFICIAL = "official"
+    """The official manager's marks name the Service, whose status shows the object's address."""
+    UNPROVEN = "unproven"
+    """Something names the Service that others can write as well."""
+    FOREIGN = "foreign"
+    """It is another Service's, another cluster's, or the whole cluster's."""
+    UNMARKED = "unmarked"
+    """Nothing says whose it is."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is the Service's, to be changed and deleted with it."""
+        return self in {Verdict.MARKED, Verdict.NAMED, Verdict.OFFICIAL}
+
+
+def verdict(
+    ref: LoadBalancerRef,
+    *,
+    owners: Iterable[Owner] = (),
+    official: Iterable[Owner] = (),
+    texts: Iterable[str] = (),
+    addresses: Iterable[str] = (),
+) -> Verdict:
+    """Say what an object is to a Service. Pure.
+
+    Proof is, in this order: our marks; a name or description that holds the Service's UID; the
+    official manager's marks together with the address in the Service's status. What can be guessed,
+    such as a name of namespace and Service, never is. Clusters that were restored from one backup
+    have Services of the same UIDs, so a mark of another cluster speaks against all proofs.
+
+    Args:
+        ref: The Service.
+        owners: Whom our marks on the object name (`owner_of`).
+        official: Whom an official manager's marks on it name: no UIDs.
+        texts: Its names and its description, where tenants cannot choose them.
+        addresses: Those at which clients reach it.
+    """
+    owners, official = tuple(owners), tuple(official)
+    mine = [one for one in owners if standing(one, ref) is Standing.SELF]
+    if any(one not in mine and not _is_whole_cluster(one, ref) for one in owners):
+        return Verdict.FOREIGN
+    if any(one.cluster_uid for one in mine):
+        return Verdict.MARKED
+    named = [one for one in official if one.key == ref.key and one.cluster == ref.cluster.name]
+    if len(named) < len(official):
+        return Verdict.FOREIGN
+    if any(_holds_uid(text, ref.uid) for text in texts):
+        return Verdict.NAMED
+    shown = {point.ip or point.hostname for point in ref.last_ingress}
+    if named and not shown.isdisjoint(addresses):
+        return Verdict.OFFICIAL
+    unmarked = Verdict.FOREIGN if owners else Verdict.UNMARKED
+    return Verdict.UNPROVEN if mine or named else unmarked
+
+
+def _is_whole_cluster(owner: Owner, ref: LoadBalancerRef) -> bool:
+    is_here = not is_of_another_cluster(owner, ref.cluster)
+    return is_here and not (owner.namespace or owner.service_uid)
+
+
+def _holds_uid(text: str, uid: str) -> bool:
+    """Whether a text holds a UID, or the default name, which is made of it; not part of a word."""
+    names = (uid, default_load_balancer_name(uid)) if uid else ()
+    return any(
+        re.search(rf"(?<![0-9A-Za-z]){re.escape(one)}(?![0-9A-Za-z])", text) for one in names
+    )
 
 
 def refusal(

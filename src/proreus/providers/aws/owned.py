@@ -1,17 +1,11 @@
 """Lists what carries the marks of a cluster, to find what belongs to no Service."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from proreus.cloudprovider.identity import (
-    MARK_CLUSTER_UID,
-    MARK_FINGERPRINT,
-    MARK_SERVICE,
-    MARK_SERVICE_UID,
-    ClusterIdentity,
-    OwnedObject,
-)
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity, OwnedObject
+from proreus.cloudprovider.mark_forms import owned_object
 from proreus.providers.aws.classic.observe import tags_by_name
 from proreus.providers.aws.identity import tags_of
 from proreus.providers.aws.network.observe import NETWORK, tags_by_arn
@@ -50,19 +44,7 @@ async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObje
         *(("security group", one["GroupId"], tags_of(one)) for one in groups),
     ]
     return [
-        _owned(kind, id_, tags)
+        owned_object(kind, id_, tags)
         for kind, id_, tags in seen
         if tags.get(MARK_CLUSTER_UID) == cluster.uid
     ]
-
-
-def _owned(kind: str, id_: str, tags: Mapping[str, str]) -> OwnedObject:
-    made_from = tags.get(MARK_FINGERPRINT, "")
-    return OwnedObject(
-        kind,
-        id_,
-        service=tags.get(MARK_SERVICE, ""),
-        service_uid=tags.get(MARK_SERVICE_UID, ""),
-        fingerprint=made_from,
-        recorded=bool(made_from),
-    )

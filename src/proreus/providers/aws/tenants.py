@@ -7,14 +7,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.identity import (
-    MARK_CLUSTER,
-    MARK_CLUSTER_UID,
-    MARK_SERVICE,
-    MARK_SERVICE_UID,
-)
+from proreus.cloudprovider.identity import MARK_SERVICE
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.providers.aws.annotations import PREFIX, Options
 from proreus.providers.aws.identity import (
@@ -50,12 +48,12 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
     namespace, _, name = service.partition("/")
     if not service and (found := _OFFICIAL.fullmatch(str(described.get("Description") or ""))):
         namespace, name = found["namespace"], found["service"]
-    uid = tags.get(MARK_SERVICE_UID, "")
-    known = Owner(tags.get(MARK_CLUSTER_UID, ""), tags.get(MARK_CLUSTER, ""), namespace, name, uid)
+    known = msgspec.structs.replace(owner_of(tags) or Owner(), namespace=namespace, service=name)
     if known.cluster_uid or not _is_foreign(tags, cluster):
         return (known,) if known != Owner() else ()
     # Ids in tags are not names of clusters: this one is not compared with any.
-    return tuple(Owner(id_, "", namespace, name, uid) for id_ in owning_clusters(tags))
+    ids = owning_clusters(tags)
+    return tuple(msgspec.structs.replace(known, cluster_uid=one, cluster="") for one in ids)
 
 
 def _is_foreign(tags: Mapping[str, str], cluster: ClusterTags) -> bool:

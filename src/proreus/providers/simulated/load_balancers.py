@@ -9,7 +9,6 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import (
     MARK_CLUSTER_UID,
-    MARK_SERVICE,
     MARK_SERVICE_UID,
     ClusterIdentity,
     OwnedObject,
@@ -26,6 +25,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
 )
 from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import converge
 from proreus.kube.objects import LoadBalancerIngress, PortStatus, Service
@@ -111,11 +111,8 @@ class SimulatedLoadBalancers:
             uid = part.tags.get(MARK_SERVICE_UID, "")
             by_service.setdefault(uid, {})[part.id] = part
         return [
-            OwnedObject(
-                kind=str(part.__struct_config__.tag),
-                id=part.id,
-                service=part.tags.get(MARK_SERVICE, ""),
-                service_uid=part.tags.get(MARK_SERVICE_UID, ""),
+            msgspec.structs.replace(
+                owned_object(str(part.__struct_config__.tag), part.id, part.tags),
                 **_shown(part, by_service[part.tags.get(MARK_SERVICE_UID, "")]),
             )
             for part in parts

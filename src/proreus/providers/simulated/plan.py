@@ -1,6 +1,6 @@
 """Plans the steps that make a load balancer as desired. Pure.
 
-`plan` answers the steps that can be taken now, side by side; their answers go into `Actual` and
+`plan` answers the steps that can be taken now, side by side; their answers go into `Observed` and
 `plan` is asked again, until there is nothing left to do. The order is such that the process may
 end between any two calls: every part carries the Service's marks and name from its creation, and
 what others refer to is made first and deleted last.
@@ -23,7 +23,8 @@ from proreus.cloudprovider.identity import (
     MARK_SERVICE_UID,
 )
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.ownership import are_marks_of
+from proreus.cloudprovider.mark_forms import owner_of
+from proreus.cloudprovider.ownership import Owner, Verdict, verdict
 from proreus.providers.simulated.ids import OFFICIAL_CLUSTER, OFFICIAL_SERVICE, instance_id
 from proreus.providers.simulated.parts import (
     Address,
@@ -116,26 +117,28 @@ def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Observed:
     the Service's status, so that a cluster can move from that manager to this one.
     """
     parts = tuple(parts)
-    ours = {p.id: p for p in parts if are_marks_of(p.tags, ref)}
-    return Observed({**_official(ref, parts), **ours})
-
-
-def _official(ref: LoadBalancerRef, parts: tuple[Part, ...]) -> dict[str, Part]:
-    """Return the parts of the official manager's load balancer, by the address in the status."""
-    marks = {f"{OFFICIAL_CLUSTER}{ref.cluster.name}": "owned", OFFICIAL_SERVICE: ref.key}
-    theirs = [
-        p for p in parts if marks.items() <= p.tags.items() and MARK_CLUSTER_UID not in p.tags
-    ]
-    stated = {point.ip for point in ref.last_ingress}
-    found: dict[str, Part] = {
-        p.id: p for p in theirs if isinstance(p, Address) and p.address in stated
-    }
-    found |= {p.id: p for p in theirs if isinstance(p, Balancer) and p.address_id in found}
-    return found | {
+    verdicts = {part.id: _verdict(ref, part) for part in parts}
+    found = {part.id: part for part in parts if verdicts[part.id].is_ours}
+    # Only addresses show what the status says; the other parts belong to what they refer to.
+    unproven = [part for part in parts if verdicts[part.id] is Verdict.UNPROVEN]
+    found |= {p.id: p for p in unproven if isinstance(p, Balancer) and p.address_id in found}
+    found |= {
         p.id: p
-        for p in theirs
+        for p in unproven
         if isinstance(p, Listener | Firewall) and p.load_balancer_id in found
     }
+    return Observed(found)
+
+
+def _verdict(ref: LoadBalancerRef, part: Part) -> Verdict:
+    theirs = {f"{OFFICIAL_CLUSTER}{ref.cluster.name}": "owned", OFFICIAL_SERVICE: ref.key}
+    official = Owner("", ref.cluster.name, ref.namespace, ref.service_name)
+    return verdict(
+        ref,
+        owners=filter(None, (owner_of(part.tags),)),
+        official=(official,) if theirs.items() <= part.tags.items() else (),
+        addresses=(part.address,) if isinstance(part, Address) else (),
+    )
 
 
 def check(desired: LoadBalancer) -> None:

@@ -10,15 +10,16 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.cloudprovider.names import cut
-from proreus.cloudprovider.ownership import Owner, Standing, standing
+from proreus.cloudprovider.mark_forms import Description
+from proreus.cloudprovider.ownership import Owner, verdict
 from proreus.providers.openstack.machines import Described
 
 _OFFICIAL: Final = "Floating IP for Kubernetes external service"
-_LONGEST: Final = 255
 _KEPT: Final = "keep"
-_PROOF = re.compile(rf" \((?P<uid>[^ ()]+) (?P<cluster_uid>[^ ()]+)(?P<kept> {_KEPT})?\)\Z")
+_FORM: Final = Description(255, words=frozenset({_KEPT}))
 # What is too long has been cut, from the end.
 _TEXT = re.compile(
     rf"{_OFFICIAL} (?P<namespace>[^ /]+)/(?P<service>[^ ]*)( from cluster (?P<cluster>.*))?.*"
@@ -32,28 +33,27 @@ def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
         ref: The Service.
         kept: Whether it is to stay when the Service goes.
     """
-    proof = f" ({ref.uid} {ref.cluster.uid}{f' {_KEPT}' if kept else ''})"
     text = f"{_OFFICIAL} {ref.key} from cluster {ref.cluster.name}"
-    return cut(text, _LONGEST, proof)
+    return _FORM.write(text, ref, *([_KEPT] if kept else ()))
 
 
 def owner(floating: Described) -> Owner | None:
     """Return for whom a manager made a floating IP; None if somebody else made it."""
-    text = str(floating.get("description") or "")
-    proof = _PROOF.search(text)
-    found = _TEXT.fullmatch(text[: proof.start()] if proof else text)
+    text, proven, _ = _FORM.read(str(floating.get("description") or ""))
+    found = _TEXT.fullmatch(text)
     if found is None:
         return None
-    named = Owner("", found["cluster"] or "", found["namespace"], found["service"])
-    if not proof:
-        return named
-    return Owner(proof["cluster_uid"], named.cluster, named.namespace, named.service, proof["uid"])
+    return msgspec.structs.replace(
+        proven or Owner(),
+        cluster=found["cluster"] or "",
+        namespace=found["namespace"],
+        service=found["service"],
+    )
 
 
 def is_kept(floating: Described) -> bool:
     """Tell whether a floating IP stays when its Service goes, as the Service asked last."""
-    proof = _PROOF.search(str(floating.get("description") or ""))
-    return proof is not None and proof["kept"] is not None
+    return _KEPT in _FORM.read(str(floating.get("description") or ""))[2]
 
 
 def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
@@ -65,9 +65,13 @@ def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
     found = owner(floating)
     if found is None:
         return False
-    if standing(found, ref) is Standing.SELF:
-        return True
-    return _is_official(found, ref) and found.key == ref.key and is_shown(floating, ref)
+    is_proven = bool(found.service_uid)
+    return verdict(
+        ref,
+        owners=(found,) if is_proven else (),
+        official=() if is_proven else (found,),
+        addresses=(str(floating.get("floating_ip_address")),),
+    ).is_ours
 
 
 def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef) -> bool:

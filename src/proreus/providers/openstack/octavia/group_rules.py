@@ -12,10 +12,10 @@ import msgspec
 
 from proreus.cloudprovider.firewalls import RuleDiff, diff_rules
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
+from proreus.cloudprovider.mark_forms import TagList
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.octavia.desired import OVN
-from proreus.providers.openstack.octavia.owners import of_marks
 
 PREFIX: Final = "lb-sg-"
 """What the official names of such groups begin with; the Service's uid is next."""
@@ -108,7 +108,7 @@ def description_of(ref: LoadBalancerRef) -> str:
 
 def tags_of(marks: Mapping[str, str]) -> tuple[str, ...]:
     """Our marks as tags; the uids always fit, names may not."""
-    return tuple(tag for tag in of_marks(marks) if len(tag) <= LONGEST_TAG)
+    return TagList(LONGEST_TAG).write(marks)
 
 
 def wished(of: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> frozenset[Rule]:

@@ -21,6 +21,7 @@ from proreus.cloudprovider.identity import (
     ClusterIdentity,
 )
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.mark_forms import TagList, one_value, read_one_value
 from proreus.cloudprovider.names import cut
 from proreus.cloudprovider.ownership import Owner
 from proreus.providers.openstack.machines import Described
@@ -33,8 +34,9 @@ SHARED: Final = "proreus/shared-by"
 """The key of the tag of a Service that uses a load balancer which was not made for it."""
 LONGEST: Final = 255
 """Characters of a name, and of a tag."""
+TAGS: Final = TagList(LONGEST)
+"""Tags of Octavia, which have no values and no commas."""
 
-_PARTS = 4
 _FAMILIES = ("ipv4", "ipv6")
 _OFFICIAL_NAME = re.compile(rf"{OFFICIAL}(?P<cluster>.+)_(?P<namespace>[^_]+)_(?P<name>[^_]+)")
 _IN_TREE_NAME = re.compile(r"a[0-9a-f]{31}")
@@ -61,12 +63,12 @@ def cluster_tag(uid: str) -> str:
 
 def made_tag(ref: LoadBalancerRef) -> str:
     """The tag that proves for whom it was made."""
-    return f"{MADE}={_value(ref)}"
+    return f"{MADE}={one_value(ref)}"
 
 
 def shared_tag(ref: LoadBalancerRef) -> str:
     """The tag that proves that a Service uses it."""
-    return f"{SHARED}={_value(ref)}"
+    return f"{SHARED}={one_value(ref)}"
 
 
 def search(ref: LoadBalancerRef) -> str:
@@ -79,13 +81,9 @@ def _former_shared_tag(ref: LoadBalancerRef) -> str:
     return f"{SHARED}={ref.key}/{ref.uid}"
 
 
-def _value(ref: LoadBalancerRef) -> str:
-    return f"{ref.cluster.uid}/{ref.key}/{ref.uid}"
-
-
 def of_marks(marks: Mapping[str, str]) -> tuple[str, ...]:
     """Our marks as tags, which have no values and no commas."""
-    return tuple(f"{key}={value}".replace(",", "_") for key, value in sorted(marks.items()))
+    return TAGS.write(marks)
 
 
 def of_parts(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
@@ -115,8 +113,7 @@ def recorded(tags: Iterable[str], ref: LoadBalancerRef, record: str) -> list[str
 
 def values(described: Described, key: str) -> list[str]:
     """The values of our tags with that key."""
-    pairs = (tag.partition("=") for tag in tags_of(described))
-    return [value for name, _, value in pairs if name == key]
+    return TAGS.values(tags_of(described), key)
 
 
 def tags_of(described: Described) -> list[str]:
@@ -222,7 +219,7 @@ def is_named_by(described: Described, ref: LoadBalancerRef) -> bool:
 def is_made_in(described: Described, cluster: ClusterIdentity) -> bool:
     """Whether it was made for a Service of the cluster, which may be gone."""
     if made := values(described, MADE):
-        return all(_owner(one).cluster_uid == cluster.uid for one in made)
+        return all(read_one_value(one).cluster_uid == cluster.uid for one in made)
     if set(values(described, MARK_CLUSTER_UID)) - {cluster.uid}:
         return False
     prefixes = tuple(
@@ -240,7 +237,7 @@ def is_of_another_cluster(described: Described, cluster: ClusterIdentity) -> boo
 def makers(described: Described) -> tuple[Owner, ...]:
     """For whom it was made, by the best marks that it has; () if it bears nobody's."""
     if made := values(described, MADE):
-        return tuple(_owner(one) for one in made)
+        return tuple(read_one_value(one) for one in made)
     if marked := marked_for(described):
         return marked
     name = str(described.get("name") or "")
@@ -274,18 +271,9 @@ def reserved_for(described: Described) -> tuple[Owner, ...]:
     return marked_for(described) or tuple(Owner(cluster_uid=one) for one in clusters)
 
 
-def _owner(value: str) -> Owner:
-    """Of a tag with cluster, namespace, name and uid; one of another form is nobody's here."""
-    parts = value.split("/")
-    if len(parts) != _PARTS:
-        return Owner(cluster_uid=value)
-    cluster, namespace, name, uid = parts
-    return Owner(cluster, "", namespace, name, uid)
-
-
 def _is_former(value: str) -> bool:
     """Whether the value of `SHARED` is without the cluster, as of former versions."""
-    return value.count("/") == _PARTS - 2
+    return not read_one_value(f"/{value}").cluster_uid
 
 
 def others(
@@ -313,9 +301,9 @@ def users(described: Described, cluster: ClusterIdentity) -> list[Owner]:
     # Marks of former versions do not say whose they are where two clusters have some.
     is_alone = set(values(described, MARK_CLUSTER_UID)) == {cluster.uid}
     shared = values(described, SHARED)
-    found = [_owner(one) for one in shared if not _is_former(one)]
+    found = [read_one_value(one) for one in shared if not _is_former(one)]
     if is_alone:
-        found += [_owner(f"{cluster.uid}/{one}") for one in shared if _is_former(one)]
+        found += [read_one_value(f"{cluster.uid}/{one}") for one in shared if _is_former(one)]
     if values(described, MADE) or is_alone:
         uids = values(described, MARK_SERVICE_UID)
         made = (one for one in makers(described) if one.service_uid and one.namespace)
@@ -354,7 +342,7 @@ def without(described: Described, ref: LoadBalancerRef) -> list[str]:
     left = recorded((tag for tag in tags_of(described) if tag not in gone), ref, "")
     rest = {"tags": left}
     made, shared = values(rest, MADE), values(rest, SHARED)
-    is_there = any(_owner(one).cluster_uid == ref.cluster.uid for one in (*made, *shared))
+    is_there = any(read_one_value(one).cluster_uid == ref.cluster.uid for one in (*made, *shared))
     is_unclear = any(map(_is_former, shared)) or (values(rest, MARK_SERVICE_UID) and not made)
     if is_there or is_unclear:
         return left
@@ -367,5 +355,5 @@ def without(described: Described, ref: LoadBalancerRef) -> list[str]:
 
 def _strangers_named_alike(described: Described, ref: LoadBalancerRef) -> bool:
     """Whether a Service of another cluster has the same official tag there."""
-    marks = (_owner(one) for key in (MADE, SHARED) for one in values(described, key))
+    marks = (read_one_value(one) for key in (MADE, SHARED) for one in values(described, key))
     return any(one.key == ref.key and one.cluster_uid != ref.cluster.uid for one in marks)

@@ -11,13 +11,9 @@ from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.firewalls import RuleRefusal, change_rules, delete_group
-from proreus.cloudprovider.identity import (
-    MARK_SERVICE,
-    MARK_SERVICE_UID,
-    ClusterIdentity,
-    OwnedObject,
-)
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange, Pending
+from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import nothing
 from proreus.providers.openstack.api import Api, Parameters
@@ -179,12 +175,7 @@ class SecurityGroups:
                 return []
             raise
         return [
-            OwnedObject(
-                kind="security group",
-                id=id_of(one),
-                service=next(iter(owners.values(one, MARK_SERVICE)), ""),
-                service_uid=next(iter(owners.values(one, MARK_SERVICE_UID)), ""),
-            )
+            owned_object("security group", id_of(one), owners.TAGS.read(owners.tags_of(one)))
             for one in found
             if tag in owners.tags_of(one)
         ]
