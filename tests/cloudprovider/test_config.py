@@ -1,5 +1,6 @@
 """Decoding cloud-configs: the official files as they are, and every error at once."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from proreus.cloudprovider.config import ConfigSection, read
 from proreus.cloudprovider.config_tree import Format, parse
+from proreus.cloudprovider.config_values import camel_case
 from proreus.cloudprovider.errors import ConfigError
 
 
@@ -437,11 +439,11 @@ class Checked(ConfigSection, frozen=True):
     low: int = 0
     high: int = 0
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         if self.low > self.high:
             raise ValueError("low must not exceed high")
         if self.high > 9:
-            raise ConfigError(("high is too high", "so it is"))
+            yield from ("high is too high", "so it is", "high is too high")
 
 
 class CheckedRoot(ConfigSection, frozen=True):
@@ -457,6 +459,27 @@ class CheckedRoot(ConfigSection, frozen=True):
 )
 def test_what_a_struct_itself_refuses_is_told_with_its_section(body: str, found: list[str]) -> None:
     assert problems_of(f"[s]\n{body}", CheckedRoot) == found
+
+
+def test_a_section_that_is_made_in_code_checks_itself_too() -> None:
+    assert Checked(high=9).high == 9
+    with pytest.raises(ConfigError) as raised:
+        Checked(high=10)
+    assert raised.value.problems == ("high is too high", "so it is")
+
+
+class Official(ConfigSection, frozen=True, rename=camel_case("ID", "VPC")):
+    vpc_id: str = ""
+    valid: bool = True
+    global_: int = 0
+
+
+def test_fields_have_the_names_of_official_files() -> None:
+    names = [field.encode_name for field in msgspec.structs.fields(Official)]
+    assert names == ["VPCID", "Valid", "Global"]
+    assert read("VpcId: v-1", Official, source="c.yaml").vpc_id == "v-1"
+    found = problems_of("Valid: perhaps", Official, source="c.yaml")
+    assert found == ["c.yaml:1: Valid: must be true or false"]
 
 
 @given(st.text(), st.sampled_from(["x.conf", "x.yaml", "x.json", "x.toml", "x"]))

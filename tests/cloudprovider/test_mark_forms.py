@@ -2,6 +2,7 @@
 
 import re
 import string
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,7 @@ OURS = Owner(cluster="prod", namespace="shop", service="web")
 THEIRS = Owner(cluster="prod", namespace="shop", service="api")
 SHOWN = ("192.0.2.1",)
 
-VERDICTS = {
+VERDICTS: dict[str, tuple[dict[str, Any], Verdict]] = {
     "our marks": ({"owners": [SELF]}, Verdict.MARKED),
     "our marks after the cluster was renamed": (
         {"owners": [Owner(CLUSTER.uid, "old", "shop", "web", UID)], "official": [THEIRS]},
@@ -108,7 +109,7 @@ VERDICTS = {
 @pytest.mark.parametrize("case", VERDICTS)
 def test_what_an_object_is_to_a_service(case: str) -> None:
     known, expected = VERDICTS[case]
-    found = verdict(REF, **known)  # type: ignore[arg-type] - a table of all arguments
+    found = verdict(REF, **known)
     assert found is expected
     assert found.is_ours == (expected in {Verdict.MARKED, Verdict.NAMED, Verdict.OFFICIAL})
 
@@ -188,13 +189,13 @@ def test_an_object_is_listed_by_its_marks() -> None:
 
 FORM = Description(255, words=frozenset({"keep"}))
 DESCRIPTIONS = {
-    "written": (FORM.write("For shop/web", REF), ("For shop/web", True, set())),
-    "with a word": (FORM.write("For it", REF, "keep"), ("For it", True, {"keep"})),
-    "cut": (FORM.write("x" * 300, REF), ("x" * (255 - 76), True, set())),
-    "an operator's": ("Mine (really)", ("Mine (really)", False, set())),
-    "with another word": ("Mine (not yours, hands off)", ("Mine (not yours, hands off)", False, set())),
-    "not at the end": ("For (a b) me", ("For (a b) me", False, set())),
-    "none": ("", ("", False, set())),
+    "written": (FORM.write("For shop/web", REF), ("For shop/web", True, frozenset())),
+    "with a word": (FORM.write("For it", REF, "keep"), ("For it", True, frozenset({"keep"}))),
+    "cut": (FORM.write("x" * 300, REF), ("x" * (255 - 76), True, frozenset())),
+    "an operator's": ("Mine (really)", ("Mine (really)", False, frozenset())),
+    "with another word": ("Mine (not yours, hands off)", ("Mine (not yours, hands off)", False, frozenset())),
+    "not at the end": ("For (a b) me", ("For (a b) me", False, frozenset())),
+    "none": ("", ("", False, frozenset())),
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from proreus.cloudprovider.adapters import per_route, per_service
 from proreus.cloudprovider.collection import Collection
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.config import read as read_config
+from proreus.cloudprovider.config_values import camel_case
 from proreus.cloudprovider.context import (
     CallHooks,
     CallRecord,
@@ -223,6 +224,7 @@ __all__ = [
     "attempt",
     "available",
     "bearer",
+    "camel_case",
     "change_rules",
     "cloud_error",
     "config_text",

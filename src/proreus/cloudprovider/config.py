@@ -26,7 +26,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeGuard, TypeVar
@@ -58,13 +58,26 @@ _LONGEST_NAME = 60
 
 
 class ConfigSection(msgspec.Struct, frozen=True):
-    """A base for config Structs: its representation hides secrets.
+    """A base for config Structs: it checks itself (`problems`), and never shows secrets.
 
     Set `ignore_unknown` to True where the official manager ignores names that it does not know;
     they are then warned about instead of refused.
     """
 
     ignore_unknown: ClassVar[bool] = False
+
+    def problems(self) -> Iterable[str]:
+        """Say what is wrong that types cannot check: a sentence each, which begins with the key."""
+        return ()
+
+    def __post_init__(self) -> None:
+        """Check what types cannot.
+
+        Raises:
+            ConfigError: Every problem, each once.
+        """
+        if found := tuple(dict.fromkeys(self.problems())):
+            raise ConfigError(found)
 
     def __repr__(self) -> str:
         shown = ", ".join(

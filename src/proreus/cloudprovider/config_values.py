@@ -2,7 +2,7 @@
 
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -58,3 +58,19 @@ def shape(type_: Any) -> tuple[Any, tuple[Any, ...]]:
     origin = typing.get_origin(type_)
     plain = {Mapping: dict, Sequence: tuple}.get(origin, origin)
     return plain or type_, typing.get_args(type_)
+
+
+def camel_case(*acronyms: str) -> Callable[[str], str]:
+    """Name fields as Go's config Structs do: `rename=camel_case("ID", "VPC")` of a Struct.
+
+    The names appear in messages and in the documentation; what is read need not be spelt so.
+
+    Args:
+        acronyms: What is written in capitals, such as ID.
+    """
+
+    def rename(field: str) -> str:
+        words = (word.upper() for word in field.strip("_").split("_"))
+        return "".join(word if word in acronyms else word.capitalize() for word in words)
+
+    return rename

@@ -17,14 +17,13 @@ stricter, and may let single namespaces name single objects.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
-from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import default_load_balancer_name
@@ -84,12 +83,7 @@ class Naming(StrEnum):
     """None."""
 
 
-class Tenants(
-    ConfigSection,
-    frozen=True,
-    kw_only=True,
-    rename={"named_objects": "named-objects", "allow": "allow"},
-):
+class Tenants(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     """Section [Tenants], of ours: which cloud objects Services may name.
 
     Attributes:
@@ -101,14 +95,14 @@ class Tenants(
     named_objects: Naming = Naming.UNMARKED
     allow: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: An entry is not of that form.
         """
         if not all(namespace and object_ for namespace, object_ in self._listed()):
-            raise ConfigError(("allow: give namespace=id or *=id, one per line",))
+            yield "allow: give namespace=id or *=id, one per line"
 
     def lists(self, namespace: str, names: Iterable[str]) -> bool:
         """Whether an object with one of these names is in the allow-list for a namespace."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
-from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.config_values import camel_case
 from proreus.cloudprovider.ownership import Tenants
 
 TOPOLOGY_TYPES = r"^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\.[0-9a-z]*)$"
@@ -22,6 +22,7 @@ _SERVICES = {
     "elbv2": "elbv2",
     "sts": "sts",
 }
+_official = camel_case("ARN", "ID", "IP", "NLB", "URL", "VPC")
 _MOST_TAGS = 50
 _LONGEST_KEY = 128
 _LONGEST_VALUE = 256
@@ -59,32 +60,7 @@ class Global(
     ConfigSection,
     frozen=True,
     kw_only=True,
-    rename={
-        "zone": "Zone",
-        "region": "Region",
-        "vpc": "VPC",
-        "subnet_id": "SubnetID",
-        "route_table_id": "RouteTableID",
-        "role_arn": "RoleARN",
-        "source_arn": "SourceARN",
-        "kubernetes_cluster_tag": "KubernetesClusterTag",
-        "kubernetes_cluster_id": "KubernetesClusterID",
-        "disable_security_group_ingress": "DisableSecurityGroupIngress",
-        "disable_strict_zone_check": "DisableStrictZoneCheck",
-        "elb_security_group": "ElbSecurityGroup",
-        "node_ip_families": "NodeIPFamilies",
-        "cluster_service_load_balancer_health_probe_mode": (
-            "ClusterServiceLoadBalancerHealthProbeMode"
-        ),
-        "cluster_service_shared_load_balancer_health_probe_port": (
-            "ClusterServiceSharedLoadBalancerHealthProbePort"
-        ),
-        "cluster_service_shared_load_balancer_health_probe_path": (
-            "ClusterServiceSharedLoadBalancerHealthProbePath"
-        ),
-        "supported_topology_instance_type_pattern": "SupportedTopologyInstanceTypePattern",
-        "nlb_security_group_mode": "NLBSecurityGroupMode",
-    },
+    rename=_official,
 ):
     """Section [Global] of the cloud-config, with the official names.
 
@@ -130,24 +106,23 @@ class Global(
     supported_topology_instance_type_pattern: str = TOPOLOGY_TYPES
     nlb_security_group_mode: SecurityGroupMode = SecurityGroupMode.NONE
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
         """
-        found = [*self._wrong_places(), *self._wrong_health_checks()]
+        yield from self._wrong_places()
+        yield from self._wrong_health_checks()
         legacy, id_ = self.kubernetes_cluster_tag, self.kubernetes_cluster_id
         if legacy and id_ and legacy != id_:
-            found.append("KubernetesClusterTag, KubernetesClusterID: differ; give one of the two")
+            yield "KubernetesClusterTag, KubernetesClusterID: differ; give one of the two"
         if len(set(self.node_ip_families)) < max(1, len(self.node_ip_families)):
-            found.append("NodeIPFamilies: give ipv4, ipv6 or both, each once")
+            yield "NodeIPFamilies: give ipv4, ipv6 or both, each once"
         try:
             re.compile(self.supported_topology_instance_type_pattern)
         except re.error as error:
-            found.append(f"SupportedTopologyInstanceTypePattern: is no regular expression: {error}")
-        if found:
-            raise ConfigError(tuple(found))
+            yield f"SupportedTopologyInstanceTypePattern: is no regular expression: {error}"
 
     def _wrong_places(self) -> Iterator[str]:
         if self.zone and not self.configured_region:
@@ -198,14 +173,7 @@ class ServiceOverride(
     ConfigSection,
     frozen=True,
     kw_only=True,
-    rename={
-        "service": "Service",
-        "region": "Region",
-        "url": "URL",
-        "signing_region": "SigningRegion",
-        "signing_method": "SigningMethod",
-        "signing_name": "SigningName",
-    },
+    rename=_official,
 ):
     """Section [ServiceOverride "n"]: another endpoint of one service in one region.
 
@@ -226,23 +194,19 @@ class ServiceOverride(
     signing_method: str = ""
     signing_name: str = ""
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
         """
-        found = [
-            f"{name}: is required"
-            for name, value in (("Service", self.service), ("Region", self.region))
-            if not value.strip()
-        ]
+        for name, value in (("Service", self.service), ("Region", self.region)):
+            if not value.strip():
+                yield f"{name}: is required"
         if not self.url.strip().startswith(("http://", "https://")):
-            found.append("URL: give a URL such as https://ec2.example.org")
+            yield "URL: give a URL such as https://ec2.example.org"
         if self.signing_method.strip().lower() not in {"", "v4"}:
-            found.append("SigningMethod: only v4 is supported; leave it out")
-        if found:
-            raise ConfigError(tuple(found))
+            yield "SigningMethod: only v4 is supported; leave it out"
 
     def serves(self, service: str, region: str) -> bool:
         """Tell whether the section is about `service` (ec2, elb, elbv2, sts) in `region`."""
@@ -255,12 +219,8 @@ class ServiceOverride(
         return _SERVICES.get(re.sub(r"[\s-]", "", self.service).lower(), "")
 
 
-class Tagging(
-    ConfigSection, frozen=True, kw_only=True, rename={"tags": "Tags", "resources": "Resources"}
-):
-    """Section [Tagging], of Proreus.
-
-    Tags for the machines of nodes, as the official controller sets.
+class Tagging(ConfigSection, frozen=True, kw_only=True, rename=_official):
+    """Section [Tagging], of ours: tag the machines of nodes, as the official tagging controller.
 
     Attributes:
         tags: `key=value`, repeated; none turns it off.
@@ -270,28 +230,25 @@ class Tagging(
     tags: tuple[str, ...] = ()
     resources: tuple[Resource, ...] = (Resource.INSTANCE,)
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
         """
-        found = []
         keys = [tag.partition("=")[0].strip() for tag in self.tags]
         for tag in self.tags:
             key, equals, value = tag.partition("=")
             if not key.strip() or not equals:
-                found.append("Tags: give key=value, one per line")
+                yield "Tags: give key=value, one per line"
             elif key.strip().lower().startswith("aws:"):
-                found.append("Tags: keys that begin with aws: are reserved")
+                yield "Tags: keys that begin with aws: are reserved"
             elif len(key) > _LONGEST_KEY or len(value) > _LONGEST_VALUE:
-                found.append("Tags: a key has at most 128 characters, a value at most 256")
+                yield "Tags: a key has at most 128 characters, a value at most 256"
         if len(set(keys)) < len(keys):
-            found.append("Tags: a key is given twice")
+            yield "Tags: a key is given twice"
         if len(keys) > _MOST_TAGS:
-            found.append("Tags: a resource has at most 50 tags")
-        if found:
-            raise ConfigError(tuple(dict.fromkeys(found)))
+            yield "Tags: a resource has at most 50 tags"
 
     @property
     def desired_tags(self) -> dict[str, str]:
@@ -304,7 +261,7 @@ class Client(
     ConfigSection,
     frozen=True,
     kw_only=True,
-    rename={"connect_timeout": "ConnectTimeout", "timeout": "Timeout"},
+    rename=_official,
 ):
     """Section [Client], of Proreus: how long calls may take.
 
@@ -316,14 +273,14 @@ class Client(
     connect_timeout: timedelta = timedelta(seconds=5)
     timeout: timedelta = timedelta(seconds=25)
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
         """
         if min(self.connect_timeout, self.timeout) <= timedelta():
-            raise ConfigError(("ConnectTimeout, Timeout: must be more than 0s",))
+            yield "ConnectTimeout, Timeout: must be more than 0s"
 
     @property
     def deadline(self) -> float:
@@ -335,13 +292,7 @@ class AWSConfig(
     ConfigSection,
     frozen=True,
     kw_only=True,
-    rename={
-        "global_": "Global",
-        "service_override": "ServiceOverride",
-        "tagging": "Tagging",
-        "client": "Client",
-        "tenants": "Tenants",
-    },
+    rename=_official,
 ):
     """The whole cloud-config. What it leaves out, this machine's metadata tell."""
 
@@ -351,23 +302,20 @@ class AWSConfig(
     client: Client = Client()
     tenants: Tenants = Tenants()
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Two sections are about the same service and region.
         """
         seen: dict[tuple[str, str], str] = {}
-        found = []
         for name, one in self.service_override.items():
             first = seen.setdefault((one.service.strip().lower(), one.region.strip()), name)
             if first != name:
-                found.append(
+                yield (
                     f'[ServiceOverride "{name}"]: the same Service and Region as in'
                     f' [ServiceOverride "{first}"]: remove one'
                 )
-        if found:
-            raise ConfigError(tuple(found))
 
     def override(self, service: str, region: str) -> ServiceOverride | None:
         """Return the section about `service` (ec2, elb, elbv2 or sts) in `region`, if any.

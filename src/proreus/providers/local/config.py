@@ -19,13 +19,12 @@ fields that only they know are added to these sections.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
 from proreus.cloudprovider.config import ConfigSection
-from proreus.cloudprovider.errors import ConfigError
 from proreus.providers.local.addresses import Pool, overlaps, parse_range
 
 _HIGHEST_PORT: Final = 65535
@@ -41,11 +40,6 @@ _KUBE_PROXY_MARKS: Final = 0xC000
 
 def _not_positive(name: str, duration: timedelta) -> list[str]:
     return [] if duration > timedelta(0) else [f"{name}: must be more than 0s"]
-
-
-def _raise(found: list[str]) -> None:
-    if found:
-        raise ConfigError(tuple(found))
 
 
 class Unreachable(StrEnum):
@@ -72,21 +66,18 @@ class Probing(ConfigSection, frozen=True, kw_only=True):
     threshold: int = 3
     unreachable: Unreachable = Unreachable.STOPPED
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        found = [
-            f"ports: {port} is no port, give 1 to {_HIGHEST_PORT}"
-            for port in self.ports
-            if not 1 <= port <= _HIGHEST_PORT
-        ]
-        found += _not_positive("timeout", self.timeout)
+        for port in self.ports:
+            if not 1 <= port <= _HIGHEST_PORT:
+                yield f"ports: {port} is no port, give 1 to {_HIGHEST_PORT}"
+        yield from _not_positive("timeout", self.timeout)
         if self.threshold < 1:
-            found.append("threshold: must be at least 1")
-        _raise(found)
+            yield "threshold: must be at least 1"
 
 
 class InstancesConfig(ConfigSection, frozen=True, kw_only=True):
@@ -114,23 +105,19 @@ class RoutesConfig(ConfigSection, frozen=True, kw_only=True):
     table: int = 254
     protocol: int = 201
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        found = []
         if not 1 <= self.table <= _HIGHEST_TABLE or self.table == 255:  # noqa: PLR2004 - "local"
-            found.append(
-                "table: give a number from 1 on that is not 255, such as 254, the main one"
-            )
+            yield ("table: give a number from 1 on that is not 255, such as 254, the main one")
         if not _FIRST_PROTOCOL <= self.protocol <= _LAST_PROTOCOL:
-            found.append(
+            yield (
                 f"protocol: give a number from {_FIRST_PROTOCOL} to {_LAST_PROTOCOL} that no"
                 " other routing program uses; lower ones have meanings of their own"
             )
-        _raise(found)
 
 
 class PoolConfig(ConfigSection, frozen=True, kw_only=True):
@@ -148,19 +135,19 @@ class PoolConfig(ConfigSection, frozen=True, kw_only=True):
     avoid_buggy_ips: bool = False
     namespaces: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        found = [] if self.addresses else ["addresses: give a CIDR such as 192.0.2.0/27"]
+        if not self.addresses:
+            yield "addresses: give a CIDR such as 192.0.2.0/27"
         for text in self.addresses:
             try:
                 parse_range(text)
             except ValueError as error:
-                found.append(f"addresses: {error}")
-        _raise(found)
+                yield f"addresses: {error}"
 
 
 class Gateway(ConfigSection, frozen=True, kw_only=True):
@@ -192,33 +179,31 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
     first_table: int = 7300
     rule_priority: int = 7300
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        found = []
         if self.hold and self.hold < _SHORTEST_HOLD:
-            found.append("hold: give 0s, or 1s and more")
+            yield "hold: give 0s, or 1s and more"
         for name, text, most in (
             ("device", self.device, _LONGEST_DEVICE),
             ("nft-table", self.nft_table, _LONGEST_TABLE),
         ):
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) or len(text) > most:
-                found.append(f"{name}: {text!r} is no name of letters and digits up to {most}")
+                yield f"{name}: {text!r} is no name of letters and digits up to {most}"
         bits = bin(self.mark_mask).strip("0b")
         if not 0 < self.mark_mask <= _HIGHEST_MARK or "0" in bits:
-            found.append("mark-mask: give bits side by side within 0xffffffff, such as 0x0ff00000")
+            yield "mark-mask: give bits side by side within 0xffffffff, such as 0x0ff00000"
         if self.mark_mask & _KUBE_PROXY_MARKS:
-            found.append("mark-mask: the bits 0xc000 are kube-proxy's")
+            yield "mark-mask: the bits 0xc000 are kube-proxy's"
         if not _FIRST_PROTOCOL <= self.protocol <= _LAST_PROTOCOL:
-            found.append(f"protocol: give a number from {_FIRST_PROTOCOL} to {_LAST_PROTOCOL}")
+            yield f"protocol: give a number from {_FIRST_PROTOCOL} to {_LAST_PROTOCOL}"
         if not 256 <= self.first_table <= _HIGHEST_TABLE // 2:  # noqa: PLR2004 - main and its like
-            found.append("first-table: give a number from 256 on")
+            yield "first-table: give a number from 256 on"
         if not 1 <= self.rule_priority < 32766:  # noqa: PLR2004 - the main table's
-            found.append("rule-priority: give a number from 1 to 32765, before the main table's")
-        _raise(found)
+            yield "rule-priority: give a number from 1 to 32765, before the main table's"
 
 
 class HealthChecks(ConfigSection, frozen=True, kw_only=True):
@@ -234,17 +219,16 @@ class HealthChecks(ConfigSection, frozen=True, kw_only=True):
     timeout: timedelta = timedelta(seconds=1)
     threshold: int = 2
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        found = _not_positive("interval", self.interval)
-        found += _not_positive("timeout", self.timeout)
+        yield from _not_positive("interval", self.interval)
+        yield from _not_positive("timeout", self.timeout)
         if self.threshold < 1:
-            found.append("threshold: must be at least 1")
-        _raise(found)
+            yield "threshold: must be at least 1"
 
 
 class LocalConfig(ConfigSection, frozen=True, kw_only=True):
@@ -270,18 +254,17 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
     health_checks: HealthChecks = HealthChecks()
     draining: timedelta = timedelta(seconds=30)
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        found = [f"pools {one}" for one in overlaps(self.address_pools)]
+        yield from (f"pools {one}" for one in overlaps(self.address_pools))
         if self.routes.protocol == self.gateway.protocol:
-            found.append("gateway protocol, routes protocol: give them different numbers")
+            yield "gateway protocol, routes protocol: give them different numbers"
         if self.draining < timedelta(0):
-            found.append("draining: must not be negative")
-        _raise(found)
+            yield "draining: must not be negative"
 
     @property
     def address_pools(self) -> tuple[Pool, ...]:

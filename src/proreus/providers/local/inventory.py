@@ -113,7 +113,7 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     state: MachineState = MachineState.RUNNING
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterable[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
@@ -129,8 +129,7 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
                 found.append(f"addresses: {text!r} is no IP address")
         found += [one for name, value in self.labels.items() for one in _label(name, value)]
         found += _label_values(region=self.region, zone=self.zone, type=self.type)
-        if found:
-            raise ConfigError(tuple(f"machine {self.name}: {one}" for one in found))
+        return [f"machine {self.name}: {one}" for one in found]
 
     @property
     def machine_id(self) -> str:
@@ -145,14 +144,13 @@ class Defaults(ConfigSection, frozen=True, kw_only=True):
     zone: str = ""
     type: str = ""
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterable[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        if found := _label_values(region=self.region, zone=self.zone, type=self.type):
-            raise ConfigError(tuple(found))
+        return _label_values(region=self.region, zone=self.zone, type=self.type)
 
 
 class InventoryFile(ConfigSection, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
-from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.config_values import camel_case
 from proreus.cloudprovider.ownership import Tenants
 
 _INTERFACES = frozenset({"", "public", "internal", "admin"})
@@ -89,25 +89,22 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     secret_namespace: str = ""
     kubeconfig: str = ""
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, one sentence each.
         """
-        found = [] if self.use_clouds else list(self._wrong_credentials())
+        if not self.use_clouds:
+            yield from self._wrong_credentials()
         if bool(self.cert_file) != bool(self.key_file):
-            found.append("cert-file, key-file: give both or none")
+            yield "cert-file, key-file: give both or none"
         if self.auth_url and not self.auth_url.startswith(("http://", "https://")):
-            found.append("auth-url: give a URL such as https://keystone.example.org:5000/v3")
+            yield "auth-url: give a URL such as https://keystone.example.org:5000/v3"
         if self.interface not in _INTERFACES:
-            found.append("os-endpoint-type: must be one of public, internal, admin")
+            yield "os-endpoint-type: must be one of public, internal, admin"
         if self.use_clouds and not self.cloud:
-            found.append(
-                "cloud: give the name of the cloud in clouds.yaml, or leave out use-clouds"
-            )
-        if found:
-            raise ConfigError(tuple(found))
+            yield ("cloud: give the name of the cloud in clouds.yaml, or leave out use-clouds")
 
     @property
     def interface(self) -> str:
@@ -277,31 +274,21 @@ class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
     timeout: timedelta = timedelta(seconds=50)
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: It is not positive.
         """
         if self.timeout <= timedelta():
-            raise ConfigError(("timeout: must be more than 0s",))
+            yield "timeout: must be more than 0s"
 
 
 class OpenStackConfig(
     ConfigSection,
     frozen=True,
     kw_only=True,
-    rename={
-        "global_": "Global",
-        "networking": "Networking",
-        "route": "Route",
-        "load_balancer": "LoadBalancer",
-        "load_balancer_class": "LoadBalancerClass",
-        "client": "Client",
-        "tenants": "Tenants",
-        "metadata": "Metadata",
-        "block_storage": "BlockStorage",
-    },
+    rename=camel_case(),
 ):
     """The whole cloud-config. Sections [Metadata] and [BlockStorage] are read and not used."""
 

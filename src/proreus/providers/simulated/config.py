@@ -1,5 +1,6 @@
 """The cloud-config of the provider `simulated`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from proreus.cloudprovider.config import ConfigSection
@@ -27,25 +28,22 @@ class Global(ConfigSection, frozen=True, kw_only=True):
     connect_timeout: float = 5.0
     timeout: float = 30.0
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
         """Refuse values that the fields' types let through but that are wrong.
 
         Raises:
             ConfigError: Every problem in one sentence.
         """
-        found = []
         if not self.endpoint.startswith(("http://", "https://")):
-            found.append("endpoint: give a URL such as http://127.0.0.1:8080")
+            yield "endpoint: give a URL such as http://127.0.0.1:8080"
         if not self.region or "/" in self.region:
-            found.append("region: give a name without /")
+            yield "region: give a name without /"
         if bool(self.token) == bool(self.token_file):
-            found.append("token, token-file: give exactly one of the two")
+            yield "token, token-file: give exactly one of the two"
         if self.batch_size < 1:
-            found.append("batch-size: must be at least 1")
+            yield "batch-size: must be at least 1"
         if self.timeout <= 0 or self.connect_timeout <= 0:
-            found.append("timeout, connect-timeout: must be more than 0 seconds")
-        if found:
-            raise ConfigError(tuple(found))
+            yield "timeout, connect-timeout: must be more than 0 seconds"
 
     def read_token(self) -> str:
         """Return the token, from its file if there is one.
