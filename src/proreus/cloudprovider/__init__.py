@@ -5,6 +5,7 @@ Everything that a provider needs is imported from here; Kubernetes objects are i
 """
 
 from proreus.cloudprovider.adapters import per_route, per_service
+from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.cloudprovider.collection import Collection
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.config import read as read_config
@@ -143,6 +144,7 @@ __all__ = [
     "MARK_SERVICE_UID",
     "AdmissionRequest",
     "AdmissionResponse",
+    "AnnotationReader",
     "Answer",
     "Body",
     "CallHooks",

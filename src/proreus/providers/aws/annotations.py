@@ -6,13 +6,14 @@ odd values are kept: `internal` is on for anything but "false", and lists may ha
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import ImplementedElsewhere, InvalidRequest
+from proreus.cloudprovider.annotations import AnnotationReader
+from proreus.cloudprovider.errors import ImplementedElsewhere
 
 PREFIX: Final = "service.beta.kubernetes.io/aws-load-balancer-"
 """What all of them begin with."""
@@ -25,13 +26,7 @@ INTERNAL: Final = "internal"
 PUBLIC: Final = "internet-facing"
 """The scheme of one with public addresses."""
 
-T = TypeVar("T")
-
 _OTHERS = frozenset({"external", "nlb-ip"})
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 _ID = {
     "eip-allocations": re.compile(r"eipalloc-[0-9a-f]+"),
     "extra-security-groups": re.compile(r"sg-[0-9a-f]+"),
@@ -142,71 +137,6 @@ class Options(msgspec.Struct, frozen=True):
         return self.tls_ports is None or not self.tls_ports.isdisjoint({str(port), name.lower()})
 
 
-class _Reader:
-    """A reader of one annotation after the other, which collects what is wrong."""
-
-    def __init__(self, annotations: Mapping[str, str]) -> None:
-        self._annotations = annotations
-        self.problems: list[str] = []
-
-    def text(self, name: str) -> str:
-        return self._annotations.get(PREFIX + name, "").strip()
-
-    def wrong(self, name: str, remedy: str) -> None:
-        self.problems.append(f"annotation {PREFIX}{name}: {remedy}")
-
-    def _parsed(self, name: str, parse: Callable[[str], T], remedy: str, default: T) -> T:
-        text = self.text(name)
-        try:
-            return parse(text) if text else default
-        except (KeyError, ValueError):
-            self.wrong(name, remedy)
-            return default
-
-    def flag(self, name: str) -> bool:
-        return self._parsed(name, _BOOLEANS.__getitem__, "give true or false", default=False)
-
-    def number(self, name: str, low: int, high: int, default: Any = None) -> Any:
-        def parse(text: str) -> int:
-            value = int(text)
-            if not low <= value <= high:
-                raise ValueError(text)
-            return value
-
-        return self._parsed(name, parse, f"give a number from {low} to {high}", default)
-
-    def form(self, name: str, form: re.Pattern[str], remedy: str) -> str:
-        text = self.text(name)
-        if text and not form.fullmatch(text):
-            self.wrong(name, remedy)
-            return ""
-        return text
-
-    def choice(self, name: str, choices: Iterable[str]) -> str:
-        text, known = self.text(name).lower(), tuple(choices)
-        if text and text not in known:
-            self.wrong(name, f"give one of {', '.join(known)}")
-            return ""
-        return text
-
-    def names(self, name: str, form: re.Pattern[str], remedy: str) -> tuple[str, ...]:
-        found = tuple(filter(None, (one.strip() for one in self.text(name).split(","))))
-        if not all(form.fullmatch(one) for one in found):
-            self.wrong(name, remedy)
-        elif len(set(found)) < len(found):
-            self.wrong(name, "one is given twice")
-        return found
-
-    def pairs(self, name: str) -> dict[str, str]:
-        """Parse `key=value,key=,key`; ignore what stands behind a second `=`, as officially."""
-        found: dict[str, str] = {}
-        for one in self.text(name).split(","):
-            key, *values = one.strip().split("=")
-            if key:
-                found[key] = values[0] if values else ""
-        return found
-
-
 def kind(annotations: Mapping[str, str]) -> Kind:
     """Return the kind of load balancer that the annotations ask for.
 
@@ -228,7 +158,7 @@ def read(annotations: Mapping[str, str]) -> Options:
         ImplementedElsewhere: Another controller is asked for.
         InvalidRequest: Names every annotation that is wrong, and the remedy.
     """
-    reader = _Reader(annotations)
+    reader = AnnotationReader(annotations, PREFIX)
     found = Options(
         kind=kind(annotations),
         internal=reader.text("internal") not in {"", "false"},
@@ -252,24 +182,23 @@ def read(annotations: Mapping[str, str]) -> Options:
         health=_health(reader),
     )
     _check_together(reader, found)
-    if reader.problems:
-        raise InvalidRequest("; ".join(reader.problems))
+    reader.check()
     return found
 
 
-def _proxy_protocol(reader: _Reader) -> bool:
+def _proxy_protocol(reader: AnnotationReader) -> bool:
     text = reader.text("proxy-protocol")
     if text not in {"", "*"}:
         reader.wrong("proxy-protocol", "give * for all ports; single ports cannot be chosen")
     return text == "*"
 
 
-def _draining(reader: _Reader) -> int | None:
+def _draining(reader: AnnotationReader) -> int | None:
     seconds: int = reader.number("connection-draining-timeout", 1, 3600, 300)
     return seconds if reader.flag("connection-draining-enabled") else None
 
 
-def _access_log(reader: _Reader) -> AccessLog | None:
+def _access_log(reader: AnnotationReader) -> AccessLog | None:
     is_on = reader.flag("access-log-enabled")
     bucket = reader.form("access-log-s3-bucket-name", _BUCKET, "give the name of an S3 bucket")
     prefix = reader.form(
@@ -287,17 +216,17 @@ def _access_log(reader: _Reader) -> AccessLog | None:
     return AccessLog(bucket, prefix, interval)
 
 
-def _tls_ports(reader: _Reader) -> frozenset[str] | None:
+def _tls_ports(reader: AnnotationReader) -> frozenset[str] | None:
     ports = frozenset(filter(None, (one.strip() for one in reader.text("ssl-ports").split(","))))
     return None if ports <= {"*"} else frozenset(one.lower() for one in ports)
 
 
-def _ids(reader: _Reader, name: str) -> tuple[str, ...]:
+def _ids(reader: AnnotationReader, name: str) -> tuple[str, ...]:
     form = _ID[name]
     return reader.names(name, form, f"give ids such as {form.pattern.partition('-')[0]}-0a1b2c3d")
 
 
-def _tags(reader: _Reader) -> dict[str, str]:
+def _tags(reader: AnnotationReader) -> dict[str, str]:
     name = "additional-resource-tags"
     found = reader.pairs(name)
     for key, value in found.items():
@@ -310,7 +239,7 @@ def _tags(reader: _Reader) -> dict[str, str]:
     return found
 
 
-def _target_attributes(reader: _Reader) -> dict[str, str]:
+def _target_attributes(reader: AnnotationReader) -> dict[str, str]:
     name = "target-group-attributes"
     found = reader.pairs(name)
     for key, value in found.items():
@@ -321,7 +250,7 @@ def _target_attributes(reader: _Reader) -> dict[str, str]:
     return found
 
 
-def _health(reader: _Reader) -> Health:
+def _health(reader: AnnotationReader) -> Health:
     port = reader.text("healthcheck-port")
     if port and port != TRAFFIC_PORT:
         port = str(reader.number("healthcheck-port", 1, 65535, TRAFFIC_PORT))
@@ -337,7 +266,7 @@ def _health(reader: _Reader) -> Health:
     )
 
 
-def _check_together(reader: _Reader, found: Options) -> None:
+def _check_together(reader: AnnotationReader, found: Options) -> None:
     """Report annotations that are wrong only beside others."""
     health = found.health
     if health.timeout and health.interval and health.timeout >= health.interval:

@@ -9,8 +9,9 @@ from proreus.cloudprovider.instances import Ownership
 from proreus.kube.objects import Node
 
 SCHEME = "openstack://"
-_ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_PROVIDER_ID = re.compile(rf"openstack://(?P<region>[^/]*)/(?P<id>{_ID.pattern})")
+UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+"""The form of the id of anything in OpenStack."""
+_PROVIDER_ID = re.compile(rf"openstack://(?P<region>[^/]*)/(?P<id>{UUID.pattern})")
 _REGION_LABEL = "topology.kubernetes.io/region"
 
 
@@ -40,14 +41,14 @@ def parsed(of: str) -> tuple[str, str] | None:
     letters: a machine may tell its own in capitals, and Nova need not find that.
     """
     if "://" not in of:
-        return ("", of.lower()) if _ID.fullmatch(of) else None
+        return ("", of.lower()) if UUID.fullmatch(of) else None
     match = _PROVIDER_ID.fullmatch(of)
     return (match["region"], match["id"].lower()) if match else None
 
 
 def is_uuid(text: str) -> bool:
     """Whether it can be the id of anything in OpenStack."""
-    return _ID.fullmatch(text) is not None
+    return UUID.fullmatch(text) is not None
 
 
 def target(node: Node, region: str) -> Target:

@@ -6,14 +6,15 @@ and all that is wrong is told at once. They go before the class, and that before
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.config import LoadBalancerClass
-from proreus.providers.openstack.names import is_uuid
+from proreus.providers.openstack.names import UUID
 
 PREFIX: Final = "loadbalancer.openstack.org/"
 """What all but one of them begin with."""
@@ -22,7 +23,7 @@ INTERNAL: Final = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 METHODS: Final = frozenset({"LEAST_CONNECTIONS", "ROUND_ROBIN", "SOURCE_IP", "SOURCE_IP_PORT"})
 """How connections can be spread."""
 
-_BOOLEANS = {"true": True, "false": False}
+_LETTERS = "has characters that are not allowed there"
 _PROXY = {"": "", "false": "", "true": "PROXY", "v1": "PROXY", "v2": "PROXYV2"}
 _TIMEOUTS = {
     "timeout-client-data": ("timeout_client_data", 50000),
@@ -107,25 +108,17 @@ class Options(msgspec.Struct, frozen=True):
     named: Mapping[str, str]
 
 
-class _Reader:
+class _Reader(AnnotationReader):
     """A reader of values, which collects what is wrong with them."""
 
     def __init__(self, annotations: Mapping[str, str]) -> None:
-        self._annotations = annotations
-        self.problems: list[str] = []
+        super().__init__(annotations, PREFIX)
         self.named: dict[str, str] = {}
 
-    def text(self, name: str, default: str = "", *, valid: re.Pattern[str] | None = None) -> str:
-        value = self._annotations.get(_full(name), "").strip() or default
-        if value and valid is not None and not valid.fullmatch(value):
-            self._wrong(name, "has characters that are not allowed there")
-        return value
-
     def id(self, name: str, default: str = "") -> str:
-        value = self.text(name, default)
-        if value and not is_uuid(value):
-            self._wrong(name, "must be an id such as 2e8c1f0a-0000-4000-8000-000000000000")
-        return value
+        return self.form(
+            name, UUID, "must be an id such as 2e8c1f0a-0000-4000-8000-000000000000", default
+        )
 
     def object(self, name: str, default: str = "") -> str:
         """Read the id of an object that may be another's."""
@@ -133,7 +126,7 @@ class _Reader:
 
     def reference(self, name: str, default: str, valid: re.Pattern[str]) -> str:
         """Read the URL of an object that may be another's."""
-        return self._named(name, self.text(name, default, valid=valid), default)
+        return self._named(name, self.form(name, valid, _LETTERS, default), default)
 
     def _named(self, name: str, value: str, default: str) -> str:
         if value != default:
@@ -141,28 +134,8 @@ class _Reader:
         return value
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
-        value = self.text(name).lower()
-        if value and value not in _BOOLEANS:
-            self._wrong(name, "must be true or false")
-        return _BOOLEANS.get(value, default)
-
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        value = self.text(name)
-        if not re.fullmatch(r"-?\d{1,12}", value or str(default)) or not (
-            least <= int(value or default) <= most
-        ):
-            self._wrong(name, f"must be a number from {least} to {most}")
-            return default
-        return int(value or default)
-
-    def choice(self, name: str, among: Mapping[str, str], default: str = "") -> str:
-        value = self.text(name, default)
-        if value not in among:
-            self._wrong(name, f"must be one of {', '.join(sorted(filter(None, among)))}")
-        return among.get(value, "")
-
-    def _wrong(self, name: str, what: str) -> None:
-        self.problems.append(f"annotation {_full(name)}: {what}")
+        words = {"true": True, "false": False}
+        return self.parsed(name, lambda text: words[text.lower()], "give true or false", default)
 
 
 def read_options(
@@ -179,9 +152,8 @@ def read_options(
     class_name = read.text("class")
     if class_name and class_name not in classes:
         known = ", ".join(sorted(classes)) or "none"
-        read.problems.append(f"annotation {PREFIX}class: the cloud-config has {known}")
+        read.wrong("class", f"the cloud-config has {known}")
     of_class = classes.get(class_name, LoadBalancerClass())
-    methods = {name: name for name in METHODS}
     network_id = read.object("network-id", of_class.network_id or settings.network_id)
     found = Options(
         # Whoever runs the cluster may forbid what tenants would like to have.
@@ -195,27 +167,24 @@ def read_options(
         flavor_id=read.id("flavor-id", settings.flavor_id),
         availability_zone=read.text("availability-zone", settings.availability_zone),
         floating=_floating(read, settings, of_class),
-        connection_limit=read.number("connection-limit", -1, -1, _MOST_CONNECTIONS),
+        connection_limit=read.number("connection-limit", -1, _MOST_CONNECTIONS, -1),
         timeouts={
-            field: read.number(name, default, 0, _LONGEST_TIMEOUT)
+            field: read.number(name, 0, _LONGEST_TIMEOUT, default)
             for name, (field, default) in _TIMEOUTS.items()
         },
-        method=read.choice("lb-method", methods, settings.lb_method),
-        proxy=read.choice("proxy-protocol", _PROXY),
+        method=read.choice("lb-method", METHODS, settings.lb_method),
+        proxy=_PROXY[read.choice("proxy-protocol", _PROXY)],
         x_forwarded_for=read.boolean("x-forwarded-for"),
         health=_health(read, settings),
         tls=read.reference("default-tls-container-ref", settings.default_tls_container_ref, _TLS),
-        hostname=read.text("hostname", valid=_HOST),
+        hostname=read.form("hostname", _HOST, _LETTERS),
         adopted=read.id("load-balancer-id"),
         keep=read.boolean("keep-floatingip"),
         named=read.named,
     )
     if found.proxy and (found.x_forwarded_for or found.tls):
-        read.problems.append(
-            f"annotation {PREFIX}proxy-protocol: cannot be with x-forwarded-for or TLS"
-        )
-    if read.problems:
-        raise InvalidRequest("; ".join(read.problems))
+        read.wrong("proxy-protocol", "cannot be with x-forwarded-for or TLS")
+    read.check()
     return found
 
 
@@ -243,9 +212,7 @@ def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) ->
         read.named["floating-subnet-id"] = own.subnet_id
     if own.subnet.lstrip("!").startswith("~"):
         # A tenant could give one that never ends.
-        read.problems.append(
-            f"annotation {PREFIX}floating-subnet: regular expressions are for the cloud-config only"
-        )
+        read.wrong("floating-subnet", "regular expressions are for the cloud-config only")
     if own.subnet_id or own.subnet or own.subnet_tags:
         return own
     for one in (of_class, settings):
@@ -258,24 +225,18 @@ def _floating(read: _Reader, settings: Settings, of_class: LoadBalancerClass) ->
 
 def _health(read: _Reader, settings: Settings) -> Health | None:
     found = Health(
-        delay=read.number(
-            "health-monitor-delay", int(settings.monitor_delay.total_seconds()), 1, 86400
-        ),
-        timeout=read.number(
-            "health-monitor-timeout", int(settings.monitor_timeout.total_seconds()), 1, 86400
-        ),
-        retries=read.number("health-monitor-max-retries", settings.monitor_max_retries, 1, 10),
+        delay=read.number("health-monitor-delay", 1, 86400, _seconds(settings.monitor_delay)),
+        timeout=read.number("health-monitor-timeout", 1, 86400, _seconds(settings.monitor_timeout)),
+        retries=read.number("health-monitor-max-retries", 1, 10, settings.monitor_max_retries),
         retries_down=read.number(
-            "health-monitor-max-retries-down", settings.monitor_max_retries_down, 1, 10
+            "health-monitor-max-retries-down", 1, 10, settings.monitor_max_retries_down
         ),
     )
     is_on = read.boolean("enable-health-monitor", default=settings.create_monitor)
     if is_on and found.delay < found.timeout:
-        read.problems.append(
-            f"annotation {PREFIX}health-monitor-delay: must not be less than the timeout"
-        )
+        read.wrong("health-monitor-delay", "must not be less than the timeout")
     return found if is_on else None
 
 
-def _full(name: str) -> str:
-    return name if name == INTERNAL else f"{PREFIX}{name}"
+def _seconds(duration: timedelta) -> int:
+    return int(duration.total_seconds())
