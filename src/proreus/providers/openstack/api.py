@@ -16,6 +16,7 @@ from keystoneauth1.access import AccessInfoV3
 from proreus.cloudprovider.credential import Credential, Issued
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.paging import pages
+from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.requests import Query, Request, json_body
 from proreus.cloudprovider.rest import USER_AGENT, RestClient, tls_context
 from proreus.providers.openstack import metrics
@@ -172,6 +173,34 @@ class Api:
             return _checked(name, answer, field, list), _marker(answer.get(f"{field}_links") or ())
 
         return await pages(name, page), count
+
+    async def find(self, service: str, operation: str, path: str, field: str) -> Answer | None:
+        """Read one thing as `get` does; None if there is none."""
+        try:
+            return await self.get(service, operation, path, field)
+        except Refused as error:
+            if error.is_absence:
+                return None
+            raise
+
+    async def listed(
+        self,
+        service: str,
+        operation: str,
+        path: str,
+        field: str,
+        parameters: Parameters | None = None,
+    ) -> list[Answer]:
+        """Read a list as `pages` does."""
+        return (await self.pages(service, operation, path, field, parameters))[0]
+
+    async def delete(self, service: str, operation: str, path: str) -> None:
+        """Delete something; what is gone already is no error."""
+        try:
+            await self.change(service, operation, "DELETE", path)
+        except Refused as error:
+            if not error.is_absence:
+                raise
 
     async def close(self) -> None:
         """Close the connections."""

@@ -63,7 +63,7 @@ class Reader:
         found: dict[str, list[Described]] = {}
         for part in in_parts(names, MOST_NAMES):
             parameters = {"name": pattern(part)}
-            listed, _ = await self._api.pages(
+            listed = await self._api.listed(
                 "nova", "server_list", "servers/detail", "servers", parameters
             )
             for one in listed:
@@ -116,13 +116,8 @@ class Reader:
             raise
 
     async def _flavor(self, id_: str) -> str:
-        try:
-            flavor = await self._api.get("nova", "flavor_get", f"flavors/{id_}", "flavor")
-        except Refused as error:
-            if error.is_absence:
-                return ""
-            raise
-        return str(flavor["name"])
+        flavor = await self._api.find("nova", "flavor_get", f"flavors/{id_}", "flavor")
+        return "" if flavor is None else str(flavor["name"])
 
     async def ports(
         self, by: str, ids: Collection[str], more: tuple[str, ...] = ()
@@ -145,8 +140,7 @@ class Reader:
 
         async def part(of: list[str]) -> list[Described]:
             parameters = {by: of, "fields": fields}
-            found, _ = await self._api.pages("neutron", operation, what, what, parameters)
-            return found
+            return await self._api.listed("neutron", operation, what, what, parameters)
 
         parts = await asyncio.gather(*(self._slot(part(of)) for of in in_parts(ids, MOST_IDS)))
         return [one for found in parts for one in found]

@@ -289,14 +289,9 @@ class OpenStackRoutes:
 
     async def _atomic(self) -> bool:
         if self._is_atomic is None:
-            try:
-                await self._api.get("neutron", "extension_get", f"extensions/{ATOMIC}", "extension")
-            except Refused as error:
-                if not error.is_absence:
-                    raise
-                self._is_atomic = False
-            else:
-                self._is_atomic = True
+            path = f"extensions/{ATOMIC}"
+            found = await self._api.find("neutron", "extension_get", path, "extension")
+            self._is_atomic = found is not None
         return self._is_atomic
 
     async def _read(self) -> Described:

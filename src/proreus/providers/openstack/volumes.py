@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import LABEL_VALUE
-from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.volumes import handle_of
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
 from proreus.providers.openstack.api import Api
@@ -36,12 +35,9 @@ class OpenStackVolumes:
             return {}
         if not is_uuid(id_):
             raise InvalidRequest(f"{id_!r} is no volume of Cinder: its id must be a UUID")
-        try:
-            volume = await self._api.get("cinder", "volume_get", f"volumes/{id_}", "volume")
-        except Refused as error:
-            if not error.is_absence:
-                raise
-            raise InvalidRequest(f"there is no volume {id_} in this project") from error
+        volume = await self._api.find("cinder", "volume_get", f"volumes/{id_}", "volume")
+        if volume is None:
+            raise InvalidRequest(f"there is no volume {id_} in this project")
         zone = LABEL_VALUE.clean(str(volume.get("availability_zone") or ""))
         found = {LABEL_ZONE: zone, LABEL_REGION: self._api.region}
         return {key: value for key, value in found.items() if value}

@@ -84,7 +84,7 @@ class Networks:
     async def external(self) -> dict[str, str]:
         """Return the names of the external networks by id."""
         parameters = {"router:external": "true", "fields": ("id", "name")}
-        found, _ = await self._api.pages(
+        found = await self._api.listed(
             "neutron", "network_list", "networks", "networks", parameters
         )
         return {id_of(one): str(one["name"]) for one in found}
@@ -221,17 +221,12 @@ class Networks:
         """Read a network, a subnet or a port that an annotation names."""
         if annotation in _NETWORKS:
             desired = {"id": id_, "fields": ("id", "name", "tags")}
-            found, _ = await self._api.pages(
+            found = await self._api.listed(
                 "neutron", "network_list", "networks", "networks", desired
             )
             return found[0] if found else None
         kind = "port" if annotation == "port-id" else "subnet"
-        try:
-            return await self._api.get("neutron", f"{kind}_get", f"{kind}s/{id_}", kind)
-        except Refused as error:
-            if error.is_absence:
-                return None
-            raise
+        return await self._api.find("neutron", f"{kind}_get", f"{kind}s/{id_}", kind)
 
     async def _change_floating(self, floating: Described, fields: Mapping[str, str]) -> None:
         path = f"floatingips/{id_of(floating)}"
@@ -241,28 +236,20 @@ class Networks:
     async def take_away(self, floating: Described) -> None:
         """Delete a floating IP."""
         path = f"floatingips/{id_of(floating)}"
-        try:
-            await self._api.change("neutron", "floatingip_delete", "DELETE", path)
-        except Refused as error:
-            if not error.is_absence:
-                raise
+        await self._api.delete("neutron", "floatingip_delete", path)
 
     async def _is_of(self, subnet: str, family: str) -> bool:
         if subnet not in self._versions:
-            try:
-                found = await self._api.get("neutron", "subnet_get", f"subnets/{subnet}", "subnet")
-            except Refused as error:
-                if error.is_absence:
-                    raise InvalidRequest(f"there is no subnet {subnet} in this project") from error
-                raise
+            found = await self._api.find("neutron", "subnet_get", f"subnets/{subnet}", "subnet")
+            if found is None:
+                raise InvalidRequest(f"there is no subnet {subnet} in this project")
             self._versions[subnet] = int(found["ip_version"])
         return self._versions[subnet] == _VERSIONS[family]
 
     async def _floating(self, parameters: Parameters) -> list[Described]:
-        found, _ = await self._api.pages(
+        return await self._api.listed(
             "neutron", "floatingip_list", "floatingips", "floatingips", parameters
         )
-        return found
 
     async def _subnets(self, ref: LoadBalancerRef, floating: Floating, network: str) -> list[str]:
         """Return the subnets to try, in order; [""] leaves the choice to Neutron.
@@ -274,7 +261,7 @@ class Networks:
             return [floating.subnet_id]
         if not floating.subnet and not floating.subnet_tags:
             return [""]
-        found, _ = await self._api.pages(
+        found = await self._api.listed(
             "neutron", "subnet_list", "subnets", "subnets", {"network_id": network}
         )
         meant = matching(found, floating)

@@ -63,14 +63,8 @@ class Octavia:
         Raises:
             CloudError: Octavia does not tell.
         """
-        try:
-            return await self._api.get(
-                "octavia", "loadbalancer_get", f"lbaas/loadbalancers/{id_}", "loadbalancer"
-            )
-        except Refused as error:
-            if error.is_absence:
-                return None
-            raise
+        path = f"lbaas/loadbalancers/{id_}"
+        return await self._api.find("octavia", "loadbalancer_get", path, "loadbalancer")
 
     async def observe(self, described: Described, ref: LoadBalancerRef) -> Balancer:
         """Read a load balancer with the parts that are a Service's, and no others.
@@ -158,14 +152,12 @@ class Octavia:
 
     async def _members(self, pool: str) -> list[Described]:
         path = f"lbaas/pools/{pool}/members"
-        found, _ = await self._api.pages("octavia", "pool_member_list", path, "members")
-        return found
+        return await self._api.listed("octavia", "pool_member_list", path, "members")
 
     async def _list(self, collection: str, parameters: Parameters) -> list[Described]:
         operation = f"{_SINGULAR[collection]}_list"
         path = f"lbaas/{collection}"
-        found, _ = await self._api.pages("octavia", operation, path, collection, parameters)
-        return found
+        return await self._api.listed("octavia", operation, path, collection, parameters)
 
     async def _post(self, collection: str, body: Mapping[str, Any]) -> None:
         name = _SINGULAR[collection]
@@ -173,11 +165,7 @@ class Octavia:
 
     async def _delete(self, collection: str, id_: str) -> None:
         path = f"lbaas/{collection}/{id_}"
-        try:
-            await self._change(f"{_SINGULAR[collection]}_delete", "DELETE", path, None)
-        except Refused as error:
-            if not error.is_absence:
-                raise
+        await self._api.delete("octavia", f"{_SINGULAR[collection]}_delete", path)
 
     async def _change(
         self, operation: str, method: str, path: str, body: Mapping[str, Any] | None

@@ -216,7 +216,7 @@ class SecurityGroups:
 
     async def _listed(self, parameters: Parameters) -> list[Described]:
         try:
-            found, _ = await self._api.pages(
+            return await self._api.listed(
                 "neutron", "security_group_list", "security-groups", "security_groups", parameters
             )
         except Refused as error:
@@ -224,7 +224,6 @@ class SecurityGroups:
             if error.is_absence and "resource could not be found" in str(error):
                 return []
             raise
-        return found
 
     async def _make(self, ref: LoadBalancerRef) -> Described:
         body = {"security_group": {"name": name_of(ref), "description": description_of(ref)}}
@@ -253,7 +252,9 @@ class SecurityGroups:
 
         async def revoke(ids: Sequence[str]) -> None:
             for id_ in ids:
-                await self._gone("security_group_rule_delete", f"security-group-rules/{id_}")
+                await self._api.delete(
+                    "neutron", "security_group_rule_delete", f"security-group-rules/{id_}"
+                )
 
         if await change_rules(change, grant, revoke, _MEANINGS):
             return None
@@ -294,16 +295,11 @@ class SecurityGroups:
         changes = await self._ports(id_of(group), ())
         if (pending := await self._set_ports(changes)) is not None:
             return pending
-        delete = partial(self._gone, "security_group_delete", f"security-groups/{id_of(group)}")
+        delete = partial(
+            self._api.delete, "neutron", "security_group_delete", f"security-groups/{id_of(group)}"
+        )
         left = await delete_group(delete, _MEANINGS, f"security group {id_of(group)}")
         return Pending(_SOON, left) if left else None
-
-    async def _gone(self, operation: str, path: str) -> None:
-        try:
-            await self._api.change("neutron", operation, "DELETE", path)
-        except Refused as error:
-            if not error.is_absence:
-                raise
 
     async def _cidr(self, subnet: str) -> str:
         if subnet not in self._cidrs:
