@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider import PartChange, Refused, RuleDiff, RuleRefusal
-from proreus.cloudprovider.firewalls import change_rules, delete_group, diff_rules
+from proreus.cloudprovider.firewalls import change_rules, delete_group, diff_rules, free_numbers
 
 MEANINGS = {
     "Exists": RuleRefusal.DONE,
@@ -67,6 +67,11 @@ def test_a_difference_is_told_in_lines() -> None:
         PartChange("create", "rule", "WEB"),
         PartChange("delete", "rule", "r1"),
     ]
+
+
+def test_new_rules_get_numbers_that_no_rule_has() -> None:
+    assert list(free_numbers(100, 104, {100, 102, 7})) == [101, 103, 104]
+    assert list(free_numbers(100, 101, {100, 101})) == []
 
 
 class Group:

@@ -26,12 +26,14 @@ from proreus.cloudprovider import (
 from proreus.cloudprovider.mark_forms import (
     LABELS,
     Description,
+    LabelForm,
     TagList,
     one_value,
     owned_object,
     owner_of,
     read_one_value,
 )
+from proreus.cloudprovider.names import NameForm
 from proreus.kube.objects import LoadBalancerIngress
 
 UID = "5e000000-0000-4000-8000-000000000001"
@@ -142,6 +144,19 @@ def test_labels_keep_the_uids_and_what_else_fits(given_: dict[str, str]) -> None
     service = given_[MARK_SERVICE]
     assert read.get(MARK_SERVICE) == (service if len(service) <= 63 else None)
     assert set(read) <= set(given_)
+
+
+def test_a_cloud_may_forbid_only_some_letters() -> None:
+    """Azure's tags have no slash in their names, and capitals stay."""
+    form = LabelForm(NameForm(256, "-A-Za-z0-9_.", edges=""))
+    given_ = marks(ClusterIdentity("Prod", CLUSTER.uid), "shop/web", UID)
+    assert form.write(given_) == {
+        "proreus-cluster": "Prod",
+        "proreus-cluster-uid": CLUSTER.uid,
+        "proreus-service": "shop_web",
+        "proreus-service-uid": UID,
+    }
+    assert form.read(form.write(given_)) == given_
 
 
 def test_labels_are_those_of_gce() -> None:

@@ -38,6 +38,7 @@ from proreus.cloudprovider.firewalls import (
     change_rules,
     delete_group,
     diff_rules,
+    free_numbers,
 )
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.identity import (
@@ -238,6 +239,7 @@ __all__ = [
     "finished",
     "foresee",
     "form_body",
+    "free_numbers",
     "in_bulk",
     "in_parts",
     "json_body",

@@ -102,6 +102,14 @@ def diff_rules(
     return RuleDiff(tuple(grant), tuple(revoke))
 
 
+def free_numbers(first: int, last: int, taken: Collection[int]) -> Iterator[int]:
+    """Count the numbers that new rules can have, where each has one, such as a priority. Pure.
+
+    Numbers of rules that are about to be revoked are taken still: they go last.
+    """
+    return (number for number in range(first, last + 1) if number not in taken)
+
+
 async def change_rules(
     diff: RuleDiff[Rule, Observed],
     grant: Callable[[Sequence[Rule]], Awaitable[object]],
