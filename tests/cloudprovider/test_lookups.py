@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from proreus.cloudprovider import CloudError, ask_all, attempt, in_parts
+from proreus.cloudprovider import CloudError, Refused, all_but_refused, ask_all, attempt, in_parts
 
 
 async def found(names: Collection[str]) -> Mapping[str, str]:
@@ -40,3 +40,45 @@ async def test_an_error_that_is_none_of_the_clouds_is_not_taken_for_an_answer() 
     assert await attempt(found(["a"])) == {"a": "there"}
     with pytest.raises(ValueError, match="a fault"):
         await attempt(broken())
+
+
+class AllOrNone:
+    """Takes ids unless one is bad, and names the first bad one."""
+
+    def __init__(self, *bad: str) -> None:
+        self.bad = bad
+        self.calls: list[str] = []
+
+    async def send(self, ids: list[str]) -> None:
+        self.calls.append("".join(ids))
+        for one in self.bad:
+            if one in ids:
+                raise Refused(f"add: {one} is bad", status=400, text=f"{one} is bad")
+
+
+def named(error: Refused) -> list[str]:
+    return error.text.split()[:1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "bad", "calls", "refused"),
+    [
+        ("ab", "", ["ab"], ""),
+        ("", "", [], ""),
+        ("abc", "b", ["abc", "ac"], "b"),
+        ("abc", "cax", ["abc", "ab", "b"], "ac"),
+        ("a", "a", ["a"], "a"),
+    ],
+)
+async def test_all_are_sent_but_those_that_are_refused(
+    ids: str, bad: str, calls: list[str], refused: str
+) -> None:
+    cloud = AllOrNone(*bad)
+    answer = await all_but_refused(cloud.send, ids, named)
+    assert answer == {one: f"{one} is bad" for one in refused}
+    assert cloud.calls == calls
+
+
+async def test_a_refusal_that_names_none_of_the_ids_is_an_error() -> None:
+    with pytest.raises(Refused):
+        await all_but_refused(AllOrNone("a").send, ["a"], lambda _: ["other"])

@@ -80,7 +80,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
     Previews,
 )
-from proreus.cloudprovider.lookups import ask_all, attempt, in_parts
+from proreus.cloudprovider.lookups import all_but_refused, ask_all, attempt, in_parts
 from proreus.cloudprovider.machines import in_bulk, per_node
 from proreus.cloudprovider.mark_forms import (
     LABELS,
@@ -222,6 +222,7 @@ __all__ = [
     "Verdict",
     "Volumes",
     "Webhook",
+    "all_but_refused",
     "are_marks_of",
     "ask_all",
     "attempt",

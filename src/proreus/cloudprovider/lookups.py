@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, TypeVar
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import Refused
 
 Item = TypeVar("Item", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
@@ -83,3 +84,34 @@ async def _answer(fn: Callable[[Item], Awaitable[Answer]], item: Item) -> Answer
         answer = CloudError(f"unexpected {type(error).__name__}")
         answer.__cause__ = error
         return answer
+
+
+async def all_but_refused(
+    send: Callable[[list[str]], Awaitable[object]],
+    ids: Iterable[str],
+    named: Callable[[Refused], Collection[str]],
+) -> dict[str, str]:
+    """Send ids of which a cloud takes all or none, again without those that it refuses.
+
+    Args:
+        send: Sends them in one call.
+        ids: The ids, in their order.
+        named: Which ids a refusal is about; none if it is about something else.
+
+    Returns:
+        By id why one was refused.
+
+    Raises:
+        CloudError: The cloud refuses for another reason, or does not answer.
+    """
+    ids, refused = tuple(ids), dict[str, str]()
+    while left := [one for one in ids if one not in refused]:
+        try:
+            await send(left)
+            break
+        except Refused as error:
+            found = set(named(error)) & set(left)
+            if not found:
+                raise
+            refused |= dict.fromkeys(found, error.text)
+    return refused

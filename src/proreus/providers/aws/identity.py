@@ -78,14 +78,14 @@ class ClusterTags(msgspec.Struct, frozen=True):
         """Those that carry the cluster's tag."""
         return [one for one in described if self.has(tags_of(one))]
 
-    def new(self, extra: Mapping[str, str] | None = None) -> list[dict[str, str]]:
-        """Tags of something made for the cluster, in the form in which AWS takes them."""
-        tags = dict(extra or {})
+    def new(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """Tags of something made for the cluster."""
+        tags = dict(extra)
         if self.id:
             tags[self.key] = OWNED
             if self.is_legacy:
                 tags[TAG_LEGACY] = self.id
-        return [{"Key": key, "Value": value} for key, value in tags.items()]
+        return tags
 
 
 class Place(msgspec.Struct, frozen=True):

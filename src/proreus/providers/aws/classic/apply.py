@@ -1,10 +1,11 @@
 """Takes the steps of a plan for a classic load balancer, one call for each."""
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from proreus.cloudprovider.lookups import all_but_refused
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.annotations import INTERNAL
 from proreus.providers.aws.classic.observe import balancer_of
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 Effect = Callable[[Observed], Observed]
 """How what there is differs after a step."""
-
-_UNFIT: Final = "InvalidInstance"
-"""The code of an instance that AWS does not know, or that cannot be registered."""
 
 
 async def take(
@@ -157,35 +155,29 @@ async def _change_policies(
 async def _reregister(
     api: "Api", desired: Desired, observed: Observed, step: Register | Deregister
 ) -> Effect:
+    is_new = isinstance(step, Register)
+    operation = "DeregisterInstancesFromLoadBalancer"
+    if is_new:
+        operation = "RegisterInstancesWithLoadBalancer"
+
+    async def send(instances: list[str]) -> None:
+        given = [{"InstanceId": one} for one in instances]
+        await api.call("elb", operation, LoadBalancerName=desired.name, Instances=given)
+
+    new = [one for one in step.instances if not is_new or one not in observed.refused]
+    refused = await all_but_refused(send, new, _unfit)
     if isinstance(step, Deregister):
-        operation, gone = "DeregisterInstancesFromLoadBalancer", step.instances
         # What AWS does not know any more is not registered any more.
-        await _all_that_can_be(api, operation, desired.name, gone)
         return lambda before: pretend(before, step, desired)
-    new = [one for one in step.instances if one not in observed.refused]
-    refused = await _all_that_can_be(api, "RegisterInstancesWithLoadBalancer", desired.name, new)
     registered = Register(tuple(one for one in new if one not in refused))
     return lambda before: msgspec.structs.replace(
         pretend(before, registered, desired), refused={**before.refused, **refused}
     )
 
 
-async def _all_that_can_be(
-    api: "Api", operation: str, name: str, instances: Collection[str]
-) -> dict[str, str]:
+def _unfit(error: Refused) -> frozenset[str]:
     """Register or deregister instances but those that AWS refuses; return the reasons."""
-    refused: dict[str, str] = {}
-    while left := [one for one in instances if one not in refused]:
-        given = [{"InstanceId": one} for one in left]
-        try:
-            await api.call("elb", operation, LoadBalancerName=name, Instances=given)
-            break
-        except Refused as error:
-            named = ids_in(error.text) & set(left)
-            if error.code != _UNFIT or not named:
-                raise
-            refused |= dict.fromkeys(named, error.text)
-    return refused
+    return ids_in(error.text) if error.code == "InvalidInstance" else frozenset()
 
 
 async def _replace(api: "Api", desired: Desired, step: AttachSubnets | DetachSubnets) -> Effect:

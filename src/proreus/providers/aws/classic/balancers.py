@@ -255,7 +255,7 @@ def desired_of(
     tags = {**options.tags, TAG_SERVICE: ref.key, **lb.marks}
     return Desired(
         name=ref.name,
-        tags={one["Key"]: one["Value"] for one in place.tags.new(tags)},
+        tags=place.tags.new(tags),
         scheme=options.scheme,
         subnets={one.id: one.zone for one in subnets},
         own=None if given else own,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.lookups import all_but_refused
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.identity import pairs_of
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
@@ -212,23 +213,20 @@ async def _retarget(api: "Api", observed: Observed, step: Register | Deregister)
     if isinstance(step, Deregister):
         await api.call("elbv2", "DeregisterTargets", TargetGroupArn=arn, Targets=_ids(instances))
         return lambda before: changed(before, step)
-    # AWS takes all or none; those that it names are left out, and told.
-    refused: dict[str, str] = {}
-    left = [one for one in instances if one not in observed.refused]
-    while left:
-        try:
-            await api.call("elbv2", "RegisterTargets", TargetGroupArn=arn, Targets=_ids(left))
-            break
-        except Refused as error:
-            named = ids_in(error.text) & set(left)
-            if error.code != "InvalidTarget" or not named:
-                raise
-            refused |= dict.fromkeys(named, error.text)
-            left = [one for one in left if one not in named]
-    registered = Register(arn, tuple(left))
+
+    async def send(instances: list[str]) -> None:
+        await api.call("elbv2", "RegisterTargets", TargetGroupArn=arn, Targets=_ids(instances))
+
+    new = [one for one in instances if one not in observed.refused]
+    refused = await all_but_refused(send, new, _unfit)
+    registered = Register(arn, tuple(one for one in new if one not in refused))
     return lambda before: msgspec.structs.replace(
         changed(before, registered), refused={**before.refused, **refused}
     )
+
+
+def _unfit(error: Refused) -> frozenset[str]:
+    return ids_in(error.text) if error.code == "InvalidTarget" else frozenset()
 
 
 async def _delete(api: "Api", step: Delete) -> Effect:

@@ -268,7 +268,7 @@ def desired_of(
         name=ref.name,
         cluster=place.tags.id,
         service=(ref.namespace, ref.service_name),
-        tags={one["Key"]: one["Value"] for one in place.tags.new(tags)},
+        tags=place.tags.new(tags),
         scheme=options.scheme,
         address_type=DUALSTACK if is_dual else "ipv4",
         # Without, one with IPv6 addresses takes no listener of UDP.
