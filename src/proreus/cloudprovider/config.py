@@ -71,7 +71,7 @@ class ConfigSection(msgspec.Struct, frozen=True):
         return ()
 
     def __post_init__(self) -> None:
-        """Check what types cannot.
+        """Refuse values that the types of fields let through but that are wrong.
 
         Raises:
             ConfigError: Every problem, each once.

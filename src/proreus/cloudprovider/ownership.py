@@ -96,11 +96,7 @@ class Tenants(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     allow: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: An entry is not of that form.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if not all(namespace and object_ for namespace, object_ in self._listed()):
             yield "allow: give namespace=id or *=id, one per line"
 

@@ -107,11 +107,7 @@ class Global(
     nlb_security_group_mode: SecurityGroupMode = SecurityGroupMode.NONE
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem, one sentence each.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         yield from self._wrong_places()
         yield from self._wrong_health_checks()
         legacy, id_ = self.kubernetes_cluster_tag, self.kubernetes_cluster_id
@@ -195,11 +191,7 @@ class ServiceOverride(
     signing_name: str = ""
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem, one sentence each.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         for name, value in (("Service", self.service), ("Region", self.region)):
             if not value.strip():
                 yield f"{name}: is required"
@@ -220,7 +212,9 @@ class ServiceOverride(
 
 
 class Tagging(ConfigSection, frozen=True, kw_only=True, rename=_official):
-    """Section [Tagging], of ours: tag the machines of nodes, as the official tagging controller.
+    """Section [Tagging], of Proreus.
+
+    Tags for the machines of nodes, as the official controller sets.
 
     Attributes:
         tags: `key=value`, repeated; none turns it off.
@@ -231,11 +225,7 @@ class Tagging(ConfigSection, frozen=True, kw_only=True, rename=_official):
     resources: tuple[Resource, ...] = (Resource.INSTANCE,)
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem, one sentence each.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         keys = [tag.partition("=")[0].strip() for tag in self.tags]
         for tag in self.tags:
             key, equals, value = tag.partition("=")
@@ -274,11 +264,7 @@ class Client(
     timeout: timedelta = timedelta(seconds=25)
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem, one sentence each.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if min(self.connect_timeout, self.timeout) <= timedelta():
             yield "ConnectTimeout, Timeout: must be more than 0s"
 
@@ -303,11 +289,7 @@ class AWSConfig(
     tenants: Tenants = Tenants()
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Two sections are about the same service and region.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         seen: dict[tuple[str, str], str] = {}
         for name, one in self.service_override.items():
             first = seen.setdefault((one.service.strip().lower(), one.region.strip()), name)

@@ -67,11 +67,7 @@ class Probing(ConfigSection, frozen=True, kw_only=True):
     unreachable: Unreachable = Unreachable.STOPPED
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         for port in self.ports:
             if not 1 <= port <= _HIGHEST_PORT:
                 yield f"ports: {port} is no port, give 1 to {_HIGHEST_PORT}"
@@ -106,11 +102,7 @@ class RoutesConfig(ConfigSection, frozen=True, kw_only=True):
     protocol: int = 201
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if not 1 <= self.table <= _HIGHEST_TABLE or self.table == 255:  # noqa: PLR2004 - "local"
             yield ("table: give a number from 1 on that is not 255, such as 254, the main one")
         if not _FIRST_PROTOCOL <= self.protocol <= _LAST_PROTOCOL:
@@ -136,11 +128,7 @@ class PoolConfig(ConfigSection, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if not self.addresses:
             yield "addresses: give a CIDR such as 192.0.2.0/27"
         for text in self.addresses:
@@ -180,11 +168,7 @@ class Gateway(ConfigSection, frozen=True, kw_only=True):
     rule_priority: int = 7300
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if self.hold and self.hold < _SHORTEST_HOLD:
             yield "hold: give 0s, or 1s and more"
         for name, text, most in (
@@ -220,11 +204,7 @@ class HealthChecks(ConfigSection, frozen=True, kw_only=True):
     threshold: int = 2
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         yield from _not_positive("interval", self.interval)
         yield from _not_positive("timeout", self.timeout)
         if self.threshold < 1:
@@ -255,11 +235,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
     draining: timedelta = timedelta(seconds=30)
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         yield from (f"pools {one}" for one in overlaps(self.address_pools))
         if self.routes.protocol == self.gateway.protocol:
             yield "gateway protocol, routes protocol: give them different numbers"

@@ -114,11 +114,7 @@ class Machine(ConfigSection, frozen=True, kw_only=True):
     state: MachineState = MachineState.RUNNING
 
     def problems(self) -> Iterable[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         found = []
         if not self.name or not _ID.fullmatch(self.machine_id):
             found.append("name, id: give a name without white space and /")
@@ -145,11 +141,7 @@ class Defaults(ConfigSection, frozen=True, kw_only=True):
     type: str = ""
 
     def problems(self) -> Iterable[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         return _label_values(region=self.region, zone=self.zone, type=self.type)
 
 

@@ -90,11 +90,7 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     kubeconfig: str = ""
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem, one sentence each.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if not self.use_clouds:
             yield from self._wrong_credentials()
         if bool(self.cert_file) != bool(self.key_file):
@@ -275,11 +271,7 @@ class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
     timeout: timedelta = timedelta(seconds=50)
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: It is not positive.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if self.timeout <= timedelta():
             yield "timeout: must be more than 0s"
 

@@ -29,11 +29,7 @@ class Global(ConfigSection, frozen=True, kw_only=True):
     timeout: float = 30.0
 
     def problems(self) -> Iterator[str]:
-        """Refuse values that the fields' types let through but that are wrong.
-
-        Raises:
-            ConfigError: Every problem in one sentence.
-        """
+        """Report values that the fields' types let through but that are wrong."""
         if not self.endpoint.startswith(("http://", "https://")):
             yield "endpoint: give a URL such as http://127.0.0.1:8080"
         if not self.region or "/" in self.region:

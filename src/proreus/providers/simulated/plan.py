@@ -111,11 +111,7 @@ Step = Create | Change | Delete | AddTargets | RemoveTargets
 
 
 def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Observed:
-    """Return those of `parts` that are proven to be this Service's.
-
-    Proof are our marks; or those of the cloud's official manager, together with the address in
-    the Service's status, so that a cluster can move from that manager to this one.
-    """
+    """Return those of `parts` that are proven to be this Service's (`verdict`)."""
     parts = tuple(parts)
     verdicts = {part.id: _verdict(ref, part) for part in parts}
     found = {part.id: part for part in parts if verdicts[part.id].is_ours}

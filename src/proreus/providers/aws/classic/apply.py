@@ -176,7 +176,7 @@ async def _reregister(
 
 
 def _unfit(error: Refused) -> frozenset[str]:
-    """Register or deregister instances but those that AWS refuses; return the reasons."""
+    """Return the instances that AWS does not know, or that cannot be registered."""
     return ids_in(error.text) if error.code == "InvalidInstance" else frozenset()
 
 
