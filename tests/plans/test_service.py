@@ -861,6 +861,37 @@ def test_a_deletion_that_finds_nothing_of_an_address_must_do_so_twice() -> None:
     assert last == early
 
 
+def test_a_deletion_that_goes_on_after_a_restart_needs_two_looks_too() -> None:
+    """Its address is withdrawn, but there was a load balancer."""
+    present = service(deleted=True, said=("False", "Deleting", "Deleting load balancer: soon"))
+    memory = before_call(None, Delete(reference(present)))
+    _, answer = confirmed_delete(memory, Done(found=False), 100.0, present)
+    assert isinstance(answer, Pending)
+    assert "its deletion was under way" in answer.reason
+    assert confirmed_delete(memory, Done(found=False), 100.0, service()) == (
+        memory,
+        Done(found=False),
+    )
+
+
+def test_an_address_that_is_withdrawn_is_forgotten_and_leaves_the_status() -> None:
+    present = service(deleted=True, ingress=ADDRESS)
+    asked = reference(present)
+    withdrawn = Pending(0.0, "deleting", withdrawn=True)
+    memory, answer = confirmed_delete(before_call(None, Delete(asked)), withdrawn, 0.0, present)
+    assert (memory.ref.last_ingress, answer) == ((), withdrawn)
+    change = after_delete(present, answer, NOW, ref=asked)
+    assert change.status is not None
+    assert change.status.body["status"]["loadBalancer"] == {"ingress": ()}
+    assert change.status.body["status"]["conditions"][0]["reason"] == "Deleting"
+    # Whoever is asked next is not told of it, though the cache may show it still.
+    bare = service(deleted=True)
+    assert decided(bare, memory) == Delete(reference(bare))
+    again = after_delete(bare, Pending(1.0, "deleting"), NOW, ref=asked)
+    assert again.status is not None
+    assert "loadBalancer" not in again.status.body["status"]
+
+
 @pytest.mark.parametrize(
     ("ingress", "answer"),
     [

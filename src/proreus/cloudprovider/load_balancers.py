@@ -18,10 +18,10 @@ class LoadBalancerRef(msgspec.Struct, frozen=True):
     """A reference to a load balancer by its Service, also when the Service is gone.
 
     `name` is the Go framework's default name; `last_ingress` what the Service's status said
-    last; `service` the Service if there still is one. Deletion finds objects by ownership; what
-    matters then of the annotations is kept on the objects when they are made or changed. Today's
-    annotations prove nothing by themselves: they may spare an object, and tell which of those that
-    an official manager left without our marks is meant.
+    last, unless that was withdrawn (`Pending`); `service` the Service if there still is one.
+    Deletion finds objects by ownership; what matters then of the annotations is kept on the objects
+    when they are made or changed. Today's annotations prove nothing by themselves: they may spare
+    an object, and tell which of those that an official manager left without our marks is meant.
     """
 
     cluster: ClusterIdentity
@@ -131,11 +131,18 @@ class Ensured(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The answer that the cloud works on it: ask again after `after` seconds. No failure."""
+    """The answer that the cloud works on it: ask again after `after` seconds. No failure.
+
+    `withdrawn` is for `delete`, where the address in the Service's status may be what proves whose
+    parts are: all that is to go bears marks now, so the address is taken out of the status before
+    `delete` is called again, with a `LoadBalancerRef` without `last_ingress`. From then on it
+    proves nothing, whoever gets it next and whichever process goes on.
+    """
 
     after: float
     reason: str
     ingress: tuple[LoadBalancerIngress, ...] = ()
+    withdrawn: bool = False
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -167,14 +167,19 @@ def after_delete(
 def _still_there(
     service: Service, answer: Pending | CloudError, change: Change, now: datetime
 ) -> Change:
-    """Add a condition and event that say why the load balancer is not deleted yet."""
+    """Add a condition and event that say why the load balancer is not deleted yet.
+
+    An address that is withdrawn leaves the status in the same patch, or stays if that fails.
+    """
     reason, text = _delete_progress(answer)
+    is_withdrawn = isinstance(answer, Pending) and answer.withdrawn
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
     return msgspec.structs.replace(
         change,
         status=_status(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
+            ingress=() if is_withdrawn and service.status.load_balancer.ingress else None,
         ),
         events=(event,) if change.error is not None else (),
     )

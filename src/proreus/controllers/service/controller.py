@@ -355,15 +355,15 @@ class ServiceController:
         if not verbs:
             return {}
         outcomes: dict[str, Outcome] = {}
+        services = {key: self._env.services.get(key) for key in verbs}
         for key, verb in verbs.items():
             self._memory[key] = plan.before_call(self._memory.get(key), verb)
-            service = self._env.services.get(key)
-            self._writer.record(service, answers.before_delete(service, verb.ref))
+            self._writer.record(services[key], answers.before_delete(services[key], verb.ref))
         by_uid = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
-            answered = _answer(by_uid, verb.ref.uid)
-            now = asyncio.get_running_loop().time()
-            self._memory[key], answer = plan.confirmed_delete(self._memory[key], answered, now)
+            answer = _answer(by_uid, verb.ref.uid)
+            now, memory = asyncio.get_running_loop().time(), self._memory[key]
+            self._memory[key], answer = plan.confirmed_delete(memory, answer, now, services[key])
             if plan.is_gone(answer):
                 del self._memory[key]
             outcomes[key] = await self._conclude_delete(key, verb.ref, answer)

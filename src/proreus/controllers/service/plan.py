@@ -19,7 +19,14 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     Pending,
 )
-from proreus.controllers.service.conditions import ELSEWHERE, ConditionState, is_shown, readiness
+from proreus.controllers.service.conditions import (
+    ELSEWHERE,
+    ConditionState,
+    Reason,
+    current_reason,
+    is_shown,
+    readiness,
+)
 from proreus.controllers.service.intake import (
     AS_GO,
     Classes,
@@ -209,26 +216,34 @@ def has_new_hosts(memory: Memory | None, desired: LoadBalancer) -> bool:
 
 
 def confirmed_delete(
-    memory: Memory, answer: DeleteAnswer, now: float
+    memory: Memory, answer: DeleteAnswer, now: float, service: Service | None = None
 ) -> tuple[Memory, DeleteAnswer]:
     """Return the memory after an answer to `delete`, and the answer to act on.
 
-    A Service that has an address has had a load balancer. A listing without it may lag or lie, so
-    there must be two, and time between them.
+    A Service that has an address, or whose deletion goes on, has had a load balancer. A listing
+    without it may lag or lie, so there must be two, and time between them. An address that is
+    withdrawn is forgotten.
 
     Args:
-        memory: What `begun` gave.
+        memory: What `before_call` gave.
         answer: The provider's.
         now: In seconds, of any clock that only goes forward.
+        service: The Service as it was before the call, if there still was one.
     """
-    if not isinstance(answer, Done) or answer.found or not memory.ref.last_ingress:
+    if isinstance(answer, Pending) and answer.withdrawn:
+        ref = msgspec.structs.replace(memory.ref, last_ingress=())
+        return msgspec.structs.replace(memory, ref=ref), answer
+    points = memory.ref.last_ingress
+    is_known = bool(points) or (service is not None and current_reason(service) == Reason.DELETING)
+    if not isinstance(answer, Done) or answer.found or not is_known:
         return memory, answer
     since = now if memory.missing_since is None else memory.missing_since
     left = CONFIRM_SECONDS - (now - since)
     if left <= 0:
         return memory, answer
-    stated = ", ".join(point.ip or point.hostname for point in memory.ref.last_ingress)
-    text = f"the cloud shows nothing of it, though the Service has the address {stated}"
+    stated = ", ".join(point.ip or point.hostname for point in points)
+    had = f"the Service has the address {stated}" if stated else "its deletion was under way"
+    text = f"the cloud shows nothing of it, though {had}"
     return msgspec.structs.replace(memory, missing_since=since), Pending(
         left, f"{text}: looking again"
     )

@@ -297,7 +297,18 @@ class Site:
 
     async def delete(self, started: Started, *refs: LoadBalancerRef) -> None:
         """Delete until nothing is pending; anything but `Done` violates the rule."""
-        verb = started.load_balancers.delete
+        withdrawn: set[str] = set()
+
+        async def verb(left: list[LoadBalancerRef]) -> Mapping[str, Any]:
+            bare = [
+                msgspec.structs.replace(one, last_ingress=()) if one.uid in withdrawn else one
+                for one in left
+            ]
+            said = await started.load_balancers.delete(bare)
+            pending = {uid: one for uid, one in said.items() if isinstance(one, Pending)}
+            withdrawn.update(uid for uid, one in pending.items() if one.withdrawn)
+            return said
+
         answers = await self._settled("delete", verb, {one.uid: one for one in refs})
         for one in refs:
             expect(Done, answers[one.uid], "delete")
