@@ -6,7 +6,13 @@ from typing import Any
 
 import msgspec
 
-from proreus.cloudprovider import ClusterIdentity, LoadBalancer, LoadBalancerRef, Pending
+from proreus.cloudprovider import (
+    ClusterIdentity,
+    Ensured,
+    LoadBalancer,
+    LoadBalancerRef,
+    Pending,
+)
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.kube.objects import (
     LoadBalancerIngress,
@@ -20,9 +26,10 @@ from proreus.providers.openstack import OpenStackCloud
 from proreus.testing import objects
 
 from .octavia_wire import OctaviaWire
-from .wire import CLUSTER, Wire, node, served, uuid
+from .wire import CLUSTER, Json, Wire, node, served, uuid
 
 P = "loadbalancer.openstack.org/"
+INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 SUBNET = uuid(500)
 SUBNET_V6 = uuid(501)
 
@@ -101,6 +108,8 @@ class Balancing:
             answer = (await provider.load_balancers.delete([ref]))[ref.uid]
             if not isinstance(answer, Pending):
                 return answer
+            if answer.withdrawn:
+                ref = msgspec.structs.replace(ref, last_ingress=())
         raise AssertionError(answer)
 
     def members(self) -> list[list[Any]]:
@@ -121,3 +130,41 @@ def known(service: Service, *addresses: str) -> Service:
     ingress = tuple(LoadBalancerIngress(ip=one) for one in addresses)
     status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
     return msgspec.structs.replace(service, status=status)
+
+
+def by_id(id_: str) -> dict[str, str]:
+    return {f"{P}load-balancer-id": id_}
+
+
+async def lives(
+    site: Balancing, provider: OpenStackCloud, service: Service, cluster: ClusterIdentity = CLUSTER
+) -> Service:
+    """The Service as it is once it has its load balancer."""
+    answer = await site.ensure(provider, service, cluster=cluster)
+    assert isinstance(answer, Ensured), answer
+    annotations = {**service.metadata.annotations, **answer.annotations}
+    metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
+    written = msgspec.structs.replace(service, metadata=metadata)
+    return known(written, *(one.ip for one in answer.ingress))
+
+
+def all_there(site: Balancing) -> dict[str, Any]:
+    """Everything in the project, but for what Octavia's work changes."""
+    of = site.octavia.of
+    hidden = {"left", "provisioning_status"}
+    shown = {
+        id_: {key: value for key, value in one.items() if key not in hidden}
+        for kind in of
+        for id_, one in of[kind].items()
+    }
+    found: dict[str, Any] = msgspec.to_builtins({"objects": shown, "members": site.octavia.members})
+    return found
+
+
+def of_a_namesake(site: Balancing) -> Json:
+    """What the official manager of another cluster of the same name has made for such a Service."""
+    name = "kube_service_test_shop_web"
+    site.octavia._make_balancer({"name": name, "tags": [name], "vip_subnet_id": uuid(777)})
+    made = site.octavia.only("loadbalancers")
+    made |= {"provisioning_status": "ACTIVE", "vip_address": "10.0.0.99"}
+    return made

@@ -15,7 +15,18 @@ from proreus.controllers.service.leaks import due, leaks
 from proreus.kube.objects import LoadBalancerStatus, Service, ServicePort, ServiceStatus
 from proreus.providers.openstack import OpenStackCloud
 
-from .balancing import SUBNET, Balancing, P, balancing, known
+from .balancing import (
+    INTERNAL,
+    SUBNET,
+    Balancing,
+    P,
+    all_there,
+    balancing,
+    by_id,
+    known,
+    lives,
+    of_a_namesake,
+)
 from .wire import CLUSTER, Json, started, uuid
 
 OTHER = ClusterIdentity("prod", "0b5e3a1c-0000-4000-8000-000000000002")
@@ -23,7 +34,6 @@ NAMESAKE = ClusterIdentity(CLUSTER.name, OTHER.uid)
 """Another cluster whose operator chose no other name."""
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 DNS = (ServicePort(53, "dns", node_port=30053),)
-INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 ADDRESS = "203.0.113.50"
 EXTERNAL = "10000000-0000-4000-8000-0000000000ff"
 
@@ -33,35 +43,6 @@ async def site() -> AsyncIterator[Balancing]:
     async with balancing() as made:
         made.wire.good_tokens = {f"token-{number}" for number in range(10)}
         yield made
-
-
-def by_id(id_: str) -> dict[str, str]:
-    return {f"{P}load-balancer-id": id_}
-
-
-async def lives(
-    site: Balancing, provider: OpenStackCloud, service: Service, cluster: ClusterIdentity = CLUSTER
-) -> Service:
-    """The Service as it is once it has its load balancer."""
-    answer = await site.ensure(provider, service, cluster=cluster)
-    assert isinstance(answer, Ensured), answer
-    annotations = {**service.metadata.annotations, **answer.annotations}
-    metadata = msgspec.structs.replace(service.metadata, annotations=annotations)
-    written = msgspec.structs.replace(service, metadata=metadata)
-    return known(written, *(one.ip for one in answer.ingress))
-
-
-def all_there(site: Balancing) -> dict[str, Any]:
-    """Everything in the project, but for what Octavia's work changes."""
-    of = site.octavia.of
-    hidden = {"left", "provisioning_status"}
-    shown = {
-        id_: {key: value for key, value in one.items() if key not in hidden}
-        for kind in of
-        for id_, one in of[kind].items()
-    }
-    found: dict[str, Any] = msgspec.to_builtins({"objects": shown, "members": site.octavia.members})
-    return found
 
 
 def by_hand(site: Balancing) -> Json:
@@ -190,15 +171,6 @@ async def test_a_tag_with_its_name_makes_anothers_listeners_not_the_services(
         assert isinstance(await site.ensure(provider, service), Ensured)
         assert await site.delete(provider, service) == Done(found=True)
     assert made["id"] in site.octavia.of["loadbalancers"]
-
-
-def of_a_namesake(site: Balancing) -> Json:
-    """What the official manager of another cluster of the same name has made for such a Service."""
-    name = "kube_service_test_shop_web"
-    site.octavia._make_balancer({"name": name, "tags": [name], "vip_subnet_id": uuid(777)})
-    made = site.octavia.only("loadbalancers")
-    made |= {"provisioning_status": "ACTIVE", "vip_address": "10.0.0.99"}
-    return made
 
 
 @pytest.mark.parametrize("asks", ["hostname", "address", "address, no annotation"])

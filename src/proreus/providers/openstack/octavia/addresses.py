@@ -11,7 +11,12 @@ from proreus.cloudprovider.steps import nothing
 from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options
-from proreus.providers.openstack.octavia.floating import goes_with, is_kept, is_made_for
+from proreus.providers.openstack.octavia.floating import (
+    description,
+    goes_with,
+    is_kept,
+    is_made_for,
+)
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia
 from proreus.providers.openstack.octavia.parts import Balancer
@@ -65,7 +70,7 @@ class Addresses:
                     floating = await self._networks.give(lb, options, network, port)
             case "mark" if floating is not None:
                 await before()
-                await self._networks.keep(floating, lb.ref, kept=options.keep)
+                await self._networks.describe(floating, lb.ref, kept=options.keep)
             case "take" if floating is not None:
                 await before()
                 with turn.change(observed.id):
@@ -93,8 +98,10 @@ class Addresses:
                     await self._networks.sources(lb, options, network)
                 detail = _address_of(loose[0]) if loose else lb.requested_address
                 return (PartChange("create", part, detail or f"of network {network}"),)
-            case "mark":
-                return (PartChange("change", part, "kept" if options.keep else "not kept"),)
+            case "mark" if floating is not None:
+                detail = "kept" if options.keep else "not kept"
+                is_same = is_kept(floating) == options.keep
+                return (PartChange("change", part, "marked" if is_same else detail),)
             case "take":
                 return (PartChange("delete", part),)
         return ()
@@ -130,8 +137,7 @@ class Addresses:
         Raises:
             CloudError: Neutron refuses, or does not answer.
         """
-        annotations = ref.service.metadata.annotations if ref.service is not None else {}
-        if annotations.get(f"{PREFIX}keep-floatingip", "").lower() == "true":
+        if is_to_be_kept(ref):
             return False
         found: dict[str, tuple[str, Described]] = {}
         ports = {str(one.get("vip_port_id")): one for one in gone}
@@ -151,6 +157,12 @@ class Addresses:
         return bool(found)
 
 
+def is_to_be_kept(ref: LoadBalancerRef) -> bool:
+    """Whether the Service, if it is still there, says that its floating address is to stay."""
+    annotations = ref.service.metadata.annotations if ref.service is not None else {}
+    return annotations.get(f"{PREFIX}keep-floatingip", "").lower() == "true"
+
+
 def _decide(
     lb: LoadBalancer, options: Options, at: Placed, floating: Described | None
 ) -> Literal["give", "mark", "take", ""]:
@@ -163,7 +175,8 @@ def _decide(
     if at.family == "IPv4" and not options.internal:
         if floating is None:
             return "give"
-        return "mark" if is_own and is_kept(floating) != options.keep else ""
+        text = description(lb.ref, kept=options.keep)
+        return "mark" if is_own and floating.get("description") != text else ""
     if not is_own:
         return ""
     if at.observed is not None and at.observed.others:

@@ -241,3 +241,15 @@ class Cases:
 def broken(id_: str) -> CloudError:
     """Make the error for a load balancer in the state ERROR."""
     return CloudError(f"load balancer {id_} is in the state {ERROR}: repair or delete it")
+
+
+def is_needed(described: Described, observed: Balancer, ref: LoadBalancerRef) -> bool:
+    """Whether a load balancer stays when the Service goes.
+
+    One that was made for another Service goes with the last that leaves it. Parts of old managers
+    bear no tags, so any listener that is left may be another's.
+    """
+    if observed.others:
+        return True
+    is_left = not observed.taken and owners.is_made_in(described, ref.cluster)
+    return not (is_left or owners.is_made_for(described, ref))

@@ -2,8 +2,9 @@
 
 Neutron lets a floating IP be described when it is made, so the description is its mark: the
 official manager's text, behind it the uids of Service and cluster, and whether it is to stay when
-the Service goes. It is deleted with the very Service that it was made for; if that has left its
-load balancer to others, with the load balancer.
+the Service goes. What the official manager has made gets that mark when it is seen; until then the
+Service's status must show the address. It is deleted with the very Service that it was made for; if
+that has left its load balancer to others, with the load balancer.
 """
 
 import re
@@ -33,8 +34,16 @@ def description(ref: LoadBalancerRef, *, kept: bool = False) -> str:
         ref: The Service.
         kept: Whether it is to stay when the Service goes.
     """
-    text = f"{_OFFICIAL} {ref.key} from cluster {ref.cluster.name}"
-    return _FORM.write(text, ref, *([_KEPT] if kept else ()))
+    return _FORM.write(_official(ref), ref, *([_KEPT] if kept else ()))
+
+
+def descriptions(ref: LoadBalancerRef) -> tuple[str, ...]:
+    """Return what may be written on a Service's floating IPs, as Neutron filters by it.
+
+    The official text proves something as long as the Service's status shows the address.
+    """
+    official = (_official(ref)[: _FORM.limit],) if ref.last_ingress else ()
+    return (description(ref), description(ref, kept=True), *official)
 
 
 def owner(floating: Described) -> Owner | None:
@@ -56,6 +65,12 @@ def is_kept(floating: Described) -> bool:
     return _KEPT in _FORM.read(str(floating.get("description") or ""))[2]
 
 
+def is_proven(floating: Described) -> bool:
+    """Tell whether a floating IP's mark has uids, and so proves for whom it was made."""
+    found = owner(floating)
+    return found is not None and bool(found.service_uid)
+
+
 def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether a floating IP was made for the Service, by us or by the official manager.
 
@@ -65,11 +80,11 @@ def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
     found = owner(floating)
     if found is None:
         return False
-    is_proven = bool(found.service_uid)
+    has_uids = bool(found.service_uid)
     return verdict(
         ref,
-        owners=(found,) if is_proven else (),
-        official=() if is_proven else (found,),
+        owners=(found,) if has_uids else (),
+        official=() if has_uids else (found,),
         addresses=(str(floating.get("floating_ip_address")),),
     ).is_ours
 
@@ -97,6 +112,10 @@ def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef
 def is_shown(floating: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether the Service's status shows a floating IP's address."""
     return floating.get("floating_ip_address") in {one.ip for one in ref.last_ingress if one.ip}
+
+
+def _official(ref: LoadBalancerRef) -> str:
+    return f"{_OFFICIAL} {ref.key} from cluster {ref.cluster.name}"
 
 
 def _is_official(found: Owner, ref: LoadBalancerRef) -> bool:

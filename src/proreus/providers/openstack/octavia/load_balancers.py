@@ -42,7 +42,7 @@ from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.addresses import Addresses, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options, read_options, selector
-from proreus.providers.openstack.octavia.cases import Cases, broken
+from proreus.providers.openstack.octavia.cases import Cases, broken, is_needed
 from proreus.providers.openstack.octavia.desired import family_of
 from proreus.providers.openstack.octavia.networks import Networks
 from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
@@ -67,9 +67,11 @@ from proreus.providers.openstack.octavia.records import (
 )
 from proreus.providers.openstack.octavia.security_groups import SecurityGroups
 from proreus.providers.openstack.octavia.turns import Turn, Turns
+from proreus.providers.openstack.octavia.withdrawal import Withdrawal
 
 _ID: Final = f"{PREFIX}load-balancer-id"
 _ADDRESS: Final = f"{PREFIX}load-balancer-address"
+_DELETES: Final = "Octavia deletes the load balancer"
 _MOST_STEPS: Final = 1000
 """More than the parts that Octavia lets a load balancer have."""
 
@@ -96,7 +98,8 @@ class OctaviaLoadBalancers:
         self._inputs = (config.load_balancer, config.tenants)
         self._addresses = Addresses(octavia, networks)
         self._turns = Turns()
-        self._deleted: dict[str, frozenset[str]] = {}
+        self._withdrawal = Withdrawal(octavia, networks)
+        self._deleted: set[str] = set()
         self._waited: dict[str, int] = {}
 
     def offered(self) -> LoadBalancers:
@@ -144,7 +147,7 @@ class OctaviaLoadBalancers:
         found: list[PartChange] = []
         subnets: dict[str, str] = {}
         for family in lb.families:
-            every = await self._found(lb.ref)
+            every = await self._cases.found(lb.ref)
             case = await self._cases.find(lb, options, family, every, at_work=True)
             subnets[family] = case.members
             mine = [one for one in every if family_of(one) == family]
@@ -185,9 +188,14 @@ class OctaviaLoadBalancers:
         return desired_digest(lb, read, written, self._inputs, ingress=ingress)
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
-        """Delete the floating IPs first, since nothing leads to them afterwards."""
+        """Delete what was made for a Service, once its address is withdrawn.
+
+        The floating IPs go first, since nothing leads to them afterwards.
+        """
+        if ref.last_ingress:
+            return await self._withdraw(ref)
         with self._turns.begin() as turn:
-            found = await self._found(ref)
+            found = await self._cases.found(ref)
             pairs = [(one, await self._octavia.observe(one, ref)) for one in found]
             steps = [
                 (observed.id, step)
@@ -195,10 +203,9 @@ class OctaviaLoadBalancers:
                 if (step := self._delete_step(one, observed, ref)) is not None
             ]
             if steps:
-                begun = self._deleted.get(ref.uid, frozenset())
-                self._deleted[ref.uid] = begun.union(id_ for id_, _ in steps)
+                self._deleted.add(ref.uid)
             if steps and all(isinstance(step, Wait) for _, step in steps):
-                return self._pending(ref, "Octavia deletes the load balancer", is_waiting=True)
+                return self._pending(ref, _DELETES, is_waiting=True)
             gone = [
                 one
                 for one, observed in pairs
@@ -211,25 +218,23 @@ class OctaviaLoadBalancers:
                 if not isinstance(step, Wait):
                     await self._take(step, id_, (), turn)
         if steps:
-            return self._pending(ref, "Octavia deletes the load balancer", is_waiting=False)
+            return self._pending(ref, _DELETES, is_waiting=False)
         self._waited.pop(ref.uid, None)
         group = await self._groups.remove(ref)
         if isinstance(group, Pending):
             return group
         was_there = ref.uid in self._deleted or floating or group
-        self._deleted.pop(ref.uid, None)
+        self._deleted.discard(ref.uid)
         return Done(found=was_there)
 
-    async def _found(self, ref: LoadBalancerRef) -> list[Described]:
-        """Return all load balancers that the Service uses.
-
-        Once it is deleted, its status, which is the proof of what bears no tags, is of the past.
-        """
-        found = await self._cases.found(ref)
-        begun = self._deleted.get(ref.uid)
-        if begun is None:
-            return found
-        return [one for one in found if id_of(one) in begun or owners.is_used_by(one, ref)]
+    async def _withdraw(self, ref: LoadBalancerRef) -> Pending:
+        """Mark what goes with the Service, so that its address is not needed to find it."""
+        with self._turns.begin() as turn:
+            found = await self._cases.found(ref)
+            awaited = await self._withdrawal.mark(ref, found, turn)
+        if awaited:
+            return self._pending(ref, awaited, is_waiting=True)
+        return Pending(0.0, _DELETES, withdrawn=True)
 
     def _delete_step(self, lb: Described, observed: Balancer, ref: LoadBalancerRef) -> Step | None:
         """Return the next step to delete the load balancer, or to leave it to others, or None."""
@@ -278,7 +283,7 @@ class OctaviaLoadBalancers:
     async def _ensure(
         self, lb: LoadBalancer, options: Options, family: str, turn: Turn
     ) -> "_Made | Pending":
-        every = await self._found(lb.ref)
+        every = await self._cases.found(lb.ref)
         mine = [one for one in every if family_of(one) == family]
         for one in await self._cases.surplus(mine, lb.ref):
             step = self._cases.delete_step(one)
@@ -383,15 +388,3 @@ def _ref(cluster: ClusterIdentity, user: Owner) -> LoadBalancerRef:
 def _joined(records: Sequence[str]) -> str:
     """Join the records on all load balancers of a Service; "" if one has none."""
     return ",".join(sorted(records)) if all(records) else ""
-
-
-def is_needed(described: Described, observed: Balancer, ref: LoadBalancerRef) -> bool:
-    """Tell whether other Services still need a load balancer when this one goes.
-
-    One that was made for another Service goes with the last that leaves it. Parts of old managers
-    bear no tags, so any listener that is left may be another's.
-    """
-    if observed.others:
-        return True
-    is_left = not observed.taken and owners.is_made_in(described, ref.cluster)
-    return not (is_left or owners.is_made_for(described, ref))

@@ -14,7 +14,8 @@ from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
 from proreus.providers.openstack.octavia.floating import (
     description,
-    is_kept,
+    descriptions,
+    is_made_for,
     is_shown,
     owner,
 )
@@ -96,8 +97,8 @@ class Networks:
 
     async def made_for(self, ref: LoadBalancerRef) -> list[Described]:
         """Return the floating IPs that were made for a Service, wherever they are."""
-        texts = tuple(description(ref, kept=kept) for kept in (False, True))
-        return await self._floating({"description": texts})
+        found = await self._floating({"description": descriptions(ref)})
+        return [one for one in found if is_made_for(one, ref)]
 
     async def give(self, lb: LoadBalancer, options: Options, network: str, port: str) -> Described:
         """Attach a floating IP to a port: the requested one, or a new one.
@@ -108,7 +109,10 @@ class Networks:
             CloudError: There is none to be had.
         """
         for one in (await self.loose(lb))[:1]:
-            await self._change_floating(one, {"port_id": port})
+            fields = {"port_id": port}
+            if is_made_for(one, lb.ref):
+                fields["description"] = description(lb.ref, kept=options.keep)
+            await self._change_floating(one, fields)
             return one
         requested = lb.requested_address
         subnets = await self.sources(lb, options, network)
@@ -185,10 +189,11 @@ class Networks:
             if problem:
                 raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
-    async def keep(self, floating: Described, ref: LoadBalancerRef, *, kept: bool) -> None:
-        """Write on a Service's floating IP whether it stays when the Service goes."""
-        if is_kept(floating) != kept:
-            await self._change_floating(floating, {"description": description(ref, kept=kept)})
+    async def describe(self, floating: Described, ref: LoadBalancerRef, *, kept: bool) -> None:
+        """Write on a floating IP for which Service it was made, and whether it outlives that."""
+        text = description(ref, kept=kept)
+        if floating.get("description") != text:
+            await self._change_floating(floating, {"description": text})
 
     async def check(self, lb: LoadBalancer, named: Mapping[str, str]) -> None:
         """Refuse networks, subnets and ports that a Service may not name.

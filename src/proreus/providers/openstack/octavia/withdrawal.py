@@ -1,0 +1,93 @@
+"""Marks what goes with a Service before anything of it is deleted.
+
+What an official manager made is proven by the address in the Service's status. That proves nothing
+once a deletion has begun: the address may be somebody else's by then, and a manager that starts in
+the middle does not see what was there. So all that is to go gets our marks first. Then the address
+is withdrawn from the status, and marks alone tell what is left.
+"""
+
+from collections.abc import Sequence
+
+from proreus.cloudprovider.identity import marks
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.refused import Refused
+from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.openstack.octavia import owners
+from proreus.providers.openstack.octavia.addresses import is_to_be_kept
+from proreus.providers.openstack.octavia.cases import broken, is_needed
+from proreus.providers.openstack.octavia.floating import goes_with, is_kept, is_proven
+from proreus.providers.openstack.octavia.networks import Networks
+from proreus.providers.openstack.octavia.octavia import Octavia, is_immutable
+from proreus.providers.openstack.octavia.plan import ACTIVE, ERROR, Change
+from proreus.providers.openstack.octavia.turns import Turn
+
+
+class Withdrawal:
+    """The marks that outlast the address."""
+
+    def __init__(self, octavia: Octavia, networks: Networks) -> None:
+        """Ask Octavia and Neutron."""
+        self._octavia = octavia
+        self._networks = networks
+
+    async def mark(self, ref: LoadBalancerRef, found: Sequence[Described], turn: Turn) -> str:
+        """Mark all that goes with a Service; what it waits for, or "" if all has marks.
+
+        Args:
+            ref: The Service.
+            found: The load balancers that it uses.
+            turn: In which they were read.
+
+        Raises:
+            CloudError: The services refuse, or one without marks is in an error.
+        """
+        # One with the mark of who has left it needs no other.
+        unmarked = [
+            one
+            for one in found
+            if not owners.is_used_by(one, ref) and owners.made_tag(ref) not in owners.tags_of(one)
+        ]
+        for one in found:
+            status = one.get("provisioning_status")
+            if one in unmarked and status == ERROR:
+                raise broken(id_of(one))  # Octavia gives it no tags
+            if status not in {ACTIVE, ERROR} and not owners.is_made_for(one, ref):
+                return f"Octavia works on load balancer {id_of(one)} ({status})"
+        await self._mark_addresses(ref, found)
+        for one in unmarked:
+            if not await self._tag(one, ref, turn):
+                return f"Octavia works on load balancer {id_of(one)}"
+        return ""
+
+    async def _mark_addresses(self, ref: LoadBalancerRef, found: Sequence[Described]) -> None:
+        """Write on each floating address that it is the Service's, and whether it is to stay."""
+        every = {id_of(one): one for one in await self._networks.made_for(ref)}
+        for one in found:
+            if owners.is_made_for(one, ref):
+                continue
+            # Whom it was made for has left it; what is there goes with the last one.
+            floating = await self._networks.at_port(str(one.get("vip_port_id")))
+            if floating is None or is_proven(floating):
+                continue
+            goes = goes_with(floating, owners.makers(one), ref)
+            if goes and not is_needed(one, await self._octavia.observe(one, ref), ref):
+                every[id_of(floating)] = floating
+        for floating in every.values():
+            kept = is_kept(floating) or is_to_be_kept(ref)
+            await self._networks.describe(floating, ref, kept=kept)
+
+    async def _tag(self, described: Described, ref: LoadBalancerRef, turn: Turn) -> bool:
+        """Give a load balancer our tags; whether Octavia took them."""
+        made = marks(ref.cluster, ref.key, ref.uid)
+        is_own = owners.is_made_for(described, ref)
+        given = owners.of_parts(made, ref) if is_own else owners.of_sharer(made, ref)
+        tags = owners.with_tags(described, given, ref)
+        step = Change("loadbalancers", id_of(described), {"tags": tags})
+        try:
+            with turn.change(id_of(described)):
+                await self._octavia.take(step, id_of(described), ())
+        except Refused as error:
+            if is_immutable(error):
+                return False
+            raise
+        return True
