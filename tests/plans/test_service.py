@@ -892,6 +892,24 @@ def test_an_address_that_is_withdrawn_is_forgotten_and_leaves_the_status() -> No
     assert "loadBalancer" not in again.status.body["status"]
 
 
+def test_the_status_of_another_class_is_no_proof_and_stays() -> None:
+    """It was of ours before: what is deleted had the address that is remembered, not theirs."""
+    _, memory = settled("n1")
+    elsewhere = (LoadBalancerIngress(ip="198.51.100.7", ip_mode="VIP"),)
+    theirs = service(load_balancer_class=CLASS, ingress=elsewhere, said=READY)
+    verb = decided(theirs, memory)
+    assert isinstance(verb, Delete)
+    assert verb.ref.last_ingress == ADDRESS
+    withdrawn = Pending(0.0, "deleting", withdrawn=True)
+    change = after_delete(theirs, withdrawn, NOW, ref=verb.ref)
+    assert change.status is not None
+    assert "loadBalancer" not in change.status.body["status"]
+    later, _ = confirmed_delete(before_call(memory, verb), withdrawn, 0.0, theirs)
+    again = decided(theirs, later)
+    assert isinstance(again, Delete)
+    assert again.ref.last_ingress == ()
+
+
 @pytest.mark.parametrize(
     ("ingress", "answer"),
     [

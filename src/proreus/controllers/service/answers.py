@@ -42,11 +42,10 @@ from proreus.controllers.service.conditions import (
 )
 from proreus.controllers.service.intake import (
     AS_GO,
-    TYPE_LOAD_BALANCER,
     Classes,
     has_finalizer,
+    is_of_others,
     is_to_have,
-    wants,
 )
 from proreus.controllers.service.plan import (
     Ensure,
@@ -161,11 +160,11 @@ def after_delete(
         change = Change(after=answer.after)
     else:
         change = Change(error=answer, after=_requested_delay(answer))
-    return _still_there(present, answer, change, now) if present else change
+    return _still_there(present, answer, change, now, classes) if present else change
 
 
 def _still_there(
-    service: Service, answer: Pending | CloudError, change: Change, now: datetime
+    service: Service, answer: Pending | CloudError, change: Change, now: datetime, classes: Classes
 ) -> Change:
     """Add a condition and event that say why the load balancer is not deleted yet.
 
@@ -173,13 +172,14 @@ def _still_there(
     """
     reason, text = _delete_progress(answer)
     is_withdrawn = isinstance(answer, Pending) and answer.withdrawn
+    has_ingress = service.status.load_balancer.ingress and not is_of_others(service, classes)
     event = PlannedEvent("Warning", "DeleteLoadBalancerFailed", text)
     return msgspec.structs.replace(
         change,
         status=_status(
             service,
             condition=condition_to_write(service, ConditionState("False", reason, text), now),
-            ingress=() if is_withdrawn and service.status.load_balancer.ingress else None,
+            ingress=() if is_withdrawn and has_ingress else None,
         ),
         events=(event,) if change.error is not None else (),
     )
@@ -290,11 +290,10 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
         ingress = () if has_ingress else None
         status = _status(service, condition=condition, ingress=ingress)
         return Change(status=status, events=(event,))
-    is_theirs = service.spec.type == TYPE_LOAD_BALANCER and not wants(service, classes)
     return Change(
         status=_status(
             service,
-            ingress=() if has_ingress and not is_theirs else None,
+            ingress=() if has_ingress and not is_of_others(service, classes) else None,
             removed=(FINALIZER_LOAD_BALANCER,) if has_finalizer(service) else (),
             removed_conditions=(CONDITION,) if current_condition(service) else (),
         ),

@@ -49,6 +49,11 @@ def is_to_have(service: Service, classes: Classes = AS_GO) -> bool:
     return service.metadata.deletion_timestamp is None and wants(service, classes)
 
 
+def is_of_others(service: Service, classes: Classes = AS_GO) -> bool:
+    """Tell whether another implementation has it now: then its status is theirs."""
+    return service.spec.type == TYPE_LOAD_BALANCER and not wants(service, classes)
+
+
 def has_finalizer(service: Service) -> bool:
     """Tell whether our finalizer keeps the Service until its load balancer is gone."""
     return FINALIZER_LOAD_BALANCER in service.metadata.finalizers

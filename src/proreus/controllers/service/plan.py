@@ -31,6 +31,7 @@ from proreus.controllers.service.intake import (
     AS_GO,
     Classes,
     has_finalizer,
+    is_of_others,
     is_to_have,
     needs_cleanup,
 )
@@ -130,11 +131,10 @@ def decide(
         return Nothing()
     if not is_to_have(service, classes):
         is_due = memory is not None or needs_cleanup(service, classes)
-        return (
-            Delete(_newest_ref(load_balancer_ref(service, cluster), memory))
-            if is_due
-            else Nothing()
-        )
+        newest = load_balancer_ref(service, cluster)
+        if is_of_others(service, classes):
+            newest = msgspec.structs.replace(newest, last_ingress=())
+        return Delete(_newest_ref(newest, memory)) if is_due else Nothing()
     if isinstance(desired, CloudError):
         return Refuse(desired)
     return _compare(service, memory, desired) if desired else Nothing()
