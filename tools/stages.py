@@ -160,8 +160,9 @@ STAGES: Final = (
         "aws-official",
         "a cluster moves from the official manager of AWS and back; both end alike",
         tests("tests/providers/aws/official"),
-        300,
+        240,
         _AWS,
+        ci=True,
     ),
     Stage(
         "kills",
