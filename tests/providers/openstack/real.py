@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import time
 from typing import Any
 
@@ -22,11 +23,15 @@ PATIENCE = 300
 
 
 def project(name: str) -> "Real":
-    """A project of that name, which no other module uses; or the tests are skipped."""
+    """A project of that name, which neither another module nor another process uses.
+
+    Without services the tests are skipped.
+    """
     if running() is None:
         pytest.skip("no OpenStack runs on this machine: make openstack-up starts one")
-    seed.project(name)
-    return Real(name)
+    own = f"{name}-{os.getpid()}"
+    seed.project(own)
+    return Real(own)
 
 
 async def hosts(provider: OpenStackCloud, ids: list[str]) -> list[Node]:

@@ -178,13 +178,13 @@ class Life:
 
         def change() -> None:
             admin = seed.connect("admin", "admin")
-            found = admin.identity.find_project(CLUSTER)
+            mine = self.real.api.current_project_id
             answer = admin.load_balancer.put(
-                f"/lbaas/quotas/{found.id}", json={"quota": {"loadbalancer": balancers}}
+                f"/lbaas/quotas/{mine}", json={"quota": {"loadbalancer": balancers}}
             )
             assert answer.status_code == 202, answer.text
             many = {"quota": {"security_group": -1, "security_group_rule": -1}}
-            answer = admin.network.put(f"/quotas/{found.id}", json=many)
+            answer = admin.network.put(f"/quotas/{mine}", json=many)
             assert answer.status_code == 200, answer.text
 
         await asyncio.to_thread(change)
