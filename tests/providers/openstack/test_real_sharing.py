@@ -1,14 +1,18 @@
 """Two Services on one load balancer of a real Octavia."""
 
+import asyncio
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 
-from proreus.cloudprovider import Ensured, LoadBalancer
+from proreus.cloudprovider import Ensured, HostPolicy, LoadBalancer, Pending
 from proreus.cloudprovider.desired import desired_load_balancer
 from proreus.cloudprovider.load_balancers import Done
 from proreus.kube.objects import (
+    LoadBalancerIngress,
     LoadBalancerStatus,
     Node,
     Service,
@@ -18,7 +22,7 @@ from proreus.kube.objects import (
 from proreus.providers.openstack import OpenStackCloud
 from proreus.testing import objects
 
-from .real import Real, hosts, project, settled
+from .real import PATIENCE, Real, hosts, project, settled
 from .wire import CLUSTER, started
 
 # Of openstacksdk, by which the tests look at the cloud.
@@ -94,6 +98,41 @@ async def test_two_services_share_a_load_balancer_and_leave_it_in_any_order(real
             await balancing.delete(services[order[1]])
             assert real.balancers() == []
             assert list(real.api.network.ips()) == []
+
+
+async def test_one_that_no_manager_of_ours_has_seen_goes_with_a_new_manager_for_each_call(
+    real: Real,
+) -> None:
+    """Octavia shows tags and Neutron descriptions as soon as it has taken them."""
+    octavia, network = real.api.load_balancer, real.api.network
+    subnet = network.find_subnet("private-v4", network_id=real.network.id)
+    name = f"kube_service_{CLUSTER.name}_shop_a"
+    made = octavia.create_load_balancer(vip_subnet_id=subnet.id, name=name, tags=[name])
+    await real.until(lambda: octavia.get_load_balancer(made.id).provisioning_status == "ACTIVE")
+    text = f"Floating IP for Kubernetes external service shop/a from cluster {CLUSTER.name}"
+    public = network.find_network("public")
+    address = network.create_ip(
+        floating_network_id=public.id, port_id=made.vip_port_id, description=text
+    )
+    ingress = (LoadBalancerIngress(ip=address.floating_ip_address),)
+    status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
+    ref = desired_load_balancer(
+        msgspec.structs.replace(service("a", 80), status=status), [], HostPolicy(), CLUSTER
+    ).ref
+    end = time.monotonic() + PATIENCE
+    answer: Any = None
+    while not isinstance(answer, Done):
+        async with started(real.config) as provider:
+            assert provider.load_balancers is not None
+            answer = (await provider.load_balancers.delete([ref]))[ref.uid]
+        if isinstance(answer, Pending) and answer.withdrawn:
+            assert f"proreus/service-uid={ref.uid}" in octavia.get_load_balancer(made.id).tags
+            assert ref.uid in network.get_ip(address.id).description
+            ref = msgspec.structs.replace(ref, last_ingress=())
+        assert time.monotonic() < end, answer
+        await asyncio.sleep(0.2)
+    assert real.balancers() == []
+    assert list(network.ips()) == []
 
 
 async def test_one_that_was_made_by_hand_has_its_own_tags_again_in_the_end(real: Real) -> None:
