@@ -92,7 +92,7 @@ async def test_nodes_follow_the_inventory_while_it_can_be_read(site: Site, tmp_p
         inventory.path.write_text(whole[: len(whole) // 2] + "\n  - {")
         await site.register([machine("f")])
         await said(site, "f", "machines.yaml")
-        assert "The inventory is wrong" in (tmp_path / "manager.log").read_text()
+        assert "The inventory has mistakes" in (tmp_path / "manager.log").read_text()
         assert (await site.nodes()).keys() == {"a", "c", "d", "e", "f"}
         inventory.say("f", addresses=["10.1.1.6"])
         await site.initialised("f")
