@@ -112,7 +112,11 @@ def test_a_load_balancer_is_as_desired_if_the_cloud_shows_what_is_expected(
 def test_after_a_restart_what_is_as_desired_needs_no_verb() -> None:
     memory = drift.adopted(DESIRED, "a", {"u1": {"a": frozenset()}})
     assert memory == plan.Memory(
-        DESIRED.ref, plan.fingerprint(DESIRED), {}, readiness(DESIRED.hosts, {})
+        DESIRED.ref,
+        plan.fingerprint(DESIRED),
+        {},
+        readiness(DESIRED.hosts, {}),
+        made=True,
     )
 
 

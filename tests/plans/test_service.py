@@ -68,6 +68,7 @@ from proreus.controllers.service.plan import (
     fingerprint,
     has_new_hosts,
     is_gone,
+    still_ours,
     with_ip_mode,
 )
 from proreus.kube.objects import (
@@ -935,6 +936,43 @@ def settled(*names: str, **changes: Any) -> tuple[Service, Memory]:
     present = service(**changes)
     verb = Ensure(desired(present, *names))
     return present, after(before_call(None, verb), verb, Ensured(ADDRESS))
+
+
+THEIRS = service(load_balancer_class=CLASS)
+
+
+@pytest.mark.parametrize(
+    ("present", "made", "missing_since", "is_kept"),
+    [
+        (THEIRS, False, None, False),
+        (THEIRS, True, 5.0, False),
+        (THEIRS, True, None, True),
+        (service(load_balancer_class=CLASS, deleted=True), False, None, False),
+        (service(load_balancer_class=CLASS, uid="uid-2"), False, None, True),
+        (service(type="ClusterIP"), False, 5.0, True),
+        (service(deleted=True), False, 5.0, True),
+        (service(), False, 5.0, True),
+        (None, False, 5.0, True),
+    ],
+)
+def test_what_another_may_have_made_is_forgotten(
+    present: Service | None, missing_since: float | None, *, made: bool, is_kept: bool
+) -> None:
+    memory = Memory(reference(service()), missing_since=missing_since, made=made)
+    assert still_ours(present, memory) == (memory if is_kept else None)
+    assert still_ours(present, None) is None
+
+
+@pytest.mark.parametrize("verb", [Ensure, UpdateHosts])
+def test_who_has_asked_for_one_remembers_it_until_it_is_gone(
+    verb: type[Ensure | UpdateHosts],
+) -> None:
+    of = desired(service(), "n1")
+    begun = before_call(None, verb(of))
+    assert begun.made
+    assert after(begun, verb(of), Ensured(ADDRESS)).made
+    assert before_call(begun, Delete(of.ref)).made
+    assert not before_call(None, Delete(of.ref)).made
 
 
 def decided(

@@ -250,9 +250,12 @@ class ServiceController:
 
     def plan(self, key: str, obj: Service | None, observed: Exception | None) -> Verb | None:  # noqa: ARG002
         """Decide which verb the Service needs."""
+        memory = plan.still_ours(obj, self._memory.pop(key, None), self._classes)
+        if memory is not None:
+            self._memory[key] = memory
         verb = plan.decide(
             obj,
-            self._memory.get(key),
+            memory,
             self._desired(obj),
             cluster=self._env.cluster,
             classes=self._classes,

@@ -86,7 +86,8 @@ def adopted(desired: LoadBalancer, expected: str, observed: Fingerprints) -> Mem
     """
     if not desired.ref.last_ingress or not is_as_desired(desired, expected, observed):
         return None
-    return Memory(desired.ref, fingerprint(desired), condition=readiness(desired.hosts, {}))
+    condition = readiness(desired.hosts, {})
+    return Memory(desired.ref, fingerprint(desired), condition=condition, made=True)
 
 
 def spread(keys: Iterable[str], seconds: float) -> Mapping[str, float]:

@@ -64,6 +64,7 @@ class Memory(msgspec.Struct, frozen=True):
     `condition` what its condition should be. A write that was lost shows by the Service differing
     from these. `requested_hosts` are the hosts last sent to the cloud, whatever the result, or
     None. `missing_since` is the time in seconds since which `delete` finds nothing, or None.
+    `made` says that this process has asked for it, or found it as desired when it started.
     """
 
     ref: LoadBalancerRef
@@ -72,6 +73,7 @@ class Memory(msgspec.Struct, frozen=True):
     condition: ConditionState | None = None
     requested_hosts: tuple[Host, ...] | None = None
     missing_since: float | None = None
+    made: bool = False
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -140,6 +142,21 @@ def decide(
     return _compare(service, memory, desired) if desired else Nothing()
 
 
+def still_ours(
+    service: Service | None, memory: Memory | None, classes: Classes = AS_GO
+) -> Memory | None:
+    """Return the memory, or None if what it would delete may be another manager's by now.
+
+    While a Service is of another type it has no class, so every manager cleans up after it. Once it
+    is of another's class, that one may have made a load balancer with the same marks. Then only who
+    made the former one, and has not yet heard that it is gone, has anything left to delete.
+    """
+    if memory is None or service is None or service.metadata.uid != memory.ref.uid:
+        return memory
+    is_pending = memory.made and memory.missing_since is None
+    return None if is_of_others(service, classes) and not is_pending else memory
+
+
 def fingerprint(desired: LoadBalancer, written: Collection[str] = ()) -> Fingerprint:
     """Digest a desired load balancer.
 
@@ -175,11 +192,10 @@ def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> M
     """
     written = memory.written if memory else {}
     if isinstance(verb, Delete):
-        return Memory(
-            verb.ref, None, written, missing_since=memory.missing_since if memory else None
-        )
+        since, made = (memory.missing_since, memory.made) if memory else (None, False)
+        return Memory(verb.ref, None, written, missing_since=since, made=made)
     newest = _newest_ref(verb.desired.ref, memory)
-    return Memory(newest, None, written, requested_hosts=verb.desired.hosts)
+    return Memory(newest, None, written, requested_hosts=verb.desired.hosts, made=True)
 
 
 def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> Memory:
@@ -188,21 +204,24 @@ def after(memory: Memory, verb: Ensure | UpdateHosts, answer: EnsureAnswer) -> M
     An answer that is no success leaves the outcome open.
     """
     if isinstance(answer, ImplementedElsewhere):
-        return Memory(memory.ref, fingerprint(verb.desired), {}, ELSEWHERE, memory.requested_hosts)
+        return msgspec.structs.replace(
+            memory, last=fingerprint(verb.desired), written={}, condition=ELSEWHERE
+        )
     if not isinstance(answer, Ensured):
         return memory
     written = dict(answer.annotations)
     if isinstance(verb, UpdateHosts):
         written = {**memory.written, **written}
     ingress = stated_ingress(verb, answer)
-    return Memory(
-        memory.ref
-        if ingress is None
-        else msgspec.structs.replace(memory.ref, last_ingress=ingress),
-        fingerprint(verb.desired, written),
-        written,
-        readiness(verb.desired.hosts, answer.rejected),
-        memory.requested_hosts,
+    ref = memory.ref
+    if ingress is not None:
+        ref = msgspec.structs.replace(ref, last_ingress=ingress)
+    return msgspec.structs.replace(
+        memory,
+        ref=ref,
+        last=fingerprint(verb.desired, written),
+        written=written,
+        condition=readiness(verb.desired.hosts, answer.rejected),
     )
 
 

@@ -1,0 +1,164 @@
+"""Two managers in one cluster and one cloud, which own Services of different classes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from proreus.app.election import Election
+from proreus.app.leader import Leader
+from proreus.app.options import Options
+from proreus.cloudprovider import (
+    CloudProvider,
+    ClusterIdentity,
+    Context,
+    Done,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    OwnedObject,
+)
+from proreus.controllers.table import CONTROLLERS
+from proreus.kube.config import ClientConfig
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.requests import SERVICES
+from proreus.serving.health import Health
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer, Store
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+INGRESS = LoadBalancerIngress(ip="192.0.2.1", ip_mode="VIP")
+THEIRS = "example.com/theirs"
+OF_THEIR_CLASS = {"load_balancer_classes": (THEIRS,), "classless_load_balancers": False}
+LOOKED_AGAIN = 60
+"""Seconds after which whatever was to be deleted is deleted."""
+
+
+class Balancers:
+    """What is in the cloud, by the UID of the Service, and what was deleted."""
+
+    def __init__(self) -> None:
+        self.present: set[str] = set()
+        self.deleted: list[str] = []
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        return lb.uid
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        return HostPolicy()
+
+    def fingerprint(self, desired: LoadBalancer) -> str:
+        return desired.ref.key
+
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
+        self.present |= {one.ref.uid for one in desired}
+        return {one.ref.uid: Ensured((INGRESS,)) for one in desired}
+
+    update_hosts = ensure
+
+    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
+        found = {one.uid: one.uid in self.present for one in gone}
+        self.deleted += [uid for uid, is_found in found.items() if is_found]
+        self.present -= found.keys()
+        return {uid: Done(found=is_found) for uid, is_found in found.items()}
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        return [OwnedObject("lb", uid, service_uid=uid) for uid in self.present]
+
+
+class Cloud(CloudProvider):
+    name = "cloud"
+    balancers = Balancers()
+
+    async def start(self, context: Context) -> None:
+        self.load_balancers: Any = self.balancers
+
+
+@asynccontextmanager
+async def manager(
+    server: MemoryApiServer, balancers: Balancers, **flags: Any
+) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    cloud = Cloud(None)
+    cloud.balancers = balancers
+    leader = Leader(
+        Options(cloud_provider="cloud", leader_elect=False, **flags),
+        cloud,
+        ClientConfig(server=server.url),
+        Health(),
+        chosen=[one for one in CONTROLLERS if one.name == "service-lb-controller"],
+        election=Election(),
+        now=lambda: EPOCH + timedelta(seconds=loop.time()),
+    )
+    stop = asyncio.Event()
+    work = asyncio.create_task(leader.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await work
+
+
+class Stage:
+    """A Service, and one cloud for both managers."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.store = Store(lambda: EPOCH + timedelta(seconds=loop.time()))
+        self.balancers = Balancers()
+        self.spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"port": 80}]}
+        body = {"metadata": {"name": "web"}, "spec": self.spec}
+        self.store.create(SERVICES, "shop", body)
+
+    def service(self) -> Any:
+        return self.store.get(SERVICES, "shop", "web")
+
+    async def turn_to(self, type_: str, **more: str) -> None:
+        found = self.service()
+        spec = {**self.spec, "type": type_, **more}
+        self.store.update(SERVICES, found, {**found.body, "spec": spec})
+        await asyncio.sleep(3)
+
+
+@virtual_time
+async def test_a_deletion_that_looks_again_spares_what_the_other_has_made_meanwhile() -> None:
+    stage = Stage()
+    balancers = stage.balancers
+    async with (
+        MemoryApiServer(stage.store) as server,
+        manager(server, balancers),
+        manager(server, balancers, **OF_THEIR_CLASS),
+    ):
+        await asyncio.sleep(10)
+        (uid,) = balancers.present
+        await stage.turn_to("ClusterIP")
+        assert balancers.deleted == [uid]
+        await stage.turn_to("LoadBalancer")
+        assert balancers.present == {uid}
+        await asyncio.sleep(LOOKED_AGAIN)
+
+    assert balancers.deleted == [uid]
+    assert stage.service().metadata["finalizers"]
+
+
+@virtual_time
+async def test_who_had_made_it_spares_it_too_once_the_cloud_shows_it_gone() -> None:
+    stage = Stage()
+    balancers = stage.balancers
+    async with (
+        MemoryApiServer(stage.store) as server,
+        manager(server, balancers, **OF_THEIR_CLASS),
+        manager(server, balancers),
+    ):
+        await asyncio.sleep(10)
+        (uid,) = balancers.present
+        await stage.turn_to("ClusterIP")
+        assert balancers.deleted == [uid]
+        await stage.turn_to("LoadBalancer", loadBalancerClass=THEIRS)
+        assert balancers.present == {uid}
+        await asyncio.sleep(LOOKED_AGAIN)
+
+    assert balancers.deleted == [uid]
+    assert stage.service().metadata["finalizers"]
