@@ -59,6 +59,7 @@ def node(
     uuid: str = "",
     is_ready: bool = True,
     annotations: dict[str, str] | None = None,
+    created: datetime | None = None,
 ) -> Node:
     """A Node; its addresses are internal ones, its provider id has its name."""
     return objects.node(
@@ -69,4 +70,5 @@ def node(
         annotations=annotations or {},
         pod_cidrs=cidrs,
         conditions=(Condition("Ready", "True" if is_ready else "Unknown"),),
+        creation_timestamp=created,
     )

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ SETTINGS = RoutesConfig()
 NODES = (node("a", "10.9.0.11", "fd00:9::11"), node("b", "10.9.0.12"))
 TO_A = Route("a-4", "10.200.1.0/24", "local://a")
 TO_A6 = Route("a-6", "fd00:200:1::/64", "local://a")
+GATEWAY = "10.9.0.1"
+EARLY, LATE = datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 2, tzinfo=UTC)
 TO_B = Route("b-4", "10.200.2.0/24", "local://b")
 
 
@@ -188,6 +191,35 @@ def test_a_route_that_leads_nowhere_is_refused(route: Route, words: tuple[str, .
     assert found == {TO_A: KernelRoute("10.200.1.0/24", "10.9.0.11")}
     assert isinstance(problems[route], InvalidRequest)
     assert all(word in str(problems[route]) for word in words)
+
+
+FORGED = pytest.mark.parametrize(
+    ("address", "claimed"),
+    [("10.9.0.66", "10.200.9.0/24"), ("10.9.0.66", "10.200.1.0/24"), (GATEWAY, "10.200.1.0/24")],
+)
+
+
+@FORGED
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_node_with_anothers_provider_id_gets_none_of_its_traffic(
+    address: str, claimed: str, *, is_first: bool
+) -> None:
+    id_, cidr = "local://a", "10.200.1.0/24"
+    victim = node("b", "10.9.0.11", provider_id=id_, cidrs=(cidr,), created=EARLY)
+    forger = node("a", address, provider_id=id_, cidrs=(claimed,), created=LATE)
+    nodes = [forger, victim] if is_first else [victim, forger]
+    found, problems = ways([TO_A], nodes, frozenset({GATEWAY}))
+    assert (found, problems) == ({TO_A: KernelRoute("10.200.1.0/24", "10.9.0.11")}, {})
+    assert ("10.200.1.0/24", "local://a") not in where(seen([], nodes, frozenset({GATEWAY})))
+
+
+def test_of_two_nodes_with_one_provider_id_each_has_its_own_pod_cidr() -> None:
+    """As of a machine that was renamed, until the first Node is deleted."""
+    id_, cidr = "local://a", "10.200.1.0/24"
+    former = node("a", "10.9.0.11", cidrs=("10.200.7.0/24",), created=EARLY)
+    present = node("b", "10.9.0.12", provider_id=id_, cidrs=(cidr,), created=LATE)
+    found, _ = ways([TO_A], [former, present], frozenset())
+    assert found == {TO_A: KernelRoute("10.200.1.0/24", "10.9.0.12")}
 
 
 def test_clusters_of_one_name_have_different_metrics() -> None:

@@ -7,6 +7,7 @@ and its next hop is an address of the node. A node that is this very machine nee
 import hashlib
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _FIRST_METRIC: Final = 1 << 24
 _IP_TYPES: Final = ("InternalIP", "ExternalIP")
+_LATE: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class LocalRoutes:
@@ -91,6 +93,7 @@ def seen(found: Iterable[KernelRoute], nodes: Sequence[Node], own: frozenset[str
     A next hop that is no node's address, or that of two nodes, stays an address. The pod CIDRs of
     a node that is this machine are there without a route.
     """
+    holders = _holders(nodes)
     owners: dict[str, set[str]] = {}
     for node in nodes:
         for address in _addresses(node):
@@ -106,7 +109,9 @@ def seen(found: Iterable[KernelRoute], nodes: Sequence[Node], own: frozenset[str
         for node in nodes
         if _is_here(node, own) and node.spec.provider_id
         for cidr in (node.spec.pod_cidrs or (node.spec.pod_cidr,))
-        if cidr and (destination := _canonical(cidr)) not in known
+        if cidr
+        and (destination := _canonical(cidr)) not in known
+        and holders[node.spec.provider_id, destination] is node
     ]
     return routes
 
@@ -115,12 +120,12 @@ def ways(
     create: Iterable[Route], nodes: Sequence[Node], own: frozenset[str]
 ) -> tuple[dict[Route, KernelRoute], dict[Route, CloudError]]:
     """Return the kernel routes for the routes to create, and the problems of the others. Pure."""
-    by_id = {node.spec.provider_id: node for node in nodes if node.spec.provider_id}
+    holders = _holders(nodes)
     found: dict[Route, KernelRoute] = {}
     problems: dict[Route, CloudError] = {}
     for route in create:
-        node = by_id.get(route.target or "")
-        destination = _canonical(route.destination)
+        id_, destination = route.target or "", _canonical(route.destination)
+        node = holders.get((id_, destination)) or holders.get((id_, ""))
         if node is None:
             problems[route] = InvalidRequest(f"no Node has the provider id {route.target}")
         elif not _is_here(node, own):
@@ -134,6 +139,24 @@ def ways(
             else:
                 found[route] = KernelRoute(destination, via)
     return found, problems
+
+
+def _holders(nodes: Sequence[Node]) -> dict[tuple[str, str], Node]:
+    """Return the node of each provider id and pod CIDR, and with "" of each provider id.
+
+    Of two with one provider id the older: any kubelet can write another one's on its own new Node.
+    """
+    holders: dict[tuple[str, str], Node] = {}
+    for node in sorted(nodes, key=_age):
+        if id_ := node.spec.provider_id:
+            cidrs = filter(None, node.spec.pod_cidrs or (node.spec.pod_cidr,))
+            for cidr in ("", *map(_canonical, cidrs)):
+                holders.setdefault((id_, cidr), node)
+    return holders
+
+
+def _age(node: Node) -> tuple[datetime, str]:
+    return node.metadata.creation_timestamp or _LATE, node.metadata.name
 
 
 def _addresses(node: Node) -> list[str]:
