@@ -295,11 +295,16 @@ class LocalLoadBalancers:
         task.add_done_callback(self._tasks.discard)
 
     async def _announce(self, addresses: Sequence[tuple[str, str]]) -> None:
-        """Announce addresses a few times, since nobody confirms it."""
-        for _ in range(_ANNOUNCEMENTS):
-            for each in addresses:
-                announce([each])  # a few packets without waiting
-                await asyncio.sleep(0)
+        """Announce addresses a few times, since nobody confirms it.
+
+        That takes them from whoever has them, so it is a write, which the gate may refuse.
+        """
+        for _ in range(_ANNOUNCEMENTS if addresses else 0):
+            try:
+                await self._write("announce_addresses", lambda: announce(addresses))
+            except CloudError as error:
+                log.info("The addresses were not announced: %s", error)
+                return
             await asyncio.sleep(_BETWEEN_ANNOUNCEMENTS)
 
     async def _keep(self) -> None:
