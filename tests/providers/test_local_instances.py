@@ -142,6 +142,26 @@ def test_what_a_broken_inventory_lacks_is_unknown(tmp_path: Path) -> None:
         assert "m.yaml:3" in str(said)
 
 
+async def test_a_machine_that_is_back_in_an_inventory_with_a_mistake_is_not_gone(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "machines.yaml"
+    file.write_text("machines: [{name: n1, state: gone}]")
+    cloud = LocalCloud(
+        LocalConfig(instances=InstancesConfig(inventory=str(file)), gateway=Gateway(enabled=False))
+    )
+    await cloud.start(context())
+    instances, silent = cloud.instances, node("n1", is_ready=False)
+    assert instances is not None
+    assert await instances.describe([silent]) == {"n1": NotFound(tombstone=True)}
+    file.write_text("machines: [{name: n1}, {name: n2, zoen: rack-1}]")
+    said = (await instances.describe([silent]))["n1"]
+    assert isinstance(said, CloudError)
+    assert "may be back that it says are gone" in str(said)
+    assert "zoen" in str(said)
+    await cloud.close()
+
+
 def test_only_nodes_with_our_scheme_are_ours() -> None:
     instances = LocalInstances(None, Defaults(), None, Probing())
     assert instances.owns(node("a")) is Ownership.YES

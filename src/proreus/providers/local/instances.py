@@ -186,7 +186,7 @@ def from_inventory(node: Node, inventory: Inventory) -> InstanceAnswer:
     if found is not None:
         same = _matched(node, found)
         is_gone = found.state is MachineState.GONE and isinstance(same, Instance)
-        return NotFound(tombstone=True) if is_gone else same
+        return _absent(inventory, tombstone=True) if is_gone else same
     other = _by_name(node, inventory)
     if other is not None:
         return IdentityConflict(
@@ -201,13 +201,15 @@ def _by_name(node: Node, inventory: Inventory) -> Machine | None:
     return inventory.by_name.get(node.metadata.name) or inventory.by_uuid.get(uuid)
 
 
-def _absent(inventory: Inventory) -> InstanceAnswer:
-    """Return the answer for a machine that the inventory does not name."""
+def _absent(inventory: Inventory, *, tombstone: bool = False) -> InstanceAnswer:
+    """Return the answer for a machine that the inventory does not name, or says is gone.
+
+    One that is not the newest proves neither.
+    """
     if inventory.stale:
-        return CloudError(
-            f"the inventory has a mistake, so machines may exist that it lacks: {inventory.stale}"
-        )
-    return NotFound()
+        what = "be back that it says are gone" if tombstone else "exist that it lacks"
+        return CloudError(f"the inventory has a mistake, so machines may {what}: {inventory.stale}")
+    return NotFound(tombstone=tombstone)
 
 
 def _not_ours(node: Node) -> InvalidRequest | None:
