@@ -73,6 +73,25 @@ def seconds_left() -> int:
     return int(found[0]["elem"]["expires"]) if found else -1
 
 
+async def test_a_gateway_that_is_to_hold_from_now_on_goes_on(segment: Segment) -> None:
+    """As when the cloud-config changes: the new provider starts beside the old one."""
+    four: dict[str, Any] = {"ip_families": ("IPv4",)}
+    with segment.gateways["a"].inside():
+        async with manager(VIP_HERE) as (balancers, _):
+            await ensure(balancers, desired(balancers, "one", **four))
+            with segment.client.connect(VIP_HERE) as line:
+                assert line.ask()[0] == "one"
+                async with manager(VIP_HERE, hold=6.0) as (after, _):
+                    assert await after.list_owned(CLUSTER)
+                    assert line.ask()[0] == "one"
+                    with segment.client.connect(VIP_HERE) as new:
+                        assert new.ask()[0] == "one"
+                    web = desired(after, "one", has=VIP_HERE, **four)
+                    assert await ensure(after, web) == [(VIP_HERE,)]
+                    assert seconds_left() > 0
+                    await delete(after, web)
+
+
 async def test_a_gateway_without_its_manager_falls_silent_and_begins_anew(
     segment: Segment,
 ) -> None:
