@@ -152,6 +152,35 @@ async def test_the_cloud_config_may_list_what_is_allowed(aws: StrictAWS) -> None
         )
 
 
+@pytest.mark.parametrize("kind", ["", "nlb"])
+async def test_no_rule_is_put_in_the_group_of_another_cluster(aws: StrictAWS, kind: str) -> None:
+    async with placed(aws, kind=kind) as site:
+        (host,) = site.machines(1)
+        theirs = group(site, {ELSEWHERE: "owned"})
+        site.ec2.modify_instance_attribute(InstanceId=host, Groups=[theirs])
+        desired = site.desired([host])
+        answer = await site.made(desired)
+        assert f"its security group {theirs} is another cluster's" in "".join(
+            answer.rejected.values()
+        )
+        assert rules_in(site, theirs) == []
+        shared = {"Key": HERE, "Value": "shared"}
+        site.ec2.create_tags(Resources=[theirs], Tags=[shared])
+        assert (await site.made(desired)).rejected == {}
+        let_in = rules_in(site, theirs)
+        assert let_in
+        site.ec2.delete_tags(Resources=[theirs], Tags=[shared])
+        assert (await site.made(desired)).rejected == {}, "what is let in goes on being so"
+        assert rules_in(site, theirs) == let_in
+        await site.delete(desired)
+        assert rules_in(site, theirs) == []
+
+
+def rules_in(site: LBSite, id_: str) -> list[Any]:
+    (found,) = site.ec2.describe_security_groups(GroupIds=[id_])["SecurityGroups"]
+    return list(found["IpPermissions"])
+
+
 def in_the_copy(site: LBSite, ids: list[str]) -> LoadBalancer:
     """The desired one of the same Service in a cluster that has the same id in AWS."""
     copy = ClusterIdentity(CLUSTER.name, "c0b1e5a1-0000-4000-8000-000000000002")

@@ -14,7 +14,14 @@ import msgspec
 from proreus.cloudprovider.firewalls import RuleRefusal, change_rules
 from proreus.cloudprovider.load_balancers import PartChange
 from proreus.cloudprovider.steps import nothing
-from proreus.providers.aws.identity import TAG_LEGACY, ClusterTags, Described, Place
+from proreus.providers.aws.identity import (
+    TAG_LEGACY,
+    ClusterTags,
+    Described,
+    Place,
+    owning_clusters,
+    tags_of,
+)
 from proreus.providers.aws.memberships import Memberships
 from proreus.providers.aws.rules import (
     HOST_RULE,
@@ -233,22 +240,37 @@ class HostGroups:
         is_whole = not instances or not self._tags.id
         described = await self._groups(with_tag=not is_whole)
         tagged = {one["GroupId"] for one in self._tags.mine(described)} if self._tags.id else set()
-        homes: set[str] = set()
+        group_of: dict[str, str] = {}
         refused: dict[str, str] = {}
         for one in await self._memberships.of(instances):
             try:
-                homes.add(host_group(one, tagged))
+                group_of[one["InstanceId"]] = host_group(one, tagged)
             except ValueError as error:
                 refused[one["InstanceId"]] = str(error)
-        if not is_whole and not homes <= tagged:
+        if not is_whole and not tagged.issuperset(group_of.values()):
             described = await self._groups(with_tag=False)
         rules = {one["GroupId"]: rules_of(one.get("IpPermissions") or ()) for one in described}
+        theirs = {one["GroupId"] for one in described if self._is_anothers(one)}
+        homes = {
+            id_
+            for id_ in group_of.values()
+            if id_ not in theirs or not _is_new(access, rules.get(id_, frozenset()))
+        }
+        refused |= {
+            instance: f"its security group {id_} is another cluster's: tag it {self._tags.key}"
+            for instance, id_ in group_of.items()
+            if id_ not in homes
+        }
         concerned = {
             id_: have
             for id_, have in rules.items()
             if id_ in tagged or id_ in homes or access.is_marked(have)
         }
         return concerned, homes, refused
+
+    def _is_anothers(self, group: Described) -> bool:
+        tags = tags_of(group)
+        return not self._tags.has(tags) and bool(owning_clusters(tags))
 
     async def _groups(self, *, with_tag: bool) -> list[Described]:
         """The groups of the network; if `with_tag`, those with a tag of the cluster's kind."""
@@ -259,6 +281,14 @@ class HostGroups:
         return await self._api.pages(
             "ec2", "DescribeSecurityGroups", "SecurityGroups", Filters=filters
         )
+
+
+def _is_new(access: Access, have: frozenset[Rule]) -> bool:
+    """Tell whether a group lacks rules of a load balancer and has none yet that were made for it.
+
+    What has been let in goes on being so.
+    """
+    return bool(access.change(have, True).grant) and not access.is_marked(have)  # noqa: FBT003
 
 
 def told_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
