@@ -50,7 +50,7 @@ WRONG = {
     ("form", "a1"): ("", "give letters"),
     ("choice", "http"): ("", "give one of HTTP, tcp"),
     ("names", "a,b1"): (("a", "b1"), "give letters"),
-    ("names", "a,a"): (("a", "a"), "one is given twice"),
+    ("names", "a,a"): (("a", "a"), "give each value once, not several times: a"),
 }
 
 

@@ -132,7 +132,7 @@ def test_what_has_no_room_at_all_is_an_error(room: int, revoke: str) -> None:
     assert group.rules == {"a", "b"} - set(revoke)
 
 
-DELETIONS = {"": "", "Gone": "", "InUse": "group g is in use still"}
+DELETIONS = {"": "", "Gone": "", "InUse": "group g is still in use"}
 
 
 @pytest.mark.parametrize("code", DELETIONS)

@@ -152,7 +152,7 @@ async def test_what_is_not_ours_is_neither_changed_nor_deleted(mark: dict[str, s
         await preview(cloud, desired_lb("blue")),
     ):
         assert type(answer) is CloudError
-        assert "made for somebody else" in str(answer)
+        assert "without the marks of this Service" in str(answer)
     gone = await balancers(cloud).delete([desired_lb().ref])
     assert gone == {"uid-web": Done(found=False)}
     assert cloud.writes == ["create"]

@@ -1,4 +1,4 @@
-"""Reads a Service's annotations of a cloud, and says at once all that is wrong with them. Pure.
+"""Reads a Service's annotations of a cloud, and reports all mistakes in them at once. Pure.
 
     read = AnnotationReader(service.metadata.annotations, "example.com/")
     is_internal = read.flag("internal")
@@ -25,7 +25,7 @@ _BOOLEANS: Final = {
 
 
 class AnnotationReader:
-    """Reads one annotation after the other, and keeps what is wrong.
+    """A reader of one annotation after the other, which collects all mistakes.
 
     What is wrong or not given has its default, which is checked as well: it may be an operator's.
     """
@@ -37,7 +37,7 @@ class AnnotationReader:
         self.problems: list[str] = []
 
     def check(self) -> None:
-        """Refuse what is wrong.
+        """Raise an error that names all mistakes, if there are any.
 
         Raises:
             InvalidRequest: Names every annotation that is wrong, and the remedy.
@@ -46,17 +46,17 @@ class AnnotationReader:
             raise InvalidRequest("; ".join(self.problems))
 
     def wrong(self, name: str, remedy: str) -> None:
-        """Keep that an annotation is wrong, and what to do."""
+        """Record that an annotation is wrong, and the remedy."""
         full = name if "/" in name else f"{self._prefix}{name}"
         self.problems.append(f"annotation {full}: {remedy}")
 
     def text(self, name: str, default: str = "") -> str:
-        """Read a text."""
+        """Return an annotation's text, without spaces around it."""
         full = name if "/" in name else f"{self._prefix}{name}"
         return self._annotations.get(full, "").strip() or default
 
     def parsed(self, name: str, parse: Callable[[str], T], remedy: str, default: T) -> T:
-        """Read what `parse` makes of a text; a KeyError or ValueError means that it is wrong."""
+        """Return what `parse` makes of a text; a KeyError or ValueError means that it is wrong."""
         text = self.text(name)
         try:
             return parse(text) if text else default
@@ -65,11 +65,11 @@ class AnnotationReader:
             return default
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Read true or false."""
+        """Return an annotation that is true or false."""
         return self.parsed(name, _BOOLEANS.__getitem__, "give true or false", default=default)
 
     def number(self, name: str, low: int, high: int, default: Any = None) -> Any:
-        """Read a whole number from `low` to `high`."""
+        """Return an annotation that is a whole number from `low` to `high`."""
         text = self.text(name, "" if default is None else str(default))
         if not text:
             return default
@@ -79,7 +79,7 @@ class AnnotationReader:
         return int(text)
 
     def form(self, name: str, form: re.Pattern[str], remedy: str, default: str = "") -> str:
-        """Read a text of a form."""
+        """Return an annotation whose text matches a pattern."""
         text = self.text(name, default)
         if text and not form.fullmatch(text):
             self.wrong(name, remedy)
@@ -87,7 +87,7 @@ class AnnotationReader:
         return text
 
     def choice(self, name: str, choices: Iterable[str], default: str = "") -> str:
-        """Read one of several words, in small letters or as they are given."""
+        """Return an annotation that is one of several words, as given or in small letters."""
         known, text = tuple(choices), self.text(name, default)
         word = text if text in known else text.lower()
         if word and word not in known:
@@ -96,19 +96,20 @@ class AnnotationReader:
         return word
 
     def names(self, name: str, form: re.Pattern[str], remedy: str) -> tuple[str, ...]:
-        """Read texts of a form, separated by commas."""
-        found = tuple(filter(None, (one.strip() for one in self.text(name).split(","))))
-        if not all(form.fullmatch(one) for one in found):
+        """Return the parts of an annotation between commas, each of which matches a pattern."""
+        found = tuple(filter(None, (part.strip() for part in self.text(name).split(","))))
+        if not all(form.fullmatch(part) for part in found):
             self.wrong(name, remedy)
         elif len(set(found)) < len(found):
-            self.wrong(name, "one is given twice")
+            twice = sorted({part for part in found if found.count(part) > 1})
+            self.wrong(name, f"give each value once, not several times: {', '.join(twice)}")
         return found
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Read `key=value,key=,key`; what stands behind a second `=` is not read, as in Go's."""
+        """Return `key=value,key=,key` as a map; what follows a second `=` is not read, as in Go."""
         found: dict[str, str] = {}
-        for one in self.text(name).split(","):
-            key, *values = one.strip().split("=")
+        for pair in self.text(name).split(","):
+            key, *values = pair.strip().split("=")
             if key:
                 found[key] = values[0] if values else ""
         return found

@@ -1,4 +1,4 @@
-"""Sends the usual requests for objects of one kind: all at one URL, each by its name below."""
+"""Reads and changes objects of one kind by HTTP: all at one URL, each by its name below."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -13,7 +13,7 @@ Page = TypeVar("Page")
 
 
 class Collection(Generic[T]):
-    """Read, make, change and delete the objects of one kind, as JSON.
+    """A client for the objects of one kind, as JSON: it reads, makes, changes and deletes them.
 
     The requests are named after the URL, such as "balancers.get" and "balancers.list".
     """
@@ -28,7 +28,7 @@ class Collection(Generic[T]):
         *,
         marker: str = "",
     ) -> None:
-        """Send nothing yet.
+        """Keep how to send requests; none is sent yet.
 
         Args:
             client: What sends the requests.

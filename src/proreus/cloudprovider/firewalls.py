@@ -1,4 +1,4 @@
-"""Rules of firewalls and security groups: what differs, and how it is changed without a gap.
+"""Compares the rules of firewalls and security groups, and changes them without a gap.
 
     diff = diff_rules(desired, observed)
     await change_rules(diff, self._grant, self._revoke, {"RuleExists": RuleRefusal.DONE})
@@ -34,7 +34,7 @@ Observed = TypeVar("Observed")
 
 
 class RuleDiff(msgspec.Struct, Generic[Rule, Observed], frozen=True):
-    """What is to be done to the rules of a group; false if there is nothing.
+    """The diff of a group's desired and observed rules; false if they are equal.
 
     Attributes:
         grant: Rules that are missing.
@@ -45,7 +45,7 @@ class RuleDiff(msgspec.Struct, Generic[Rule, Observed], frozen=True):
     revoke: tuple[Observed, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there is something to do."""
+        """Tell whether any rule is to be granted or revoked."""
         return bool(self.grant or self.revoke)
 
     def lines(
@@ -54,13 +54,13 @@ class RuleDiff(msgspec.Struct, Generic[Rule, Observed], frozen=True):
         granted: Callable[[Rule], str],
         revoked: Callable[[Observed], str],
     ) -> Iterator[PartChange]:
-        """Say for `proreus plan` what is done to the rules of `part`, each in words."""
-        yield from (PartChange("create", part, granted(one)) for one in self.grant)
-        yield from (PartChange("delete", part, revoked(one)) for one in self.revoke)
+        """Return the changes of the rules of `part` for `proreus plan`, each rule in words."""
+        yield from (PartChange("create", part, granted(rule)) for rule in self.grant)
+        yield from (PartChange("delete", part, revoked(rule)) for rule in self.revoke)
 
 
 class RuleRefusal(Enum):
-    """What it means that a cloud refuses to change rules or to delete a group."""
+    """The meaning of a cloud's refusal to change rules or to delete a group."""
 
     DONE = auto()
     """Somebody has done it already: the rule is there, or gone; the group is gone."""
@@ -78,7 +78,7 @@ def diff_rules(
     read: Callable[[Observed], Hashable | None],
     mine: Callable[[Observed], bool] = lambda _: True,
 ) -> RuleDiff[Rule, Observed]:
-    """Compare the rules that a group is to have with those that it has. Pure.
+    """Return which rules a group lacks and which it has too many. Pure.
 
     Each desired rule is kept once; what is too much is revoked, in the order in which it was
     observed. Where several Services share a group, `mine` keeps the others' rules.
@@ -90,20 +90,20 @@ def diff_rules(
         read: The same of an observed rule; None if it is none that can be desired.
         mine: Whether an observed rule may be revoked.
     """
-    wanted = {key(rule): rule for rule in desired}
+    by_key = {key(rule): rule for rule in desired}
     kept: set[Hashable] = set()
     revoke = []
-    for one in observed:
-        is_needed = (found := read(one)) in wanted and found not in kept
+    for current in observed:
+        is_needed = (found := read(current)) in by_key and found not in kept
         kept.add(found)
-        if not is_needed and mine(one):
-            revoke.append(one)
-    grant = (rule for found, rule in wanted.items() if found not in kept)
+        if not is_needed and mine(current):
+            revoke.append(current)
+    grant = (rule for found, rule in by_key.items() if found not in kept)
     return RuleDiff(tuple(grant), tuple(revoke))
 
 
 def free_numbers(first: int, last: int, taken: Collection[int]) -> Iterator[int]:
-    """Count the numbers that new rules can have, where each has one, such as a priority. Pure.
+    """Return the numbers that new rules can have, where each has one, such as a priority. Pure.
 
     Numbers of rules that are about to be revoked are taken still: they go last.
     """
@@ -116,7 +116,7 @@ async def change_rules(
     revoke: Callable[[Sequence[Observed]], Awaitable[object]],
     meanings: Mapping[str, RuleRefusal],
 ) -> bool:
-    """Change the rules of a group; whether they were as observed until then.
+    """Change the rules of a group; return whether they were as observed until then.
 
     What is missing comes first, so that nobody is locked out in between, unless there is no room
     for both. Where somebody has done some of a call already, its rules go one by one.
@@ -137,7 +137,7 @@ async def change_rules(
 async def delete_group(
     delete: Callable[[], Awaitable[object]], meanings: Mapping[str, RuleRefusal], group: str
 ) -> str:
-    """Delete a group; what there is to wait for, for a `Pending`, or "".
+    """Delete a group; return what there is to wait for, as a `Pending` says it, or "".
 
     Raises:
         CloudError: The cloud refuses for another reason, or does not answer.
@@ -147,7 +147,7 @@ async def delete_group(
     except Refused as error:
         match meanings.get(error.code):
             case RuleRefusal.IN_USE:
-                return f"{group} is in use still"
+                return f"{group} is still in use"
             case RuleRefusal.DONE:
                 return ""
         raise
@@ -159,7 +159,7 @@ async def _each(
     rules: Collection[Rule],
     meanings: Mapping[str, RuleRefusal],
 ) -> bool:
-    """Change rules in one call, or one by one; whether nobody else has done any of it."""
+    """Change rules in one call, or one by one; return whether nobody else has done any of it."""
     if not rules:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Whose is it: the cluster's identity and the marks that prove ownership of cloud objects.
+"""Names a cluster, and the marks that prove to whom a cloud object belongs.
 
 What counts as proof, and in which order, `ownership.verdict` says; the forms in which clouds keep
 marks are in `mark_forms`.
@@ -21,7 +21,7 @@ MARK_FINGERPRINT = "proreus/fingerprint"
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
-    """`--cluster-name` and the UID of the namespace kube-system."""
+    """What tells clusters apart: `--cluster-name` and the UID of the namespace kube-system."""
 
     name: str
     uid: str
@@ -32,10 +32,10 @@ class OwnedObject(msgspec.Struct, frozen=True):
 
     `kind` is the cloud's word for it, `id` its identifier there, `service_uid` the UID of the
     Service it was made for, or "" if it is shared, `fingerprint` what the provider made it from
-    (compared with the wish to find drift), or "". `addresses` are the IP addresses and host names
-    that the Service's status is to show, beside a fingerprint. It is `recorded` if it does not
-    follow from what the cloud shows now, but is what the last `ensure` has left there: such a
-    Service is ensured each day all the same.
+    (compared with what is desired to find drift), or "". `addresses` are the IP addresses and host
+    names that the Service's status is to show, beside a fingerprint. A fingerprint is `recorded` if
+    it does not follow from what the cloud shows now, but is what the last `ensure` has left there:
+    such a Service is ensured each day all the same.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class OwnedObject(msgspec.Struct, frozen=True):
 
 
 def marks(cluster: ClusterIdentity, service: str, service_uid: str) -> Mapping[str, str]:
-    """The ownership marks of an object made for a Service (`service` is namespace/name)."""
+    """Return the ownership marks of an object made for a Service (`service` is namespace/name)."""
     return {
         MARK_CLUSTER: cluster.name,
         MARK_CLUSTER_UID: cluster.uid,

@@ -18,7 +18,7 @@ from proreus.cloudprovider.lookups import each
 from proreus.kube.objects import Node
 
 Search = Callable[[Sequence[str], Sequence[str]], Awaitable[Iterable[Instance]]]
-"""What shows the machines of ids and of names."""
+"""A function that returns the machines with the given ids, and those with the given names."""
 
 
 def per_node(
@@ -37,13 +37,13 @@ def per_node(
     cannot read is never looked up: its answer is `InvalidRequest`.
 
     Args:
-        by_id: Looks a machine up by what `parse` has read.
+        by_id: Looks a machine up by the id that `parse` has read.
         by_name: Looks up the machine of a node that has no provider id.
         parse: Reads the machine's id in a provider id; None if it is not of this cloud's form.
             No I/O.
         owns: Whether the node's machine is of this cloud; no I/O. By default it is if `parse`
             reads its provider id. Never asked about a provider id that `parse` cannot read.
-        scope: Where the node is looked up, if not all are in the same place (`Scopes`).
+        scope: The scope in which the node is looked up, if there are several (`Scopes`).
         batch_size: How many nodes one `describe` takes. The answer comes when all are looked up.
         concurrency: How many are looked up at once.
     """
@@ -78,7 +78,7 @@ def in_bulk(
 
 
 class _Found:
-    """The machines of nodes, whose provider ids `parse` reads."""
+    """The base of `Instances` that reads provider ids by a function `parse`."""
 
     def __init__(
         self,
@@ -115,7 +115,10 @@ class _Found:
         id_ = self._parse(node.spec.provider_id) if node.spec.provider_id else ""
         if id_ or not node.spec.provider_id:
             return id_ or ""
-        raise InvalidRequest(f"spec.providerID {node.spec.provider_id!r} is not of this cloud")
+        raise InvalidRequest(
+            f"spec.providerID {node.spec.provider_id!r} does not have this cloud's form: start the"
+            " node's kubelet with the right --provider-id, and make its Node anew"
+        )
 
 
 class _PerNode(_Found):
@@ -178,6 +181,9 @@ class _InBulk(_Found):
 
 def _only(found: Sequence[Instance]) -> InstanceAnswer:
     if len(found) > 1:
-        ids = ", ".join(sorted(one.provider_id for one in found))
-        return IdentityConflict(f"the cloud has several machines of this name or id: {ids}")
+        ids = ", ".join(sorted(machine.provider_id for machine in found))
+        return IdentityConflict(
+            f"the cloud has several machines of this node's name or id: {ids}; rename or delete all"
+            " but one"
+        )
     return found[0] if found else NotFound()

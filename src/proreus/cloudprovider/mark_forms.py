@@ -1,4 +1,4 @@
-"""The forms in which clouds keep marks: labels of few letters, lists of tags, one text. Pure.
+"""Writes marks in the forms in which clouds keep them: labels, lists of tags, one text. Pure.
 
 A cloud with free tags keeps marks as they are. Elsewhere a form writes them, and reads them again:
 
@@ -35,7 +35,7 @@ _PROOF = re.compile(r" \((?P<uid>[^ ()]+) (?P<cluster_uid>[^ ()]+)(?P<words>( [^
 
 
 def owner_of(marks: Mapping[str, str]) -> Owner | None:
-    """Say whom our marks name; None without any. Other tags beside them are passed over."""
+    """Return the owner that our marks name; None without any. Other tags are passed over."""
     namespace, _, service = marks.get(MARK_SERVICE, "").partition("/")
     found = Owner(
         marks.get(MARK_CLUSTER_UID, ""),
@@ -61,12 +61,12 @@ def owned_object(kind: str, id_: str, marks: Mapping[str, str]) -> OwnedObject:
 
 
 def one_value(ref: LoadBalancerRef) -> str:
-    """Write the owner in one value, where there is room for a single tag."""
+    """Write the owner of an object as one value, for a cloud that has room for a single tag."""
     return f"{ref.cluster.uid}/{ref.key}/{ref.uid}"
 
 
 def read_one_value(value: str) -> Owner:
-    """Read `one_value`; a value of another form is nobody's here."""
+    """Read the owner from what `one_value` wrote; another text is the UID of another cluster."""
     parts = value.split("/")
     if len(parts) != _PARTS:
         return Owner(cluster_uid=value)
@@ -75,7 +75,7 @@ def read_one_value(value: str) -> Owner:
 
 
 class TagList(msgspec.Struct, frozen=True):
-    """Tags that are texts without values, as `key=value`.
+    """A form of marks as tags that are texts without values: `key=value`.
 
     Attributes:
         limit: The most characters of a tag. The UIDs always fit; what does not is left out.
@@ -88,24 +88,25 @@ class TagList(msgspec.Struct, frozen=True):
     def write(self, marks: Mapping[str, str]) -> tuple[str, ...]:
         """Write marks as tags."""
         tags = (f"{key}={value}" for key, value in sorted(marks.items()))
-        return tuple(one.replace(self.forbidden, "_") for one in tags if len(one) <= self.limit)
+        return tuple(tag.replace(self.forbidden, "_") for tag in tags if len(tag) <= self.limit)
 
     def values(self, tags: Iterable[str], key: str) -> list[str]:
-        """Read the values of all tags with a key: an object may have several owners."""
+        """Return the values of all tags with a key: an object may have several owners."""
         pairs = (tag.partition("=") for tag in tags)
         return [value for name, _, value in pairs if name == key]
 
     def read(self, tags: Iterable[str]) -> dict[str, str]:
-        """Read the marks; of several values of a key the first."""
+        """Read the marks among tags; of several values of a key the first."""
         tags = tuple(tags)
         return {key: found[0] for key in _ALL if (found := self.values(tags, key))}
 
 
 class LabelForm(msgspec.Struct, frozen=True):
-    """Labels with keys and values of few letters.
+    """A form of marks as labels whose keys and values have few letters.
 
-    The name of a Service is written with `_` for `/`, and left out if it is too long: its UID tells
-    it. A name of the cluster that does not fit is altered; nobody relies on it beside the UIDs.
+    The name of a Service is written with `_` for `/`, and left out if it is too long: its UID
+    suffices. A name of the cluster that does not fit is altered; nobody relies on it beside the
+    UIDs.
 
     Attributes:
         form: What keys and values can be.
@@ -124,7 +125,7 @@ class LabelForm(msgspec.Struct, frozen=True):
         return {key: value for key, value in found.items() if self.form.fits(value)}
 
     def read(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Read the marks that are among the labels."""
+        """Read the marks among labels."""
         keys = {self.form.clean(key): key for key in _ALL}
         found = {keys[key]: value for key, value in labels.items() if key in keys}
         if MARK_SERVICE in found:
@@ -137,7 +138,7 @@ LABELS: Final = LabelForm(NameForm(63, "a-z0-9_-", edges=""))
 
 
 class Description(msgspec.Struct, frozen=True):
-    """One text for all: what people read, and behind it the UIDs of Service and cluster.
+    """A form of marks as one text: what people read, then the UIDs of Service and cluster.
 
     Attributes:
         limit: The most characters; the text is cut, never the UIDs.
@@ -148,11 +149,11 @@ class Description(msgspec.Struct, frozen=True):
     words: frozenset[str] = frozenset()
 
     def write(self, text: str, ref: LoadBalancerRef, *words: str) -> str:
-        """Write the description of what is made for a Service, with some of the words."""
+        """Write the description of an object made for a Service, with some of the words."""
         return cut(text, self.limit, f" ({' '.join((ref.uid, ref.cluster.uid, *words))})")
 
     def read(self, description: str) -> tuple[str, Owner | None, frozenset[str]]:
-        """Read what people read, whom the UIDs name, and the words beside these."""
+        """Return the text for people, the owner by the UIDs, and the words beside these."""
         found = _PROOF.search(description)
         words = frozenset(found["words"].split() if found is not None else ())
         if found is None or not words <= self.words:

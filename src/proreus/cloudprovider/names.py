@@ -1,4 +1,4 @@
-"""Names of cloud objects: safe, stable, and no longer than the cloud takes. Pure.
+"""Makes names of cloud objects: safe, stable, and no longer than the cloud takes. Pure.
 
     FORM = NameForm(63, "a-z0-9-")
     FORM.name(default_load_balancer_name(ref.uid), "firewall")      # a5e00…-firewall
@@ -22,7 +22,7 @@ DIGEST: Final = 10
 
 
 def default_load_balancer_name(service_uid: str) -> str:
-    """The Go framework's name: "a" and the UID without dashes, cut to 32 characters."""
+    """Return the Go framework's name: "a" and the UID without dashes, cut to 32 characters."""
     return ("a" + service_uid.replace("-", ""))[:32]
 
 
@@ -32,13 +32,13 @@ def cut(text: str, limit: int, end: str = "") -> str:
 
 
 def digest_of(traits: Iterable[str], *, algorithm: str = "sha256", length: int = DIGEST) -> str:
-    """Digest texts, one behind the other; the first characters, in hexadecimal."""
+    """Return the first characters of a digest of texts, one behind the other, in hexadecimal."""
     digest = hashlib.new(algorithm, "".join(traits).encode(), usedforsecurity=False)
     return digest.hexdigest()[:length]
 
 
 class NameForm(msgspec.Struct, frozen=True):
-    """What a cloud takes for a name.
+    """The form of names that a cloud accepts.
 
     Attributes:
         limit: The most characters.
@@ -54,17 +54,17 @@ class NameForm(msgspec.Struct, frozen=True):
     edges: str = "-"
 
     def clean(self, text: str) -> str:
-        """Replace what is not allowed, and cut; two texts may come to the same."""
+        """Return a text with what is not allowed replaced, and cut; two texts may become equal."""
         known = text if re.match(f"[{self.letters}]", "A") else text.lower()
         safe = re.sub(f"[^{self.letters}]", self.filler, known)
         return safe.strip(self.edges)[: self.limit].strip(self.edges)
 
     def fits(self, text: str) -> bool:
-        """Whether the text can be a name as it is."""
+        """Tell whether a text can be a name as it is."""
         return self.clean(text) == text
 
     def name(self, *parts: str) -> str:
-        """Join parts; other parts never come to the same name.
+        """Join parts to a name; other parts never make the same name.
 
         Raises:
             ValueError: There is no room for a digest.
@@ -73,8 +73,8 @@ class NameForm(msgspec.Struct, frozen=True):
         is_clear = len(parts) == 1 or (self.filler and tuple(whole.split(self.filler)) == parts)
         if is_clear and self.fits(whole):
             return whole
-        told_apart = "\0".join(parts)
-        end = f"{self.filler}{digest_of((told_apart,))}"
+        separated = "\0".join(parts)
+        end = f"{self.filler}{digest_of((separated,))}"
         room = self.limit - len(end)
         if room < 0:
             raise ValueError(f"names of {self.limit} characters have no room for a digest")

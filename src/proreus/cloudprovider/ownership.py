@@ -1,4 +1,4 @@
-"""Whose a cloud object is, and whether a Service may name it. Pure.
+"""Decides to whom a cloud object belongs, and whether a Service may name it. Pure.
 
 `verdict` says whether there is proof that an object was made for a Service. Without it nothing is
 changed and nothing deleted.
@@ -33,7 +33,7 @@ EVERY_NAMESPACE: Final = "*"
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whom a mark on an object names; "" where the mark does not say.
+    """The cluster and the Service that a mark on an object names; "" where the mark is silent.
 
     Attributes:
         cluster_uid: The UID of the cluster's namespace kube-system.
@@ -64,7 +64,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Standing(StrEnum):
-    """What an owner is to a Service."""
+    """How the owner of an object is related to a Service."""
 
     SELF = "self"
     NEIGHBOUR = "neighbour"
@@ -73,7 +73,7 @@ class Standing(StrEnum):
 
 
 class Naming(StrEnum):
-    """Which objects a Service may name beside those in the allow-list."""
+    """The setting that says which objects a Service may name beside those in the allow-list."""
 
     UNMARKED = "unmarked"
     """Those without an owner's mark, and those of its namespace."""
@@ -84,7 +84,7 @@ class Naming(StrEnum):
 
 
 class Tenants(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Tenants], of ours: which cloud objects Services may name.
+    """Section [Tenants] of a cloud-config: which cloud objects Services may name.
 
     Attributes:
         named_objects: Which they may name beside those in `allow`.
@@ -101,15 +101,15 @@ class Tenants(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
             yield "allow: give namespace=id or *=id, one per line"
 
     def lists(self, namespace: str, names: Iterable[str]) -> bool:
-        """Whether an object with one of these names is in the allow-list for a namespace."""
-        wanted = set(names)
+        """Tell whether an object with one of these names is in the allow-list for a namespace."""
+        called = set(names)
         return any(
-            who in {namespace, EVERY_NAMESPACE} and object_ in wanted
-            for who, object_ in self._listed()
+            listed in {namespace, EVERY_NAMESPACE} and object_ in called
+            for listed, object_ in self._listed()
         )
 
     def _listed(self) -> list[tuple[str, str]]:
-        pairs = (one.partition("=") for one in self.allow)
+        pairs = (line.partition("=") for line in self.allow)
         return [(namespace.strip(), object_.strip()) for namespace, _, object_ in pairs]
 
 
@@ -120,7 +120,7 @@ def are_marks_of(marks: Mapping[str, str], ref: LoadBalancerRef) -> bool:
 
 
 def standing(owner: Owner, ref: LoadBalancerRef) -> Standing:
-    """What an owner is to a Service.
+    """Return how the owner of an object is related to a Service.
 
     A mark that names a Service but not its namespace is of another one unless it has its uid.
     """
@@ -134,14 +134,14 @@ def standing(owner: Owner, ref: LoadBalancerRef) -> Standing:
 
 
 def is_of_another_cluster(owner: Owner, cluster: ClusterIdentity) -> bool:
-    """Whether a mark is another cluster's; a name counts where there is no uid."""
+    """Tell whether a mark is another cluster's; a name counts where there is no uid."""
     if owner.cluster_uid:
         return owner.cluster_uid != cluster.uid
     return bool(owner.cluster) and owner.cluster != cluster.name
 
 
 class Verdict(StrEnum):
-    """What an object is to a Service, and by which proof."""
+    """How an object is related to a Service, and by which proof."""
 
     MARKED = "marked"
     """Our marks name the Service and the cluster."""
@@ -158,7 +158,7 @@ class Verdict(StrEnum):
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is the Service's, to be changed and deleted with it."""
+        """Whether the object belongs to the Service, to be changed and deleted with it."""
         return self in {Verdict.MARKED, Verdict.NAMED, Verdict.OFFICIAL}
 
 
@@ -170,7 +170,7 @@ def verdict(
     texts: Iterable[str] = (),
     addresses: Iterable[str] = (),
 ) -> Verdict:
-    """Say what an object is to a Service. Pure.
+    """Return how an object is related to a Service, and by which proof. Pure.
 
     Proof is, in this order: our marks; a name or description that holds the Service's UID; the
     official manager's marks together with the address in the Service's status. What can be guessed,
@@ -185,12 +185,14 @@ def verdict(
         addresses: Those at which clients reach it.
     """
     owners, official = tuple(owners), tuple(official)
-    mine = [one for one in owners if standing(one, ref) is Standing.SELF]
-    if any(one not in mine and not _is_whole_cluster(one, ref) for one in owners):
+    mine = [owner for owner in owners if standing(owner, ref) is Standing.SELF]
+    if any(owner not in mine and not _is_whole_cluster(owner, ref) for owner in owners):
         return Verdict.FOREIGN
-    if any(one.cluster_uid for one in mine):
+    if any(owner.cluster_uid for owner in mine):
         return Verdict.MARKED
-    named = [one for one in official if one.key == ref.key and one.cluster == ref.cluster.name]
+    named = [
+        owner for owner in official if owner.key == ref.key and owner.cluster == ref.cluster.name
+    ]
     if len(named) < len(official):
         return Verdict.FOREIGN
     if any(_holds_uid(text, ref.uid) for text in texts):
@@ -208,17 +210,17 @@ def _is_whole_cluster(owner: Owner, ref: LoadBalancerRef) -> bool:
 
 
 def _holds_uid(text: str, uid: str) -> bool:
-    """Whether a text holds a UID, or the default name, which is made of it; not part of a word."""
+    """Tell whether a text holds, as a whole word, a UID or the default name made of it."""
     names = (uid, default_load_balancer_name(uid)) if uid else ()
     return any(
-        re.search(rf"(?<![0-9A-Za-z]){re.escape(one)}(?![0-9A-Za-z])", text) for one in names
+        re.search(rf"(?<![0-9A-Za-z]){re.escape(name)}(?![0-9A-Za-z])", text) for name in names
     )
 
 
 def refusal(
     owners: Iterable[Owner], ref: LoadBalancerRef, tenants: Tenants, names: Iterable[str]
 ) -> str:
-    """Why a Service may not begin to use an object that it names; "" if it may.
+    """Return why a Service may not begin to use an object that it names; "" if it may.
 
     Args:
         owners: Whom the object's marks name.
@@ -227,11 +229,11 @@ def refusal(
         names: The object's id, and what else it may be called in the allow-list.
     """
     owners = tuple(owners)
-    stands = {one: standing(one, ref) for one in owners}
-    if Standing.SELF in stands.values() or tenants.lists(ref.namespace, names):
+    standings = {owner: standing(owner, ref) for owner in owners}
+    if Standing.SELF in standings.values() or tenants.lists(ref.namespace, names):
         return ""
-    for owner, one in stands.items():
-        if one is Standing.FOREIGN:
+    for owner, found in standings.items():
+        if found is Standing.FOREIGN:
             return f"it belongs to {owner}"
     if tenants.named_objects is Naming.LISTED:
         return f"the cloud-config does not list it for the namespace {ref.namespace} ([Tenants])"

@@ -1,4 +1,4 @@
-"""Makes the capability `LoadBalancers` for a cloud in which each is one object, as a whole."""
+"""Makes the capability `LoadBalancers` for a cloud in which a load balancer is a single object."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -31,20 +31,20 @@ from proreus.kube.objects import LoadBalancerIngress, Service
 T = TypeVar("T", bound=msgspec.Struct)
 
 ASK_AGAIN: Final = 5.0
-"""Seconds until an object without an address is looked at again."""
+"""Seconds until an object without an address is read again."""
 
 
 class Objects(Protocol[T]):
-    """Hold objects by the unique names that we give them, as `Collection` does."""
+    """The four calls for objects with unique names that we give, as `Collection` has them."""
 
     async def find(self, name: str) -> T | None:
-        """Return the object of that name, if there is one."""
+        """Return the object of that name; None if there is none."""
 
     async def create(self, desired: T) -> T:
-        """Make an object, and return it as it is then."""
+        """Make an object, and return it as the cloud shows it."""
 
     async def replace(self, name: str, desired: T) -> T:
-        """Change the object of that name, and return it as it is then."""
+        """Replace the object of that name, and return it as the cloud shows it."""
 
     async def delete(self, name: str) -> None:
         """Delete the object of that name; one that is gone already is no error."""
@@ -62,7 +62,7 @@ def per_object(
     list_marked: Callable[[ClusterIdentity], Awaitable[Iterable[T]]],
     host_policy: Callable[[Service], HostPolicy] = lambda _: HostPolicy(),
 ) -> LoadBalancers:
-    """Make the capability `LoadBalancers` for a cloud in which each is one object.
+    """Make the capability `LoadBalancers` for a cloud in which each is a single object.
 
     Its name is `LoadBalancerRef.name`. It is made with our marks, changed where it is not as
     planned, and neither changed nor deleted without them. `preview` and `fingerprint` follow from
@@ -170,27 +170,25 @@ class _Verbs(Generic[T]):
         )
 
     def _differing(self, observed: T, desired: T, ref: LoadBalancerRef) -> list[str]:
-        """Name the fields that are to be changed.
+        """Return the names of the fields that are to be changed.
 
         Raises:
             CloudError: The object is not ours.
         """
         if not are_marks_of(self._marks(observed), ref):
             raise CloudError(
-                f"the {self._kind} {ref.name} was made for somebody else: remove it, if nobody"
-                " needs it"
+                f"the {self._kind} {ref.name} exists without the marks of this Service: delete it"
+                " in the cloud if nobody needs it, and a new one is made"
             )
         now, then = self._comparable(observed), self._comparable(desired)
         return [field for field in then if now[field] != then[field]]
 
-    def _digest(self, of_object: T) -> str:
+    def _digest(self, object_: T) -> str:
         # Maps may have keys that are no strings, and their order does not matter.
-        plain = msgspec.to_builtins(
-            self._comparable(of_object), str_keys=True, order="deterministic"
-        )
+        plain = msgspec.to_builtins(self._comparable(object_), str_keys=True, order="deterministic")
         text = msgspec.json.encode(plain, order="deterministic")
         return hashlib.sha256(text).hexdigest()
 
-    def _comparable(self, of_object: T) -> dict[str, object]:
-        fields = msgspec.structs.asdict(of_object).items()
+    def _comparable(self, object_: T) -> dict[str, object]:
+        fields = msgspec.structs.asdict(object_).items()
         return {field: value for field, value in fields if field not in self._chosen}

@@ -126,7 +126,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "certificate": ({"ssl-cert": "arn:aws:s3:::bucket"}, "ssl-cert: give the ARN"),
     "policy": ({"ssl-negotiation-policy": "a b"}, "ssl-negotiation-policy: give the name"),
     "group": ({"security-groups": "default"}, "security-groups: give ids such as sg-"),
-    "group twice": ({"security-groups": "sg-1,sg-1"}, "security-groups: one is given twice"),
+    "group twice": ({"security-groups": "sg-1,sg-1"}, "security-groups: give each value once, not several times: sg-1"),
     "log without bucket": ({"access-log-enabled": "true"}, "s3-bucket-name: is required"),
     "bucket": ({"access-log-s3-bucket-name": "../x"}, "give the name of an S3 bucket"),
     "emit interval": ({"access-log-emit-interval": "7"}, "emit-interval: give 5 or 60"),
