@@ -38,8 +38,8 @@ from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
 from proreus.providers.aws.own_groups import (
     ChangeRules,
     CreateGroup,
+    DesiredGroup,
     Group,
-    GroupWish,
     TagGroup,
 )
 from proreus.providers.aws.rules import Change, Rule
@@ -63,7 +63,7 @@ DESIRED = Desired(
     tags=TAGS,
     scheme=PUBLIC,
     subnets={"subnet-1": "a", "subnet-2": "b"},
-    own=GroupWish("k8s-elb-a1", "", frozenset({RULE})),
+    own=DesiredGroup("k8s-elb-a1", "", frozenset({RULE})),
     groups=(),
     listeners=frozenset({HTTP}),
     health=HEALTH,

@@ -45,7 +45,7 @@ from proreus.providers.aws.network.plan import (
     warning,
 )
 from proreus.providers.aws.network.preview import part_changes, pretend
-from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, Group, GroupWish
+from proreus.providers.aws.own_groups import ChangeRules, CreateGroup, DesiredGroup, Group
 from proreus.providers.aws.rules import Change, Rule
 
 TAGS = {"kubernetes.io/service-name": "shop/web"}
@@ -113,7 +113,7 @@ def observed(
 
 NAME = target_group_name(DESIRED, HTTP)
 RULE = Rule("tcp", 80, 80, "0.0.0.0/0")
-OWN = GroupWish("k8s-shop-web1-1", "", frozenset({RULE}))
+OWN = DesiredGroup("k8s-shop-web1-1", "", frozenset({RULE}))
 QUICK = HealthCheck("HTTP", "31000", "/healthz")
 MANY = frozenset(f"i-{n:03}" for n in range(150))
 PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {

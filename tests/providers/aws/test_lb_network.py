@@ -63,7 +63,9 @@ async def test_a_host_of_another_cloud_is_told(aws: StrictAWS) -> None:
                 "hosts": (*desired.hosts, other),
             })
         )  # fmt: skip
-        assert answer.rejected == {"other": "gce://p/z/other is no instance of EC2"}
+        assert answer.rejected == {
+            "other": "spec.providerID gce://p/z/other names no instance of EC2, so this node cannot be a target"
+        }
 
 
 async def test_a_changed_node_port_leaves_other_listeners_alone(aws: StrictAWS) -> None:

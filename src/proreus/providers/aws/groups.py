@@ -1,4 +1,4 @@
-"""The security groups of hosts, and the rules in them that let load balancers in.
+"""Changes the rules in the security groups of hosts that let load balancers in.
 
 Groups are shared by all load balancers, so one change at a time is made to them; what is to be
 changed is decided from rules that are read within the same turn.
@@ -33,9 +33,9 @@ from proreus.providers.aws.rules import (
     made_for,
     of_hosts,
     permissions_of,
+    rule_part_changes,
     rules_of,
     shared_health,
-    told_rules,
 )
 
 if TYPE_CHECKING:
@@ -49,40 +49,41 @@ _MEANINGS: Final = {
 
 
 def host_group(instance: Described, tagged: Collection[str]) -> str:
-    """The group of an instance in which load balancers are let in. Pure.
+    """Return the security group of an instance in which load balancers are let in. Pure.
 
     Args:
         instance: As EC2 describes it.
         tagged: Ids of the groups with the cluster's tag.
 
     Raises:
-        ValueError: It cannot be told which; says why.
+        ValueError: The group cannot be determined; says why.
     """
-    groups = [one["GroupId"] for one in instance.get("SecurityGroups") or ()]
-    ours = [one for one in groups if one in tagged]
+    groups = [group["GroupId"] for group in instance.get("SecurityGroups") or ()]
+    ours = [id_ for id_ in groups if id_ in tagged]
     if len(ours) == 1:
         return str(ours[0])
     if len(ours) > 1:
         raise ValueError(
-            f"several of its security groups have the cluster's tag: {', '.join(ours)}"
+            "the instance has several security groups with the cluster's tag"
+            f" ({', '.join(ours)}): leave the tag on one of them"
         )
     if len(groups) == 1:
         return str(groups[0])
     raise ValueError(
-        "it has several security groups, none with the cluster's tag"
+        "the instance has several security groups, none with the cluster's tag: tag one of them"
         if groups
-        else "it has no security group"
+        else "the instance has no security group: give it one"
     )
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How a load balancer is to reach its hosts, and no other instances.
+    """The rules by which a load balancer reaches its hosts, and no other instances.
 
     Attributes:
-        instances: Ids of its hosts; none: all its rules are taken away.
-        change: What to do to a group with such rules, in which there is a host, or none. Pure.
-        is_marked: Tells rules by which a group without the cluster's tag is one to change: its
-            hosts may have left it, or be gone. Pure.
+        instances: Ids of its hosts; without any, all its rules are revoked.
+        change: Returns the change of a group with these rules that has a host, or none. Pure.
+        is_marked: Tells whether rules show that a group without the cluster's tag is to be
+            changed: its hosts may have left it, or be gone. Pure.
     """
 
     instances: frozenset[str]
@@ -90,44 +91,44 @@ class Access(msgspec.Struct, frozen=True):
     is_marked: Callable[[frozenset[Rule]], bool]
 
 
-def network_access(name: str, instances: Collection[str], want: frozenset[Rule]) -> Access:
-    """For clients of a network load balancer. Pure.
+def network_access(name: str, instances: Collection[str], desired: frozenset[Rule]) -> Access:
+    """Return how clients of a network load balancer reach its hosts. Pure.
 
     Args:
-        name: The load balancer's.
+        name: The load balancer's name.
         instances: Ids of its hosts.
-        want: The rules that their groups need; see `rules.of_network`.
+        desired: The rules that their groups need; see `rules.of_network`.
     """
 
-    def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
-        return _network_change(name, have, want if is_home else frozenset())
+    def change(observed: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
+        return _network_change(name, observed, desired if is_home else frozenset())
 
-    return Access(frozenset(instances), change, lambda have: bool(made_for(name, have)))
+    return Access(frozenset(instances), change, lambda observed: bool(made_for(name, observed)))
 
 
 def classic_access(group: str, instances: Collection[str], *, is_own: bool) -> Access:
-    """For a classic load balancer. Pure.
+    """Return how a classic load balancer reaches its hosts. Pure.
 
     Args:
         group: Its first security group.
         instances: Ids of its hosts.
-        is_own: Whether the group was made for it. One that was given others may use, too, so
-            nothing is taken from it before `HostGroups.forget_given`.
+        is_own: Whether the group was made for it. Others may use a group that was given, too, so
+            nothing is revoked for that before `HostGroups.forget_given`.
     """
-    wanted = frozenset({of_hosts(group, "" if is_own else HOST_RULE)})
-    ours: frozenset[Rule] = wanted if is_own else frozenset()
+    desired = frozenset({of_hosts(group, "" if is_own else HOST_RULE)})
+    ours: frozenset[Rule] = desired if is_own else frozenset()
 
-    def change(have: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
-        return changed(have, wanted if is_home else frozenset(), ours)
+    def change(observed: frozenset[Rule], is_home: bool) -> Change:  # noqa: FBT001 - one caller
+        return changed(observed, desired if is_home else frozenset(), ours)
 
-    return Access(frozenset(instances), change, lambda have: bool(have & ours))
+    return Access(frozenset(instances), change, lambda observed: bool(observed & ours))
 
 
 class HostGroups:
-    """Lets load balancers reach hosts."""
+    """The security groups of hosts, in which load balancers are let in."""
 
     def __init__(self, api: "Api", place: Place) -> None:
-        """Speak through `api`."""
+        """Keep how to call AWS, and which cluster and VPC the groups belong to."""
         self._api = api
         self._tags: ClusterTags = place.tags
         self._vpc = place.vpc
@@ -137,14 +138,14 @@ class HostGroups:
     async def allow(
         self, access: Access, before: Callable[[], Awaitable[None]] = nothing
     ) -> Mapping[str, str]:
-        """Change the groups as a load balancer needs it, in one turn.
+        """Change the groups of hosts so that a load balancer reaches them, one change at a time.
 
         Args:
-            access: What it needs.
+            access: The rules that it needs.
             before: Called before the first change, if there is any.
 
         Returns:
-            By instance id why one has no group for it.
+            By instance id why an instance has no group for them.
 
         Raises:
             CloudError: AWS does not answer, or refuses a rule.
@@ -154,22 +155,22 @@ class HostGroups:
             if changes:
                 await before()
             await asyncio.gather(
-                *(apply_change(self._api, id_, one) for id_, one in changes.items())
+                *(apply_change(self._api, id_, change) for id_, change in changes.items())
             )
         return refused
 
     async def foresee(self, access: Access) -> tuple[dict[str, Change], dict[str, str]]:
-        """What `allow` would change, by the ids of groups, and what it would answer.
+        """Return what `allow` would change, by the ids of groups, and what it would answer.
 
         Raises:
             CloudError: AWS does not answer.
         """
-        groups, homes, refused = await self._look(access)
-        changes = {id_: access.change(have, id_ in homes) for id_, have in groups.items()}
-        return {id_: one for id_, one in changes.items() if one}, refused
+        groups, homes, refused = await self._read_groups(access)
+        changes = {id_: access.change(observed, id_ in homes) for id_, observed in groups.items()}
+        return {id_: change for id_, change in changes.items() if change}, refused
 
     async def forget_own(self, group: str) -> None:
-        """Take away every rule that names the group of a load balancer: it is to be deleted.
+        """Revoke every rule that names a load balancer's group, which is to be deleted.
 
         Raises:
             CloudError: AWS does not answer, or refuses.
@@ -180,12 +181,12 @@ class HostGroups:
     async def forget_given(
         self, groups: Collection[str], used: Callable[[], Awaitable[Collection[str]]]
     ) -> None:
-        """Take away what was made for groups that were given.
+        """Revoke the rules that were made for given groups which no load balancer has any more.
 
         Args:
             groups: Their ids.
-            used: Tells which groups load balancers still have. It is asked within the turn, so
-                that one which comes meanwhile lets its group in afterwards.
+            used: Returns the groups that load balancers still have. It is called within the
+                turn, so that one which comes meanwhile lets its group in afterwards.
 
         Raises:
             CloudError: AWS does not answer, or refuses.
@@ -195,7 +196,7 @@ class HostGroups:
                 await self._revoke(await self.naming(idle, HOST_RULE))
 
     async def naming(self, groups: Collection[str], description: str = "") -> dict[str, Change]:
-        """How to take away the rules that name groups, by the groups in which they are.
+        """Return how to revoke the rules that name groups, by the groups in which they are.
 
         Args:
             groups: The ids of those that are named.
@@ -214,43 +215,46 @@ class HostGroups:
             ],
         )
         return {
-            str(one["GroupId"]): Change(
+            str(group["GroupId"]): Change(
                 revoke=tuple(
                     rule
-                    for rule in sorted(rules_of(one.get("IpPermissions") or ()))
+                    for rule in sorted(rules_of(group.get("IpPermissions") or ()))
                     if rule.source in groups and description in {"", rule.description}
                 )
             )
-            for one in found
+            for group in found
         }
 
     async def _revoke(self, changes: Mapping[str, Change]) -> None:
         for group, change in changes.items():
             await apply_change(self._api, group, change)
 
-    async def _look(
+    async def _read_groups(
         self, access: Access
     ) -> tuple[dict[str, frozenset[Rule]], set[str], dict[str, str]]:
-        """The rules of the groups to change, the hosts' groups, and who has none.
+        """Return the rules of the groups to change, the hosts' groups, and the hosts without any.
 
-        All groups of the network are looked through where a host is in one without the cluster's
-        tag, and where there is no host: nothing tells then in which groups hosts have been.
+        All groups of the VPC are read where a host is in one without the cluster's tag, and where
+        there is no host: nothing shows then in which groups hosts have been.
         """
         instances = access.instances
         is_whole = not instances or not self._tags.id
         described = await self._groups(with_tag=not is_whole)
-        tagged = {one["GroupId"] for one in self._tags.mine(described)} if self._tags.id else set()
+        mine = self._tags.mine(described) if self._tags.id else []
+        tagged = {group["GroupId"] for group in mine}
         group_of: dict[str, str] = {}
         refused: dict[str, str] = {}
-        for one in await self._memberships.of(instances):
+        for instance in await self._memberships.of(instances):
             try:
-                group_of[one["InstanceId"]] = host_group(one, tagged)
+                group_of[instance["InstanceId"]] = host_group(instance, tagged)
             except ValueError as error:
-                refused[one["InstanceId"]] = str(error)
+                refused[instance["InstanceId"]] = str(error)
         if not is_whole and not tagged.issuperset(group_of.values()):
             described = await self._groups(with_tag=False)
-        rules = {one["GroupId"]: rules_of(one.get("IpPermissions") or ()) for one in described}
-        theirs = {one["GroupId"] for one in described if self._is_anothers(one)}
+        rules = {
+            group["GroupId"]: rules_of(group.get("IpPermissions") or ()) for group in described
+        }
+        theirs = {group["GroupId"] for group in described if self._is_anothers(group)}
         homes = {
             id_
             for id_ in group_of.values()
@@ -262,9 +266,9 @@ class HostGroups:
             if id_ not in homes
         }
         concerned = {
-            id_: have
-            for id_, have in rules.items()
-            if id_ in tagged or id_ in homes or access.is_marked(have)
+            id_: observed
+            for id_, observed in rules.items()
+            if id_ in tagged or id_ in homes or access.is_marked(observed)
         }
         return concerned, homes, refused
 
@@ -273,7 +277,7 @@ class HostGroups:
         return not self._tags.has(tags) and bool(owning_clusters(tags))
 
     async def _groups(self, *, with_tag: bool) -> list[Described]:
-        """The groups of the network; if `with_tag`, those with a tag of the cluster's kind."""
+        """Return the groups of the VPC; if `with_tag`, those with the cluster's tag."""
         filters = [{"Name": "vpc-id", "Values": [self._vpc]}]
         if with_tag:
             keys = [self._tags.key, *([TAG_LEGACY] if self._tags.is_legacy else ())]
@@ -283,18 +287,21 @@ class HostGroups:
         )
 
 
-def _is_new(access: Access, have: frozenset[Rule]) -> bool:
+def _is_new(access: Access, observed: frozenset[Rule]) -> bool:
     """Tell whether a group lacks rules of a load balancer and has none yet that were made for it.
 
     What has been let in goes on being so.
     """
-    return bool(access.change(have, True).grant) and not access.is_marked(have)  # noqa: FBT003
+    return (
+        bool(access.change(observed, True).grant)  # noqa: FBT003
+        and not access.is_marked(observed)
+    )
 
 
-def told_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
-    """The lines about changes of groups, by their ids. Pure."""
+def rules_part_changes(changes: Mapping[str, Change]) -> Iterator[PartChange]:
+    """Return the changes of groups for `proreus plan`, by their ids. Pure."""
     for group, change in changes.items():
-        yield from told_rules(group, change)
+        yield from rule_part_changes(group, change)
 
 
 async def apply_change(api: "Api", group: str, change: Change) -> None:
@@ -311,8 +318,8 @@ async def apply_change(api: "Api", group: str, change: Change) -> None:
     await change_rules(change, grant, partial(call, "RevokeSecurityGroupIngress"), _MEANINGS)
 
 
-def _network_change(name: str, have: frozenset[Rule], want: frozenset[Rule]) -> Change:
-    own = made_for(name, have) - shared_health(name, have)
-    remaining = (have - own) | want
-    idle = idle_mtu(have, remaining) | idle_health(have, remaining)
-    return changed(have, want, own | idle)
+def _network_change(name: str, observed: frozenset[Rule], desired: frozenset[Rule]) -> Change:
+    own = made_for(name, observed) - shared_health(name, observed)
+    remaining = (observed - own) | desired
+    idle = idle_mtu(observed, remaining) | idle_health(observed, remaining)
+    return changed(observed, desired, own | idle)

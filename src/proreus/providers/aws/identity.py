@@ -1,4 +1,4 @@
-"""Which cluster, region and network this is: from the cloud-config, or from this machine."""
+"""Finds the cluster's id, region and VPC, in the cloud-config or by this machine."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,21 +26,21 @@ SHARED = "shared"
 """The tag's value on what others use, too, and nobody here deletes."""
 
 Described = Mapping[str, Any]
-"""Something that AWS describes, with its `Tags`."""
+"""An object as AWS describes it, with its `Tags`."""
 
 
 def pairs_of(values: Mapping[str, str]) -> list[dict[str, str]]:
-    """Tags or attributes as AWS takes them. Pure."""
+    """Return tags or attributes as AWS takes them. Pure."""
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
 def tags_of(described: Described) -> dict[str, str]:
-    """Its tags by key."""
+    """Return the tags of an AWS object by key."""
     return {tag["Key"]: tag.get("Value", "") for tag in described.get("Tags") or ()}
 
 
 def owning_clusters(tags: Mapping[str, str]) -> list[str]:
-    """The ids of the clusters with which something with these tags lives and dies."""
+    """Return the ids of the clusters that own an object, by its tags."""
     found = {key.removeprefix(TAG_CLUSTER): value for key, value in tags.items()}
     ids = [id_ for id_, value in found.items() if value == OWNED and TAG_CLUSTER + id_ in tags]
     legacy = tags.get(TAG_LEGACY)
@@ -48,7 +48,7 @@ def owning_clusters(tags: Mapping[str, str]) -> list[str]:
 
 
 class ClusterTags(msgspec.Struct, frozen=True):
-    """How AWS' objects are told to be this cluster's.
+    """The tags by which AWS objects are known to be this cluster's.
 
     Attributes:
         id: The cluster's id; "" if there is none: then every object counts as its own.
@@ -64,22 +64,22 @@ class ClusterTags(msgspec.Struct, frozen=True):
         return f"{TAG_CLUSTER}{self.id}"
 
     def has(self, tags: Mapping[str, str]) -> bool:
-        """Whether something with these tags is the cluster's, owned or shared."""
+        """Tell whether an object with these tags is the cluster's, owned or shared."""
         return not self.id or self.key in tags or tags.get(TAG_LEGACY) == self.id
 
     def owns(self, tags: Mapping[str, str]) -> bool:
-        """Whether something with these tags lives and dies with the cluster."""
+        """Tell whether an object with these tags lives and dies with the cluster."""
         if not self.id:
             return False
         value = tags.get(self.key)
         return value == OWNED or (value is None and tags.get(TAG_LEGACY) == self.id)
 
     def mine(self, described: Iterable[Described]) -> list[Described]:
-        """Those that carry the cluster's tag."""
-        return [one for one in described if self.has(tags_of(one))]
+        """Return those objects that carry the cluster's tag."""
+        return [object_ for object_ in described if self.has(tags_of(object_))]
 
     def new(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """Tags of something made for the cluster."""
+        """Return the tags for an object that is made for the cluster."""
         tags = dict(extra)
         if self.id:
             tags[self.key] = OWNED
@@ -89,13 +89,13 @@ class ClusterTags(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the cluster is.
+    """The region, VPC and tags of the cluster.
 
     Attributes:
         region: Such as us-east-1.
         vpc: Its VPC; "" if nothing names it.
         subnet: A subnet of it, for load balancers where none is tagged; or "".
-        tags: How its objects are told.
+        tags: The tags by which objects are known to be the cluster's.
     """
 
     region: str
@@ -104,7 +104,7 @@ class Place(msgspec.Struct, frozen=True):
     tags: ClusterTags
 
     def made_for(self, ref: "LoadBalancerRef", tags: Mapping[str, str]) -> bool:
-        """Whether something with these tags was made for the Service. Pure.
+        """Tell whether an object with these tags was made for the Service. Pure.
 
         The official manager, too, tags every part of a load balancer with cluster and Service. Our
         mark tells clusters apart that have both alike: one is a copy of the other.
@@ -117,7 +117,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 async def find_region(settings: Global, metadata: "Metadata") -> str:
-    """The configured region, else this machine's.
+    """Return the configured region, or else this machine's.
 
     Raises:
         CloudError: Neither is known.
@@ -126,12 +126,15 @@ async def find_region(settings: Global, metadata: "Metadata") -> str:
         return settings.configured_region
     region = await metadata.get("placement/region")
     if not region:
-        raise CloudError("the metadata service names no region: give Region in the cloud-config")
+        raise CloudError(
+            "the instance metadata service names no region: give Region in [Global] of the"
+            " cloud-config"
+        )
     return region
 
 
 async def find_place(settings: Global, api: "Api", metadata: "Metadata") -> Place:
-    """Fill in what the cloud-config leaves out with what this machine is.
+    """Return region, VPC and tags by the cloud-config; what it leaves out, by this machine.
 
     Raises:
         CloudError: This machine cannot be asked, or is no instance of this account.
@@ -153,18 +156,22 @@ async def _this_machine(api: "Api", metadata: "Metadata") -> Described:
     id_ = await metadata.get("instance-id")
     if not id_:
         raise CloudError(
-            "the metadata service names no instance: give VPC, SubnetID and KubernetesClusterID in"
-            " the cloud-config"
+            "the instance metadata service names no instance: give VPC, SubnetID and"
+            " KubernetesClusterID in [Global] of the cloud-config"
         )
     found = await api.pages("ec2", "DescribeInstances", "Reservations", InstanceIds=[id_])
-    instances = [one for reservation in found for one in reservation["Instances"]]
+    instances = [instance for reservation in found for instance in reservation["Instances"]]
     if len(instances) != 1:
-        raise CloudError(f"this machine, {id_}, is no instance of this account")
+        raise CloudError(
+            f"this machine, {id_}, is no instance of the credential's account: use a credential of"
+            " its account, or give VPC, SubnetID and KubernetesClusterID in [Global] of the"
+            " cloud-config"
+        )
     return dict(instances[0])
 
 
 def cluster_of(tags: Mapping[str, str]) -> ClusterTags:
-    """The cluster that the tags of an instance name; its id is "" if they name none.
+    """Return the cluster that the tags of an instance name; its id is "" if they name none.
 
     Raises:
         ConfigError: They name more than one.
@@ -174,8 +181,8 @@ def cluster_of(tags: Mapping[str, str]) -> ClusterTags:
     if len(ids | ({legacy} if legacy else set())) > 1:
         named = ", ".join(sorted({*ids, legacy} - {""}))
         problem = (
-            f"this machine's tags name several clusters ({named}): give KubernetesClusterID in the"
-            " cloud-config, or remove tags"
+            f"the tags of the instance on which this runs name several clusters ({named}): give"
+            " KubernetesClusterID in [Global] of the cloud-config, or remove the tags of others"
         )
         raise ConfigError((problem,))
     return ClusterTags(next(iter(ids), legacy), is_legacy=bool(legacy))

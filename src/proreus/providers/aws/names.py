@@ -1,4 +1,4 @@
-"""Which machine a Node is: provider ids, node names that are ids, and Fargate."""
+"""Reads which machine a Node is: by provider ids, node names that are ids, and Fargate names."""
 
 import ipaddress
 import re
@@ -20,7 +20,7 @@ _REGION_LABEL = "topology.kubernetes.io/region"
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What to look a Node up by: exactly one of these.
+    """The key by which a Node's machine is looked up: exactly one of these.
 
     Attributes:
         id: The instance's id.
@@ -36,51 +36,54 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def provider_id(zone: str, id_: str) -> str:
-    """The provider id of an instance."""
+    """Return the provider id of an instance."""
     return f"{PREFIX}/{zone}/{id_}"
 
 
 def ids_in(text: str) -> frozenset[str]:
-    """The instance ids that a text of AWS names."""
+    """Return the instance ids in a text of AWS."""
     return frozenset(_ID.findall(text))
 
 
-def last_part(of: str) -> str | None:
-    """The id at the end of a provider id, a bare `i-…` included; None if it is not AWS'."""
-    if of.startswith("i-") and "/" not in of:
-        return of
-    match = _PROVIDER_ID.fullmatch(of)
+def last_part(text: str) -> str | None:
+    """Return the id at the end of a provider id, or a bare `i-…`; None if it is not of AWS."""
+    if text.startswith("i-") and "/" not in text:
+        return text
+    match = _PROVIDER_ID.fullmatch(text)
     return match["path"].rstrip("/").rpartition("/")[2] if match else None
 
 
-def zone_of(of: str) -> str:
-    """The zone in a provider id, or ""."""
-    match = _PROVIDER_ID.fullmatch(of)
+def zone_of(text: str) -> str:
+    """Return the zone in a provider id, or ""."""
+    match = _PROVIDER_ID.fullmatch(text)
     parts = [part for part in match["path"].split("/") if part] if match else []
     return parts[0] if len(parts) > 1 else ""
 
 
-def instance_id(of: str) -> str | None:
-    """The EC2 instance that a provider id names, or None."""
-    last = last_part(of)
+def instance_id(text: str) -> str | None:
+    """Return the id of the EC2 instance that a provider id names, or None."""
+    last = last_part(text)
     return last if last is not None and _ID.fullmatch(last) else None
 
 
 def targets_of(hosts: Iterable[Host]) -> tuple[dict[str, str], dict[str, str]]:
-    """Instance ids by node name, and why some hosts can be none, also by node name."""
+    """Return instance ids by node name, and by node name why a host has none."""
     found: dict[str, str] = {}
     rejected: dict[str, str] = {}
     for host in hosts:
         id_ = instance_id(host.provider_id)
         if id_ is None:
-            rejected[host.node] = f"{host.provider_id} is no instance of EC2"
+            rejected[host.node] = (
+                f"spec.providerID {host.provider_id} names no instance of EC2, so this node cannot"
+                " be a target"
+            )
         else:
             found[host.node] = id_
     return found, rejected
 
 
 def target(node: Node) -> Target:
-    """By the provider id if there is one, never by the name then.
+    """Return the key by which a Node's machine is looked up: the provider id, or else the name.
 
     Otherwise by the name, which is an id (before the first dot) where the subnet names hosts after
     their resource, and else the private DNS name.
@@ -92,8 +95,8 @@ def target(node: Node) -> Target:
         if last is not None and last.startswith(FARGATE):
             return Target(fargate=fargate_host(last))
         return Target(
-            problem=f"spec.providerID {node.spec.provider_id!r} is none of AWS: it must be like"
-            " aws:///us-east-1a/i-0123456789abcdef0"
+            problem=f"spec.providerID {node.spec.provider_id!r} is not one of AWS: it must have the"
+            " form aws:///us-east-1a/i-0123456789abcdef0"
         )
     name = node.metadata.name
     if name.startswith(FARGATE):
@@ -103,7 +106,7 @@ def target(node: Node) -> Target:
 
 
 def fargate_host(name: str) -> str:
-    """The address in a Fargate name, or its private DNS name if that holds none.
+    """Return the address in a Fargate name, or its private DNS name if that holds none.
 
     An address also finds interfaces in VPCs without DNS support, which have no names.
     """
@@ -113,7 +116,7 @@ def fargate_host(name: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether it is an IPv4 address."""
+    """Tell whether a host is an IPv4 address."""
     try:
         ipaddress.IPv4Address(host)
     except ValueError:
@@ -122,9 +125,9 @@ def is_address(host: str) -> bool:
 
 
 def region_of(node: Node) -> str | None:
-    """The region, or a zone of it, that the Node names; None if its machine is not of AWS.
+    """Return the region, or a zone of it, that a Node names; None if its machine is not of AWS.
 
-    A provider id without a zone says nothing about it; then the Node's label does.
+    Where a provider id names no zone, the region is that of the Node's label.
     """
     if last_part(node.spec.provider_id) is None:
         return None
@@ -132,6 +135,6 @@ def region_of(node: Node) -> str | None:
 
 
 def is_of(place: str, region: str) -> bool:
-    """Whether a region, or a zone of any kind, is that region or one of its zones."""
+    """Tell whether a place is a region or one of its zones, of any kind."""
     rest = place.removeprefix(region)
     return place.startswith(region) and not rest[:1].isdigit()

@@ -1,4 +1,4 @@
-"""Security groups that are made for one load balancer, and live and die with it.
+"""Makes and deletes the security groups that are made for one load balancer.
 
 Their names hold the Service's UID or a digest of it, and are unique in a VPC, so that a group which
 an attempt left behind is found again.
@@ -15,9 +15,9 @@ from proreus.cloudprovider.firewalls import RuleRefusal, delete_group
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, PartChange
 from proreus.cloudprovider.refused import Refused
-from proreus.providers.aws.groups import HostGroups, apply_change, told_changes
+from proreus.providers.aws.groups import HostGroups, apply_change, rules_part_changes
 from proreus.providers.aws.identity import pairs_of, tags_of
-from proreus.providers.aws.rules import Change, Rule, changed, rules_of, told_rules
+from proreus.providers.aws.rules import Change, Rule, changed, rule_part_changes, rules_of
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
@@ -29,8 +29,8 @@ _MEANINGS: Final = {
 }
 
 
-class GroupWish(msgspec.Struct, frozen=True):
-    """The group that there is to be, with all rules that it is to have."""
+class DesiredGroup(msgspec.Struct, frozen=True):
+    """A security group as it should be, with all its rules."""
 
     name: str
     description: str
@@ -38,7 +38,7 @@ class GroupWish(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The group that there is."""
+    """A security group as it was observed."""
 
     id: str
     rules: frozenset[Rule] = frozenset()
@@ -46,18 +46,18 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class CreateGroup(msgspec.Struct, frozen=True):
-    """Make the group, still without rules."""
+    """The step to make the group, still without rules."""
 
 
 class ChangeRules(msgspec.Struct, frozen=True):
-    """Change the rules of the group."""
+    """The step to change the rules of the group."""
 
     group: str
     change: Change
 
 
 class TagGroup(msgspec.Struct, frozen=True):
-    """Put tags on the group."""
+    """The step to put tags on the group."""
 
     group: str
     tags: Mapping[str, str]
@@ -67,59 +67,61 @@ GroupStep = CreateGroup | ChangeRules | TagGroup
 
 
 def group_steps(
-    wish: GroupWish | None, tags: Mapping[str, str], have: Group | None
+    desired: DesiredGroup | None, tags: Mapping[str, str], observed: Group | None
 ) -> Iterator[GroupStep]:
-    """What is to be done so that the group becomes as wished. Pure."""
-    if wish is None:
+    """Return the steps that make the group as desired. Pure."""
+    if desired is None:
         return
-    if have is None:
+    if observed is None:
         yield CreateGroup()
         return
-    if change := changed(have.rules, wish.rules, have.rules):
-        yield ChangeRules(have.id, change)
-    if missing := {key: value for key, value in tags.items() if have.tags.get(key) != value}:
-        yield TagGroup(have.id, missing)
+    if change := changed(observed.rules, desired.rules, observed.rules):
+        yield ChangeRules(observed.id, change)
+    if missing := {key: value for key, value in tags.items() if observed.tags.get(key) != value}:
+        yield TagGroup(observed.id, missing)
 
 
 def pretend_group(
-    have: Group | None, step: GroupStep, wish: GroupWish | None, tags: Mapping[str, str]
+    observed: Group | None, step: GroupStep, desired: DesiredGroup | None, tags: Mapping[str, str]
 ) -> Group | None:
-    """The group after a step; a new one has no id yet, only its name. Pure."""
+    """Return the group as it is after a step; a new one has no id yet, only its name. Pure."""
     match step:
-        case CreateGroup() if wish is not None:
-            return Group(f"new {wish.name}", tags=tags)
-        case ChangeRules(_, change) if have is not None:
-            rules = (have.rules - set(change.revoke)) | set(change.grant)
-            return msgspec.structs.replace(have, rules=rules)
-        case TagGroup(_, missing) if have is not None:
-            return msgspec.structs.replace(have, tags={**have.tags, **missing})
+        case CreateGroup() if desired is not None:
+            return Group(f"new {desired.name}", tags=tags)
+        case ChangeRules(_, change) if observed is not None:
+            rules = (observed.rules - set(change.revoke)) | set(change.grant)
+            return msgspec.structs.replace(observed, rules=rules)
+        case TagGroup(_, missing) if observed is not None:
+            return msgspec.structs.replace(observed, tags={**observed.tags, **missing})
     raise AssertionError(step)
 
 
-def told_group(step: GroupStep, wish: GroupWish | None) -> Iterator[PartChange]:
-    """The lines about a step. Pure."""
+def group_part_changes(step: GroupStep, desired: DesiredGroup | None) -> Iterator[PartChange]:
+    """Return the changes of a step for `proreus plan`. Pure."""
     match step:
         case CreateGroup():
-            yield PartChange("create", f"security group {wish.name if wish is not None else ''}")
+            yield PartChange(
+                "create", f"security group {desired.name if desired is not None else ''}"
+            )
         case ChangeRules(id_, change):
-            yield from told_rules(id_, change)
+            yield from rule_part_changes(id_, change)
         case TagGroup(id_, tags):
             yield PartChange("change", f"security group {id_}", f"tags {' '.join(sorted(tags))}")
 
 
 class OwnGroups:
-    """Finds, makes and deletes such groups."""
+    """The calls that find, make and delete such groups."""
 
     def __init__(self, api: "Api", vpc: str) -> None:
-        """Speak through `api`; groups are made in `vpc`."""
+        """Keep how to call AWS, and the VPC in which groups are made."""
         self._api = api
         self._vpc = vpc
 
     async def find(self, name: str, ref: LoadBalancerRef) -> Group | None:
-        """The group of that name, if there is one.
+        """Return the group of that name; None if there is none.
 
-        Its name is proof that it was made for the Service, unless a mark names another cluster, of
-        which one is a copy.
+        Its name is proof that it was made for the Service, unless a mark names another cluster:
+        one of the two is a copy of the other.
 
         Raises:
             CloudError: AWS does not answer, or it was made for another cluster.
@@ -127,7 +129,11 @@ class OwnGroups:
         group = await self._find(name)
         if group is None or group.tags.get(MARK_CLUSTER_UID, ref.cluster.uid) == ref.cluster.uid:
             return group
-        raise CloudError(f"the security group {name} has tags of another cluster: look at it")
+        raise CloudError(
+            f"the security group {group.id} has the name for this Service, {name}, but its tag"
+            f" {MARK_CLUSTER_UID} names another cluster: delete the group if that cluster is gone,"
+            " or else let the clusters use VPCs of their own"
+        )
 
     async def _find(self, name: str) -> Group | None:
         found = await self._api.pages(
@@ -139,44 +145,48 @@ class OwnGroups:
                 {"Name": "vpc-id", "Values": [self._vpc]},
             ],
         )
-        for one in found:
+        for group in found:
             return Group(
-                id=one["GroupId"],
-                rules=rules_of(one.get("IpPermissions") or ()),
-                tags=tags_of(one),
+                id=group["GroupId"],
+                rules=rules_of(group.get("IpPermissions") or ()),
+                tags=tags_of(group),
             )
         return None
 
     async def take(
-        self, step: GroupStep, wish: GroupWish | None, tags: Mapping[str, str], have: Group | None
+        self,
+        step: GroupStep,
+        desired: DesiredGroup | None,
+        tags: Mapping[str, str],
+        observed: Group | None,
     ) -> Group | None:
-        """Take a step; the group as it is then.
+        """Take a step; return the group as it is then.
 
         Raises:
             CloudError: AWS refuses.
         """
         match step:
-            case CreateGroup() if wish is not None:
-                return await self._create(wish, tags)
+            case CreateGroup() if desired is not None:
+                return await self._create(desired, tags)
             case ChangeRules(id_, change):
                 await apply_change(self._api, id_, change)
             case TagGroup(id_, missing):
                 await self._api.call("ec2", "CreateTags", Resources=[id_], Tags=pairs_of(missing))
-        return pretend_group(have, step, wish, tags)
+        return pretend_group(observed, step, desired, tags)
 
-    async def _create(self, wish: GroupWish, tags: Mapping[str, str]) -> Group:
+    async def _create(self, desired: DesiredGroup, tags: Mapping[str, str]) -> Group:
         try:
             answer = await self._api.call(
                 "ec2",
                 "CreateSecurityGroup",
-                GroupName=wish.name,
-                Description=wish.description,
+                GroupName=desired.name,
+                Description=desired.description,
                 VpcId=self._vpc,
                 TagSpecifications=[{"ResourceType": "security-group", "Tags": pairs_of(tags)}],
             )
         except Refused as error:
             # Made by an attempt whose answer was lost.
-            found = await self._find(wish.name) if error.code == _DUPLICATE else None
+            found = await self._find(desired.name) if error.code == _DUPLICATE else None
             if found is None:
                 raise
             return found
@@ -185,7 +195,7 @@ class OwnGroups:
     async def foresee_let_go(
         self, group: Group | None, hosts: HostGroups | None
     ) -> tuple[PartChange, ...]:
-        """What `let_go` would delete.
+        """Return what `let_go` would delete.
 
         Raises:
             CloudError: AWS does not answer.
@@ -193,7 +203,7 @@ class OwnGroups:
         if group is None:
             return ()
         naming = await hosts.naming({group.id}) if hosts is not None else {}
-        return (*told_changes(naming), PartChange("delete", f"security group {group.id}"))
+        return (*rules_part_changes(naming), PartChange("delete", f"security group {group.id}"))
 
     async def let_go(self, group: Group | None, hosts: HostGroups | None) -> str:
         """Delete a group that no load balancer needs any more, and the rules that name it.

@@ -1,4 +1,4 @@
-"""The rules of security groups that load balancers need. Pure.
+"""Computes the rules of security groups that load balancers need. Pure.
 
     classic   clients ─► group k8s-elb-<name> of the load balancer ─► every port of hosts' groups
     network   clients ─► node ports in hosts' groups (the client's address is seen there)
@@ -34,7 +34,7 @@ _EVERYWHERE: Final = frozenset({"0.0.0.0/0"})
 
 
 class Rule(msgspec.Struct, frozen=True, order=True):
-    """Lets a source reach ports; `source` is a CIDR or the id of a security group.
+    """A rule that lets a source reach ports; `source` is a CIDR or the id of a security group.
 
     With the protocol icmp, `from_port` and `to_port` are type and code.
     """
@@ -51,24 +51,24 @@ Change = RuleDiff[Rule, Rule]
 
 
 def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:
-    """The single rules in what AWS shows."""
+    """Return the single rules in permissions as AWS shows them."""
     found = set()
-    for one in permissions:
-        protocol = one["IpProtocol"]
-        first, last = (one.get("FromPort", -1), one.get("ToPort", -1))
+    for permission in permissions:
+        protocol = permission["IpProtocol"]
+        first, last = (permission.get("FromPort", -1), permission.get("ToPort", -1))
         for field, key in (
             ("IpRanges", "CidrIp"),
             ("Ipv6Ranges", "CidrIpv6"),
             ("UserIdGroupPairs", "GroupId"),
         ):
-            for source in one.get(field) or ():
+            for source in permission.get(field) or ():
                 description = source.get("Description") or ""
                 found.add(Rule(protocol, first, last, source[key], description))
     return frozenset(found)
 
 
 def permissions_of(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """The rules as AWS takes them."""
+    """Return rules as permissions, as AWS takes them."""
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     for rule in sorted(rules):
         ports = {} if rule.protocol == ALL else {"FromPort": rule.from_port, "ToPort": rule.to_port}
@@ -76,8 +76,8 @@ def permissions_of(rules: Iterable[Rule]) -> list[dict[str, Any]]:
             (rule.protocol, rule.from_port, rule.to_port), {"IpProtocol": rule.protocol, **ports}
         )
         field, key = _place(rule.source)
-        told = {"Description": rule.description} if rule.description else {}
-        permission.setdefault(field, []).append({key: rule.source, **told})
+        description = {"Description": rule.description} if rule.description else {}
+        permission.setdefault(field, []).append({key: rule.source, **description})
     return list(found.values())
 
 
@@ -87,17 +87,19 @@ def _place(source: str) -> tuple[str, str]:
     return ("Ipv6Ranges", "CidrIpv6") if ":" in source else ("IpRanges", "CidrIp")
 
 
-def changed(have: frozenset[Rule], want: frozenset[Rule], ours: frozenset[Rule]) -> Change:
-    """From the rules of a group to those wished; of what it has, only `ours` may be revoked.
+def changed(observed: frozenset[Rule], desired: frozenset[Rule], ours: frozenset[Rule]) -> Change:
+    """Return the diff of a group's observed and desired rules; only `ours` may be revoked.
 
     A rule that differs in its description alone is the same to AWS: it cannot be granted beside
     the other, and is left.
     """
-    return diff_rules(sorted(want), sorted(have), key=_bare, read=_bare, mine=ours.__contains__)
+    return diff_rules(
+        sorted(desired), sorted(observed), key=_bare, read=_bare, mine=ours.__contains__
+    )
 
 
-def told_rules(group: str, change: Change) -> Iterator[PartChange]:
-    """The lines about a change of a group's rules."""
+def rule_part_changes(group: str, change: Change) -> Iterator[PartChange]:
+    """Return the changes of a group's rules for `proreus plan`."""
     return change.lines(f"rule of security group {group}", _text, _text)
 
 
@@ -114,13 +116,23 @@ def _bare(rule: Rule) -> Rule:
 
 
 def of_classic(listeners: Iterable[Listener], ranges: Iterable[str]) -> frozenset[Rule]:
-    """The rules of a classic load balancer's own group: its ports, and path MTU discovery."""
-    return _of_ports([("tcp", one.port) for one in listeners], ranges)
+    """Return the rules of a classic load balancer's own group.
+
+    Its ports, and path MTU discovery.
+    """
+    return _of_ports([("tcp", listener.port) for listener in listeners], ranges)
 
 
 def of_managed(mappings: Iterable[PortMapping], ranges: Iterable[str]) -> frozenset[Rule]:
-    """The rules of a network load balancer's own group: its ports, and path MTU discovery."""
-    ports = [(protocol, one.port) for one in mappings for protocol in _transports(one.protocol)]
+    """Return the rules of a network load balancer's own group.
+
+    Its ports, and path MTU discovery.
+    """
+    ports = [
+        (protocol, mapping.port)
+        for mapping in mappings
+        for protocol in _transports(mapping.protocol)
+    ]
     return _of_ports(ports, ranges)
 
 
@@ -136,7 +148,7 @@ def _of_ports(ports: Sequence[tuple[str, int]], ranges: Iterable[str]) -> frozen
 
 
 def of_hosts(load_balancer_group: str, description: str = "") -> Rule:
-    """The rule of a host's group that lets a classic load balancer in."""
+    """Return the rule of a host's group that lets a classic load balancer in."""
     return Rule(ALL, -1, -1, load_balancer_group, description)
 
 
@@ -153,21 +165,21 @@ def of_network(
     ranges: Iterable[str],
     subnets: Iterable[str],
 ) -> frozenset[Rule]:
-    """The rules that a network load balancer needs in the group of its hosts.
+    """Return the rules that a network load balancer needs in the group of its hosts.
 
     Args:
-        name: The load balancer's.
+        name: The load balancer's name.
         mappings: Its listeners.
         ranges: CIDRs of clients.
         subnets: CIDRs of its subnets, from which health checks come.
     """
     ranges = frozenset(ranges)
     clients = frozenset(
-        (protocol, one.target_port)
-        for one in mappings
-        for protocol in _transports(one.target_protocol)
+        (protocol, mapping.target_port)
+        for mapping in mappings
+        for protocol in _transports(mapping.target_protocol)
     )
-    asked = {_health_port(one) for one in mappings}
+    checked = {_health_port(mapping) for mapping in mappings}
     found = {
         Rule(protocol, port, port, source, f"{CLIENT_RULE}={name}")
         for protocol, port in clients
@@ -176,10 +188,10 @@ def of_network(
     found |= {_mtu(source, MTU_RULE) for source in ranges}
     # Where everybody is let in anyway, the health checks are, too.
     open_ports = {port for protocol, port in clients if protocol == "tcp"}
-    if not (ranges >= _EVERYWHERE and asked <= open_ports):
+    if not (ranges >= _EVERYWHERE and checked <= open_ports):
         found |= {
             Rule("tcp", port, port, source, f"{HEALTH_RULE}={name}")
-            for port in asked
+            for port in checked
             for source in subnets
         }
     return frozenset(found)
@@ -197,23 +209,23 @@ def _health_port(mapping: PortMapping) -> int:
 
 
 def made_for(name: str, rules: Iterable[Rule]) -> frozenset[Rule]:
-    """Of the rules of a group those that were made for the network load balancer of that name."""
+    """Return those of a group's rules that were made for a network load balancer."""
     own = {f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}"}
     return frozenset(rule for rule in rules if rule.description in own)
 
 
-def shared_health(name: str, have: frozenset[Rule]) -> frozenset[Rule]:
-    """Of the rules of its health checks those that other load balancers may need, too.
+def shared_health(name: str, observed: frozenset[Rule]) -> frozenset[Rule]:
+    """Return the rules of a load balancer's health checks that others may need, too.
 
     To AWS a port and a source make one rule, which has the description of the load balancer that
     came first. Others may ask at any port but those of its own clients.
 
     Args:
-        name: The network load balancer's.
-        have: The rules of a group.
+        name: The network load balancer's name.
+        observed: The rules of a group.
     """
-    own = made_for(name, have)
-    if not _has_clients(have - own):
+    own = made_for(name, observed)
+    if not _has_clients(observed - own):
         return frozenset()
     ports = {rule.from_port for rule in own if rule.description.startswith(CLIENT_RULE)}
     return frozenset(
@@ -223,30 +235,30 @@ def shared_health(name: str, have: frozenset[Rule]) -> frozenset[Rule]:
     )
 
 
-def idle_health(have: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[Rule]:
-    """The rules of health checks in a group in which no load balancer has clients any more.
+def idle_health(observed: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[Rule]:
+    """Return the rules of health checks in a group in which no load balancer has clients any more.
 
     Args:
-        have: The rules of the group.
+        observed: The rules of the group.
         remaining: Those that it will have, of all load balancers.
     """
     if _has_clients(remaining):
         return frozenset()
-    return frozenset(rule for rule in have if rule.description.startswith(f"{HEALTH_RULE}="))
+    return frozenset(rule for rule in observed if rule.description.startswith(f"{HEALTH_RULE}="))
 
 
 def _has_clients(rules: Iterable[Rule]) -> bool:
     return any(rule.description.startswith(CLIENT_RULE) for rule in rules)
 
 
-def idle_mtu(have: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[Rule]:
-    """The rules of path MTU discovery that no load balancer's clients need any more.
+def idle_mtu(observed: Iterable[Rule], remaining: Iterable[Rule]) -> frozenset[Rule]:
+    """Return the rules of path MTU discovery that no load balancer's clients need any more.
 
     Args:
-        have: The rules of a group.
+        observed: The rules of a group.
         remaining: Those that it will have, of all load balancers.
     """
     needed = {rule.source for rule in remaining if rule.description.startswith(CLIENT_RULE)}
     return frozenset(
-        rule for rule in have if rule.description == MTU_RULE and rule.source not in needed
+        rule for rule in observed if rule.description == MTU_RULE and rule.source not in needed
     )

@@ -1,7 +1,7 @@
-"""Tags on the instances of nodes, and on their volumes, if the cloud-config asks for any.
+"""Tags the instances of nodes, and their volumes, if the cloud-config asks for it.
 
-What `describe` reads for the node controllers tells the instances' tags as well, so a tag that
-somebody takes away comes back with the next refresh of nodes, without a call to find out. Tags are
+What `describe` reads for the node controllers has the instances' tags as well, so a tag that
+somebody removes comes back with the next refresh of nodes, without a call of its own. Tags are
 taken away again from instances whose Node has been deleted for a while, and from those of their
 volumes that no other instance has.
 """
@@ -33,17 +33,17 @@ MOST_RESOURCES = 50
 """Resources of one call, as many as the official manager's; EC2 takes 1,000."""
 GRACE = timedelta(minutes=5)
 """For how long a Node must have been gone before its instance loses the tags."""
-_LINGER = 0.5
-_LOOK = 60.0
-_REST = 30.0
-_ROUNDS = 3
+_BATCH_DELAY = 0.5
+_INTERVAL = 60.0
+_RETRY_DELAY = 30.0
+_ATTEMPTS = 3
 
 
 class Tagging:
-    """Tags machines in the background; a failure is logged and tried again."""
+    """The task that tags machines in the background; it logs failures and tries again."""
 
     def __init__(self, api: Api, settings: Settings, nodes: "Lister[KubeObject]") -> None:
-        """Do nothing before `start`.
+        """Keep what to tag; nothing happens before `start`.
 
         Args:
             api: The session.
@@ -51,7 +51,7 @@ class Tagging:
             nodes: All nodes of the cluster.
         """
         self._api = api
-        self._wanted = settings.desired_tags
+        self._desired = settings.desired_tags
         self._instances = Resource.INSTANCE in settings.resources
         self._volumes = Resource.VOLUME in settings.resources
         self._nodes = nodes
@@ -64,19 +64,19 @@ class Tagging:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Work from now on."""
-        if self._wanted and self._task is None:
+        """Start the task, if there are tags to set."""
+        if self._desired and self._task is None:
             self._task = asyncio.create_task(self._run(), name="aws-tagging")
 
     async def close(self) -> None:
-        """End the work; what is not tagged yet will be by the next process."""
+        """End the task; the next process sets the tags that are missing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def seen(self, machines: Mapping[str, Described]) -> None:
-        """Take note of instances by the name of their node, as EC2 tells them. No I/O."""
-        if not self._wanted:
+        """Record instances by the name of their node, as EC2 describes them. No I/O."""
+        if not self._desired:
             return
         for node, machine in machines.items():
             id_ = str(machine["InstanceId"])
@@ -84,7 +84,7 @@ class Tagging:
             self._unread.update(set(volumes) - set(self._tagged.get(id_, ())))
             self._tagged[id_] = volumes
             self._nodes_of[id_] = node
-            if self._instances and lacks(tags_of(machine), self._wanted):
+            if self._instances and lacks(tags_of(machine), self._desired):
                 self._due.add(id_)
         if self._due or self._unread:
             self._wake.set()
@@ -92,39 +92,41 @@ class Tagging:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK):
+                async with asyncio.timeout(_INTERVAL):
                     await self._wake.wait()
             self._wake.clear()
-            await asyncio.sleep(_LINGER)
+            await asyncio.sleep(_BATCH_DELAY)
             try:
                 await self._read_volumes()
                 await self._tag()
                 await self._untag()
             except CloudError as error:
-                log.warning("Instances are not tagged yet: %s", error)
+                log.warning(
+                    "Failed to set or delete tags of instances and volumes; tried again: %s", error
+                )
                 self._wake.set()
-                await asyncio.sleep(_REST)
+                await asyncio.sleep(_RETRY_DELAY)
 
     async def _read_volumes(self) -> None:
-        """Find out which of the volumes lack tags: instances do not tell them."""
+        """Read which volumes lack tags: descriptions of instances do not show it."""
         while self._unread:
             part = sorted(self._unread)[:MOST_RESOURCES]
             filters = [{"Name": "volume-id", "Values": part}]
             found = await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters)
             self._unread.difference_update(part)
             self._due.update(
-                str(one["VolumeId"]) for one in found if lacks(tags_of(one), self._wanted)
+                str(volume["VolumeId"]) for volume in found if lacks(tags_of(volume), self._desired)
             )
 
     async def _tag(self) -> None:
-        tags = [{"Key": key, "Value": value} for key, value in self._wanted.items()]
+        tags = [{"Key": key, "Value": value} for key, value in self._desired.items()]
         while self._due:
             part = sorted(self._due)[:MOST_RESOURCES]
             await self._change("CreateTags", part, tags)
             self._due.difference_update(part)
 
     async def _untag(self) -> None:
-        """Only what this process has seen with a Node; the tags go only with their values."""
+        """Take the tags from instances whose Node is gone, and from their volumes."""
         now = self._api.context.now()
         self._gone = {
             id_: self._gone.get(id_, now)
@@ -132,7 +134,7 @@ class Tagging:
             if self._nodes.get(name) is None
         }
         late = [id_ for id_, since in self._gone.items() if now - since >= GRACE]
-        tags = [{"Key": key, "Value": value} for key, value in self._wanted.items()]
+        tags = [{"Key": key, "Value": value} for key, value in self._desired.items()]
         for part in in_parts(late, MOST_RESOURCES):
             for ids in in_parts([*part, *await self._volumes_left(part)], MOST_RESOURCES):
                 await self._change("DeleteTags", ids, tags)
@@ -141,22 +143,24 @@ class Tagging:
                 self._nodes_of.pop(id_, None)
 
     async def _volumes_left(self, instances: Collection[str]) -> list[str]:
-        """The volumes that instances had when they were seen, and that no others have by now."""
+        """Return the volumes of instances that no other instance uses by now."""
         found: list[str] = []
-        for part in in_parts({id_ for one in instances for id_ in self._tagged[one]}, MOST_VALUES):
+        volumes = {volume for instance in instances for volume in self._tagged[instance]}
+        for part in in_parts(volumes, MOST_VALUES):
             filters = [{"Name": "volume-id", "Values": part}]
-            for one in await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters):
-                at = {str(each["InstanceId"]) for each in one.get("Attachments") or ()}
-                if at <= set(instances):
-                    found.append(str(one["VolumeId"]))
+            shown = await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters)
+            for volume in shown:
+                attached = {str(one["InstanceId"]) for one in volume.get("Attachments") or ()}
+                if attached <= set(instances):
+                    found.append(str(volume["VolumeId"]))
         return found
 
     async def _change(
         self, operation: str, ids: Collection[str], tags: list[dict[str, str]]
     ) -> None:
-        """One id that EC2 does not know refuses the whole call: the rest is tried again alone."""
+        """Add or delete tags; resources that EC2 does not know are left out."""
         left = list(ids)
-        for _ in range(_ROUNDS):
+        for _ in range(_ATTEMPTS):
             try:
                 await self._api.call("ec2", operation, Resources=left, Tags=tags)
             except Refused as error:
@@ -174,13 +178,13 @@ class Tagging:
                 await self._api.call("ec2", operation, Resources=[id_], Tags=tags)
 
 
-def lacks(tags: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether something with these tags lacks any, or has one with another value. Pure."""
-    return any(tags.get(key) != value for key, value in wanted.items())
+def lacks(tags: Mapping[str, str], desired: Mapping[str, str]) -> bool:
+    """Tell whether tags are missing or have another value. Pure."""
+    return any(tags.get(key) != value for key, value in desired.items())
 
 
 def volumes_of(machine: Mapping[str, Any]) -> tuple[str, ...]:
-    """The volumes that are attached to an instance. Pure."""
+    """Return the ids of the volumes that are attached to an instance. Pure."""
     mappings = machine.get("BlockDeviceMappings") or ()
-    ids = (one.get("Ebs", {}).get("VolumeId") for one in mappings)
+    ids = (mapping.get("Ebs", {}).get("VolumeId") for mapping in mappings)
     return tuple(str(id_) for id_ in ids if id_)

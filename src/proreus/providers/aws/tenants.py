@@ -1,4 +1,4 @@
-"""Whether a Service may name security groups and Elastic addresses: by their tags.
+"""Decides by their tags which security groups and Elastic IP addresses a Service may name.
 
 What the load balancer has already is not asked about, so what works stays.
 """
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 _OFFICIAL: Final = re.compile(
     r"Security group for Kubernetes .*\((?P<namespace>[^/()]+)/(?P<service>[^/()]+)\)"
 )
-"""What the official manager describes the group of a load balancer with; it cannot be changed."""
+"""The official manager's description of a load balancer's group; it cannot be changed."""
 
 
 def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
-    """Whom marks on a security group or an address name; () without any. Pure.
+    """Return the owners that marks on a security group or an address name; () without any. Pure.
 
-    The official manager's tag of a cluster is a mark if it says `owned`; of this cluster it names
-    no Service. Its groups name theirs in the description.
+    The official manager's tag of a cluster is a mark if its value is `owned`; this cluster's tag
+    names no Service. Groups of that manager name their Service in the description.
 
     Args:
         described: As EC2 describes it.
-        cluster: How this cluster's objects are told.
+        cluster: The tags by which objects are known to be this cluster's.
     """
     tags = tags_of(described)
     service = tags.get(MARK_SERVICE) or tags.get(TAG_SERVICE) or ""
@@ -53,7 +53,7 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
         return (known,) if known != Owner() else ()
     # Ids in tags are not names of clusters: this one is not compared with any.
     ids = owning_clusters(tags)
-    return tuple(msgspec.structs.replace(known, cluster_uid=one, cluster="") for one in ids)
+    return tuple(msgspec.structs.replace(known, cluster_uid=id_, cluster="") for id_ in ids)
 
 
 def _is_foreign(tags: Mapping[str, str], cluster: ClusterTags) -> bool:
@@ -61,51 +61,50 @@ def _is_foreign(tags: Mapping[str, str], cluster: ClusterTags) -> bool:
 
 
 class Named:
-    """Looks at what annotations name before a load balancer gets it."""
+    """A check of what annotations name before a load balancer gets it."""
 
     def __init__(self, api: "Api", place: Place, tenants: Tenants) -> None:
-        """Speak through `api`; what Services may name is up to `tenants`."""
+        """Keep how to call AWS, and `tenants`, by which Services may name objects."""
         self._api = api
         self._cluster = place.tags
         self._tenants = tenants
 
     async def check(
-        self, ref: LoadBalancerRef, asked: Options, *, groups: Collection[str], is_new: bool
+        self, ref: LoadBalancerRef, options: Options, *, groups: Collection[str], is_new: bool
     ) -> None:
-        """Refuse what is another's.
+        """Refuse security groups and addresses that belong to others.
 
         Args:
             ref: The Service.
-            asked: What its annotations name.
+            options: What its annotations name.
             groups: The security groups that the load balancer has.
-            is_new: Whether it is to be made; addresses are given to it then only.
+            is_new: Whether the load balancer is to be made; only then it is given addresses.
 
         Raises:
-            InvalidRequest: Names every one.
-            CloudError: AWS does not answer, or knows one of them not.
+            InvalidRequest: Some belong to others; names them all.
+            CloudError: AWS does not answer, or does not know one of them.
         """
         given = {
-            name: [one for one in ids if one not in groups]
+            name: [id_ for id_ in ids if id_ not in groups]
             for name, ids in (
-                ("security-groups", asked.security_groups),
-                ("extra-security-groups", asked.extra_security_groups),
+                ("security-groups", options.security_groups),
+                ("extra-security-groups", options.extra_security_groups),
             )
         }
         problems: list[str] = []
-        if ids := sorted({one for new in given.values() for one in new}):
+        if ids := sorted({id_ for new in given.values() for id_ in new}):
             found = await self._api.pages(
                 "ec2", "DescribeSecurityGroups", "SecurityGroups", GroupIds=ids
             )
-            by_id = {one["GroupId"]: one for one in found}
-            problems += (
-                line for name, new in given.items() for line in self._wrong(ref, name, new, by_id)
-            )
-        if is_new and asked.allocations:
+            by_id = {group["GroupId"]: group for group in found}
+            for name, new in given.items():
+                problems += self._wrong(ref, name, new, by_id)
+        if is_new and options.allocations:
             answer = await self._api.call(
-                "ec2", "DescribeAddresses", AllocationIds=list(asked.allocations)
+                "ec2", "DescribeAddresses", AllocationIds=list(options.allocations)
             )
-            by_id = {one["AllocationId"]: one for one in answer["Addresses"]}
-            problems += self._wrong(ref, "eip-allocations", asked.allocations, by_id)
+            by_id = {address["AllocationId"]: address for address in answer["Addresses"]}
+            problems += self._wrong(ref, "eip-allocations", options.allocations, by_id)
         if problems:
             raise InvalidRequest("; ".join(problems))
 

@@ -26,11 +26,11 @@ from proreus.providers.aws.classic.apply import take
 from proreus.providers.aws.classic.observe import observe
 from proreus.providers.aws.classic.parts import Attributes, Desired, Observed
 from proreus.providers.aws.classic.preview import part_changes, pretend
-from proreus.providers.aws.groups import Access, HostGroups, classic_access, told_changes
+from proreus.providers.aws.groups import Access, HostGroups, classic_access, rules_part_changes
 from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
 from proreus.providers.aws.names import targets_of
-from proreus.providers.aws.own_groups import Group, GroupWish, OwnGroups
+from proreus.providers.aws.own_groups import DesiredGroup, Group, OwnGroups
 from proreus.providers.aws.rules import HOST_RULE
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
@@ -114,11 +114,11 @@ class ClassicBalancers:
         found = [change for step in steps for change in part_changes(step, desired)]
         groups = plan.groups_of(desired, expected)
         if self._hosts is not None:
-            found += told_changes((await self._hosts.foresee(_access(desired, expected)))[0])
+            found += rules_part_changes((await self._hosts.foresee(_access(desired, expected)))[0])
             if former := _given(_former(before, groups), expected) - await self._used_groups(
                 desired.name
             ):
-                found += told_changes(await self._hosts.naming(former, HOST_RULE))
+                found += rules_part_changes(await self._hosts.naming(former, HOST_RULE))
         found += await self._own_groups.foresee_let_go(_idle(expected, groups), self._hosts)
         return found
 
@@ -247,7 +247,7 @@ def desired_of(
     listeners = classic_listeners(lb, options)
     given = options.security_groups or tuple(filter(None, (settings.elb_security_group,)))
     ranges = [one for family in lb.source_ranges.values() for one in family]
-    own = GroupWish(
+    own = DesiredGroup(
         name=group_name(ref.name),
         description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
         rules=rules.of_classic(listeners, ranges),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
-from proreus.providers.aws.own_groups import Group, GroupWish
+from proreus.providers.aws.own_groups import DesiredGroup, Group
 
 Attributes = Mapping[str, Mapping[str, Any]]
 """Attributes by their section, as AWS has them."""
@@ -34,7 +34,7 @@ class Desired(msgspec.Struct, frozen=True):
     tags: Mapping[str, str]
     scheme: str
     subnets: Mapping[str, str]
-    own: GroupWish | None
+    own: DesiredGroup | None
     groups: tuple[str, ...]
     listeners: frozenset[Listener]
     health: ClassicHealthCheck

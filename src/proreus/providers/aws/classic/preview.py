@@ -30,8 +30,8 @@ from proreus.providers.aws.own_groups import (
     ChangeRules,
     CreateGroup,
     TagGroup,
+    group_part_changes,
     pretend_group,
-    told_group,
 )
 
 
@@ -139,7 +139,7 @@ def part_changes(step: Step, desired: Desired) -> Iterator[PartChange]:
     name = f"load balancer {desired.name}"
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            yield from told_group(step, desired.own)
+            yield from group_part_changes(step, desired.own)
         case CreateBalancer():
             subnets = " ".join(sorted(desired.subnets))
             yield PartChange("create", name, f"{desired.scheme}, subnets {subnets}")

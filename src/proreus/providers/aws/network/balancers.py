@@ -24,7 +24,7 @@ from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import PREFIX, Options
 from proreus.providers.aws.config import SecurityGroupMode
-from proreus.providers.aws.groups import Access, HostGroups, network_access, told_changes
+from proreus.providers.aws.groups import Access, HostGroups, network_access, rules_part_changes
 from proreus.providers.aws.identity import TAG_SERVICE, Place, owning_clusters, pairs_of
 from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import targets_of
@@ -39,7 +39,7 @@ from proreus.providers.aws.network.parts import (
     Placed,
 )
 from proreus.providers.aws.network.preview import part_changes, pretend
-from proreus.providers.aws.own_groups import Group, GroupWish, OwnGroups
+from proreus.providers.aws.own_groups import DesiredGroup, Group, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
 
@@ -130,7 +130,7 @@ class NetworkBalancers:
         found = [change for step in steps for change in part_changes(step, desired, expected)]
         if self._hosts is not None:
             access = _access(lb, desired, expected, subnets)
-            found += told_changes((await self._hosts.foresee(access))[0])
+            found += rules_part_changes((await self._hosts.foresee(access))[0])
         found += await self._own_groups.foresee_let_go(_idle(expected), self._hosts)
         return found
 
@@ -258,7 +258,7 @@ def desired_of(
         without = ", ".join(one.id for one in subnets if not one.v6)
         raise InvalidRequest(f"spec.ipFamilies: IPv6 needs subnets with it, unlike {without}")
     ref, mappings = lb.ref, port_mappings(lb, options, settings)
-    own = GroupWish(
+    own = DesiredGroup(
         name=group_name(ref),
         description=f"Clients of the load balancer {ref.name} of the Service {ref.key}",
         rules=rules.of_managed(mappings, _ranges(lb)),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from proreus.providers.aws.listeners import HealthCheck, PortMapping
-from proreus.providers.aws.own_groups import Group, GroupWish
+from proreus.providers.aws.own_groups import DesiredGroup, Group
 
 DUALSTACK = "dualstack"
 """The address type of a load balancer with IPv4 and IPv6 addresses."""
@@ -52,7 +52,7 @@ class Desired(msgspec.Struct, frozen=True):
     target_type: str
     vpc: str
     placed: tuple[Placed, ...]
-    own: GroupWish | None
+    own: DesiredGroup | None
     groups: tuple[str, ...]
     mappings: tuple[PortMapping, ...]
     targets: frozenset[str]

@@ -35,8 +35,8 @@ from proreus.providers.aws.own_groups import (
     ChangeRules,
     CreateGroup,
     TagGroup,
+    group_part_changes,
     pretend_group,
-    told_group,
 )
 
 _NEW = "new "
@@ -185,7 +185,7 @@ def part_changes(step: Step, desired: Desired, observed: Observed) -> Iterator[P
     balancer = f"load balancer {desired.name}"
     match step:
         case CreateGroup() | ChangeRules() | TagGroup():
-            yield from told_group(step, desired.own)
+            yield from group_part_changes(step, desired.own)
         case CreateBalancer():
             subnets = " ".join(one.subnet for one in desired.placed)
             detail = f"{desired.scheme}, {desired.address_type}, subnets {subnets}"
