@@ -17,12 +17,12 @@ from proreus.providers.openstack.octavia.group_rules import (
     changed_ports,
     changed_rules,
     description_of,
+    desired_rules,
     name_of,
     rule_of,
     spots,
     tags_of,
     unreached,
-    wished,
 )
 from proreus.testing import objects
 
@@ -62,7 +62,7 @@ LOCAL = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
 
 
 @pytest.mark.parametrize(
-    ("of", "cidrs", "provider", "rules"),
+    ("lb", "cidrs", "provider", "rules"),
     [
         (desired_balancer(), {"IPv4": CIDR}, "amphora", {HTTP}),
         (
@@ -115,9 +115,9 @@ LOCAL = {"external_traffic_policy": "Local", "health_check_node_port": 32000}
     ],
 )
 def test_node_ports_are_open_to_where_load_balancers_send_from(
-    of: LoadBalancer, cidrs: dict[str, str], provider: str, rules: set[Rule]
+    lb: LoadBalancer, cidrs: dict[str, str], provider: str, rules: set[Rule]
 ) -> None:
-    assert wished(of, cidrs, provider) == rules
+    assert desired_rules(lb, cidrs, provider) == rules
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def host(number: int, *addresses: str) -> Host:
 
 
 def test_hosts_are_reached_by_their_first_address_of_each_family() -> None:
-    of = msgspec.structs.replace(
+    lb = msgspec.structs.replace(
         desired_balancer(),
         hosts=(host(1, "10.0.0.1", "2001:DB8::1"), host(2), Host("n3", "aws:///x")),
     )
-    assert spots(of, {"IPv4": "s4", "IPv6": "s6"}) == {
+    assert spots(lb, {"IPv4": "s4", "IPv6": "s6"}) == {
         Spot(uuid(1), "10.0.0.1", "s4"),
         Spot(uuid(1), "2001:db8::1", "s6"),
     }

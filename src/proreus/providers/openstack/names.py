@@ -1,4 +1,4 @@
-"""Which server a Node is: provider ids and server names. Pure."""
+"""Reads which server a Node is: by provider ids and server names. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _REGION_LABEL = "topology.kubernetes.io/region"
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What to look a Node up by: exactly one of these.
+    """The key by which a Node's server is looked up: exactly one of these.
 
     Attributes:
         id: The server's id.
@@ -30,45 +30,49 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def provider_id(id_: str, region: str = "") -> str:
-    """The provider id of a server; `region` only where ids are regional."""
+    """Return the provider id of a server; `region` only where ids are regional."""
     return f"{SCHEME}{region}/{id_}"
 
 
-def parsed(of: str) -> tuple[str, str] | None:
-    """The region ("" if it names none) and the server in a provider id; None if it is not ours.
+def parsed(text: str) -> tuple[str, str] | None:
+    """Return the region and the server in a provider id; None if it is not of OpenStack.
 
-    A bare id is one: Nodes of old clusters have it. Ids are told as OpenStack writes them, in small
-    letters: a machine may tell its own in capitals, and Nova need not find that.
+    The region is "" if it names none. A bare id is one, too: Nodes of old clusters have it. Ids are
+    returned as OpenStack writes them, in small letters: a kubelet may have its own in capitals, and
+    Nova need not find that.
     """
-    if "://" not in of:
-        return ("", of.lower()) if UUID.fullmatch(of) else None
-    match = _PROVIDER_ID.fullmatch(of)
+    if "://" not in text:
+        return ("", text.lower()) if UUID.fullmatch(text) else None
+    match = _PROVIDER_ID.fullmatch(text)
     return (match["region"], match["id"].lower()) if match else None
 
 
 def is_uuid(text: str) -> bool:
-    """Whether it can be the id of anything in OpenStack."""
+    """Tell whether a text can be the id of an object of OpenStack."""
     return UUID.fullmatch(text) is not None
 
 
 def target(node: Node, region: str) -> Target:
-    """By the provider id if there is one, and never by the name then."""
-    of = node.spec.provider_id
-    if not of:
+    """Return the key by which a Node's server is looked up: the provider id, or else the name."""
+    id_ = node.spec.provider_id
+    if not id_:
         return Target(name=node.metadata.name)
-    found = parsed(of)
+    found = parsed(id_)
     if found is None:
         return Target(
-            problem=f"spec.providerID {of!r} is none of OpenStack: it must be like"
+            problem=f"spec.providerID {id_!r} is not one of OpenStack: it must have the form"
             " openstack:///2e8c1f0a-0000-4000-8000-000000000000"
         )
     if found[0] and found[0] != region:
-        return Target(problem=f"spec.providerID {of!r} is of another region than {region!r}")
+        return Target(
+            problem=f"spec.providerID {id_!r} names another region than {region!r}, the one of the"
+            " cloud-config: the manager of that region takes care of this node"
+        )
     return Target(id=found[1])
 
 
 def ownership(node: Node, region: str) -> Ownership:
-    """By the region in the provider id, else by the Node's label.
+    """Tell whether a Node's server is in this region: by its provider id, or else its label.
 
     Args:
         node: The Node.
@@ -87,7 +91,7 @@ def ownership(node: Node, region: str) -> Ownership:
 
 
 def pattern(names: Sequence[str]) -> str:
-    """Nova's filter of names is a regular expression: exactly these, in one request.
+    """Return the regular expression for Nova's filter that matches exactly these names.
 
     Names of Nodes hold letters, digits, dashes and dots only. Databases differ in what else they
     understand, so nothing else is used.

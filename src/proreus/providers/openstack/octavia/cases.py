@@ -47,11 +47,11 @@ class Case(msgspec.Struct, frozen=True):
 
     Attributes:
         family: IPv4 or IPv6.
-        found: As Octavia describes it; None if it is to be made.
+        found: The load balancer as Octavia describes it; None if it is to be made.
         is_own: Whether it was made for the Service, or will be.
-        desired: What it is to be.
-        observed: What there is of it; None if it is to be made.
-        tags: Of the parts that are made.
+        desired: How it should be.
+        observed: How it is; None if it is to be made.
+        tags: The tags of parts that are made.
         subnet: Where it stands; "" if only a network or a port is given.
         members: The subnet of its members.
     """
@@ -84,7 +84,7 @@ class Cases:
             CloudError: The services do not tell.
         """
         every = await self._finder.found(ref)
-        return [one for one in every if not family or family_of(one) == family]
+        return [balancer for balancer in every if not family or family_of(balancer) == family]
 
     async def find(
         self,
@@ -99,10 +99,10 @@ class Cases:
 
         Args:
             lb: What the framework desires.
-            options: What annotations and cloud-config ask.
+            options: What annotations and cloud-config ask for.
             family: IPv4 or IPv6.
-            every: All that the Service uses.
-            at_work: Look at what Octavia works on as if it had ended.
+            every: All load balancers that the Service uses.
+            at_work: Take a load balancer on which Octavia works as if it had ended.
 
         Raises:
             InvalidRequest: The Service names what it cannot have.
@@ -160,7 +160,7 @@ class Cases:
         if isinstance(step, Taken):
             raise InvalidRequest(
                 f"port {step.port}/{step.transport} of load balancer {id_} is taken by another"
-                " listener"
+                " Service's listener: choose another port or another load balancer"
             )
         if isinstance(step, MakeBalancer | MakeListener | MakePool | SetMembers | Change):
             await self._check_parts(lb, options, observed)
@@ -173,11 +173,11 @@ class Cases:
             CloudError: Octavia does not tell.
         """
         extras = [
-            await self._octavia.observe(one, ref)
-            for one in found[1:]
-            if owners.is_made_for(one, ref) and not owners.others(one, (), ref)
+            await self._octavia.observe(described, ref)
+            for described in found[1:]
+            if owners.is_made_for(described, ref) and not owners.others(described, (), ref)
         ]
-        return [one for one in extras if not one.others]
+        return [balancer for balancer in extras if not balancer.others]
 
     def delete_step(self, observed: Balancer) -> Step | None:
         """Return the next step to delete a load balancer; None if there is none."""
@@ -187,7 +187,7 @@ class Cases:
         self, lb: LoadBalancer, options: Options, family: str, every: Sequence[Described]
     ) -> Described | None:
         """Return the load balancer of a family; None if it is to be made."""
-        found = [one for one in every if family_of(one) == family]
+        found = [balancer for balancer in every if family_of(balancer) == family]
         named = await self._finder.named(lb, options, list(every))
         if named is not None:
             return named if family_of(named) == family else None
@@ -197,14 +197,14 @@ class Cases:
         """Refuse to make a load balancer where the Service may not have it.
 
         Raises:
-            InvalidRequest: An annotation names what is another's, or in use.
+            InvalidRequest: An annotation names an object that is another's, or in use.
         """
         if port := options.named.get("port-id"):
-            for one in await self._octavia.balancers({"vip_port_id": port}):
-                makers = ", ".join(map(str, owners.makers(one))) or "nobody known"
+            for balancer in await self._octavia.balancers({"vip_port_id": port}):
+                makers = ", ".join(map(str, owners.makers(balancer))) or "nobody known"
                 raise InvalidRequest(
-                    f"annotation {PREFIX}port-id: load balancer {id_of(one)} uses it, which belongs"
-                    f" to {makers}"
+                    f"annotation {PREFIX}port-id: the port is used by load balancer"
+                    f" {id_of(balancer)}, which belongs to {makers}: name a free port"
                 )
         await self._networks.check(lb, named_places(options))
 
@@ -217,8 +217,8 @@ class Cases:
         await self._networks.check(lb, member_subnet)
         name = "default-tls-container-ref"
         # Barbican's containers bear no marks.
-        if name in new and (no := refusal((), lb.ref, self._tenants, (new[name],))):
-            raise InvalidRequest(f"annotation {PREFIX}{name}: {no}")
+        if name in new and (problem := refusal((), lb.ref, self._tenants, (new[name],))):
+            raise InvalidRequest(f"annotation {PREFIX}{name}: {problem}")
 
     def _place(
         self, lb: LoadBalancer, options: Options, family: str, subnet: str
@@ -244,10 +244,10 @@ def broken(id_: str) -> CloudError:
 
 
 def is_needed(described: Described, observed: Balancer, ref: LoadBalancerRef) -> bool:
-    """Whether a load balancer stays when the Service goes.
+    """Tell whether a load balancer stays when the Service goes.
 
-    One that was made for another Service goes with the last that leaves it. Parts of old managers
-    bear no tags, so any listener that is left may be another's.
+    A load balancer that was made for another Service goes with the last that leaves it. Parts of
+    old managers bear no tags, so any listener that is left may be another's.
     """
     if observed.others:
         return True

@@ -1,4 +1,4 @@
-"""Load balancers as Octavia's API has them. Pure."""
+"""Translates load balancers and their parts to documents of Octavia's API, and back. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,72 +11,77 @@ from proreus.providers.openstack.octavia.parts import Balancer, Listener, Member
 Document = dict[str, Any]
 
 
-def member(of: Member) -> Document:
-    """A member as it is given to a pool."""
-    found: Document = {"address": of.address, "protocol_port": of.port}
-    if of.name:
-        found["name"] = of.name[:255]
-    if of.subnet_id:
-        found["subnet_id"] = of.subnet_id
-    if of.monitor_port:
-        found["monitor_port"] = of.monitor_port
+def member(desired: Member) -> Document:
+    """Return the document of a member, as it is given to a pool."""
+    found: Document = {"address": desired.address, "protocol_port": desired.port}
+    if desired.name:
+        found["name"] = desired.name[:255]
+    if desired.subnet_id:
+        found["subnet_id"] = desired.subnet_id
+    if desired.monitor_port:
+        found["monitor_port"] = desired.monitor_port
     return found
 
 
-def monitor(of: Monitor, tags: Sequence[str]) -> Document:
-    """A monitor as it is made."""
-    return {"name": of.name, "type": of.type, "tags": list(tags), **of.fields}
+def monitor(desired: Monitor, tags: Sequence[str]) -> Document:
+    """Return the document to make a monitor."""
+    return {"name": desired.name, "type": desired.type, "tags": list(tags), **desired.fields}
 
 
-def pool(of: Pool, tags: Sequence[str], *, whole: bool) -> Document:
-    """A pool as it is made: `whole` with its members and its monitor."""
-    found: Document = {"name": of.name, "protocol": of.protocol, "tags": list(tags), **of.fields}
+def pool(desired: Pool, tags: Sequence[str], *, whole: bool) -> Document:
+    """Return the document to make a pool: `whole` with its members and its monitor."""
+    found: Document = {
+        "name": desired.name,
+        "protocol": desired.protocol,
+        "tags": list(tags),
+        **desired.fields,
+    }
     if found.get("session_persistence") is None:
         found.pop("session_persistence", None)
     if whole:
-        found["members"] = [member(one) for one in of.members]
-        if of.monitor is not None:
-            found["healthmonitor"] = monitor(of.monitor, tags)
+        found["members"] = [member(part) for part in desired.members]
+        if desired.monitor is not None:
+            found["healthmonitor"] = monitor(desired.monitor, tags)
     return found
 
 
-def listener(of: Listener, tags: Sequence[str], *, whole: bool) -> Document:
-    """A listener as it is made: `whole` with its pool."""
+def listener(desired: Listener, tags: Sequence[str], *, whole: bool) -> Document:
+    """Return the document to make a listener: `whole` with its pool."""
     found: Document = {
-        "name": of.name,
-        "protocol": of.protocol,
-        "protocol_port": of.port,
+        "name": desired.name,
+        "protocol": desired.protocol,
+        "protocol_port": desired.port,
         "tags": list(tags),
-        **of.fields,
+        **desired.fields,
     }
     if found.get("allowed_cidrs") is None:
         found.pop("allowed_cidrs", None)
-    if whole and of.pool is not None:
-        found["default_pool"] = pool(of.pool, tags, whole=True)
+    if whole and desired.pool is not None:
+        found["default_pool"] = pool(desired.pool, tags, whole=True)
     return found
 
 
-def balancer(of: Balancer, tags: Sequence[str], *, whole: bool) -> Document:
-    """A load balancer as it is made: `whole` with all its parts."""
-    found: Document = {"name": of.name, "tags": list(tags), **of.placed, **of.fields}
+def balancer(desired: Balancer, tags: Sequence[str], *, whole: bool) -> Document:
+    """Return the document to make a load balancer: `whole` with all its parts."""
+    found: Document = {"name": desired.name, "tags": list(tags), **desired.placed, **desired.fields}
     if whole:
-        found["listeners"] = [listener(one, tags, whole=True) for one in of.listeners]
+        found["listeners"] = [listener(part, tags, whole=True) for part in desired.listeners]
     return found
 
 
-def actual(
+def observed(
     described: Described, listeners: Iterable[Described], pools: Iterable[Described]
 ) -> Balancer:
-    """What there is, but for members and monitors.
+    """Return a load balancer as Octavia describes it, without members and monitors.
 
     Args:
         described: The load balancer.
-        listeners: The Service's.
-        pools: The Service's.
+        listeners: The Service's listeners.
+        pools: The Service's pools.
     """
-    by_id = {id_of(one): _pool(one) for one in pools}
-    found = tuple(_listener(one, by_id) for one in listeners)
-    used = {one.pool.id for one in found if one.pool is not None}
+    by_id = {id_of(pool_): _pool(pool_) for pool_ in pools}
+    found = tuple(_listener(listener_, by_id) for listener_ in listeners)
+    used = {listener_.pool.id for listener_ in found if listener_.pool is not None}
     return Balancer(
         name=str(described.get("name", "")),
         fields=described,
@@ -89,7 +94,7 @@ def actual(
 
 
 def port_of(described: Described) -> tuple[str, int]:
-    """What no other listener can have: `Listener.key`."""
+    """Return `Listener.key` of a described listener, which no other can have."""
     return _listener(described, {}).key
 
 
@@ -109,15 +114,15 @@ def _listener(described: Described, pools: Mapping[str, Pool]) -> Listener:
     )
 
 
-def monitor_of(of: Pool) -> str:
-    """The id of the monitor of a pool as it is; "" if it has none."""
-    return str(of.fields.get("healthmonitor_id") or "")
+def monitor_of(pool_: Pool) -> str:
+    """Return the id of the monitor of an observed pool; "" if it has none."""
+    return str(pool_.fields.get("healthmonitor_id") or "")
 
 
-def read(of: Pool, members: Iterable[Described], monitor_: Described | None) -> Pool:
-    """A pool with its members and its monitor."""
+def read(pool_: Pool, members: Iterable[Described], monitor_: Described | None) -> Pool:
+    """Return a pool with its members and its monitor."""
     return msgspec.structs.replace(
-        of,
+        pool_,
         is_read=True,
         members=tuple(
             Member(

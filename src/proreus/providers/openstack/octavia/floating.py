@@ -90,10 +90,10 @@ def is_made_for(floating: Described, ref: LoadBalancerRef) -> bool:
 
 
 def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef) -> bool:
-    """Tell whether a floating IP at a deleted load balancer is deleted, too.
+    """Tell whether a floating IP is deleted together with the load balancer that it belongs to.
 
     Args:
-        floating: What is at the port of the load balancer.
+        floating: The floating IP at the port of the load balancer.
         makers: For whom the load balancer was made: they have left it, if not the Service itself.
         ref: The Service.
     """
@@ -103,15 +103,17 @@ def goes_with(floating: Described, makers: Iterable[Owner], ref: LoadBalancerRef
     if is_made_for(floating, ref):
         return True
     if found.service_uid:
-        proofs = {(one.cluster_uid, one.service_uid) for one in makers}
+        proofs = {(maker.cluster_uid, maker.service_uid) for maker in makers}
         return (found.cluster_uid, found.service_uid) in proofs
-    is_left = found.key in {one.key for one in makers}
+    is_left = found.key in {maker.key for maker in makers}
     return is_left and _is_official(found, ref) and is_shown(floating, ref)
 
 
 def is_shown(floating: Described, ref: LoadBalancerRef) -> bool:
     """Tell whether the Service's status shows a floating IP's address."""
-    return floating.get("floating_ip_address") in {one.ip for one in ref.last_ingress if one.ip}
+    return floating.get("floating_ip_address") in {
+        point.ip for point in ref.last_ingress if point.ip
+    }
 
 
 def _official(ref: LoadBalancerRef) -> str:

@@ -1,4 +1,4 @@
-"""The security group of a Service: what it lets in, and which ports have it. Pure.
+"""Computes the security group of a Service: its rules, and which ports have it. Pure.
 
 The group is the Service's own, so everything in it that the Service does not need goes: what people
 add, and the two rules with which Neutron makes a group, which let nodes send anything anywhere.
@@ -29,7 +29,7 @@ _PROTOCOLS = {"6": "tcp", "17": "udp", "132": "sctp"}
 
 
 class Rule(msgspec.Struct, frozen=True, order=True):
-    """Who may reach a port of nodes.
+    """A rule that lets a source reach a port of nodes.
 
     Attributes:
         family: IPv4 or IPv6.
@@ -45,11 +45,11 @@ class Rule(msgspec.Struct, frozen=True, order=True):
 
 
 RuleChange = RuleDiff[Rule, str]
-"""What is to be done to the rules of a group; those that nobody needs by id."""
+"""The diff of a group's rules; those to be revoked by id."""
 
 
 class Spot(msgspec.Struct, frozen=True):
-    """Where a node is reached: its server's address in a subnet, by ids."""
+    """A place where a node is reached: its server's address in a subnet, by ids."""
 
     server: str
     address: str
@@ -64,12 +64,12 @@ class PortChange(msgspec.Struct, frozen=True):
 
 
 class GroupWork(msgspec.Struct, frozen=True):
-    """What is to be done to a group; nothing is false.
+    """The diff of a group, its rules and its ports; false if there is none.
 
     Attributes:
-        tags: All tags that it is to have; none if it has them.
-        rules: Of its rules.
-        ports: Which ports get it, and which lose it.
+        tags: All tags that the group is to have; () if it has them.
+        rules: The diff of its rules.
+        ports: The ports that are to get the group, and those that are to lose it.
     """
 
     tags: tuple[str, ...] = ()
@@ -77,12 +77,12 @@ class GroupWork(msgspec.Struct, frozen=True):
     ports: tuple[PortChange, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is something to do."""
+        """Tell whether anything differs."""
         return bool(self.tags or self.rules or self.ports)
 
 
-def told(work: GroupWork) -> Iterator[PartChange]:
-    """The lines about the work on a group."""
+def part_changes(work: GroupWork) -> Iterator[PartChange]:
+    """Return the changes of a group for `proreus plan`."""
     if work.tags:
         yield PartChange("change", "security group", f"tags {' '.join(work.tags)}")
     yield from work.rules.lines(
@@ -96,52 +96,51 @@ def told(work: GroupWork) -> Iterator[PartChange]:
 
 
 def name_of(ref: LoadBalancerRef) -> str:
-    """The official name, which proves whose the group is."""
+    """Return the official name of a Service's group, which proves whose it is."""
     return f"{PREFIX}{ref.uid}-{ref.namespace}-{ref.service_name}"[:_LONGEST]
 
 
 def description_of(ref: LoadBalancerRef) -> str:
-    """The official description."""
+    """Return the official description of a Service's group."""
     text = f"Security Group for {ref.key} Service LoadBalancer in cluster {ref.cluster.name}"
     return text[:_LONGEST]
 
 
 def tags_of(marks: Mapping[str, str]) -> tuple[str, ...]:
-    """Our marks as tags; the uids always fit, names may not."""
+    """Return our marks as tags; the uids always fit, names may not."""
     return TagList(LONGEST_TAG).write(marks)
 
 
-def wished(of: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> frozenset[Rule]:
-    """What the Service needs.
+def desired_rules(lb: LoadBalancer, cidrs: Mapping[str, str], provider: str) -> frozenset[Rule]:
+    """Return the rules that the Service needs.
 
     Args:
-        of: The framework's wish.
+        lb: What the framework desires.
         cidrs: The member subnets' CIDRs by family: what load balancers send comes from there.
-        provider: Octavia's; to nodes behind `ovn` clients come with their own addresses.
+        provider: Octavia's provider; with `ovn` nodes see the clients' own addresses.
     """
     rules: set[Rule] = set()
-    for one in of.frontends:
-        if one.node_port and one.family in cidrs:
-            subnet = (cidrs[one.family],)
-            sources = of.source_ranges.get(one.family, ()) if provider == OVN else subnet
-            protocol = one.protocol.lower()
+    for port in lb.frontends:
+        if port.node_port and port.family in cidrs:
+            subnet = (cidrs[port.family],)
+            sources = lb.source_ranges.get(port.family, ()) if provider == OVN else subnet
+            protocol = port.protocol.lower()
             rules.update(
-                Rule(one.family, protocol, one.node_port, _network(source)) for source in sources
+                Rule(port.family, protocol, port.node_port, _network(source)) for source in sources
             )
-    if of.local_traffic and of.health_check.port:
-        port = of.health_check.port
-        rules.update(Rule(family, "tcp", port, _network(cidr)) for family, cidr in cidrs.items())
+    if lb.local_traffic and (check := lb.health_check.port):
+        rules.update(Rule(family, "tcp", check, _network(cidr)) for family, cidr in cidrs.items())
     return frozenset(rules)
 
 
-def changed_rules(wanted: Collection[Rule], actual: Iterable[Described]) -> RuleChange:
-    """What is to be done; each rule is kept once."""
-    there = {id_of(one): rule_of(one) for one in actual}
-    return diff_rules(sorted(wanted), there, read=there.__getitem__)
+def changed_rules(desired: Collection[Rule], described: Iterable[Described]) -> RuleChange:
+    """Return the diff of a group's rules; each desired rule is kept once."""
+    observed = {id_of(rule): rule_of(rule) for rule in described}
+    return diff_rules(sorted(desired), observed, read=observed.__getitem__)
 
 
 def rule_of(described: Described) -> Rule | None:
-    """A rule as Neutron has it; None if it is none that a Service can need."""
+    """Return a rule from Neutron's description; None if it is none that a Service can need."""
     family, port = described.get("ethertype"), described.get("port_range_min")
     others = ("remote_group_id", "remote_address_group_id")
     if (
@@ -158,7 +157,7 @@ def rule_of(described: Described) -> Rule | None:
 
 
 def document(rule: Rule, group: str) -> Mapping[str, object]:
-    """A rule as Neutron is given it."""
+    """Return the document to make a rule."""
     return {
         "security_group_id": group,
         "direction": "ingress",
@@ -170,15 +169,15 @@ def document(rule: Rule, group: str) -> Mapping[str, object]:
     }
 
 
-def spots(of: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Spot]:
-    """Where the hosts are reached: by their first addresses, as members are.
+def spots(lb: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Spot]:
+    """Return the places where the hosts are reached: their first addresses, as members have.
 
     Args:
-        of: The framework's wish.
+        lb: What the framework desires.
         subnets: The member subnets by family.
     """
     found: set[Spot] = set()
-    for host in of.hosts:
+    for host in lb.hosts:
         server = parsed(host.provider_id)
         for family, subnet in subnets.items():
             addresses = host.addresses.get(family)
@@ -187,44 +186,44 @@ def spots(of: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Spot]:
     return frozenset(found)
 
 
-def unreached(wanted: Collection[Spot], attached: Iterable[Described]) -> set[str]:
-    """The servers of spots of which no port has the group."""
-    there = {spot for port in attached for spot in _spots_of(port)}
-    return {spot.server for spot in set(wanted) - there}
+def unreached(desired: Collection[Spot], attached: Iterable[Described]) -> set[str]:
+    """Return the servers of places at which no port has the group."""
+    observed = {spot for port in attached for spot in _spots_of(port)}
+    return {spot.server for spot in set(desired) - observed}
 
 
 def changed_ports(
-    wanted: Collection[Spot],
+    desired: Collection[Spot],
     attached: Sequence[Described],
     candidates: Iterable[Described],
     group: str,
 ) -> list[PortChange]:
-    """Which ports get the group, and which lose it; their other groups stay.
+    """Return which ports get the group, and which lose it; their other groups stay.
 
     Args:
-        wanted: Where hosts are reached.
+        desired: Where hosts are reached.
         attached: The ports that have the group.
         candidates: Ports of servers that are `unreached`. Those without port security let
             everything through, and can have no groups.
-        group: Its id.
+        group: The id of the group.
     """
     changes = []
     for port in attached:
-        if not _spots_of(port) & set(wanted):
-            left = (one for one in port.get("security_groups") or () if one != group)
+        if not _spots_of(port) & set(desired):
+            left = (id_ for id_ in port.get("security_groups") or () if id_ != group)
             changes.append(PortChange(port, tuple(left)))
     for port in candidates:
         groups = tuple(port.get("security_groups") or ())
         is_checked = port.get("port_security_enabled") is not False
-        if is_checked and group not in groups and _spots_of(port) & set(wanted):
+        if is_checked and group not in groups and _spots_of(port) & set(desired):
             changes.append(PortChange(port, (*groups, group)))
     return changes
 
 
 def _spots_of(port: Described) -> set[Spot]:
     return {
-        Spot(str(port.get("device_id")), _address(str(one["ip_address"])), str(one["subnet_id"]))
-        for one in port.get("fixed_ips") or ()
+        Spot(str(port.get("device_id")), _address(str(ip["ip_address"])), str(ip["subnet_id"]))
+        for ip in port.get("fixed_ips") or ()
     }
 
 

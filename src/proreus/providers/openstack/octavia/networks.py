@@ -48,18 +48,22 @@ class Networks:
         if options.subnet_id and await self._is_of(options.subnet_id, family):
             return options.subnet_id
         if options.subnet_id and len(lb.families) == 1:
-            raise InvalidRequest(f"annotation {PREFIX}subnet-id: the subnet is not of {family}")
+            raise InvalidRequest(
+                f"annotation {PREFIX}subnet-id: the subnet has no addresses of the Service's"
+                f" family, {family}: give one that has"
+            )
         if options.port_id or (options.network_id and not options.subnet_id):
             return ""
         if found := await self._of_hosts(lb.hosts[:MOST_IDS], family):
             return found
         raise InvalidRequest(
-            f"there is no host with an address of {family} in this project: give the subnet"
-            f" by the annotation {PREFIX}subnet-id, or subnet-id in [LoadBalancer]"
+            f"no host has an {family} address in this project, so the load balancer's subnet is not"
+            f" known: give the annotation {PREFIX}subnet-id, or subnet-id in [LoadBalancer] of the"
+            " cloud-config"
         )
 
     async def _of_hosts(self, hosts: Iterable[Host], family: str) -> str:
-        """The subnet of the first host that is there; "" without one.
+        """Return the subnet of the first host that is there; "" without one.
 
         Others in the project may have the same address, in networks apart: only the ports of the
         host's own server tell.
@@ -71,7 +75,7 @@ class Networks:
         }
         wires = await self._reader.wires(addresses)
         for server, address in addresses.items():
-            for port in (*wires[server].ports, *(one for _, one in wires[server].trunked)):
+            for port in (*wires[server].ports, *(port for _, port in wires[server].trunked)):
                 for fixed in port.get("fixed_ips") or ():
                     if str(fixed["ip_address"]) == address:
                         return str(fixed["subnet_id"])
@@ -79,8 +83,8 @@ class Networks:
 
     async def member_subnet(self, options: Options, family: str, default: str) -> str:
         """Return the subnet of members, by default that of the load balancer."""
-        one = options.member_subnet_id
-        return one if one and await self._is_of(one, family) else default
+        subnet = options.member_subnet_id
+        return subnet if subnet and await self._is_of(subnet, family) else default
 
     async def external(self) -> dict[str, str]:
         """Return the names of the external networks by id."""
@@ -88,32 +92,32 @@ class Networks:
         found = await self._api.listed(
             "neutron", "network_list", "networks", "networks", parameters
         )
-        return {id_of(one): str(one["name"]) for one in found}
+        return {id_of(network): str(network["name"]) for network in found}
 
     async def at_port(self, port: str) -> Described | None:
-        """Return the floating IP of a port."""
+        """Return the floating IP of a port; None without one."""
         found = await self._floating({"port_id": port})
         return found[0] if found else None
 
     async def made_for(self, ref: LoadBalancerRef) -> list[Described]:
         """Return the floating IPs that were made for a Service, wherever they are."""
         found = await self._floating({"description": descriptions(ref)})
-        return [one for one in found if is_made_for(one, ref)]
+        return [floating for floating in found if is_made_for(floating, ref)]
 
     async def give(self, lb: LoadBalancer, options: Options, network: str, port: str) -> Described:
         """Attach a floating IP to a port: the requested one, or a new one.
 
         Raises:
-            InvalidRequest: The requested address is another's, or what is to have a new one is; or
-                there is no such subnet.
-            CloudError: There is none to be had.
+            InvalidRequest: The requested address, or the network or subnet for a new one, is
+                another's; or there is no such subnet.
+            CloudError: Neutron has no floating IP to give.
         """
-        for one in (await self.loose(lb))[:1]:
+        for floating in (await self.loose(lb))[:1]:
             fields = {"port_id": port}
-            if is_made_for(one, lb.ref):
+            if is_made_for(floating, lb.ref):
                 fields["description"] = description(lb.ref, kept=options.keep)
-            await self._change_floating(one, fields)
-            return one
+            await self._change_floating(floating, fields)
+            return floating
         requested = lb.requested_address
         subnets = await self.sources(lb, options, network)
         desired: dict[str, str] = {
@@ -139,8 +143,8 @@ class Networks:
                 made: Described = answer["floatingip"]
                 return made
         raise refused or InvalidRequest(
-            "no subnet of the external network has the name or the tags of "
-            "floating-subnet, floating-subnet-tags"
+            f"no subnet of the external network {network} matches floating-subnet or"
+            " floating-subnet-tags, of the annotations or the cloud-config: correct them"
         )
 
     async def loose(self, lb: LoadBalancer) -> list[Described]:
@@ -151,7 +155,8 @@ class Networks:
             CloudError: Neutron does not tell.
         """
         if not lb.requested_address:
-            return [one for one in await self.made_for(lb.ref) if not one.get("port_id")]
+            made = await self.made_for(lb.ref)
+            return [floating for floating in made if not floating.get("port_id")]
         found = await self._floating({"floating_ip_address": lb.requested_address})
         self._check_requested(lb, found)
         return found
@@ -180,12 +185,14 @@ class Networks:
     def _check_requested(self, lb: LoadBalancer, found: Iterable[Described]) -> None:
         """Refuse another's floating IP, unless the Service's status has it already."""
         address = lb.requested_address
-        for one in found:
-            mark = owner(one)
-            owners, names = (mark,) if mark is not None else (), (id_of(one), address)
-            problem = "" if is_shown(one, lb.ref) else refusal(owners, lb.ref, self._tenants, names)
-            if not problem and one.get("port_id"):
-                problem = "it is in use already"
+        for floating in found:
+            mark = owner(floating)
+            owners, names = (mark,) if mark is not None else (), (id_of(floating), address)
+            problem = ""
+            if not is_shown(floating, lb.ref):
+                problem = refusal(owners, lb.ref, self._tenants, names)
+            if not problem and (port := floating.get("port_id")):
+                problem = f"this floating IP is attached to port {port}: free it or give another"
             if problem:
                 raise InvalidRequest(f"spec.loadBalancerIP: {address}: {problem}")
 
@@ -211,12 +218,13 @@ class Networks:
             described = await self._described(name, id_)
             if described is None and name == _FLOATING_SUBNET:
                 described = {}  # a project need not see the subnets of external networks
-            problem = "there is none of this id in this project"
+            problem = f"this project shows nothing with the id {id_}: give another id"
             if described is not None:
                 owners = reserved_for(described)
                 problem = refusal(owners, lb.ref, self._tenants, (id_,))
                 if not problem and described.get("device_id"):
-                    problem = f"it is in use by {described.get('device_owner') or 'something'}"
+                    user = described.get("device_owner") or "a device"
+                    problem = f"port {id_} is in use by {user}: give a free port"
             if problem:
                 problems.append(f"annotation {PREFIX}{name}: {problem}")
         if problems:
@@ -247,7 +255,10 @@ class Networks:
         if subnet not in self._versions:
             found = await self._api.find("neutron", "subnet_get", f"subnets/{subnet}", "subnet")
             if found is None:
-                raise InvalidRequest(f"there is no subnet {subnet} in this project")
+                raise InvalidRequest(
+                    f"this project shows no subnet {subnet}: correct the subnet's id in the"
+                    " Service's annotations or in [LoadBalancer] of the cloud-config"
+                )
             self._versions[subnet] = int(found["ip_version"])
         return self._versions[subnet] == _VERSIONS[family]
 
@@ -269,12 +280,12 @@ class Networks:
         found = await self._api.listed(
             "neutron", "subnet_list", "subnets", "subnets", {"network_id": network}
         )
-        meant = matching(found, floating)
+        subnets = matching(found, floating)
         if not floating.annotation:
-            return [id_of(one) for one in meant]
+            return [id_of(subnet) for subnet in subnets]
         refused = {
-            id_of(one): refusal(reserved_for(one), ref, self._tenants, (id_of(one),))
-            for one in meant
+            id_of(subnet): refusal(reserved_for(subnet), ref, self._tenants, (id_of(subnet),))
+            for subnet in subnets
         }
         if refused and all(refused.values()):
             problem = next(iter(refused.values()))
@@ -288,8 +299,8 @@ def matching(subnets: Iterable[Described], floating: Floating) -> list[Described
     A name is a pattern with `*` and `?`, or after `~` a regular expression; `!` in front of either
     means all others. Tags are separated by commas: all of them, or after `!` all but these.
     """
-    ordered = sorted(subnets, key=lambda one: str(one.get("name", "")))
-    return [one for one in ordered if _matches(one, floating)]
+    ordered = sorted(subnets, key=lambda subnet: str(subnet.get("name", "")))
+    return [subnet for subnet in ordered if _matches(subnet, floating)]
 
 
 def _matches(subnet: Described, floating: Floating) -> bool:

@@ -75,7 +75,7 @@ class Octavia:
             CloudError: Octavia does not tell.
         """
         if described.get("provisioning_status") not in {ACTIVE, ERROR}:
-            found = documents.actual(described, (), ())
+            found = documents.observed(described, (), ())
             return msgspec.structs.replace(found, others=owners.others(described, (), ref))
         id_ = id_of(described)
         listeners = await self._list("listeners", {"load_balancer_id": id_})
@@ -87,7 +87,7 @@ class Octavia:
             one for one in pools if id_of(one) in used or owners.is_part_of(one, described, ref)
         ]
         return msgspec.structs.replace(
-            documents.actual(described, own, kept),
+            documents.observed(described, own, kept),
             taken=frozenset(documents.port_of(one) for one in foreign),
             others=owners.others(described, foreign, ref),
             hosts=records.hosts_of(kept),

@@ -1,4 +1,4 @@
-"""Whose a load balancer is: its name and its tags. Pure.
+"""Tells by name and tags to whom a load balancer belongs. Pure.
 
 One that was made for a Service has one tag with cluster and Service, `proreus/made-for`, as long as
 it lives, also after that Service has left it to others. A Service that uses one that was not made
@@ -43,7 +43,10 @@ _IN_TREE_NAME = re.compile(r"a[0-9a-f]{31}")
 
 
 def name_of(ref: LoadBalancerRef, family: str = "") -> str:
-    """The official name; with a family that of the load balancer for a Service's second one."""
+    """Return the official name of a Service's load balancer.
+
+    `family` for that of a second family.
+    """
     return _name(ref, ref.cluster.name, f"_{family.lower()}" if family else "")
 
 
@@ -52,27 +55,27 @@ def _name(ref: LoadBalancerRef, cluster: str, end: str = "") -> str:
 
 
 def service_tag(uid: str) -> str:
-    """The tag by which a Service's are found."""
+    """Return the tag by which the objects of a Service are found."""
     return f"{MARK_SERVICE_UID}={uid}"
 
 
 def cluster_tag(uid: str) -> str:
-    """The tag on everything of a cluster."""
+    """Return the tag that all objects of a cluster have."""
     return f"{MARK_CLUSTER_UID}={uid}"
 
 
 def made_tag(ref: LoadBalancerRef) -> str:
-    """The tag that proves for whom it was made."""
+    """Return the tag that proves for which Service an object was made."""
     return f"{MADE}={one_value(ref)}"
 
 
 def shared_tag(ref: LoadBalancerRef) -> str:
-    """The tag that proves that a Service uses it."""
+    """Return the tag that proves that a Service uses an object."""
     return f"{SHARED}={one_value(ref)}"
 
 
 def search(ref: LoadBalancerRef) -> str:
-    """The tags of which all that a Service uses have one, as Octavia takes them."""
+    """Return Octavia's filter for all objects that a Service uses: each has one of these tags."""
     tags = (service_tag(ref.uid), made_tag(ref), shared_tag(ref), _former_shared_tag(ref))
     return ",".join(tags)
 
@@ -82,64 +85,68 @@ def _former_shared_tag(ref: LoadBalancerRef) -> str:
 
 
 def of_marks(marks: Mapping[str, str]) -> tuple[str, ...]:
-    """Our marks as tags, which have no values and no commas."""
+    """Return our marks as tags, which have no values and no commas."""
     return TAGS.write(marks)
 
 
 def of_parts(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
-    """The tags of what is made for a Service."""
+    """Return the tags of an object that is made for a Service."""
     return (*of_marks(marks), made_tag(ref), name_of(ref))
 
 
 def of_sharer(marks: Mapping[str, str], ref: LoadBalancerRef) -> tuple[str, ...]:
-    """The tags of a Service on a load balancer that was not made for it."""
+    """Return the tags of a Service on a load balancer that was not made for it."""
     about = {key: marks[key] for key in (MARK_CLUSTER, MARK_CLUSTER_UID) if key in marks}
     return (*of_marks(about), name_of(ref), shared_tag(ref))
 
 
 def record_of(described: Described, cluster_uid: str, service_uid: str) -> str:
-    """What a Service has recorded on it; "" without a record, or with several."""
+    """Return what a Service has recorded on a load balancer.
+
+    "" without a record, or with several.
+    """
     prefix = f"{cluster_uid}/{service_uid}/"
-    found = [one for one in values(described, MARK_FINGERPRINT) if one.startswith(prefix)]
+    records = values(described, MARK_FINGERPRINT)
+    found = [value for value in records if value.startswith(prefix)]
     return found[0].removeprefix(prefix) if len(found) == 1 else ""
 
 
 def recorded(tags: Iterable[str], ref: LoadBalancerRef, record: str) -> list[str]:
-    """The tags with another record of the Service in them; with none if that is ""."""
+    """Return the tags with the Service's record replaced; without any if the record is ""."""
     prefix = f"{MARK_FINGERPRINT}={ref.cluster.uid}/{ref.uid}/"
     others = [tag for tag in tags if not tag.startswith(prefix)]
     return [*others, f"{prefix}{record}"] if record else others
 
 
 def values(described: Described, key: str) -> list[str]:
-    """The values of our tags with that key."""
+    """Return the values of an object's tags with that key."""
     return TAGS.values(tags_of(described), key)
 
 
 def tags_of(described: Described) -> list[str]:
-    """The tags of something."""
+    """Return the tags of an object."""
     return [str(tag) for tag in described.get("tags") or () if tag]
 
 
 def own_names(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
-    """The official tags of a Service, by every name that its cluster has had.
+    """Return the official tags of a Service, by every name that its cluster has had.
 
     Where another cluster has marks, too, nobody can tell whose names they are.
     """
     known = set(values(described, MARK_CLUSTER_UID))
     former = values(described, MARK_CLUSTER) if known <= {ref.cluster.uid} else ()
-    return frozenset(_name(ref, one) for one in (ref.cluster.name, *former))
+    return frozenset(_name(ref, name) for name in (ref.cluster.name, *former))
 
 
 def mine(described: Described, ref: LoadBalancerRef) -> frozenset[str]:
-    """The tags that tell a part of it to be the Service's."""
+    """Return the tags by which a part of a load balancer is the Service's."""
     return own_names(described, ref) | {service_tag(ref.uid), made_tag(ref)}
 
 
 def is_part_of(part: Described, described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether a listener or a pool is the Service's.
+    """Tell whether a listener or a pool is the Service's.
 
-    By its tags; what has no official tag by its name, as of managers that knew no tags.
+    Its tags decide; without an official tag its name does, as managers that knew no tags gave it.
     """
     if is_of_another_cluster(part, ref.cluster):
         return False
@@ -147,11 +154,11 @@ def is_part_of(part: Described, described: Described, ref: LoadBalancerRef) -> b
     if any(tag.startswith(OFFICIAL) for tag in tags) or own & tags:
         return bool(own & tags)
     # Managers inside Kubernetes had the number last, and the Service's uid in the name.
-    return any(name.endswith(f"_{one}") for one in own) or f"_{ref.name}_" in name
+    return any(name.endswith(f"_{end}") for end in own) or f"_{ref.name}_" in name
 
 
 def is_named_for(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether it has the Service's name, or that of managers inside Kubernetes.
+    """Tell whether a load balancer has the Service's name, also that of in-tree managers.
 
     Anybody can give it that.
     """
@@ -160,7 +167,7 @@ def is_named_for(described: Described, ref: LoadBalancerRef) -> bool:
 
 
 def is_made_for(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether it was made for that Service; else it is somebody's that the Service uses."""
+    """Tell whether a load balancer was made for the Service, and is not only used by it."""
     tags = tags_of(described)
     if values(described, MADE):
         return made_tag(ref) in tags
@@ -172,7 +179,7 @@ def is_made_for(described: Described, ref: LoadBalancerRef) -> bool:
 
 
 def is_used_by(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether our tags prove that the Service uses it, made for it or not.
+    """Tell whether our tags prove that the Service uses a load balancer, made for it or not.
 
     One that was made for it and that nobody uses any more is its own to delete, though it left it.
     """
@@ -185,7 +192,7 @@ def is_used_by(described: Described, ref: LoadBalancerRef) -> bool:
 
 
 def _is_of(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether a former mark with the Service's uid means the Service of this cluster.
+    """Tell whether a former mark with the Service's uid means the Service of this cluster.
 
     A cluster that was restored from a backup has Services of the same uids. Where there are tags of
     several clusters, one of which this is, the Service must be there: then the uid is its own.
@@ -197,7 +204,7 @@ def _is_of(described: Described, ref: LoadBalancerRef) -> bool:
 
 
 def may_be_used_by(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether the official manager may have made it for that Service, or let it use it.
+    """Tell whether the official manager may have given a load balancer to the Service.
 
     A cluster that was restored from a backup has the names of the first.
     """
@@ -209,7 +216,7 @@ def may_be_used_by(described: Described, ref: LoadBalancerRef) -> bool:
 
 
 def is_named_by(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether it has the Service's official tag, as far as anybody can tell.
+    """Tell whether a load balancer has the Service's official tag, and no namesake's.
 
     Of several clusters of one name any Service of that key has it, under an official manager.
     """
@@ -217,27 +224,26 @@ def is_named_by(described: Described, ref: LoadBalancerRef) -> bool:
 
 
 def is_made_in(described: Described, cluster: ClusterIdentity) -> bool:
-    """Whether it was made for a Service of the cluster, which may be gone."""
+    """Tell whether a load balancer was made for a Service of the cluster, which may be gone."""
     if made := values(described, MADE):
-        return all(read_one_value(one).cluster_uid == cluster.uid for one in made)
+        return all(read_one_value(value).cluster_uid == cluster.uid for value in made)
     if set(values(described, MARK_CLUSTER_UID)) - {cluster.uid}:
         return False
-    prefixes = tuple(
-        f"{OFFICIAL}{one}_" for one in {cluster.name, *values(described, MARK_CLUSTER)}
-    )
+    names = {cluster.name, *values(described, MARK_CLUSTER)}
+    prefixes = tuple(f"{OFFICIAL}{name}_" for name in names)
     return str(described.get("name") or "").startswith(prefixes)
 
 
 def is_of_another_cluster(described: Described, cluster: ClusterIdentity) -> bool:
-    """Whether it has marks, and none of this cluster."""
+    """Tell whether an object has marks of clusters, and none of this one."""
     known = values(described, MARK_CLUSTER_UID)
     return bool(known) and cluster.uid not in known
 
 
 def makers(described: Described) -> tuple[Owner, ...]:
-    """For whom it was made, by the best marks that it has; () if it bears nobody's."""
+    """Return for whom an object was made, by the best marks that it has; () without any."""
     if made := values(described, MADE):
-        return tuple(read_one_value(one) for one in made)
+        return tuple(read_one_value(value) for value in made)
     if marked := marked_for(described):
         return marked
     name = str(described.get("name") or "")
@@ -249,7 +255,7 @@ def makers(described: Described) -> tuple[Owner, ...]:
 
 
 def marked_for(described: Described) -> tuple[Owner, ...]:
-    """Whom our marks name, one tag for each; operators may put them on anything.
+    """Return the owners that our marks name, one tag for each; operators may put them on anything.
 
     Where several clusters are named, any of them may be meant.
     """
@@ -266,27 +272,27 @@ def marked_for(described: Described) -> tuple[Owner, ...]:
 
 
 def reserved_for(described: Described) -> tuple[Owner, ...]:
-    """Whom our marks on a network, a subnet or a port name; there that of a cluster suffices."""
+    """Return the owners that marks on a network, a subnet or a port name, clusters included."""
     clusters = values(described, MARK_CLUSTER_UID)
-    return marked_for(described) or tuple(Owner(cluster_uid=one) for one in clusters)
+    return marked_for(described) or tuple(Owner(cluster_uid=uid) for uid in clusters)
 
 
 def _is_former(value: str) -> bool:
-    """Whether the value of `SHARED` is without the cluster, as of former versions."""
+    """Tell whether a value of `SHARED` names no cluster, as of former versions."""
     return not read_one_value(f"/{value}").cluster_uid
 
 
 def others(
     described: Described, parts: Iterable[Described], ref: LoadBalancerRef
 ) -> frozenset[str]:
-    """The tags of other Services that use it, and of other clusters.
+    """Return the tags of other Services and clusters that use a load balancer.
 
     Args:
         described: The load balancer.
-        parts: Its listeners: who lost the tag on the load balancer still has them.
-        ref: The Service that is not meant.
+        parts: Its listeners: a Service that lost the tag on the load balancer still has them.
+        ref: The Service whose own tags are left out.
     """
-    tags = {tag for one in (described, *parts) for tag in tags_of(one)}
+    tags = {tag for object_ in (described, *parts) for tag in tags_of(object_)}
     keys = (MARK_SERVICE_UID, MARK_CLUSTER_UID, SHARED)
     users = {tag for tag in tags if tag.startswith((OFFICIAL, *(f"{key}=" for key in keys)))}
     own = {cluster_tag(ref.cluster.uid), shared_tag(ref), _former_shared_tag(ref)}
@@ -294,40 +300,41 @@ def others(
 
 
 def users(described: Described, cluster: ClusterIdentity) -> list[Owner]:
-    """The Services of a cluster that use it, as far as they have our tags, or left it last.
+    """Return the Services of a cluster that use a load balancer, or were the last to leave it.
 
     Of a load balancer that nobody uses any more it is the Service that it was made for.
     """
     # Marks of former versions do not say whose they are where two clusters have some.
     is_alone = set(values(described, MARK_CLUSTER_UID)) == {cluster.uid}
     shared = values(described, SHARED)
-    found = [read_one_value(one) for one in shared if not _is_former(one)]
+    found = [read_one_value(value) for value in shared if not _is_former(value)]
     if is_alone:
-        found += [read_one_value(f"{cluster.uid}/{one}") for one in shared if _is_former(one)]
+        former = (value for value in shared if _is_former(value))
+        found += [read_one_value(f"{cluster.uid}/{value}") for value in former]
     if values(described, MADE) or is_alone:
         uids = values(described, MARK_SERVICE_UID)
-        made = (one for one in makers(described) if one.service_uid and one.namespace)
-        found += [one for one in made if one.service_uid in uids or not sharers(described)]
-    return [one for one in found if one.cluster_uid == cluster.uid]
+        made = (maker for maker in makers(described) if maker.service_uid and maker.namespace)
+        found += [maker for maker in made if maker.service_uid in uids or not sharers(described)]
+    return [owner for owner in found if owner.cluster_uid == cluster.uid]
 
 
 def sharers(described: Described) -> int:
-    """How many Services use it."""
+    """Return how many Services use a load balancer."""
     return sum(tag.startswith(OFFICIAL) for tag in tags_of(described))
 
 
-def with_tags(described: Described, wanted: Iterable[str], ref: LoadBalancerRef) -> list[str]:
-    """The tags that it is to have: those that are there, and the wanted ones.
+def with_tags(described: Described, desired: Iterable[str], ref: LoadBalancerRef) -> list[str]:
+    """Return the tags that a load balancer is to have: the observed and the desired ones.
 
     A tag by a former name of the cluster goes, and one of a former version.
     """
     former = (own_names(described, ref) - {name_of(ref)}) | {_former_shared_tag(ref)}
-    there = [tag for tag in tags_of(described) if tag not in former]
-    return [*there, *(tag for tag in wanted if tag not in there)]
+    kept = [tag for tag in tags_of(described) if tag not in former]
+    return [*kept, *(tag for tag in desired if tag not in kept)]
 
 
 def without(described: Described, ref: LoadBalancerRef) -> list[str]:
-    """The tags that are left when a Service leaves it.
+    """Return the tags of a load balancer that remain when a Service leaves it.
 
     The tag of the Service that it was made for stays while others use it. Those of the cluster stay
     as long as there are others of it; those of another cluster always do.
@@ -342,9 +349,10 @@ def without(described: Described, ref: LoadBalancerRef) -> list[str]:
     left = recorded((tag for tag in tags_of(described) if tag not in gone), ref, "")
     rest = {"tags": left}
     made, shared = values(rest, MADE), values(rest, SHARED)
-    is_there = any(read_one_value(one).cluster_uid == ref.cluster.uid for one in (*made, *shared))
+    named = (read_one_value(value) for value in (*made, *shared))
+    is_ours = any(owner.cluster_uid == ref.cluster.uid for owner in named)
     is_unclear = any(map(_is_former, shared)) or (values(rest, MARK_SERVICE_UID) and not made)
-    if is_there or is_unclear:
+    if is_ours or is_unclear:
         return left
     left = [tag for tag in left if tag != cluster_tag(ref.cluster.uid)]
     names = {f"{MARK_CLUSTER}={ref.cluster.name}"}
@@ -354,6 +362,6 @@ def without(described: Described, ref: LoadBalancerRef) -> list[str]:
 
 
 def _strangers_named_alike(described: Described, ref: LoadBalancerRef) -> bool:
-    """Whether a Service of another cluster has the same official tag there."""
-    marks = (read_one_value(one) for key in (MADE, SHARED) for one in values(described, key))
-    return any(one.key == ref.key and one.cluster_uid != ref.cluster.uid for one in marks)
+    """Tell whether a Service of another cluster has the same official tag there."""
+    marks = (read_one_value(value) for key in (MADE, SHARED) for value in values(described, key))
+    return any(owner.key == ref.key and owner.cluster_uid != ref.cluster.uid for owner in marks)

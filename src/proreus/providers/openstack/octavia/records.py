@@ -1,4 +1,4 @@
-"""The record of what a load balancer was made from, as a tag of it. Pure.
+"""Writes and reads the record of what a load balancer was made from, as a tag of it. Pure.
 
 To change a tag is a change as any other: Octavia works on the load balancer for a while and refuses
 everything else. So a record that had to be taken away before hosts are changed would cost as many
@@ -23,7 +23,7 @@ _LENGTH: Final = 16
 
 
 def hosts_of(pools: Iterable[Described]) -> str:
-    """A digest of the pools of one Service, and of the ids of their members."""
+    """Return a digest of the pools of one Service, and of the ids of their members."""
     shown = sorted(
         (id_of(pool), sorted(id_of(member) for member in pool.get("members") or ()))
         for pool in pools
@@ -32,7 +32,7 @@ def hosts_of(pools: Iterable[Described]) -> str:
 
 
 def by_balancer(pools: Iterable[Described]) -> Mapping[str, list[Described]]:
-    """The pools of each load balancer that has any, by its id."""
+    """Return the pools of each load balancer that has any, by its id."""
     found: dict[str, list[Described]] = {}
     for pool in pools:
         for balancer in pool.get("loadbalancers") or ():
@@ -41,46 +41,49 @@ def by_balancer(pools: Iterable[Described]) -> Mapping[str, list[Described]]:
 
 
 def written(made_from: str, hosts: str) -> str:
-    """A record: what it was made from, and which members it has."""
+    """Return a record: what a load balancer was made from, and the digest of its members."""
     return f"{made_from}.{hosts}"
 
 
 def valid(record: str, hosts: str) -> str:
-    """What a record says it was made from; "" if it was written beside other members."""
+    """Return what a record says was made from; "" if it was written beside other members."""
     made_from, _, beside = record.partition(".")
     return made_from if beside == hosts else ""
 
 
-def before(step: Step, described: Described, actual: Balancer, ref: LoadBalancerRef) -> Step:
-    """The step to take in the place of one, so that no record is left that is not true.
+def before(step: Step, described: Described, observed: Balancer, ref: LoadBalancerRef) -> Step:
+    """Return a step that also deletes a record which the step would make untrue.
 
     Args:
-        step: What is to be done next.
+        step: The next step of the plan.
         described: The load balancer.
-        actual: The same with its parts.
+        observed: The same with its parts.
         ref: The Service.
     """
     record = owners.record_of(described, ref.cluster.uid, ref.uid)
-    is_void = not valid(record, actual.hosts)
+    is_void = not valid(record, observed.hosts)
     # With the load balancer goes its record.
-    if is_void or isinstance(step, DropBalancer) or _changes_members(step, actual):
+    if is_void or isinstance(step, DropBalancer) or _changes_members(step, observed):
         return step
     fields: Mapping[str, object] = {}
     if isinstance(step, Change) and step.collection == "loadbalancers":
         fields = step.fields
     given = fields.get("tags")
     tags = map(str, given) if isinstance(given, list) else owners.tags_of(described)
-    return Change("loadbalancers", actual.id, {**fields, "tags": owners.recorded(tags, ref, "")})
+    return Change("loadbalancers", observed.id, {**fields, "tags": owners.recorded(tags, ref, "")})
 
 
-def _changes_members(step: Step, actual: Balancer) -> bool:
-    """Whether a step adds a member or takes one away: Octavia knows them by address and port."""
+def _changes_members(step: Step, observed: Balancer) -> bool:
+    """Tell whether a step adds a member or takes one away.
+
+    Octavia knows members by address and port.
+    """
     if not isinstance(step, SetMembers):
         return False
-    there = {
+    members = {
         (member.address, member.port)
-        for listener in actual.listeners
+        for listener in observed.listeners
         if listener.pool is not None and listener.pool.id == step.pool
         for member in listener.pool.members
     }
-    return there != {(member.address, member.port) for member in step.members}
+    return members != {(member.address, member.port) for member in step.members}

@@ -1,4 +1,4 @@
-"""Keeps the security group of each Service (`[LoadBalancer] manage-security-groups`).
+"""Makes, changes and deletes the security group of each Service (`manage-security-groups`).
 
 Neutron lets two groups have one name, so a group is always looked for before one is made, and of
 two the older stays.
@@ -31,13 +31,13 @@ from proreus.providers.openstack.octavia.group_rules import (
     changed_ports,
     changed_rules,
     description_of,
+    desired_rules,
     document,
     name_of,
+    part_changes,
     spots,
     tags_of,
-    told,
     unreached,
-    wished,
 )
 from proreus.providers.openstack.reading import Reader
 
@@ -55,10 +55,10 @@ _NEW: Final = "new"
 
 
 class SecurityGroups:
-    """The groups of all Services."""
+    """The security groups of Services."""
 
     def __init__(self, api: Api, reader: Reader, settings: Settings) -> None:
-        """Ask through `api`; work as [LoadBalancer] says."""
+        """Keep how to call Neutron, and the section [LoadBalancer]."""
         self._api = api
         self._reader = reader
         self._settings = settings
@@ -69,85 +69,88 @@ class SecurityGroups:
 
     async def ensure(
         self,
-        of: LoadBalancer,
+        lb: LoadBalancer,
         subnets: Mapping[str, str],
         before: Callable[[], Awaitable[None]] = nothing,
     ) -> Pending | None:
-        """Let the load balancers reach the nodes, or take the group away if it is not wanted.
+        """Let the load balancers reach the nodes; delete the group if none is to be managed.
 
         Args:
-            of: The framework's wish.
+            lb: What the framework desires.
             subnets: The member subnets by family.
             before: Called before the first change, if there is any.
 
         Raises:
-            InvalidRequest: A subnet is not known.
+            InvalidRequest: A subnet of members is not known.
             CloudError: Neutron refuses, or does not answer.
         """
         if not self._settings.manage_security_groups:
-            return await self._forget(of.ref, before)
-        found = await self._found(of.ref)
-        rules = await self._wished(of, subnets)
+            return await self._forget(lb.ref, before)
+        found = await self._found(lb.ref)
+        rules = await self._desired_rules(lb, subnets)
         if len(found) != 1:
             await before()
-        group, *twins = found or [await self._make(of.ref)]
+        group, *twins = found or [await self._make(lb.ref)]
         for twin in twins:
             if (pending := await self._drop(twin)) is not None:
                 return pending
-        work = await self._work(of, subnets, group, rules)
+        work = await self._work(lb, subnets, group, rules)
         if work:
             await before()
         await self._tag(group, work.tags)
         pending = await self._set_rules(id_of(group), work.rules)
         return await self._set_ports(work.ports) or pending
 
-    async def foresee(self, of: LoadBalancer, subnets: Mapping[str, str]) -> list[PartChange]:
-        """What `ensure` would change.
+    async def foresee(self, lb: LoadBalancer, subnets: Mapping[str, str]) -> list[PartChange]:
+        """Return what `ensure` would change.
 
         Raises:
-            InvalidRequest: A subnet is not known.
+            InvalidRequest: A subnet of members is not known.
             CloudError: Neutron does not answer.
         """
         if not self._settings.manage_security_groups:
-            found = await self._found(of.ref) if name_of(of.ref) in await self._leftover() else []
+            found = await self._found(lb.ref) if name_of(lb.ref) in await self._leftover() else []
             return [PartChange("delete", f"security group {id_of(one)}") for one in found]
-        found = await self._found(of.ref)
-        rules = await self._wished(of, subnets)
+        found = await self._found(lb.ref)
+        rules = await self._desired_rules(lb, subnets)
         changes = [PartChange("delete", f"security group {id_of(one)}") for one in found[1:]]
         if not found:
-            changes.append(PartChange("create", f"security group {name_of(of.ref)}"))
-        return [*changes, *told(await self._work(of, subnets, found[0] if found else None, rules))]
+            changes.append(PartChange("create", f"security group {name_of(lb.ref)}"))
+        return [
+            *changes,
+            *part_changes(await self._work(lb, subnets, found[0] if found else None, rules)),
+        ]
 
-    async def _wished(self, of: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Rule]:
-        """The rules that the Service needs."""
+    async def _desired_rules(self, lb: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Rule]:
+        """Return the rules that the Service needs."""
         if not all(subnets.values()):
             raise InvalidRequest(
-                "the subnet of the nodes is not known, which manage-security-groups needs: give"
-                " member-subnet-id in [LoadBalancer]"
+                "manage-security-groups needs to know the subnet of the nodes: give"
+                " member-subnet-id in [LoadBalancer] of the cloud-config"
             )
         cidrs = {family: await self._cidr(subnet) for family, subnet in subnets.items()}
-        return wished(of, cidrs, self._settings.lb_provider)
+        return desired_rules(lb, cidrs, self._settings.lb_provider)
 
     async def _work(
         self,
-        of: LoadBalancer,
+        lb: LoadBalancer,
         subnets: Mapping[str, str],
         group: Described | None,
         rules: Collection[Rule],
     ) -> GroupWork:
-        """What is to be done to a group; None is one that is still to be made."""
-        there = group or {}
-        have, tags = there.get("tags"), tags_of(of.marks)
+        """Return what differs between a group and the desired one; None is one not yet made."""
+        described = group or {}
+        observed, tags = described.get("tags"), tags_of(lb.marks)
         id_ = id_of(group) if group is not None else ""
         return GroupWork(
             # Some Neutrons have no tags, and a new group gets them when it is there.
-            () if have is None or set(tags) <= set(have) else tags,
-            changed_rules(rules, there.get("security_group_rules") or ()),
-            tuple(await self._ports(id_, spots(of, subnets))),
+            () if observed is None or set(tags) <= set(observed) else tags,
+            changed_rules(rules, described.get("security_group_rules") or ()),
+            tuple(await self._ports(id_, spots(lb, subnets))),
         )
 
     async def remove(self, ref: LoadBalancerRef) -> Pending | bool:
-        """Delete the Service's group, whether groups are wanted now or not.
+        """Delete the Service's group, whether groups are managed now or not.
 
         Returns:
             Whether there was one.
@@ -162,10 +165,10 @@ class SecurityGroups:
         return bool(found)
 
     async def owned(self, cluster: ClusterIdentity) -> list[OwnedObject]:
-        """The groups with the cluster's tag; none where Neutron has no tags.
+        """Return the groups with the cluster's tag; none where Neutron has no tags.
 
         Raises:
-            CloudError: Neutron does not tell.
+            CloudError: Neutron does not answer.
         """
         tag = owners.cluster_tag(cluster.uid)
         try:
@@ -175,15 +178,18 @@ class SecurityGroups:
                 return []
             raise
         return [
-            owned_object("security group", id_of(one), owners.TAGS.read(owners.tags_of(one)))
-            for one in found
-            if tag in owners.tags_of(one)
+            owned_object("security group", id_of(group), owners.TAGS.read(owners.tags_of(group)))
+            for group in found
+            if tag in owners.tags_of(group)
         ]
 
     async def _forget(
         self, ref: LoadBalancerRef, before: Callable[[], Awaitable[None]]
     ) -> Pending | None:
-        """Take away what is left of a time when groups were wanted; one list tells of which."""
+        """Delete what is left of a time when groups were managed.
+
+        One list shows of which Services.
+        """
         left = await self._leftover()
         if name_of(ref) not in left:
             return None
@@ -195,24 +201,23 @@ class SecurityGroups:
         return None
 
     async def _leftover(self) -> set[str]:
-        """The names of all groups that there were when this was asked first."""
+        """Return the names of the Services' groups that there were at the first call."""
         async with self._left_lock:
             if self._left is None:
-                names = await self._listed({"fields": ("id", "name")})
-                self._left = {
-                    str(one["name"]) for one in names if str(one["name"]).startswith(PREFIX)
-                }
+                found = await self._listed({"fields": ("id", "name")})
+                names = (str(group["name"]) for group in found)
+                self._left = {name for name in names if name.startswith(PREFIX)}
         return self._left
 
     async def _found(self, ref: LoadBalancerRef) -> list[Described]:
-        """The groups of the Service's name with their rules, the oldest first.
+        """Return the groups of the Service's name with their rules, the oldest first.
 
         A cluster that was restored from a backup has Services of the same uids: what has another
         cluster's tag is not ours.
         """
         named = await self._listed({"name": name_of(ref)})
-        mine = [one for one in named if not owners.is_of_another_cluster(one, ref.cluster)]
-        return sorted(mine, key=lambda one: (str(one.get("created_at")), id_of(one)))
+        ours = (group for group in named if not owners.is_of_another_cluster(group, ref.cluster))
+        return sorted(ours, key=lambda group: (str(group.get("created_at")), id_of(group)))
 
     async def _listed(self, parameters: Parameters) -> list[Described]:
         try:
@@ -220,7 +225,7 @@ class SecurityGroups:
                 "neutron", "security_group_list", "security-groups", "security_groups", parameters
             )
         except Refused as error:
-            # A Neutron without security groups says it like this; a proxy has other words.
+            # A Neutron without security groups answers with this text; a proxy with another.
             if error.is_absence and "resource could not be found" in str(error):
                 return []
             raise
@@ -245,7 +250,7 @@ class SecurityGroups:
 
     async def _set_rules(self, group: str, change: RuleChange) -> Pending | None:
         async def grant(rules: Sequence[Rule]) -> None:
-            body = {"security_group_rules": [document(one, group) for one in rules]}
+            body = {"security_group_rules": [document(rule, group) for rule in rules]}
             await self._api.change(
                 "neutron", "security_group_rule_create", "POST", "security-group-rules", body
             )
@@ -258,20 +263,22 @@ class SecurityGroups:
 
         if await change_rules(change, grant, revoke, _MEANINGS):
             return None
-        return Pending(_SOON, f"rules of security group {group} have changed meanwhile")
+        return Pending(
+            _SOON, f"somebody else has changed rules of security group {group}; it is read again"
+        )
 
-    async def _ports(self, group: str, wanted: Collection[Spot]) -> list[PortChange]:
-        """The ports that are to get a group, and those that are to lose it; "" is a new group."""
+    async def _ports(self, group: str, desired: Collection[Spot]) -> list[PortChange]:
+        """Return the ports that are to get a group or to lose it; "" is a group not yet made."""
         attached = await self._reader.ports(*_GROUPS, [group], more=_GROUPS) if group else []
-        servers = unreached(wanted, attached)
+        servers = unreached(desired, attached)
         candidates = await self._reader.ports("device_id", servers, more=_GROUPS)
-        return changed_ports(wanted, attached, candidates, group or _NEW)
+        return changed_ports(desired, attached, candidates, group or _NEW)
 
     async def _set_ports(self, changes: Collection[PortChange]) -> Pending | None:
-        answers = await asyncio.gather(*(self._set_groups(one) for one in changes))
-        for error in (one for one in answers if isinstance(one, CloudError)):
+        results = await asyncio.gather(*(self._set_groups(change) for change in changes))
+        for error in (result for result in results if isinstance(result, CloudError)):
             raise error
-        return next((one for one in answers if isinstance(one, Pending)), None)
+        return next((result for result in results if isinstance(result, Pending)), None)
 
     async def _set_groups(self, change: PortChange) -> Pending | CloudError | None:
         """Change the groups of a port, unless somebody else has changed it meanwhile."""
@@ -285,7 +292,7 @@ class SecurityGroups:
                 )
         except Refused as error:
             if error.status == _CHANGED:
-                return Pending(_SOON, f"port {id_} has changed meanwhile")
+                return Pending(_SOON, f"somebody else has changed port {id_}; it is read again")
             return None if error.is_absence else error
         except CloudError as error:
             return error

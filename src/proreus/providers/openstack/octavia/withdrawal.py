@@ -1,4 +1,4 @@
-"""Marks what goes with a Service before anything of it is deleted.
+"""Marks every object that goes with a Service before anything of it is deleted.
 
 What an official manager made is proven by the address in the Service's status. That proves nothing
 once a deletion has begun: the address may be somebody else's by then, and a manager that starts in
@@ -23,61 +23,62 @@ from proreus.providers.openstack.octavia.turns import Turn
 
 
 class Withdrawal:
-    """The marks that outlast the address."""
+    """The writer of marks that prove what is a Service's when its status shows no address."""
 
     def __init__(self, octavia: Octavia, networks: Networks) -> None:
-        """Ask Octavia and Neutron."""
+        """Keep how to call Octavia and Neutron."""
         self._octavia = octavia
         self._networks = networks
 
     async def mark(self, ref: LoadBalancerRef, found: Sequence[Described], turn: Turn) -> str:
-        """Mark all that goes with a Service; what it waits for, or "" if all has marks.
+        """Mark all that goes with a Service; return what it waits for, or "" if all has marks.
 
         Args:
             ref: The Service.
             found: The load balancers that it uses.
-            turn: In which they were read.
+            turn: The turn in which they were read.
 
         Raises:
-            CloudError: The services refuse, or one without marks is in an error.
+            CloudError: The services refuse, or a load balancer without marks is in ERROR.
         """
-        # One with the mark of who has left it needs no other.
+        # A load balancer with the mark of a Service that has left it needs no other.
         unmarked = [
-            one
-            for one in found
-            if not owners.is_used_by(one, ref) and owners.made_tag(ref) not in owners.tags_of(one)
+            balancer
+            for balancer in found
+            if not owners.is_used_by(balancer, ref)
+            and owners.made_tag(ref) not in owners.tags_of(balancer)
         ]
-        for one in found:
-            status = one.get("provisioning_status")
-            if one in unmarked and status == ERROR:
-                raise broken(id_of(one))  # Octavia gives it no tags
-            if status not in {ACTIVE, ERROR} and not owners.is_made_for(one, ref):
-                return f"Octavia works on load balancer {id_of(one)} ({status})"
+        for balancer in found:
+            status = balancer.get("provisioning_status")
+            if balancer in unmarked and status == ERROR:
+                raise broken(id_of(balancer))  # Octavia gives it no tags
+            if status not in {ACTIVE, ERROR} and not owners.is_made_for(balancer, ref):
+                return f"Octavia works on load balancer {id_of(balancer)} ({status})"
         await self._mark_addresses(ref, found)
-        for one in unmarked:
-            if not await self._tag(one, ref, turn):
-                return f"Octavia works on load balancer {id_of(one)}"
+        for balancer in unmarked:
+            if not await self._tag(balancer, ref, turn):
+                return f"Octavia works on load balancer {id_of(balancer)}"
         return ""
 
     async def _mark_addresses(self, ref: LoadBalancerRef, found: Sequence[Described]) -> None:
-        """Write on each floating address that it is the Service's, and whether it is to stay."""
-        every = {id_of(one): one for one in await self._networks.made_for(ref)}
-        for one in found:
-            if owners.is_made_for(one, ref):
+        """Write on each floating IP that it is the Service's, and whether it is to stay."""
+        every = {id_of(floating): floating for floating in await self._networks.made_for(ref)}
+        for balancer in found:
+            if owners.is_made_for(balancer, ref):
                 continue
-            # Whom it was made for has left it; what is there goes with the last one.
-            floating = await self._networks.at_port(str(one.get("vip_port_id")))
+            # The Service that it was made for has left it; its address goes with the last user.
+            floating = await self._networks.at_port(str(balancer.get("vip_port_id")))
             if floating is None or is_proven(floating):
                 continue
-            goes = goes_with(floating, owners.makers(one), ref)
-            if goes and not is_needed(one, await self._octavia.observe(one, ref), ref):
+            goes = goes_with(floating, owners.makers(balancer), ref)
+            if goes and not is_needed(balancer, await self._octavia.observe(balancer, ref), ref):
                 every[id_of(floating)] = floating
         for floating in every.values():
             kept = is_kept(floating) or is_to_be_kept(ref)
             await self._networks.describe(floating, ref, kept=kept)
 
     async def _tag(self, described: Described, ref: LoadBalancerRef, turn: Turn) -> bool:
-        """Give a load balancer our tags; whether Octavia took them."""
+        """Give a load balancer our tags; return whether Octavia took them."""
         made = marks(ref.cluster, ref.key, ref.uid)
         is_own = owners.is_made_for(described, ref)
         given = owners.of_parts(made, ref) if is_own else owners.of_sharer(made, ref)
