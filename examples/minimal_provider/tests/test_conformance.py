@@ -14,7 +14,7 @@ from tests.tiny_cloud import PAGE, TOKEN, TinyCloud
 
 
 class Cloud(CloudFixture):
-    """How to make a cloud, and how to break it."""
+    """A tiny cloud, and how to break it."""
 
     page_size = PAGE
 
@@ -33,11 +33,11 @@ class Cloud(CloudFixture):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End it."""
+        """Stop the cloud."""
         await self.runner.cleanup()
 
     def provider(self, endpoint: str) -> CloudProvider:
-        """A provider for the cloud at `endpoint`."""
+        """Return a provider for the cloud at `endpoint`."""
         return MinimalCloud(Config(endpoint=endpoint, token=TOKEN, timeout=self.timeout))
 
     async def create_machines(self, names: Sequence[str]) -> None:
@@ -54,11 +54,11 @@ class Cloud(CloudFixture):
         self.cloud.server(name)["status"] = "off"
 
     async def objects(self) -> Mapping[str, object]:
-        """What load balancers are made of."""
+        """Return the objects of which load balancers are made."""
         return dict(self.cloud.balancers)
 
     async def remove_object(self, id_: str) -> None:
-        """Delete one of these, as somebody else would."""
+        """Delete such an object, as somebody else would."""
         del self.cloud.balancers[id_]
 
     async def create_foreign(self, ref: LoadBalancerRef) -> None:

@@ -28,7 +28,7 @@ from proreus.kube.objects import NodeAddress, Service
 CLUSTER = ClusterIdentity("test", "cluster-uid")
 
 
-def wanted(*frontends: Frontend, hosts: tuple[Host, ...] = ()) -> LoadBalancer:
+def desired(*frontends: Frontend, hosts: tuple[Host, ...] = ()) -> LoadBalancer:
     return LoadBalancer(
         ref=LoadBalancerRef(CLUSTER, "default", "web", "uid", "a-name"),
         service=Service(),
@@ -40,13 +40,13 @@ def wanted(*frontends: Frontend, hosts: tuple[Host, ...] = ()) -> LoadBalancer:
     )
 
 
-def test_what_is_wanted_becomes_a_balancer() -> None:
+def test_a_desired_load_balancer_becomes_a_balancer() -> None:
     hosts = (
         Host("b", "minimal://2", {"IPv4": ("10.0.0.2",)}),
         Host("a", "minimal://1", {"IPv4": ("10.0.0.1", "10.1.0.1")}),
         Host("six", "minimal://3", {"IPv6": ("2001:db8::1",)}),
     )
-    balancer, rejected = plan(wanted(Frontend("TCP", 80, 30080, "IPv4"), hosts=hosts))
+    balancer, rejected = plan(desired(Frontend("TCP", 80, 30080, "IPv4"), hosts=hosts))
     assert balancer == Balancer(
         name="a-name",
         labels={"proreus/service-uid": "uid"},
@@ -63,33 +63,33 @@ def test_what_the_cloud_cannot_forward_is_refused_by_its_field(
     protocol: str, node_port: int
 ) -> None:
     with pytest.raises(InvalidRequest, match=f"spec.ports: 53/{protocol}"):
-        plan(wanted(Frontend(protocol, 53, node_port, "IPv4")))
+        plan(desired(Frontend(protocol, 53, node_port, "IPv4")))
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("fields", "field"),
     [
         ({"affinity_seconds": 10800}, "spec.sessionAffinity"),
         ({"requested_address": "192.0.2.1"}, "spec.loadBalancerIP"),
     ],
 )
 def test_what_the_cloud_cannot_do_is_refused_by_its_field(
-    asked: dict[str, object], field: str
+    fields: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=field):
-        plan(msgspec.structs.replace(wanted(), **asked))
+        plan(msgspec.structs.replace(desired(), **fields))
 
 
 @pytest.mark.parametrize(
     ("check", "health"), [(HealthCheck(31000, "/healthz"), "31000/healthz"), (HealthCheck(), "")]
 )
-def test_the_health_check_is_the_services(check: HealthCheck, health: str) -> None:
-    balancer, _ = plan(msgspec.structs.replace(wanted(), health_check=check))
+def test_the_balancer_has_the_health_check_of_the_service(check: HealthCheck, health: str) -> None:
+    balancer, _ = plan(msgspec.structs.replace(desired(), health_check=check))
     assert balancer.health == health
 
 
 def test_nobody_is_let_in_where_the_ranges_of_the_family_are_empty() -> None:
-    balancer, _ = plan(msgspec.structs.replace(wanted(), source_ranges={"IPv4": ()}))
+    balancer, _ = plan(msgspec.structs.replace(desired(), source_ranges={"IPv4": ()}))
     assert balancer.sources == ()
 
 
@@ -149,19 +149,19 @@ def test_a_route_leads_to_a_provider_id_or_nowhere() -> None:
     assert route(found) == Route("r", "10.200.0.0/24", "minimal://s1", blackhole=True)
 
 
-def said(body: bytes) -> Answer:
+def answer(body: bytes) -> Answer:
     return Answer(Request("servers.get", "GET", "servers/s1"), 404, {}, body)
 
 
-def test_an_error_is_read_in_the_clouds_own_words() -> None:
-    assert read_error(said(b'{"error": "not found"}')) == ErrorBody(message="not found")
+def test_an_error_of_the_cloud_is_read() -> None:
+    assert read_error(answer(b'{"error": "not found"}')) == ErrorBody(message="not found")
 
 
-def test_a_404_in_other_words_is_no_absence() -> None:
-    assert read_error(said(b'{"error": "no such route"}')) is None
+def test_a_404_with_another_text_is_no_absence() -> None:
+    assert read_error(answer(b'{"error": "no such route"}')) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[]", b'{"detail": "not found"}'])
-def test_an_answer_of_a_proxy_is_not_in_the_clouds_words(body: bytes) -> None:
+def test_an_error_of_a_proxy_is_not_read_as_one_of_the_cloud(body: bytes) -> None:
     with pytest.raises(CloudError):
-        read_error(said(body))
+        read_error(answer(body))

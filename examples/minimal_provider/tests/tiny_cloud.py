@@ -34,10 +34,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class TinyCloud:
-    """What there is in the cloud."""
+    """A cloud in memory: servers, balancers and routes."""
 
     def __init__(self) -> None:
-        """Empty."""
+        """Start without any object."""
         self.servers: Things = {}
         self.balancers: Things = {}
         self.routes: Things = {}
@@ -56,8 +56,8 @@ class TinyCloud:
         }
 
     def server(self, name: str) -> dict[str, Any]:
-        """The newest machine of that name."""
-        return [one for one in self.servers.values() if one["name"] == name][-1]
+        """Return the newest machine of that name."""
+        return [found for found in self.servers.values() if found["name"] == name][-1]
 
     def add(self, things: Things, thing: dict[str, Any]) -> dict[str, Any]:
         """Make a balancer, which gets an address, or a route, or replace one."""
@@ -70,7 +70,7 @@ class TinyCloud:
         return self._shown(thing)
 
     def app(self) -> web.Application:
-        """The HTTP API."""
+        """Return the HTTP API."""
         app = web.Application(middlewares=[authenticated])
         app.router.add_get("/servers", self._search)
         for path, things in (("/balancers", self.balancers), ("/routes", self.routes)):
@@ -96,7 +96,7 @@ class TinyCloud:
 
     async def _list(self, things: Things, request: web.Request) -> web.Response:
         key, _, value = request.query["label"].partition("=")
-        names = sorted(name for name, one in things.items() if one["labels"].get(key) == value)
+        names = sorted(name for name, thing in things.items() if thing["labels"].get(key) == value)
         names = [name for name in names if name > request.query["after"]]
         page = [self._shown(things[name]) for name in names[:PAGE]]
         last = names[PAGE - 1] if len(names) > PAGE else ""
@@ -127,20 +127,20 @@ class TinyCloud:
 
 
 def address(net: str, number: int) -> str:
-    """The address of that number in a net of 16 bits."""
+    """Return the address of that number in a net of 16 bits."""
     return f"{net}.{number >> 8}.{number & 255}"
 
 
 def refused(status: int, text: str) -> web.Response:
-    """An error."""
+    """Return an error."""
     return web.json_response({"error": text}, status=status)
 
 
 @web.middleware
 async def authenticated(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let in who knows the token."""
+    """Refuse requests without the token."""
     if request.headers.get("Authorization") != f"Bearer {TOKEN}":
-        return refused(401, "who are you?")
+        return refused(401, "the bearer token is wrong")
     if request.can_read_body and request.content_type != "application/json":
         return refused(415, "the body must be application/json")
     return await handler(request)

@@ -1,4 +1,4 @@
-"""The cloud's HTTP API: its config, its values, and the client that calls it."""
+"""Calls the cloud's HTTP API: its config, its values, and the client."""
 
 from http import HTTPStatus
 from typing import Generic, TypeVar
@@ -75,7 +75,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def client(config: Config, context: Context) -> RestClient:
-    """The client for the cloud: make it in `start`, and close it in the end."""
+    """Make the client for the cloud: in `start`, which closes it in the end."""
     return RestClient(
         context,
         config.endpoint,
@@ -86,7 +86,7 @@ def client(config: Config, context: Context) -> RestClient:
 
 
 def read_error(answer: Answer) -> ErrorBody | None:
-    """What the cloud says in an error; None or a CloudError if these are not its words. Pure."""
+    """Return what an error says; None or a CloudError if it is not the cloud's own. Pure."""
     text = answer.json(Failure).error
     if answer.status == HTTPStatus.NOT_FOUND and text != "not found":
         return None
@@ -94,10 +94,10 @@ def read_error(answer: Answer) -> ErrorBody | None:
 
 
 def things(api: RestClient, url: str, form: type[T], page: type[Page[T]]) -> Collection[T]:
-    """All balancers, or all routes, of the cloud."""
-    return Collection(api, url, form, page, lambda one: (one.items, one.next), marker="after")
+    """Return the client for all balancers, or all routes, of the cloud."""
+    return Collection(api, url, form, page, lambda found: (found.items, found.next), marker="after")
 
 
-async def marked(of: Collection[T], cluster: ClusterIdentity) -> list[T]:
-    """Those that carry the cluster's mark."""
-    return await of.list(label=f"{MARK_CLUSTER_UID}={cluster.uid}")
+async def marked(objects: Collection[T], cluster: ClusterIdentity) -> list[T]:
+    """Return the objects that carry the cluster's mark."""
+    return await objects.list(label=f"{MARK_CLUSTER_UID}={cluster.uid}")

@@ -1,4 +1,4 @@
-"""Machines: the server behind a Node."""
+"""Finds machines: the server behind a Node."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ STATES = {"running": InstanceState.RUNNING, "off": InstanceState.STOPPED}
 
 
 def instances(api: RestClient) -> Instances:
-    """The machines of the cloud: one request for a whole batch of Nodes."""
+    """Make the capability: one request finds the machines of a whole batch of Nodes."""
 
     async def search(ids: Sequence[str], names: Sequence[str]) -> Iterable[Instance]:
         request = Request("servers.list", "GET", "servers", {"id": ids, "name": names})
@@ -31,13 +31,13 @@ def instances(api: RestClient) -> Instances:
 
 
 def id_in(provider_id: str) -> str | None:
-    """The server's id in a provider id; None if it is not of this cloud's form. Pure."""
+    """Return the server's id in a provider id; None if it is not of this cloud's form. Pure."""
     found = PROVIDER_ID.fullmatch(provider_id)
     return found[1] if found else None
 
 
 def instance(server: Server) -> Instance:
-    """The machine as Proreus knows machines. Pure."""
+    """Return a server as Proreus has machines. Pure."""
     return Instance(
         provider_id=f"{PREFIX}{server.id}",
         name=server.name,

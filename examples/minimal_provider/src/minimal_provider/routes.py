@@ -1,4 +1,4 @@
-"""Routes: the cloud's way to the pods of each Node."""
+"""Lists, makes and deletes routes: the cloud's way to the pods of each Node."""
 
 from collections.abc import Sequence
 
@@ -16,19 +16,19 @@ from proreus.cloudprovider import (
 
 
 def routes(api: RestClient) -> Routes:
-    """The route table: one route of the cloud for each pod CIDR of a Node."""
+    """Make the capability: one route of the cloud for each pod CIDR of a Node."""
     table = things(api, "routes", CloudRoute, Page[CloudRoute])
 
     async def list_routes(cluster: ClusterIdentity) -> Sequence[Route]:
-        return [route(one) for one in await marked(table, cluster)]
+        return [route(listed) for listed in await marked(table, cluster)]
 
-    async def create(cluster: ClusterIdentity, wanted: Route) -> None:
-        desired = cloud_route(wanted, cluster)
-        observed = await table.find(wanted.name)
+    async def create(cluster: ClusterIdentity, desired: Route) -> None:
+        new = cloud_route(desired, cluster)
+        observed = await table.find(desired.name)
         if observed is None:
-            await table.create(desired)
-        elif observed != desired:
-            raise CloudError(f"the cloud has another route of the name {wanted.name}")
+            await table.create(new)
+        elif observed != new:
+            raise CloudError(f"another route has the name {desired.name}: delete it in the cloud")
 
     async def delete(cluster: ClusterIdentity, listed: Route) -> None:
         observed = await table.find(listed.name)
@@ -38,19 +38,20 @@ def routes(api: RestClient) -> Routes:
     return per_route(list_routes, create, delete)
 
 
-def cloud_route(wanted: Route, cluster: ClusterIdentity) -> CloudRoute:
-    """The route that is desired, with the cluster's mark. Pure."""
-    server = (wanted.target or "").removeprefix(PREFIX)
-    return CloudRoute(wanted.name, {MARK_CLUSTER_UID: cluster.uid}, wanted.destination, server)
+def cloud_route(desired: Route, cluster: ClusterIdentity) -> CloudRoute:
+    """Return the desired route of the cloud, with the cluster's mark. Pure."""
+    server = (desired.target or "").removeprefix(PREFIX)
+    labels = {MARK_CLUSTER_UID: cluster.uid}
+    return CloudRoute(desired.name, labels, desired.destination, server)
 
 
 def is_same(observed: CloudRoute, listed: Route, cluster: ClusterIdentity) -> bool:
-    """Whether a route is this cluster's, and leads where it did when it was listed. Pure."""
+    """Tell whether a route is this cluster's, and leads where it did when listed. Pure."""
     now = route(observed)
     is_ours = observed.labels.get(MARK_CLUSTER_UID) == cluster.uid
     return is_ours and (now.destination, now.target) == (listed.destination, listed.target)
 
 
 def route(found: CloudRoute) -> Route:
-    """The route as Proreus knows routes. Pure."""
+    """Return a route of the cloud as Proreus has routes. Pure."""
     return Route(found.name, found.destination, PREFIX + found.server, blackhole=not found.works)
