@@ -142,7 +142,7 @@ def test_a_service_gets(wants: Request, others: list[Taken], given: list[str]) -
         pytest.param(request(requested=("192.0.2.1",), pool="second"), [],
                      ("192.0.2.1", "pool first", "not of second"), id="of another pool"),
         pytest.param(request(requested=("10.1.0.1",)), [],
-                     ("10.1.0.1", "pool team", "not for default"), id="of another namespace"),
+                     ("10.1.0.1", "pool team", "does not serve the namespace default"), id="of another namespace"),
         pytest.param(request(pool="nowhere"), [], ("'nowhere'", "first, second"), id="no such pool"),
         pytest.param(request(pool="team"), [], ("'team'", "may not use"), id="not its pool"),
         pytest.param(request(requested=("web.example",)), [],

@@ -28,7 +28,7 @@ USER_AGENT: Final = "proreus/delegated-access"
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Hold what a server needs: the middleware for its requests, and the client CAs."""
+    """The middleware for a server's requests, and the client CAs that it needs."""
 
     middleware: Middleware
     authorities: ClientAuthorities

@@ -37,7 +37,7 @@ RETRY: Final = Backoff(first=5.0, cap=60.0)
 
 
 class AccountToken:
-    """Get tokens of a service account, created if missing; kept in memory only."""
+    """A source of tokens of a service account, created if missing; kept in memory only."""
 
     def __init__(self, client: Client, account: str) -> None:
         """Prepare tokens for `account` in kube-system, to be requested with `client`."""
@@ -108,7 +108,7 @@ class _TokenRequest(msgspec.Struct, frozen=True):
 
 
 class Clients:
-    """Hold a client for the process and, with `apart`, one for each controller's account."""
+    """A client for the process and, with `apart`, one for each controller's account."""
 
     def __init__(
         self, config: ClientConfig, *, apart: bool, limiter: Limiter | None, gate: Gate

@@ -29,7 +29,7 @@ RESTART: Final = Backoff(first=1.0, cap=30.0)
 
 
 class Cloud:
-    """Hold the provider from its first start until this replica stops leading."""
+    """The holder of the provider, from its first start until this replica stops leading."""
 
     def __init__(
         self,

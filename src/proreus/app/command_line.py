@@ -24,7 +24,7 @@ _GO_RUNNER: Final = re.compile(r"--?(?:log-file|also-stdout|redirect-stderr)(?:=
 
 
 class CommandLine(msgspec.Struct, Generic[AnyOptions], frozen=True):
-    """Hold the flags' values that a command line gives, and its flags without effect.
+    """The flags' values that a command line gives, and its flags without effect.
 
     Attributes:
         options: The flags' values.

@@ -80,14 +80,14 @@ def locks(
 
 
 class Elector(Protocol):
-    """Make the candidate for a lease; `deference` is the `LeaderElector`'s."""
+    """A function that makes the candidate for a lease; `deference` is the `LeaderElector`'s."""
 
     def __call__(self, lock: Lock, deference: Callable[[], float], /) -> LeaderElector:
         """Return the candidate for a lease."""
 
 
 class Election:
-    """Hold this process's candidates for its leases. Without leases it may do everything."""
+    """This process's candidates for its leases. Without leases it may do everything."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Election:
 
     @property
     def held(self) -> tuple[tuple[Lock, LeaderElector], ...]:
-        """Return the leases that this process alone has won."""
+        """The leases that this process alone has won."""
         return tuple((it, self._electors[it.name]) for it in self._held if not it.shared)
 
     async def entered(self) -> None:

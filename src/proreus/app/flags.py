@@ -50,7 +50,7 @@ _HELP: Final = frozenset({"-h", "--help"})
 
 
 class FlagError(Exception):
-    """The command line is wrong; `problems` holds every error, each naming its flag.
+    """The error that the command line is wrong; `problems` holds every mistake, with its flag.
 
     `readable` are the options as far as they could be read, the rest being defaults; None if that
     is not the trouble.
@@ -70,7 +70,7 @@ class FlagError(Exception):
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """Describe a flag: its group in `--help`, help text, parser and check.
+    """A flag: its group in `--help`, help text, parser and check.
 
     `repeated` flags are read each time that they are given; the value is the tuple of all. `bare`
     is what the flag's name alone stands for, where it needs no value.
@@ -86,7 +86,7 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """Record what was given for a flag: where, and the texts (more than one only for lists)."""
+    """The texts given for a flag, and where: several texts only for lists."""
 
     place: str
     texts: tuple[str, ...]

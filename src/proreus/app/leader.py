@@ -57,7 +57,10 @@ NAME = "cloud-controller-manager"
 
 
 class Leader:
-    """Do a replica's work: all of it, or that of the controllers whose leases it holds."""
+    """The work of a replica that leads.
+
+    All of it, or that of the controllers whose leases it holds.
+    """
 
     def __init__(
         self,
@@ -229,7 +232,7 @@ class Leader:
         """Let controllers finish running work, and restart them on another cloud."""
         async with self._changing:
             if self._environment is None:
-                raise RuntimeError("the cloud is changed before it was started")
+                raise RuntimeError("the cloud was to be replaced before it was started")
             klog.info(log, "Switching to a new provider", seconds=DRAIN_SECONDS)
             await self._drain()
             await _cancel(self._controllers)

@@ -163,7 +163,7 @@ async def _elected(leader: Leader, election: Election, state: Source, stop: asyn
 
 
 def _end(reason: Exception) -> None:
-    """End at once: another replica may be at work already."""
+    """End the process at once: another replica may be at work already."""
     try:
         klog.error(log, "The lease is lost; ending at once", err=reason)
         logging.shutdown()

@@ -45,7 +45,7 @@ _LEADER_FIELDS: Final = ("name", "component")
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """Say which component runs which controller.
+    """A leader migration's configuration: which component runs which controller.
 
     Attributes:
         lease: The name of the shared lease.
@@ -112,7 +112,7 @@ def load(path: str) -> Migration:
 
 
 class _Reader:
-    """Read one file and collect its problems."""
+    """A reader of one file, which collects its problems."""
 
     def __init__(self, path: str) -> None:
         self._path = path

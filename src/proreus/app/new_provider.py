@@ -24,7 +24,7 @@ _SUFFIX = ".in"
 
 
 class Refused(Exception):
-    """Nothing was written; the text says why, and how to mend it."""
+    """The error that no package was written; the text says why, and how to mend it."""
 
 
 def main(arguments: Sequence[str]) -> int:

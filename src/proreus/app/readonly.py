@@ -39,7 +39,7 @@ CLOSE_SECONDS: Final = 5.0
 
 
 class Listed(Generic[T]):
-    """Serve the objects of one listing as a cache."""
+    """A cache with the objects of one listing."""
 
     def __init__(self, objects: Iterable[T]) -> None:
         """Hold the objects by key."""
@@ -65,14 +65,14 @@ class Listed(Generic[T]):
 
 
 class NoEvents:
-    """Drop every event."""
+    """A recorder that drops every event."""
 
     def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
         """Drop the event."""
 
 
 class _OnlyReads:
-    """Refuse the calls that a provider declares as writes."""
+    """A hook that refuses the calls that a provider declares as writes."""
 
     def before(self, service: str, operation: str, *, read: bool) -> None:
         """Refuse a write.

@@ -49,7 +49,7 @@ Digests = dict[str, str]
 
 
 class Origin(Protocol):
-    """Give access to the cloud-config, within `async with`."""
+    """A source of the cloud-config, used within `async with`."""
 
     name: str
     """The origin's name for messages; its suffix may tell the format."""
@@ -77,7 +77,7 @@ class Origin(Protocol):
 
 
 class FileOrigin:
-    """Read the file of `--cloud-config`, or nothing ("")."""
+    """The file of `--cloud-config` as source, or nothing ("")."""
 
     def __init__(self, path: str) -> None:
         """Remember the path; read nothing yet."""
@@ -107,7 +107,7 @@ class FileOrigin:
 
 
 class SecretOrigin:
-    """Read the Secret of `--cloud-config-secret`, by a watch on that one object."""
+    """The Secret of `--cloud-config-secret` as source, read by a watch on that one object."""
 
     def __init__(self, client: Client, place: str) -> None:
         """Follow a Secret; `place` is namespace/name/key."""
@@ -229,7 +229,7 @@ async def _get(client: Client, namespace: str, name: str) -> Secret | None:
 
 
 class Reloader:
-    """Make a new provider whenever its config or files have changed."""
+    """A task that makes a new provider whenever its config or files have changed."""
 
     def __init__(
         self,

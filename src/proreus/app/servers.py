@@ -19,7 +19,7 @@ from proreus.serving.health import Health
 
 
 class ServersError(Exception):
-    """The process cannot serve as its flags say; `problems` holds every reason."""
+    """The error that the process cannot serve as its flags say; `problems` holds the reasons."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         """Keep all problems."""

@@ -133,7 +133,7 @@ def read(
 
 
 class _Decoder:
-    """Decodes trees; collects what is wrong instead of stopping at it."""
+    """A decoder of trees, which collects what is wrong instead of stopping at it."""
 
     def __init__(
         self, source: str, warn: Callable[[str], None], variables: Mapping[str, str]

@@ -26,7 +26,7 @@ class Issued(msgspec.Struct, Generic[T], frozen=True):
     expires: datetime | None = None
 
     def __repr__(self) -> str:
-        """Show only when the credential ends."""
+        """Return a text without the credential: only when it ends."""
         return f"Issued(expires={self.expires})"
 
 

@@ -19,7 +19,7 @@ Call = Callable[[], Awaitable[object]]
 
 
 class Verb:
-    """Call one verb of a provider; what is wrong with an answer is reported and becomes a `Fault`.
+    """A call of one verb of a provider; a wrong answer is reported and becomes a `Fault`.
 
     Every call raises CloudError if it failed as a whole.
     """

@@ -46,7 +46,7 @@ _NOT_ONE_NODES_FAULT = (Throttled, RetryAfter, Unauthenticated, CallTimeout, Con
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """Hold an answer about a machine, and when its call began and ended.
+    """An answer about a machine, and when its call began and ended.
 
     Times are seconds of the inventory's clock. The call may have waited for the cloud's quota, so
     it was sent at some time between the two; `ended` None stands for `began`. Answers of equal
@@ -62,7 +62,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class _Outcome(Enum):
-    """Say how a call ended: answered, one id may be at fault, or more calls are of no use.
+    """How a call ended: answered, one id may be at fault, or more calls are of no use.
 
     After one that hung there is no time to ask on, but next time each is asked by itself.
     """
@@ -77,7 +77,7 @@ _NO_USE = (_Outcome.HOPELESS, _Outcome.HUNG)
 
 
 class _Search(msgspec.Struct):
-    """Track the calls made for one batch: their observations, and the deadline.
+    """The calls made for one batch: their observations, and the deadline.
 
     Of the last call: `hung` says that it was up before there was an answer, `refused` that the
     provider raised a sound error.
@@ -90,7 +90,7 @@ class _Search(msgspec.Struct):
 
 
 class Batches:
-    """Call a guarded `describe` and remember which ids make batches fail."""
+    """The calls of a guarded `describe`, with a memory of which ids make batches fail."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Batches:
 
     @property
     def size(self) -> int:
-        """Return how many nodes go in one call."""
+        """How many nodes go in one call."""
         return self._instances.batch_size
 
     def split(self, nodes: Sequence[Node]) -> Iterable[Sequence[Node]]:

@@ -14,7 +14,7 @@ U = TypeVar("U", bound=msgspec.Struct)
 
 
 class Broken(Exception):
-    """A value is not what the interface says; the text says how."""
+    """The error that a value is not what the interface says; the text says how."""
 
 
 def answer(value: object, success: type[T], other: type[U]) -> T | U | CloudError:

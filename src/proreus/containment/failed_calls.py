@@ -12,7 +12,7 @@ log = klog.logger(__name__)
 
 
 class FailedCalls:
-    """Log for which nodes a call failed: once, until one succeeds or fails in another way."""
+    """A log of nodes for which a call failed: once, until one succeeds or fails in another way."""
 
     def __init__(self) -> None:
         """Begin without a failed call."""

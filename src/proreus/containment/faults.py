@@ -18,15 +18,15 @@ _SENTENCE: Final = "The provider breaks its interface"
 
 
 class Fault(CloudError):
-    """A fault of the provider stands where its answer should; it is reported already."""
+    """The error in the place of an answer that was a fault of the provider; reported already."""
 
 
 class Unanswered(Fault, CallTimeout):
-    """A call had no answer, which is a fault; its outcome is unknown."""
+    """The error that a call had no answer, which is a fault; its outcome is unknown."""
 
 
 class Kind(StrEnum):
-    """Name every kind of fault; raising or answering a `CloudError` is none."""
+    """The kinds of faults; raising or answering a `CloudError` is none."""
 
     RAISED = "raised"
     """The provider raised something that is no CloudError, such as SystemExit."""
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 
 class Faults:
-    """Report the faults of one provider.
+    """A reporter of the faults of one provider.
 
     Each is counted. The log names the first of a verb, kind and object, and then one every ten
     minutes: hooks are called for every object all the time.

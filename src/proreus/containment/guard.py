@@ -32,7 +32,7 @@ THREADS: Final = 64
 
 
 class Guard:
-    """Call a provider's functions, and report their faults."""
+    """A caller of a provider's functions that reports their faults."""
 
     def __init__(
         self, faults: Faults, outlasts: Callable[["asyncio.Task[Any]"], None] = lambda _: None

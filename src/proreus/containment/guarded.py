@@ -45,7 +45,7 @@ LIST_SECONDS: Final = 50.0
 
 
 class Ungrouped(msgspec.Struct, frozen=True):
-    """Replace the group of a load balancer that the hook failed to name: no verb runs for it."""
+    """The group of a load balancer for which the hook named none: no verb runs for it."""
 
     uid: str
     problem: str
@@ -81,7 +81,7 @@ class _Guarded(CloudProvider):
 
 
 class GuardedInstances:
-    """Guard `Instances`: every answer is an instance, its absence or an error."""
+    """A guard of `Instances`: every answer is an instance, its absence or an error."""
 
     def __init__(self, instances: Instances, guard: Guard) -> None:
         """Guard `instances`; messages about `describe` name its class."""
@@ -93,7 +93,7 @@ class GuardedInstances:
 
     @property
     def batch_size(self) -> int:
-        """Return the provider's batch size, or 1."""
+        """The provider's batch size, or 1."""
 
         def read() -> int:
             size: object = self._instances.batch_size
@@ -164,7 +164,7 @@ def _is_unreadable(node: Node) -> bool:
 
 
 class GuardedLoadBalancers:
-    """Guard `LoadBalancers`: every answer has a type that the interface allows."""
+    """A guard of `LoadBalancers`: every answer has a type that the interface allows."""
 
     def __init__(self, load_balancers: LoadBalancers, guard: Guard) -> None:
         """Guard `load_balancers`."""
@@ -268,7 +268,7 @@ class GuardedLoadBalancers:
 
 
 class GuardedRoutes:
-    """Guard `Routes`: a listing is whole, and every answer has an allowed type."""
+    """A guard of `Routes`: a listing is whole, and every answer has an allowed type."""
 
     def __init__(self, routes: Routes, guard: Guard) -> None:
         """Guard `routes`."""
@@ -299,7 +299,7 @@ class GuardedRoutes:
 
 
 class GuardedPodCIDRs:
-    """Guard `PodCIDRs`: an invalid block is left out, so that it counts as unknown."""
+    """A guard of `PodCIDRs`: an invalid block is left out, so that it counts as unknown."""
 
     def __init__(self, pod_cidrs: PodCIDRs, guard: Guard) -> None:
         """Guard `pod_cidrs`."""

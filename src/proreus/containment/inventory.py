@@ -37,7 +37,7 @@ FLIGHTS_AT_ONCE: Final = 8
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """Sum up what all calls have shown of a node's machine; times as in `Observation`.
+    """A summary of what all calls have shown of a node's machine; times as in `Observation`.
 
     Attributes:
         shown: When the call began that last showed it; None if none ever did.
@@ -70,7 +70,7 @@ class _Flight:
 
 
 class Inventory:
-    """Observe the machines of one provider in one snapshot; use it from one event loop."""
+    """A snapshot of the machines of one provider; use it from one event loop."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Inventory:
 
     @property
     def batch_size(self) -> int:
-        """Return how many nodes the provider describes in one call."""
+        """How many nodes the provider describes in one call."""
         return self._batches.size
 
     async def get(self, nodes: Sequence[Node], *, not_before: float) -> Mapping[str, Observation]:
@@ -283,7 +283,7 @@ class Inventory:
             self._take_off(flight)
 
     def _take_off(self, flight: _Flight) -> None:
-        """Let nobody join the flight any more; keep answers of nodes not forgotten."""
+        """Close a call to new callers; keep its answers, without those of forgotten nodes."""
         for node in flight.nodes:
             if self._flights.get(key(node)) is flight:
                 del self._flights[key(node)]

@@ -16,7 +16,7 @@ from proreus.runtime.informer import Informer
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what a controller works with. `now` is wall-clock time in UTC."""
+    """The objects that a controller works with. `now` is wall-clock time in UTC."""
 
     client: Client
     provider: CloudProvider
@@ -42,4 +42,4 @@ class Runnable(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether writes are queued or under way that events shall not delay."""
+        """Whether writes are queued or under way that events shall not delay."""

@@ -36,7 +36,7 @@ def _always(settings: Settings) -> str:  # noqa: ARG001 - the settings have no s
 
 
 class Descriptor(msgspec.Struct, frozen=True):
-    """Describe a controller; it needs the provider's `capability` if `needed` says so.
+    """A controller; it needs the provider's `capability` if `needed` says so.
 
     `account` is its service account under `--use-service-account-credentials`, as in Go's CCM.
     `why_not` says why the settings keep it from running, or "".

@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
-    """Identify a kind of object by API group, version and kind."""
+    """The identity of a kind of object: API group, version and kind."""
 
     group: str = ""
     version: str = ""
@@ -27,7 +27,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """Identify the resource under which the API server keeps a kind of object."""
+    """The resource under which the API server keeps a kind of object."""
 
     group: str = ""
     version: str = ""
@@ -35,7 +35,7 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """Describe the request under admission; `namespace` is "" for cluster-wide objects.
+    """The request under admission; `namespace` is "" for cluster-wide objects.
 
     `object` is None at a DELETE, `old_object` at a CREATE and CONNECT. With `dry_run` nothing
     outside of the cluster may be changed.
@@ -64,7 +64,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AdmissionResponse(msgspec.Struct, frozen=True):
-    """Say whether the request is admitted, with warnings and a patch.
+    """The answer whether a request is admitted, with warnings and a patch.
 
     Attributes:
         allowed: Whether it is.
@@ -85,7 +85,7 @@ class AdmissionResponse(msgspec.Struct, frozen=True):
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """Describe an admission webhook: its URL path and the handler that answers there.
+    """An admission webhook: its URL path and the handler that answers there.
 
     The handler is called on every replica, the standbys too, and should end within seconds. It may
     be called for several requests at once, and twice for one.

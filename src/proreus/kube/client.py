@@ -28,14 +28,14 @@ LIST_TRIES = 3
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
-    """Identify an object as it is after a write: uid and resource version."""
+    """The identity of an object after a write: uid and resource version."""
 
     uid: str
     resource_version: int
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True):
-    """Hold all objects of a list, and the version to watch from."""
+    """All objects of a list, and the version to watch from."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -64,7 +64,7 @@ _WRITTEN = msgspec.json.Decoder(_WrittenObject, strict=False)
 
 
 class Client:
-    """Read and write objects of one API server. It must be made in a running event loop."""
+    """A client that reads and writes objects of one API server; made in a running event loop."""
 
     def __init__(
         self,

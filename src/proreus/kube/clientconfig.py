@@ -16,7 +16,7 @@ Pem = bytes | Path
 
 
 class FileToken:
-    """Read a bearer token from a file that is replaced from time to time."""
+    """A bearer token in a file that is replaced from time to time."""
 
     def __init__(self, path: Path, *, fallback: str = "") -> None:
         """Remember the path; `fallback` serves until the file could be read once."""
@@ -42,7 +42,7 @@ class FileToken:
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """Name the user that requests impersonate, which needs the right `impersonate`."""
+    """The user that requests impersonate, which needs the right `impersonate`."""
 
     user: str = ""
     uid: str = ""
@@ -51,7 +51,7 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Say how to reach the API server and authenticate. Its repr hides the secrets.
+    """How to reach the API server and authenticate. Its repr hides the secrets.
 
     `server` has no slash at its end. Certificates and the key are PEM; without `ca` the system's
     authorities count. `token` and `exec_plugin` give the bearer token of the moment, the plugin

@@ -43,7 +43,7 @@ NEVER_SENT = (
 
 
 class Connector(aiohttp.TCPConnector):
-    """Open connections, and check the gate again once one is ready to carry the request.
+    """A connector that checks the gate again once a connection is ready to carry the request.
 
     No number of connections is set: callers limit how much they do at once.
     """
@@ -94,7 +94,7 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 class _Broken(aiohttp.ClientError):
-    """Raised when the connection ends before the answer of a write."""
+    """The error that the connection ended before the answer of a write."""
 
 
 async def _send_once(

@@ -1,4 +1,4 @@
-"""Define what can go wrong between this process and the API server.
+"""Defines what can go wrong between this process and the API server.
 
 KubeError
 ├── ConfigError          kubeconfig, --master or the Pod's service account cannot be used
@@ -31,7 +31,7 @@ class KubeError(Exception):
 
 
 class ConfigError(KubeError):
-    """The client configuration is wrong; `problems` names every mistake."""
+    """The error that the client configuration is wrong; `problems` names every mistake."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -39,11 +39,11 @@ class ConfigError(KubeError):
 
 
 class RefusedByGate(KubeError):
-    """The gate held a write back, because the lease may be lost; nothing was sent."""
+    """The error that the gate held a write back: the lease may be lost. Nothing was sent."""
 
 
 class Unreachable(KubeError):
-    """The API server gave no answer, or none that can be read.
+    """The error that the API server gave no answer, or none that can be read.
 
     `sent` says that the request may have taken effect: read before doing it again.
     """
@@ -62,7 +62,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class StatusError(KubeError):
-    """The API server's answer was an error.
+    """An error that the API server answered.
 
     `code` is the HTTP status, `reason` the API's word for it (StatusReason), `causes` the faults
     it found; `retry_after` are the seconds it asks to wait, None if it does not say.
@@ -86,27 +86,27 @@ class StatusError(KubeError):
 
 
 class BadRequest(StatusError):
-    """The request makes no sense to the API server (400)."""
+    """The error that the request makes no sense to the API server (400)."""
 
 
 class Unauthorized(StatusError):
-    """The credential is missing, unknown or no longer valid (401)."""
+    """The error that the credential is missing, unknown or no longer valid (401)."""
 
 
 class Forbidden(StatusError):
-    """A role lacks this permission (403)."""
+    """The error that the account has no right to do this (403)."""
 
 
 class NotFound(StatusError):
-    """There is no such object or resource (404)."""
+    """The error that there is no such object or resource (404)."""
 
 
 class AlreadyExists(StatusError):
-    """There is an object of that name already (409)."""
+    """The error that there is an object of that name already (409)."""
 
 
 class Conflict(StatusError):
-    """The object has changed since it was read: wait for the cache and plan again.
+    """The error that the object has changed since it was read: wait for the cache and plan again.
 
     This is no failure. It stands for a wrong resourceVersion or uid, a failed precondition of a
     DELETE, and a JSON Patch whose `test` failed or whose path is not there.
@@ -114,19 +114,19 @@ class Conflict(StatusError):
 
 
 class Gone(StatusError):
-    """A resource version or a continue token is too old (410): list again."""
+    """The error that a resource version or a continue token is too old (410): list again."""
 
 
 class Invalid(StatusError):
-    """The object would not be valid (422); `causes` name the fields."""
+    """The error that the object would not be valid (422); `causes` name the fields."""
 
 
 class TooManyRequests(StatusError):
-    """The API server sheds load; the request was not carried out (429)."""
+    """The error that the API server sheds load (429); the request was not carried out."""
 
 
 class ServerError(StatusError):
-    """The API server failed (5xx); a write may have taken effect."""
+    """The error that the API server failed (5xx); a write may have taken effect."""
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):

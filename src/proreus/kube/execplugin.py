@@ -23,7 +23,7 @@ RUN_TIMEOUT = 25.0
 
 
 class PluginFailed(KubeError):
-    """The plugin could not be run, or what it wrote is no credential. Shows none of its output."""
+    """The error that a plugin cannot be run or gave no credential. Shows none of its output."""
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class CredentialSource(Protocol):
-    """Give credentials that expire; run again then, and when one is refused."""
+    """A source of credentials that expire: it runs again then, and when one is refused."""
 
     @property
     def command(self) -> str:

@@ -12,7 +12,7 @@ from proreus.kube.clientconfig import read_file
 
 
 class Fields:
-    """Read the fields of one mapping in a kubeconfig file.
+    """A reader of the fields of one mapping in a kubeconfig file.
 
     Whatever has the wrong type is reported to `problems`, with the file and the field and
     without the value, and counts as not given.

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Identity:
-    """Hold the headers and the TLS context that requests use now.
+    """The headers and the TLS context that requests use now.
 
     Attributes:
         headers: What each request carries; not to be changed.
@@ -127,7 +127,7 @@ class Identity:
 
 
 class _Runner:
-    """Run a plugin, once at a time for all who wait, and keep its result.
+    """A runner of a plugin: once at a time for all who wait; it keeps the result.
 
     Attributes:
         valid_until: When it must run again, by the clock.

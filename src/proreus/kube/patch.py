@@ -31,7 +31,7 @@ class PatchType(StrEnum):
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """Hold a patch; `body` is encoded as JSON. False when there is nothing to write."""
+    """A patch; `body` is encoded as JSON. False when there is nothing to write."""
 
     type: PatchType
     body: Any

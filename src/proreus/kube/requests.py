@@ -26,7 +26,7 @@ WATCH_GRACE = 30.0
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
-    """Name a kind of object and where the API server keeps it; `type` is its decoded form."""
+    """A kind of object and where the API server keeps it; `type` is its decoded form."""
 
     group: str
     version: str
@@ -37,7 +37,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def api_version(self) -> str:
-        """Return the `apiVersion` of its objects."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -99,7 +99,7 @@ LEASES = Resource(
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Describe one request. `timeout` is in seconds for all tries together."""
+    """A request to the API server. `timeout` is in seconds for all tries together."""
 
     method: str
     path: str
@@ -111,7 +111,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def read(self) -> bool:
-        """Tell whether the request changes nothing."""
+        """Whether the request changes nothing."""
         return self.method == "GET"
 
 

@@ -12,7 +12,7 @@ REVIEW_SECONDS = 10.0
 
 
 class User(msgspec.Struct, frozen=True):
-    """Describe a user as Kubernetes knows it (UserInfo)."""
+    """A user as Kubernetes knows users (UserInfo)."""
 
     name: str = msgspec.field(name="username", default="")
     uid: str = ""
@@ -21,7 +21,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class TokenReviewStatus(msgspec.Struct, frozen=True):
-    """Say whether the token is valid, and whose it is; `error` says why it is unknown."""
+    """The answer whether a token is valid, and whose it is; `error` says why it is unknown."""
 
     authenticated: bool = False
     user: User = User()
@@ -29,13 +29,13 @@ class TokenReviewStatus(msgspec.Struct, frozen=True):
 
 
 class TokenReview(msgspec.Struct, frozen=True):
-    """Hold the answer about a token; the token itself is not decoded."""
+    """The answer about a token; the token itself is not decoded."""
 
     status: TokenReviewStatus = TokenReviewStatus()
 
 
 class AccessReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """Say whether the user is allowed; `evaluation_error` says what could not be checked."""
+    """The answer whether the user is allowed; `evaluation_error` says what was not checked."""
 
     allowed: bool = False
     denied: bool = False
@@ -44,7 +44,7 @@ class AccessReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubjectAccessReview(msgspec.Struct, frozen=True):
-    """Hold the answer about a user's right."""
+    """The answer about a user's right."""
 
     status: AccessReviewStatus = AccessReviewStatus()
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Texts:
-    """Share equal texts between objects."""
+    """A table by which objects share equal texts."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         """Keep at most `limit` texts."""

@@ -38,14 +38,14 @@ Observer = Callable[[Request, int, float], None]
 
 
 class Limiter(Protocol):
-    """Hold requests back."""
+    """A limit that holds requests back."""
 
     async def acquire(self) -> None:
         """Return when the next request may go."""
 
 
 class Transport:
-    """Send requests, and try those again that were not carried out."""
+    """A sender of requests that tries those again which were not carried out."""
 
     def __init__(
         self,

@@ -32,27 +32,27 @@ class HasMetadata(Protocol):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Return the object's metadata."""
+        """The object's metadata."""
 
 
 T = TypeVar("T", bound=HasMetadata)
 
 
 class Restarted(msgspec.Struct, Generic[T], frozen=True):
-    """Event: a new list of all objects; what is not in it is gone."""
+    """The event that there is a new list of all objects; what is not in it is gone."""
 
     items: tuple[T, ...]
     resource_version: str
 
 
 class Applied(msgspec.Struct, Generic[T], frozen=True):
-    """Event: an object is new or has changed."""
+    """The event that an object is new or has changed."""
 
     object: T
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True):
-    """Event: an object is gone; this is its last state, with the version of its deletion."""
+    """The event that an object is gone, with its last state and the version of its deletion."""
 
     object: T
 
@@ -61,32 +61,32 @@ Event = Restarted[T] | Applied[T] | Deleted[T]
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):
-    """Signal: a list is complete."""
+    """The signal that a list is complete."""
 
     items: tuple[T, ...]
     resource_version: str
 
 
 class Heard(msgspec.Struct, Generic[T], frozen=True):
-    """Signal: the watch gave a line; `type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+    """The signal that the watch gave a line; `type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     type: str
     object: T
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """Signal: the watch ended as it should."""
+    """The signal that the watch ended as it should."""
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Signal: the list or the watch failed. `restart`: the version cannot be used any more."""
+    """The signal that list or watch failed. `restart`: the version cannot be used any more."""
 
     error: KubeError
     restart: bool = False
 
 
 class WatchState(msgspec.Struct, frozen=True):
-    """Hold where a watch stands: its version and whether it must list first.
+    """The state of a watch: its version, and whether it must list first.
 
     `version` is the one to watch from, "" if it must list; `failures` counts those since a line
     was heard last; `heard` says whether the watch under way has given a line.

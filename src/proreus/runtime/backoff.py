@@ -6,7 +6,7 @@ import msgspec
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """Describe an exponential backoff; times in seconds.
+    """An exponential backoff; times in seconds.
 
     `first` is the delay after the first failure, each further one is `factor` times longer, and
     none is longer than `cap`. `jitter` (0 to 1) is the share of the delay that chance may take

@@ -65,7 +65,7 @@ _ENOUGH = 1 - 1e-6
 
 
 class AdaptiveBucket:
-    """Grant calls at a rate learned from refusals; for one event loop and one quota.
+    """A limit of calls whose rate is learned from refusals; for one event loop and one quota.
 
     Every grant of an adaptive bucket is answered by exactly one of `succeeded`, `refused` and
     `abandoned`.
@@ -120,17 +120,17 @@ class AdaptiveBucket:
 
     @property
     def rate(self) -> float:
-        """Return the calls a second granted now; infinite while nothing was refused."""
+        """The calls a second granted now; infinite while nothing was refused."""
         return self._rate
 
     @property
     def waiting(self) -> int:
-        """Return how many calls wait for their grant."""
+        """How many calls wait for their grant."""
         return sum(not grant.done() for *_, grant in self._waiters)
 
     @property
     def held_for(self) -> float:
-        """Return for how many more seconds the server asked us to stay away."""
+        """For how many more seconds the server asked us to stay away."""
         return max(0.0, self._hold_until - self._clock())
 
     async def acquire(self) -> None:

@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Say how the work on a key ended.
+    """How the work on a key ended.
 
     `written` is the last write to its object, `after` the seconds until it is due again (None:
     when something changes), `error` its failure. A failed key is retried with backoff, or after
@@ -58,11 +58,11 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Failed(Exception):
-    """A reconciler raised something that is no Exception, such as SystemExit."""
+    """The error for what a reconciler raised that is no Exception, such as SystemExit."""
 
 
 class Reconciler(Protocol[T_contra, Observed, Change]):
-    """Define a controller for the loop. Keys are those of its informer."""
+    """A controller's part of the loop. Keys are those of its informer."""
 
     def group(self, key: str, obj: T_contra | None) -> Hashable:
         """Return a key's group: changes of one group are applied in one call, never in parallel."""
@@ -106,7 +106,7 @@ async def contained(work: Awaitable[Result]) -> Result | Exception:
 
 
 class _NoGroup:
-    """Stand for the group of a key whose `group` failed."""
+    """The group of a key whose `group` failed."""
 
     def __init__(self, raised: BaseException) -> None:
         self.error = (
@@ -117,7 +117,7 @@ class _NoGroup:
 
 
 class Slots:
-    """Bound the number of applies; one slower than `SLOW_AFTER` moves to slots of its own."""
+    """A bound on the number of applies; one slower than `SLOW_AFTER` moves to slots of its own."""
 
     def __init__(self, normal: int, slow: int) -> None:
         """Allow `normal` applies at once, and `slow` more that have become slow."""
@@ -151,7 +151,7 @@ class Slots:
 
 
 class Controller(Generic[T, Observed, Change]):
-    """Run one reconciler on one queue."""
+    """A loop that runs one reconciler on one queue."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Controller(Generic[T, Observed, Change]):
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether keys are ready, or handed out and not yet applied."""
+        """Whether keys are ready, or handed out and not yet applied."""
         return self._outstanding > 0 or len(self._queue) > 0
 
     async def _next(self) -> Sequence[str]:

@@ -51,14 +51,14 @@ class Recent(Generic[K, V]):
 
 
 class _Group(msgspec.Struct):
-    """Hold the different texts of similar events, and the time of the last one."""
+    """The different texts of similar events, and the time of the last one."""
 
     last: float
     texts: set[str]
 
 
 class Aggregator:
-    """Detect when events that differ only in their text become too many."""
+    """A detector of events that differ only in their text and become too many."""
 
     def __init__(self) -> None:
         """Start without any events."""
@@ -85,7 +85,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class SpamFilter:
-    """Limit the events of each source: `BURST` at once, then one every `REFILL` seconds."""
+    """A limit on the events of each source: `BURST` at once, then one every `REFILL` seconds."""
 
     def __init__(self) -> None:
         """Start with full buckets."""

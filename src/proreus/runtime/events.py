@@ -65,7 +65,7 @@ _API: Final[dict[type[KubeObject], tuple[str, str]]] = {
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Refer to the object that an event is about (`involvedObject`)."""
+    """A reference to the object that an event is about (`involvedObject`)."""
 
     api_version: str
     kind: str
@@ -89,7 +89,7 @@ class Writer(Protocol):
 
 
 class _EventKey(msgspec.Struct, frozen=True):
-    """Identify equal events; the combined event of many has no message."""
+    """The identity of equal events; the combined event of many has no message."""
 
     component: str
     ref: ObjectReference
@@ -103,7 +103,7 @@ class _EventKey(msgspec.Struct, frozen=True):
 
 
 class _Pending(msgspec.Struct):
-    """Hold an event that waits to be written, `count` times.
+    """An event that waits to be written, `count` times.
 
     `number` is unique among the recorder's events, `queued` is the loop's time.
     """
@@ -117,7 +117,7 @@ class _Pending(msgspec.Struct):
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """Remember an event object that was written."""
+    """An event object that was written."""
 
     name: str
     count: int
@@ -125,7 +125,7 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 class _LastQueued(msgspec.Struct):
-    """Remember when an event was last queued (loop time), and how many since were dropped.
+    """When an event was last queued (loop time), and how many since were dropped.
 
     Noted before the write, so that the decision does not depend on how quick writes are.
     """
@@ -142,7 +142,7 @@ def ref_of(obj: KubeObject) -> ObjectReference:
 
 
 class EventSource:
-    """Record the events of one component of the process."""
+    """A recorder of the events of one component of the process."""
 
     def __init__(self, recorder: "EventRecorder", component: str) -> None:
         """Record with `recorder` in the name of `component`."""
@@ -160,7 +160,7 @@ class EventSource:
 
 
 class EventRecorder:
-    """Record events of the process's components; `run` writes them."""
+    """A recorder of events of the process's components; `run` writes them."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ WATCH_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
 
 
 class Informer(Generic[T]):
-    """Cache one resource; keys are `namespace/name`, or `name` for cluster-wide objects."""
+    """A cache of one resource; keys are `namespace/name`, or `name` for cluster-wide objects."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Informer(Generic[T]):
 
     @property
     def handlers(self) -> tuple[Handler[T], ...]:
-        """Return the subscribed handlers."""
+        """The subscribed handlers."""
         return tuple(self._handlers)
 
     def unsubscribe(self, handlers: Iterable[object]) -> None:
@@ -101,7 +101,7 @@ class Informer(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Tell whether the first list is in the cache."""
+        """Whether the first list is in the cache."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -129,7 +129,7 @@ class Informer(Generic[T]):
                 settled = await self._refetch(key, written)
 
     async def run(self) -> None:
-        """Follow the resource until cancelled."""
+        """Watch the resource until cancelled."""
         events = watch(
             self._client,
             self.resource,

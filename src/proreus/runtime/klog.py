@@ -126,7 +126,7 @@ def _level(verbosity: int) -> int:
 
 
 class _VModule(logging.Filter):
-    """Filter records by the verbosity of their file."""
+    """A filter of records by the verbosity of their file."""
 
     def __init__(self, verbosity: int, vmodule: Sequence[tuple[str, int]]) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def _severity(level: int) -> str:
 
 
 class _TextFormatter(logging.Formatter):
-    """Format as `I1121 09:00:00.000000   12345 file.py:12] "Message" key="value"`."""
+    """The format `I1121 09:00:00.000000   12345 file.py:12] "Message" key="value"`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line, with the traceback on lines below it."""
@@ -207,7 +207,10 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JSONFormatter(logging.Formatter):
-    """Format as Kubernetes' JSON: `ts` in milliseconds, `caller`, `msg`, `v` or `err`, fields."""
+    """The format of Kubernetes' JSON.
+
+    `ts` in milliseconds, `caller`, `msg`, `v` or `err`, fields.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line of JSON."""

@@ -35,7 +35,7 @@ HEALTH_TOLERANCE: Final = 20.0
 
 
 class LeadershipLost(Exception):
-    """The lease is held by somebody else, or could not be renewed in time."""
+    """The error that the lease is held by somebody else, or could not be renewed in time."""
 
 
 class Leases(Protocol):
@@ -57,7 +57,7 @@ def boot_time() -> float:
 
 
 class LeaderElector:
-    """Compete for one lease: `acquire`, then `hold` until it is lost."""
+    """A candidate for one lease: `acquire`, then `hold` until it is lost."""
 
     def __init__(
         self,
@@ -120,12 +120,12 @@ class LeaderElector:
 
     @property
     def uid(self) -> str:
-        """Return the UID of the lease as last seen; "" before."""
+        """The UID of the lease as last seen; "" before."""
         return str((self._observed or {}).get("metadata", {}).get("uid", ""))
 
     @property
     def is_taken(self) -> bool:
-        """Tell whether another holds the lease, as far as is known."""
+        """Whether another holds the lease, as far as is known."""
         return self._until_free() > 0
 
     def try_now(self) -> None:

@@ -57,7 +57,7 @@ async def supervise(
 
 
 class Exited(Exception):
-    """Code in a task called `sys.exit`, or raised KeyboardInterrupt."""
+    """The error that code in a task called `sys.exit`, or raised KeyboardInterrupt."""
 
 
 def contain_exits(loop: asyncio.AbstractEventLoop, on_exit: Callable[[str, Exited], None]) -> None:
@@ -74,7 +74,7 @@ def contain_exits(loop: asyncio.AbstractEventLoop, on_exit: Callable[[str, Exite
 
 
 class _Contained(Coroutine[Any, Any, Any]):
-    """Wrap a coroutine so that it raises `Exited` instead of SystemExit or KeyboardInterrupt.
+    """A wrapper of a coroutine that raises `Exited` for SystemExit or KeyboardInterrupt.
 
     It is no `async def` around the other: one that is cancelled before its first step would
     leave the other "never awaited".

@@ -24,7 +24,7 @@ K = TypeVar("K")
 
 
 class ShutDown(Exception):
-    """The queue has been shut down; no more keys come."""
+    """The signal that the queue has been shut down; no more keys come."""
 
 
 class _Entry:
@@ -42,7 +42,7 @@ class _Entry:
 
 
 class WorkQueue(Generic[K]):
-    """Queue keys for one event loop; times are the loop's, in seconds."""
+    """A queue of keys for one event loop; times are the loop's, in seconds."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def in_flight(self) -> Collection[K]:
-        """Return the keys that were handed out and are not done."""
+        """The keys that were handed out and are not done."""
         return self._in_flight.keys()
 
     def __len__(self) -> int:

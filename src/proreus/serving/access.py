@@ -29,14 +29,14 @@ VERBOSE: Final = 2
 
 
 class Authenticates(Protocol):
-    """Identify the user of a request, as `authentication.Authenticator`."""
+    """A function that identifies the user of a request, as `authentication.Authenticator` does."""
 
     async def authenticate(self, shown: Credentials) -> User:
         """Return the user of these credentials; raises Unauthenticated, Busy."""
 
 
 class Authorizes(Protocol):
-    """Decide what a user may do, as `authorization.Authorizer`."""
+    """A function that decides what a user may do, as `authorization.Authorizer` does."""
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
         """Decide whether the user may do that; raises KubeError, Busy."""

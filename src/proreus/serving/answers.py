@@ -37,7 +37,7 @@ BURST: Final = 100.0
 
 
 class Busy(Exception):
-    """The budget for new questions is used up; try again after `after` seconds."""
+    """The error that the budget for new questions is used up; try again after `after` seconds."""
 
     def __init__(self, after: float) -> None:
         """Keep the seconds to wait."""
@@ -46,7 +46,7 @@ class Busy(Exception):
 
 
 class Budget:
-    """Limit the new questions to the API server, at a time and a second."""
+    """A limit on new questions to the API server, at a time and a second."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Budget:
 
 
 class Answer(msgspec.Struct, Generic[V], frozen=True):
-    """Hold a value, and the monotonic time until which it is valid."""
+    """A value, and the monotonic time until which it is valid."""
 
     value: V
     until: float
@@ -98,7 +98,7 @@ def holds(answer: Answer[V], now: float) -> bool:
 
 
 class Answers(Generic[K, V]):
-    """Cache a limited number of answers; callers with the same question share one request.
+    """A cache of a limited number of answers; callers with the same question share one request.
 
     Failures are not kept: they go to all who wait, and the next one asks again.
     """

@@ -33,11 +33,11 @@ AUTHENTICATED: Final = "system:authenticated"
 
 
 class Unauthenticated(Exception):
-    """No credential is valid; the message is for our log and holds no secret."""
+    """The error that no credential is valid; its text is for our log and holds no secret."""
 
 
 class FrontProxy(msgspec.Struct, frozen=True):
-    """Name the front proxies whose headers about users are trusted: `--requestheader-*`.
+    """The front proxies whose headers about users are trusted: `--requestheader-*`.
 
     `cas` empty means nobody's; `names` empty means any common name.
     """
@@ -51,21 +51,21 @@ class FrontProxy(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """Hold the authorities of clients' certificates, and the front proxies."""
+    """The authorities of clients' certificates, and the front proxies."""
 
     clients: tuple[x509.Certificate, ...] = ()
     front_proxy: FrontProxy = FrontProxy()
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Hold a request's credentials: its headers, and its certificate chain, its own first."""
+    """The credentials of a request: its headers, and its certificate chain, its own first."""
 
     headers: tuple[tuple[str, str], ...] = ()
     chain: tuple[x509.Certificate, ...] = ()
 
     @property
     def token(self) -> str:
-        """Return the bearer token, "" if there is none."""
+        """The bearer token, "" if there is none."""
         for value in _values(self.headers, "authorization"):
             scheme, _, token = value.strip().partition(" ")
             if scheme.lower() == "bearer":
@@ -77,11 +77,11 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class TrustSource(Protocol):
-    """Give the trusted authorities, which may change at any time."""
+    """A source of the trusted authorities, which may change at any time."""
 
     @property
     def trust(self) -> Trust:
-        """Return the authorities that are trusted now."""
+        """The authorities that are trusted now."""
 
 
 def proxied_user(shown: Credentials, proxy: FrontProxy, now: datetime) -> User | None:
@@ -120,7 +120,7 @@ def with_authenticated(user: User) -> User:
 
 
 class Authenticator:
-    """Identify users. The API server reviews tokens; only their digests are kept."""
+    """A judge of who a user is. The API server reviews tokens; only their digests are kept."""
 
     def __init__(self, source: TrustSource, client: Client, *, token_ttl: float) -> None:
         """Keep the sources of trust; a token's review is valid for `token_ttl` seconds."""

@@ -40,11 +40,11 @@ _READ: Final = msgspec.structs.replace(
 
 
 class AuthoritiesError(Exception):
-    """The authorities cannot be read, and the flags do not allow to go on without them."""
+    """The error that the authorities cannot be read, which the flags do not allow."""
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Say where the authorities are read: `--client-ca-file` and `--requestheader-*`.
+    """Where the authorities are read: `--client-ca-file` and `--requestheader-*`.
 
     `lookup` also reads the ConfigMap for what has no file; `tolerate` goes on where the API server
     refuses to show it. `front_proxy` are the names and headers that go with `proxy_file`.
@@ -58,12 +58,12 @@ class Sources(msgspec.Struct, frozen=True):
 
     @property
     def needs_lookup(self) -> bool:
-        """Tell whether the ConfigMap must be read."""
+        """Whether the ConfigMap must be read."""
         return self.lookup and not (self.client_file and self.proxy_file)
 
 
 class Bundles(msgspec.Struct, frozen=True):
-    """Hold the trusted authorities as text: two bundles in PEM, and the front proxies' names."""
+    """The trusted authorities as text: two bundles in PEM, and the front proxies' names."""
 
     clients: str = ""
     proxies: str = ""
@@ -106,7 +106,7 @@ def combined(sources: Sources, files: Mapping[str, str], published_: Bundles) ->
 
 
 class ClientAuthorities:
-    """Hold the trusted authorities. A TLS server uses `pem` and `on_change`."""
+    """The trusted authorities. A TLS server uses `pem` and `on_change`."""
 
     def __init__(self, sources: Sources, client: Client) -> None:
         """Start without any trusted authority, and read nothing yet."""
@@ -121,12 +121,12 @@ class ClientAuthorities:
 
     @property
     def trust(self) -> Trust:
-        """Return the authorities, and the trusted front proxies."""
+        """The authorities, and the trusted front proxies."""
         return self._trust
 
     @property
     def pem(self) -> str:
-        """Return all authorities, of users and front proxies, as one bundle; "" for none."""
+        """All authorities, of users and front proxies, as one bundle; "" for none."""
         bundles = (self._bundles.clients, self._bundles.proxies)
         return "\n".join(bundle.strip() for bundle in bundles if bundle.strip())
 

@@ -23,7 +23,7 @@ MASTERS: Final = "system:masters"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Say whether the request is allowed, and the API server's reason."""
+    """The answer whether the request is allowed, and the API server's reason."""
 
     allowed: bool
     reason: str = ""
@@ -45,7 +45,7 @@ def decided(user: User, path: str, patterns: Sequence[str]) -> Decision | None:
 
 
 class Authorizer:
-    """Decide what users may do."""
+    """A judge of what users may do."""
 
     def __init__(
         self,

@@ -164,7 +164,7 @@ _PROFILES: Final = {
 
 
 class _Profiler:
-    """Run one profile at a time."""
+    """A runner of profiles, one at a time."""
 
     def __init__(self) -> None:
         self._is_busy = False

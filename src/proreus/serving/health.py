@@ -11,7 +11,7 @@ Check = Callable[[], str | None]
 
 
 class Health:
-    """Hold named health checks.
+    """The named health checks of the process.
 
     Most speak of *readiness*: they turn red when a part is out of order and will be tried again.
     A check added with `live=True` speaks of *liveness*: when it is red, only a restart helps.

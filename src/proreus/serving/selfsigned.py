@@ -18,7 +18,7 @@ LIFETIME: Final = dt.timedelta(days=365)
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Hold a certificate with its chain, and its key; both PEM."""
+    """A certificate with its chain, and its key; both PEM."""
 
     certificate: bytes
     key: bytes

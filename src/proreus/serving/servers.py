@@ -37,7 +37,7 @@ _REMEDIES: Final = {
 
 
 class CannotListen(Exception):
-    """An address cannot be bound; the message names the flag and the address."""
+    """The error that an address cannot be bound; the message names the flag and the address."""
 
 
 @asynccontextmanager

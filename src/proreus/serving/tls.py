@@ -53,7 +53,7 @@ OWN_NAMES: Final = ("localhost",)
 
 
 class TLSError(Exception):
-    """The server's TLS cannot be set up; `problems` holds every reason, each naming its flag."""
+    """The error that the server's TLS cannot be set up; `problems` name the flags."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         """Keep all problems."""
@@ -62,7 +62,7 @@ class TLSError(Exception):
 
 
 class ServerTLS:
-    """Hold the TLS settings of one server.
+    """The TLS settings of one server.
 
     Attributes:
         context: What the server is given; each connection gets the certificates and authorities
@@ -212,7 +212,7 @@ class ServerTLS:
 
 
 class _Passing(ssl.SSLContext):
-    """Pass every connection on to the context in use when it begins."""
+    """A listener that passes every connection to the context in use when it begins."""
 
     inner: ssl.SSLContext
 
@@ -225,7 +225,7 @@ class _Passing(ssl.SSLContext):
 
 
 class _Connection(ssl.SSLObject):
-    """Log why a handshake failed: asyncio closes the connection without a reason."""
+    """A connection that logs why its handshake failed: asyncio closes it without a reason."""
 
     def do_handshake(self) -> None:
         """Continue the handshake; log why it fails."""

@@ -54,7 +54,7 @@ VERSIONS: Final = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the flags about the TLS of one server."""
+    """The flags about the TLS of one server."""
 
     prefix: str = "tls"
     """The prefix of its flags; "webhook-tls" for the webhooks'."""

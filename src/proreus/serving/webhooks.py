@@ -51,7 +51,7 @@ def app(webhooks: Mapping[str, Webhook]) -> web.Application:
 
 
 class _Failure(Exception):
-    """Answer the request with an error."""
+    """The error that a request is answered with."""
 
     def __init__(self, code: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class _Failure(Exception):
 
 
 class _Endpoint:
-    """Serve one webhook."""
+    """The endpoint of one webhook."""
 
     def __init__(self, name: str, webhook: Webhook) -> None:
         self._name = name

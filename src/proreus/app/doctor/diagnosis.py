@@ -7,7 +7,7 @@ from proreus.app.doctor.observed import Finding, Observed
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Hold the findings; `unread` could not be read, `notes` say what was left out, and why."""
+    """The findings; `unread` could not be read, `notes` say what was left out, and why."""
 
     findings: tuple[Finding, ...]
     unread: tuple[str, ...]
@@ -17,7 +17,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if all is well, 1 if something is wrong, 2 if something could not be read."""
+        """The exit code: 0 if all is well, 1 if something is wrong, 2 if something is unread."""
         if self.findings:
             return 1
         return 2 if self.unread else 0

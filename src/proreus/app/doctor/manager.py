@@ -106,7 +106,7 @@ def _spec(
             yield Finding(
                 "toleration-missing",
                 about,
-                "the manager cannot run on a node that waits for it",
+                "the manager cannot run on a node that waits for the manager to initialise it",
                 f"its pods do not tolerate {taint.key}:{taint.effect}",
                 f"add to spec.template.spec.tolerations: {line}",
             )

@@ -99,7 +99,9 @@ _EXPLANATIONS: Final[Mapping[str, _Explanation]] = {
         "cloud-refuses", "the cloud cannot describe the machine", "correct what the message names"
     ),
     Reason.INVALID_REQUEST: _Explanation(
-        "cloud-refuses", "the cloud finds the request wrong", "correct what the message names"
+        "cloud-refuses",
+        "the cloud rejects the request as invalid",
+        "correct what the message names",
     ),
     Reason.TOPOLOGY_DIFFERS: _Explanation(
         "topology-differs",

@@ -63,7 +63,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Say why a container does not run."""
+    """The reason why a container does not run."""
 
     reason: str = ""
     message: str = ""
@@ -105,7 +105,7 @@ PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 
 
 class Right(msgspec.Struct, frozen=True):
-    """Say whether a user may use a verb on a resource.
+    """The answer whether a user may use a verb on a resource.
 
     `namespace` "" is all of them, `name` "" every object.
     """
@@ -128,7 +128,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Cloud(msgspec.Struct, frozen=True):
-    """Hold the provider's answers; there are none if it could not be started because of `error`.
+    """The provider's answers; there are none if it could not be started because of `error`.
 
     `answers` and `owns` are by node name; `policies` by Service key, where the provider refuses
     a Service it is the error.
@@ -143,7 +143,7 @@ class Cloud(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold everything that was read.
+    """Everything that was read.
 
     What could not be read is None: `unread` then says why. Without a cloud-config `cloud` is
     None. `elects` is whether the manager works only while it holds a lease. `patience` are the

@@ -28,7 +28,7 @@ _READ_OFF_THE_MANAGER: Final = (
 
 
 class DoctorOptions(Options, frozen=True, kw_only=True):
-    """Hold the flags of `proreus doctor`."""
+    """The flags of `proreus doctor`."""
 
     namespace: Annotated[str, Flag(DOCTOR, "Namespace of the manager.", short="n")] = "kube-system"
     node: Annotated[str, Flag(DOCTOR, "Report only on this node.")] = ""

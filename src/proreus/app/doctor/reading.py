@@ -85,7 +85,7 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Reader:
-    """Read from the API server, and note what may not be read."""
+    """A reader of the API server, which notes what it may not read."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

@@ -12,7 +12,7 @@ from proreus.controllers.table import select
 
 
 class Need(msgspec.Struct, frozen=True, order=True):
-    """Describe one verb on a resource (with its subresource), for an account of kube-system.
+    """One verb on a resource (with its subresource), for an account of kube-system.
 
     `namespace` "" is all of them, `name` "" is every object.
     """

@@ -210,14 +210,14 @@ def _no_hosts(service: Service, observed: Observed) -> Finding:
 
 def _why_no_host(node: Node) -> str:
     if node.metadata.deletion_timestamp is not None:
-        return "it is being deleted"
+        return "the Node is being deleted"
     if has_taint(node, TAINT_AUTOSCALER):
-        return "the autoscaler removes it"
+        return "the autoscaler is removing the node"
     if not node.spec.provider_id:
-        return "it has no provider id"
+        return "the Node has no spec.providerID yet"
     if LABEL_EXCLUDE_LB in node.metadata.labels:
-        return f"it has the label {LABEL_EXCLUDE_LB}"
-    return "the Service's node selector does not match it"
+        return f"the Node has the label {LABEL_EXCLUDE_LB}"
+    return "the Service's node selector does not match the Node"
 
 
 def _endpoints(service: Service, desired: LoadBalancer, observed: Observed) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ def _secret_key(value: str) -> str:
 
 
 class Options(ServingOptions, frozen=True, kw_only=True):
-    """Hold the values of all flags. Durations are in seconds."""
+    """The values of all flags. Durations are in seconds."""
 
     v: Annotated[int, Flag(MISC, "Log verbosity: 0 to 10.", integer, at_least(0), short="v")] = 0
     vmodule: Annotated[

@@ -25,7 +25,7 @@ def _allocator(text: str) -> str:
 
 
 class CloudOptions(GenericOptions, frozen=True, kw_only=True):
-    """Hold the flags of the cloud and its controllers."""
+    """The flags of the cloud and its controllers."""
 
     cloud_provider: Annotated[str, Flag(CLOUD, "The cloud: a bundled provider or a plugin.")] = ""
     cloud_config: Annotated[

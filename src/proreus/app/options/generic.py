@@ -26,7 +26,7 @@ def _content_type(value: str) -> str:
 
 
 class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the flags of API access, leader election and debugging."""
+    """The flags of API access, leader election and debugging."""
 
     kubeconfig: Annotated[
         str, Flag(GENERIC, "Kubeconfig file for the API server; without it, in-cluster.")

@@ -32,7 +32,7 @@ def _tls_version(value: str) -> str:
 
 
 class ServingOptions(CloudOptions, frozen=True, kw_only=True):
-    """Hold the flags of the servers."""
+    """The flags of the servers."""
 
     bind_address: Annotated[
         str, Flag(SERVING, "IP address of --secure-port; empty is all of them.", address)

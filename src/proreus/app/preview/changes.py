@@ -8,7 +8,7 @@ Action = Literal["create", "change", "delete"]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Describe what would be done to one object.
+    """A preview of what would be done to one object.
 
     Attributes:
         about: The object: `node/worker-1`, `service/default/web`, `load-balancer/default/web`,
@@ -25,7 +25,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """Hold all changes; `notes` say what could not be foreseen, `held` what will not be done."""
+    """All changes; `notes` say what could not be foreseen, `held` what will not be done."""
 
     changes: tuple[Change, ...]
     held: tuple[str, ...] = ()
@@ -33,5 +33,5 @@ class Preview(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """Return 0 without changes, else 2."""
+        """The exit code: 0 without changes, else 2."""
         return 2 if self.changes else 0

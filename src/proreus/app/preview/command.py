@@ -28,7 +28,7 @@ FAILED: Final = 1
 
 
 class PlanOptions(Options, frozen=True, kw_only=True):
-    """Hold the manager's flags, and how to print."""
+    """The manager's flags, and how to print."""
 
     json: Annotated[bool, Flag("plan", "Print JSON.", boolean)] = False
 

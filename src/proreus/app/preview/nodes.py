@@ -25,7 +25,7 @@ _NOW: Final = 0.0
 
 
 class Drafts:
-    """Hold the nodes as they will be, and the changes that lead there.
+    """The nodes as they will be, and the changes that lead there.
 
     Attributes:
         nodes: By name; those that will be deleted are not among them.
@@ -43,7 +43,7 @@ class Drafts:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Return the changes, node by node; deletions last."""
+        """The changes, node by node; deletions last."""
         written = (
             Change(f"node/{name}", "change", tuple(described))
             for name, described in sorted(self._lines.items())
@@ -52,7 +52,7 @@ class Drafts:
 
     @property
     def stuck(self) -> tuple[str, ...]:
-        """Return the nodes that stay uninitialised for a reason already in their condition."""
+        """The nodes that stay uninitialised for a reason already in their condition."""
         described = []
         for name, node in sorted(self.nodes.items()):
             state = condition(node.status.conditions, node_plan.CONDITION)

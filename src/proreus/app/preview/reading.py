@@ -46,7 +46,7 @@ USER_AGENT: Final = "proreus-plan"
 
 
 class _World(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what was read, and the cloud to ask."""
+    """What was read, and the cloud to ask."""
 
     cloud: CloudProvider
     cluster: ClusterIdentity

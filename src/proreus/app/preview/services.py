@@ -49,7 +49,7 @@ class Due(msgspec.Struct, frozen=True):
 
     @property
     def desired(self) -> LoadBalancer | None:
-        """Return the load balancer to preview, if the verb has one."""
+        """The load balancer to preview, if the verb has one."""
         return self.verb.desired if isinstance(self.verb, Ensure | UpdateHosts) else None
 
 

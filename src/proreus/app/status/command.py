@@ -35,7 +35,7 @@ Observe = Callable[[], Awaitable[Summary]]
 
 
 class StatusOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the flags of `proreus status`."""
+    """The flags of `proreus status`."""
 
     kubeconfig: Annotated[
         str, Flag("status", "Kubeconfig file for the API server; without it, in-cluster.")

@@ -35,7 +35,7 @@ class _Cache(Protocol):
 
 
 class Source:
-    """Collect what this process knows; a standby knows nothing of nodes and Services.
+    """A collector of what this process knows; a standby knows nothing of nodes and Services.
 
     Attributes:
         nodes: The cache of nodes; None while the process does not lead.

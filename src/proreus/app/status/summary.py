@@ -67,7 +67,7 @@ class LeaseRow(msgspec.Struct, frozen=True):
 
 
 class Cloud(msgspec.Struct, frozen=True):
-    """Sum up the manager's calls to the cloud since it started.
+    """A summary of the manager's calls to the cloud since it started.
 
     `calls` is by outcome, `rates` by quota and kind of call: those a second that the learned
     quota admits; a quota whose calls were never refused is not in it.
@@ -79,7 +79,7 @@ class Cloud(msgspec.Struct, frozen=True):
 
 
 class Deletions(msgspec.Struct, frozen=True):
-    """Sum up nodes that look gone, and Ready nodes that the cloud does not know.
+    """A summary of nodes that look gone, and Ready nodes that the cloud does not know.
 
     Attributes:
         waiting: Those that wait for more answers.
@@ -104,7 +104,7 @@ class LeakRow(msgspec.Struct, frozen=True):
 
 
 class Inside(msgspec.Struct, frozen=True):
-    """Hold what only the manager itself knows."""
+    """The state that only the manager itself knows."""
 
     cloud: Cloud
     deletions: Deletions
@@ -112,7 +112,7 @@ class Inside(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """Hold the state, the worst first. `inside` is None where the manager was not asked."""
+    """The state, the worst first. `inside` is None where the manager was not asked."""
 
     at: datetime
     cluster: str

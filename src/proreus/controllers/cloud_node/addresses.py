@@ -14,11 +14,11 @@ DUAL_STACK = 2
 
 
 class ProvidedNodeIPInvalid(ValueError):
-    """The annotation is neither one address nor a pair of both families."""
+    """The error that the annotation is neither one address nor a pair of both families."""
 
 
 class ProvidedNodeIPMismatch(ValueError):
-    """The cloud does not know the address that the annotation names."""
+    """The error that the cloud does not know the address that the annotation names."""
 
 
 def provided(annotation: str) -> tuple[IPv4Address | IPv6Address, ...]:

@@ -32,7 +32,7 @@ CONTROLLER = "cloud-node-controller"
 
 
 class NotAsDesired(Exception):
-    """The node differs from the desired state, as its condition says; it is tried again."""
+    """The signal that a node is not as desired, as its condition says; it is tried again."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 class CloudNodeController:
-    """Run the controller `cloud-node-controller`."""
+    """The controller `cloud-node-controller`."""
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to the nodes; the provider must have instances."""
@@ -87,7 +87,7 @@ class CloudNodeController:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether nodes wait to be written."""
+        """Whether nodes wait to be written."""
         return self._loop.is_busy
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:

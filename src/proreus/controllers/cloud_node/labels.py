@@ -41,7 +41,7 @@ _VALUE = re.compile(rf"(?:{_NAME})?")
 
 
 class LabelChange(msgspec.Struct, frozen=True):
-    """Describe the labels and annotations to write, by key; None removes.
+    """The labels and annotations to write, by key; None removes.
 
     `rejected` names the cloud's labels that the API server would refuse; one of them in a patch
     would keep the whole node from being initialised.

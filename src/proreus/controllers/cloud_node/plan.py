@@ -38,7 +38,7 @@ _FINE = Failure(
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Describe what to do about a node, in this order: `status`, `main`, `events`.
+    """The change of a node, in this order: `status`, `main`, `events`.
 
     Both patches may be falsy. `initialised` says that `main` removes the taint, and `failure`
     why the node is not as it should be, even when there is nothing (new) to write.

@@ -1,4 +1,4 @@
-"""List the reasons why a Node is not as it should be, with their messages."""
+"""Lists the reasons why a Node is not as it should be, with their messages."""
 
 from enum import StrEnum
 
@@ -74,7 +74,7 @@ class Reason(StrEnum):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Describe why a node cannot be initialised or refreshed now.
+    """The reason why a node cannot be initialised or refreshed now.
 
     `after` is when to try again, in seconds, where the cloud said; without `retry` only a change
     of the node can help.

@@ -12,7 +12,7 @@ from proreus.kube.objects import Node
 
 
 class Ages:
-    """Remember since when nodes that are not initialised have been in the cache."""
+    """A memory of since when nodes that are not initialised have been in the cache."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Start empty; `clock` gives seconds that only grow."""

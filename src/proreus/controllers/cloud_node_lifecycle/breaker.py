@@ -15,7 +15,7 @@ from proreus.controllers.cloud_node_lifecycle.policy import Policy
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """Hold the breaker's state between passes.
+    """The state of the breaker between passes.
 
     `deletions` are those that count, by uid, with their times, `released` those of nodes that it
     had held; `since` is when it tripped or was last disturbed, None while it holds nothing;

@@ -40,7 +40,7 @@ COUNTDOWN_VERBOSITY = 2
 
 
 class CloudNodeLifecycleController:
-    """Run the controller `cloud-node-lifecycle-controller`."""
+    """The controller `cloud-node-lifecycle-controller`."""
 
     def __init__(self, env: Environment) -> None:
         """Take the settings; the environment must have an inventory."""
@@ -79,7 +79,7 @@ class CloudNodeLifecycleController:
 
     @property
     def is_busy(self) -> bool:
-        """Return false: the writes of this controller are few."""
+        """Always false: the writes of this controller are few."""
         return False
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -165,7 +165,7 @@ class CloudNodeLifecycleController:
         await self._env.nodes.wait_seen(name, answer)
 
     async def _delete(self, deletion: plan.Deletion) -> None:
-        """Delete exactly the object that was judged; a newer one is judged anew."""
+        """Delete exactly the Node that was judged; a newer one of its name is judged anew."""
         meta = deletion.node.metadata
         answer = await contained(
             self._env.client.delete(

@@ -19,7 +19,7 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> float:
-        """Return the seconds between the first and the last."""
+        """The seconds between the first and the last answer."""
         return self.last - self.first
 
     def extended(self, began: float) -> "Span":
@@ -28,7 +28,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """Hold the evidence of a machine's absence: at least one answer that it is gone.
+    """The evidence of a machine's absence: at least one answer that it is gone.
 
     Attributes:
         proved: The answers `NotFound` since the machine was seen that were known to be whole.

@@ -14,7 +14,7 @@ Scope = str | None
 
 
 class Alert(StrEnum):
-    """Name the kinds of alarms about a node."""
+    """The kinds of alarms about a node."""
 
     UNKNOWN = "unknown"
     """The node is Ready, and the cloud does not know its machine."""
@@ -35,7 +35,7 @@ class Alert(StrEnum):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Keep a node that looks gone: until `until` at the earliest, if that is known.
+    """The decision to keep a node that looks gone, until `until` at the earliest, if that is known.
 
     `hold` is what more answers of the same kind will not change by themselves; None if they will.
     """
@@ -46,7 +46,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class ScopeMemory(msgspec.Struct, frozen=True):
-    """Hold what is known of one scope.
+    """What is known of one scope.
 
     Attributes:
         evidence: What speaks for the absence of machines.
@@ -67,7 +67,7 @@ class ScopeMemory(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Hold what is known of all scopes, and of single nodes.
+    """What is known of all scopes, and of single nodes.
 
     `reported` is when each alarm was last reported, by node uid; `doubts` since when Ready nodes
     have been declared gone.

@@ -67,11 +67,11 @@ _SHUTDOWN = Taint(key=TAINT_SHUTDOWN, effect="NoSchedule")
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """Keep the node: there is no evidence of its absence."""
+    """The decision to keep the node: there is no evidence of its absence."""
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete the node, whose machine is surely gone; `reason` says why, for the event."""
+    """The decision to delete the node: its machine is surely gone; `reason` is for the event."""
 
     reason: str
 
@@ -80,14 +80,14 @@ Verdict = Keep | Wait | Delete
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """Delete a Node with its uid and resourceVersion as preconditions; `reason` says why."""
+    """The step to delete a Node, with its uid and resourceVersion as preconditions."""
 
     node: Node
     reason: str
 
     @property
     def event(self) -> PlannedEvent:
-        """Return the event of the deletion; the Go framework's but for the reason."""
+        """The event of the deletion; the Go framework's but for the reason."""
         text = f"Deleting node {self.node.metadata.name} because {self.reason}"
         return PlannedEvent("Normal", "DeletingNode", text)
 
@@ -132,7 +132,7 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class _Decided(msgspec.Struct):
-    """Collect the decisions, scope by scope."""
+    """The decisions so far, scope by scope."""
 
     delete: list[Deletion] = msgspec.field(default_factory=list)
     marks: list[tuple[Node, Patch]] = msgspec.field(default_factory=list)

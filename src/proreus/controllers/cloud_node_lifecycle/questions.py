@@ -42,7 +42,7 @@ def _no_sighting(_: Node) -> Sighting:
 
 
 class Known(msgspec.Struct, frozen=True):
-    """Give access to what is known of a node without asking the cloud.
+    """What is known of a node without asking the cloud.
 
     Attributes:
         owns: Whether the node's machine is of this cloud.
@@ -58,7 +58,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """Bundle what a pass needs: the policy, what is known, and the observations' time."""
+    """What a pass needs to decide: the policy, what is known, and the observations' time."""
 
     policy: Policy
     known: Known
@@ -66,7 +66,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Nodes of one scope to ask about in one go: those in question, and witnesses.
+    """The nodes of one scope to ask about at once: those in question, and witnesses.
 
     Attributes:
         candidates: The nodes in question.

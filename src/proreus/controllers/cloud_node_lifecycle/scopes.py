@@ -69,7 +69,7 @@ class Fleet(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> Mapping[Key, Node]:
-        """Return all nodes."""
+        """All nodes."""
         return {**self.eligible, **self.open, **self.rest}
 
     def node(self, key: Key) -> Node:
@@ -78,13 +78,13 @@ class Fleet(msgspec.Struct, frozen=True):
 
     @property
     def ready(self) -> Mapping[Key, Node]:
-        """Return the Ready nodes, whether they can be witnesses or not: their machines run."""
+        """The Ready nodes, whether they can be witnesses or not: their machines run."""
         rest = {key: node for key, node in self.rest.items() if is_ready(node)}
         return {**self.eligible, **rest}
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Hold the cloud's last answer about a node in question, and about its witnesses."""
+    """The cloud's last answer about a node in question, and about its witnesses."""
 
     observation: Observation
     panel: Panel
@@ -92,17 +92,17 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> InstanceAnswer:
-        """Return the cloud's answer about the machine."""
+        """The cloud's answer about the machine."""
         return self.observation.answer
 
     @property
     def ended(self) -> float:
-        """Return when the call ended."""
+        """When the call ended."""
         return _ended(self.observation)
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """Hold the findings about one scope in one pass.
+    """The findings about one scope in one pass.
 
     Attributes:
         answers: The answers about the nodes in question.

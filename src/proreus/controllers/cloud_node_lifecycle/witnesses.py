@@ -27,7 +27,7 @@ _FEWEST: int = 2
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """Sum up what one answer said of its witnesses.
+    """A summary of what one answer says of its witnesses.
 
     Attributes:
         shown: Their machines are there.
@@ -46,7 +46,7 @@ class Panel(msgspec.Struct, frozen=True):
 
     @property
     def is_majority(self) -> bool:
-        """Tell whether the answer shows more than half of its witnesses."""
+        """Whether the answer shows more than half of its witnesses."""
         return 2 * len(self.shown) > self.asked
 
 
@@ -67,7 +67,7 @@ class WitnessAnswer(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Track a Ready node whose machine the cloud does not know.
+    """A Ready node whose machine the cloud does not know.
 
     Attributes:
         first: When the first call of the row began that did not find it.
@@ -83,7 +83,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """Note that what hid nodes has ended: some of them returned.
+    """The notice that what hid nodes has ended: some of them returned.
 
     It may have hidden all nodes that went missing from `since` on; `at` is when they returned.
     """
@@ -111,7 +111,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Sum up the Ready nodes that the cloud does not know, and what that means.
+    """A summary of the Ready nodes that the cloud does not know, and what that means.
 
     Attributes:
         missing: All of them.

@@ -24,12 +24,12 @@ class Range(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return the number of blocks."""
+        """The number of blocks."""
         return 1 << (self.mask - self.cluster.prefixlen)
 
 
 class Meter(Protocol):
-    """Observe what happens to the blocks of a cluster CIDR."""
+    """A listener to what happens to the blocks of a cluster CIDR."""
 
     def changed(self, delta: int) -> None:
         """Note that `delta` blocks were taken, or, below zero, became free."""
@@ -47,7 +47,7 @@ class _NoMeter:
 
 
 class CidrSet:
-    """Track the blocks of one cluster CIDR. Each counts its holders, and is free without any."""
+    """The blocks of one cluster CIDR. Each counts its holders, and is free without any."""
 
     def __init__(self, cluster_range: Range, meter: Meter | None = None) -> None:
         """Start with all blocks free; each takes one byte."""
@@ -109,7 +109,7 @@ class CidrSet:
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Report the CIDRs that a node should not hold.
+    """The CIDRs that a node should not hold.
 
     Attributes:
         outside: Those that are in no cluster CIDR, or that are none.
@@ -121,7 +121,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """Reserve blocks for a node whose CIDRs the cache does not show yet.
+    """The blocks reserved for a node whose CIDRs the cache does not show yet.
 
     `is_unsure`: they may have been written, so that only the cache can tell.
     """
@@ -131,7 +131,7 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class Blocks:
-    """Track the blocks of all cluster CIDRs: held by nodes or Services, or reserved for a write."""
+    """The blocks of all cluster CIDRs: held by nodes or Services, or reserved for a write."""
 
     def __init__(
         self,

@@ -41,13 +41,13 @@ class NotAsDesired(Exception):
 
 
 class WriteCondition(msgspec.Struct, frozen=True):
-    """Write the node's condition."""
+    """The change that writes the node's condition."""
 
     patch: Patch
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Let the cloud take back the blocks of nodes that are gone."""
+    """The step that lets the cloud take back the blocks of nodes that are gone."""
 
     nodes: tuple[Node, ...]
 
@@ -56,7 +56,7 @@ Change = Allocate | Write | Assign | Trouble | WriteCondition | Release
 
 
 class NodeIpamController:
-    """Run the controller `node-ipam-controller`."""
+    """The controller `node-ipam-controller`."""
 
     def __init__(self, env: Environment) -> None:
         """Subscribe to the nodes.
@@ -111,7 +111,7 @@ class NodeIpamController:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether nodes wait to be written."""
+        """Whether nodes wait to be written."""
         return self._loop.is_busy
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -315,7 +315,7 @@ class NodeIpamController:
 
 
 class _Meter:
-    """Count the blocks of one cluster CIDR in Go's metrics."""
+    """A counter of the blocks of one cluster CIDR, in Go's metrics."""
 
     def __init__(self, block_range: Range) -> None:
         cluster, size = str(block_range.cluster), block_range.size

@@ -45,7 +45,7 @@ class Mode(StrEnum):
 
     @property
     def asks_cloud(self) -> bool:
-        """Tell whether the provider's `pod_cidrs` are needed."""
+        """Whether the provider's `pod_cidrs` are needed."""
         return self is not Mode.RANGE
 
 
@@ -69,30 +69,30 @@ class Reason(StrEnum):
 
 
 class Allocate(msgspec.Struct, frozen=True):
-    """Give the node a block of each cluster CIDR."""
+    """The step to give the node a block of each cluster CIDR."""
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Write the cloud's blocks to the node."""
+    """The step to write the cloud's blocks to the node."""
 
     cidrs: tuple[str, ...]
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """Give the node's blocks to its instance in the cloud."""
+    """The step to give the node's blocks to its instance in the cloud."""
 
     cidrs: tuple[str, ...]
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """Say why the node cannot get its pod CIDRs."""
+    """The reason why the node cannot get its pod CIDRs."""
 
     reason: Reason
     message: str
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """Do nothing."""
+    """The decision to do nothing."""
 
 
 Decision = Allocate | Write | Assign | Trouble | Settled

@@ -26,7 +26,7 @@ SHRINK = 8
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """Describe what to do about one destination in one `apply`.
+    """The work on one destination in one `apply`.
 
     With `desired`, that route replaces those in `delete`; without, these are deleted.
     """
@@ -37,12 +37,12 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """Return the key by which failures are counted."""
+        """The key by which failures are counted."""
         return self.destination, self.desired.target if self.desired else ""
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """Sum up the tries so far.
+    """A summary of the tries so far.
 
     Attributes:
         failures: How many failed in a row.
@@ -60,7 +60,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Hold the result of a unit; without `attempt` all is done."""
+    """The result of a unit; without `attempt` all is done."""
 
     created: Route | None
     deleted: tuple[Route, ...]

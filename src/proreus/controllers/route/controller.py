@@ -61,7 +61,7 @@ JITTER: Final = 0.1
 
 
 class RouteController:
-    """Run the controller `node-route-controller`."""
+    """The controller `node-route-controller`."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class RouteController:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether conditions wait to be written."""
+        """Whether conditions wait to be written."""
         return self._conditions.is_busy
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -284,7 +284,7 @@ class RouteController:
 
 
 class ConditionWriter:
-    """Write the nodes' condition; one PATCH each, and none where nothing differs.
+    """The writer of the nodes' condition: one PATCH each, and none where nothing differs.
 
     Attributes:
         desired: The desired state of each node's condition, by the name of the node.
@@ -315,7 +315,7 @@ class ConditionWriter:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether conditions wait to be written."""
+        """Whether conditions wait to be written."""
         return self._loop.is_busy
 
     def show(self, desired: Mapping[str, NetworkState]) -> None:

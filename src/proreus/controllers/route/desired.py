@@ -17,7 +17,7 @@ _LATE = datetime.max.replace(tzinfo=UTC)
 
 
 class DesiredRoute(msgspec.Struct, frozen=True):
-    """Describe a route that a node needs.
+    """A route that a node needs.
 
     Attributes:
         node: The node's name.
@@ -52,7 +52,7 @@ class DesiredRoute(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Explain why a pod CIDR gets no route until something changes."""
+    """The reason why a pod CIDR gets no route until something changes."""
 
     node: str
     uid: str
@@ -61,7 +61,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class DesiredRoutes(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe what all nodes together need.
+    """What all nodes together need.
 
     Attributes:
         routes: The desired route for each destination; those of older nodes first.
@@ -136,7 +136,7 @@ def desired_routes(
 
 
 class _Claims:
-    """Hold the pod CIDRs to which nodes have a right; those of two nodes never overlap."""
+    """The pod CIDRs to which nodes have a right; those of two nodes never overlap."""
 
     def __init__(self, clusters: Sequence[Network]) -> None:
         self._clusters = clusters

@@ -36,7 +36,7 @@ class State(Enum):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Remember what one plan leaves to the next.
+    """What one plan hands to the next.
 
     Attributes:
         attempts: What failed or is pending.
@@ -72,7 +72,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class _Draft:
-    """Collect the parts of a plan while it is made."""
+    """The parts of a plan while it is made."""
 
     def __init__(
         self, table: Table, memory: Memory, policy: Policy, busy: Collection[Network], now: float

@@ -9,7 +9,7 @@ from proreus.controllers.networks import Network, is_within, network
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Hold the cluster's routes to destinations in a cluster CIDR.
+    """The cluster's routes to destinations in a cluster CIDR.
 
     Attributes:
         routes: By destination; a cloud may have several to one.

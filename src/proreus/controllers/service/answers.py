@@ -67,7 +67,7 @@ _ENSURING = "Ensuring load balancer"
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Describe what to write and which events to record, and when the key is due again.
+    """What to write, which events to record, and when the key is due again.
 
     `status` goes to services/status and is sent first, because it carries the version of the
     object it was made from; `metadata` goes to the Service itself. `after` are seconds, None for

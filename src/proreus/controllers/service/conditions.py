@@ -84,7 +84,7 @@ IN_PLACE = frozenset({Reason.ENSURED, Reason.HOSTS_REJECTED, Reason.NO_HOSTS})
 
 
 class ConditionState(msgspec.Struct, frozen=True):
-    """Hold the content of the condition; `status` is "True", "False" or "Unknown"."""
+    """The content of the condition; `status` is "True", "False" or "Unknown"."""
 
     status: str
     reason: Reason

@@ -47,7 +47,7 @@ Verb = Ensure | UpdateHosts | Refuse | Delete
 
 
 class ServiceController:
-    """Run the controller `service-lb-controller`.
+    """The controller `service-lb-controller`.
 
     Attributes:
         leaks: What the cloud listed last that carries our marks and has no Service any more.
@@ -108,7 +108,7 @@ class ServiceController:
 
     @property
     def is_busy(self) -> bool:
-        """Return false: Services wait for the cloud, so events need not wait."""
+        """Always false: Services wait for the cloud, so events need not wait."""
         return False
 
     def _on_service(self, old: Service | None, new: Service | None) -> None:

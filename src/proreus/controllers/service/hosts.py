@@ -24,7 +24,7 @@ def candidates(nodes: Iterable[Node], owns: Callable[[Node], Ownership]) -> Iter
 
 
 class HostSets:
-    """Remember the hosts of each policy until the nodes change."""
+    """A cache of the hosts of each policy, until the nodes change."""
 
     def __init__(self) -> None:
         """Start without remembered hosts."""

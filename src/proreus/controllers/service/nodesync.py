@@ -6,7 +6,7 @@ import msgspec
 
 
 class NodeSyncs(msgspec.Struct):
-    """Track the Services whose hosts are still to be updated. Pure; times in seconds."""
+    """The Services whose hosts are still to be updated. Pure; times in seconds."""
 
     waiting: set[str] = msgspec.field(default_factory=set)
     started: float = 0.0

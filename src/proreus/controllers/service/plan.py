@@ -46,7 +46,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """Compare desired load balancers: a digest of all but the hosts, and the hosts.
+    """What desired load balancers are compared by: a digest of all but the hosts, and the hosts.
 
     The hosts are shared by many Services, so keeping them costs less than a digest.
     """
@@ -57,7 +57,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Remember what this process has asked the cloud for about a load balancer.
+    """What this process has asked the cloud for about a load balancer.
 
     `last` is the desired state last reached, or None if none was or the outcome is unknown;
     `written` the annotations that we set on the Service because the cloud asked for them,
@@ -77,32 +77,32 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 class Ensure(msgspec.Struct, frozen=True):
-    """Call `ensure`; `edited`: because the desired state differs from the one last reached."""
+    """The step to call `ensure`; `edited`: the desired state differs from the one last reached."""
 
     desired: LoadBalancer
     edited: bool = False
 
 
 class UpdateHosts(msgspec.Struct, frozen=True):
-    """Call `update_hosts`: nothing but the hosts differs."""
+    """The step to call `update_hosts`: nothing but the hosts differs."""
 
     desired: LoadBalancer
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Call nothing: no load balancer can be computed, and the Service's condition says why."""
+    """The decision to call nothing: no load balancer can be computed; the condition says why."""
 
     error: CloudError
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Call `delete`. The key has to be planned again after it, as there may be a new Service."""
+    """The step to call `delete`. The key has to be planned again, as there may be a new Service."""
 
     ref: LoadBalancerRef
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """Call nothing: everything is as desired."""
+    """The decision to call nothing: everything is as desired."""
 
 
 Verb = Ensure | UpdateHosts | Refuse | Delete | Nothing
@@ -262,7 +262,7 @@ def confirmed_delete(
         return memory, answer
     stated = ", ".join(point.ip or point.hostname for point in points)
     had = f"the Service has the address {stated}" if stated else "its deletion was under way"
-    text = f"the cloud shows nothing of it, though {had}"
+    text = f"the cloud shows no load balancer of the Service, though {had}"
     return msgspec.structs.replace(memory, missing_since=since), Pending(
         left, f"{text}: looking again"
     )

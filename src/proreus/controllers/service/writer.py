@@ -20,7 +20,7 @@ WRITE_TRIES = 4
 
 
 class ServiceWriter:
-    """Write changes to Services, each made from the newest object."""
+    """The writer of changes to Services, each made from the newest object."""
 
     def __init__(self, env: Environment, events: EventSource) -> None:
         """Write to the cluster of `env`, and record events with `events`."""

@@ -94,7 +94,7 @@ def _answered(call: str, response: Mapping[str, Any]) -> CloudError:
 
 
 def _reason(code: str) -> Reason:
-    """Return the reason for an AWS error code; the HTTP status hardly tells it."""
+    """Return the reason for an AWS error code, which the HTTP status hardly shows."""
     if code in THROTTLING:
         return Reason.TOO_MANY_REQUESTS
     return Reason.FORBIDDEN if code in AUTHENTICATION else Reason.UNKNOWN

@@ -70,7 +70,7 @@ def _subnet(described: Described, tables: Sequence[Described]) -> Subnet:
 
 
 def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
-    """Tell whether its route table, else the VPC's main one, has a route to an internet gateway."""
+    """Tell whether a subnet's route table, or else the VPC's main one, leads to the internet."""
 
     def associated(table: Described, **what: object) -> bool:
         associations = table.get("Associations") or ()

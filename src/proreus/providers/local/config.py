@@ -244,7 +244,7 @@ class LocalConfig(ConfigSection, frozen=True, kw_only=True):
 
     @property
     def address_pools(self) -> tuple[Pool, ...]:
-        """Return the pools as `pools.assign` takes them."""
+        """The pools as `pools.assign` takes them."""
         return tuple(
             Pool(
                 name=name,

@@ -69,7 +69,7 @@ class LocalInstances:
         return _BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by the provider id's scheme; unknown without a provider id."""
+        """Tell by the provider id's scheme whether a node is of this cloud; unknown without one."""
         if not node.spec.provider_id:
             return Ownership.UNKNOWN
         return Ownership.NO if machine_id(node.spec.provider_id) is None else Ownership.YES

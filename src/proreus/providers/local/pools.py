@@ -340,6 +340,9 @@ def _not_eligible(request: Request, address: Address, pools: Sequence[Pool]) -> 
         if contains(pool, address):
             if request.pool and pool.name != request.pool:
                 return f"{start} is of the pool {pool.name}, not of {request.pool}: leave one out"
-            return f"{start} is of the pool {pool.name}, which is not for {request.namespace}"
+            return (
+                f"{start} is of the pool {pool.name}, which does not serve the namespace"
+                f" {request.namespace}: ask for an address of another pool"
+            )
     known = ", ".join(f"{range_text(one)}" for pool in pools for one in pool.ranges) or "none"
     return f"{start} is in no pool or left out of it; there are {known}"

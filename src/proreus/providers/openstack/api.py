@@ -102,7 +102,7 @@ class Api:
         return self._login.region
 
     async def connect(self) -> None:
-        """Get a token, so that wrong credentials are told at once.
+        """Get a token, so that wrong credentials are reported at once.
 
         Raises:
             CloudError: There is none to be had.

@@ -156,7 +156,10 @@ class Networking(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
 
     @property
     def sort_order(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-        """The networks of `address_sort_order`; what is no network is skipped, as officially."""
+        """The networks of `address_sort_order`.
+
+        What is no network is skipped, as in Go's manager.
+        """
         found = []
         for text in self.address_sort_order.split(","):
             try:

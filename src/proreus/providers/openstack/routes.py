@@ -229,7 +229,10 @@ class OpenStackRoutes:
             if extra is not None:
                 extras[route] = extra
             elif is_there and not addresses:
-                unknown = f"the addresses of {route.target} are not known any more"
+                unknown = (
+                    f"the addresses of the server {route.target} are no longer known, so nothing"
+                    " shows whether it is the cluster's: delete it from the router if it is"
+                )
                 work.answers[route] = CloudError(f"route to {route.destination}: {unknown}")
             else:
                 work.answers[route] = Done()

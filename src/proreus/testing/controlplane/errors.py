@@ -1,4 +1,4 @@
-"""The error of this package."""
+"""Defines the error of this package."""
 
 
 class ControlPlaneError(Exception):

@@ -84,7 +84,7 @@ class Server:
     async def _weathered(
         self, request: web.Request, operation: Operation, caller: str
     ) -> web.Response | None:
-        """Run the operation as quotas, faults and latency allow; return None for no answer."""
+        """Run an operation within quotas, faults and latency; return None to send no answer."""
         settings = self._cloud.settings()
         now = self._cloud.now()
         wait = self._quotas.take(caller, settings, now, read=operation.read)

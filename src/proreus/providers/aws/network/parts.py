@@ -1,4 +1,4 @@
-"""The values of a network load balancer: desired, and observed in AWS."""
+"""Defines the values of a network load balancer: desired, and observed in AWS."""
 
 from collections.abc import Mapping
 
