@@ -143,6 +143,6 @@ def test_the_source_has_no(rule: Rule, applies: Callable[[Path], bool]) -> None:
         ),
     ],
 )
-def test_the_rule_tells_good_from_bad(rule: Rule, good: str, bad: str) -> None:
+def test_the_rule_distinguishes_good_from_bad(rule: Rule, good: str, bad: str) -> None:
     assert list(rule(good)) == []
     assert len(list(rule(bad))) == 1

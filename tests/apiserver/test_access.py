@@ -268,7 +268,7 @@ async def test_many_requests_cost_one_review_of_each_kind(world: World) -> None:
         assert world.asked("tokenreviews") == 1
 
 
-async def test_a_front_proxy_is_believed_as_soon_as_the_cluster_says_so(world: World) -> None:
+async def test_a_front_proxy_is_trusted_as_soon_as_the_cluster_trusts_it(world: World) -> None:
     proxies = Authority()
     shown = proxies.client("front", [])
     said = {"X-Remote-User": "ann", "X-Remote-Group": "system:masters"}

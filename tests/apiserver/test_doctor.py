@@ -108,7 +108,7 @@ async def test_mistakes_are_named_on_their_objects(site: Site, doctor: Reader) -
     doctor.check_only_read()
 
 
-async def test_a_cloud_that_refuses_the_token_and_an_account_that_may_not_look_are_told(
+async def test_a_refused_token_and_an_account_without_rights_are_reported(
     site: Site, doctor: Reader, tmp_path: Path
 ) -> None:
     await site.machines("one")

@@ -125,7 +125,7 @@ async def test_a_selector_limits_the_cache(client: Client, name: str) -> None:
         await client.delete(NODES, other)
 
 
-async def test_what_happened_while_nobody_watched_is_told_afterwards(
+async def test_what_happened_while_nobody_watched_is_reported_afterwards(
     client: Client, name: str
 ) -> None:
     informer = Informer(client, NODES)

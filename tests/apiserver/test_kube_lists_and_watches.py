@@ -186,7 +186,7 @@ async def following(plane: Plane) -> AsyncIterator[tuple[Client, Follower]]:
             await follower.stop()
 
 
-async def test_a_watch_tells_what_happens(plane: Plane) -> None:
+async def test_a_watch_reports_what_happens(plane: Plane) -> None:
     async with following(plane) as (client, follower):
         async with config_maps(client, "told", a="b") as (made,):
             assert await follower.next() == Applied(made)

@@ -20,7 +20,7 @@ async def site(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Ser
         yield site
 
 
-async def test_what_a_service_left_behind_is_reported_and_goes_when_that_is_wanted(
+async def test_what_a_service_left_behind_is_reported_and_deleted_on_request(
     site: ServiceSite,
 ) -> None:
     name, kept = await site.create(), await site.create()

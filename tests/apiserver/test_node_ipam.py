@@ -112,7 +112,7 @@ async def test_what_nodes_have_already_is_respected_and_strangers_are_named(site
     assert set(site.patches()) == {"new"}
 
 
-async def test_exhaustion_is_said_and_healed_by_a_node_that_goes(site: Site) -> None:
+async def test_exhaustion_is_reported_and_healed_by_a_node_that_goes(site: Site) -> None:
     async with manager(site, SMALL):
         first = names("n", 4)
         await add(site, *first)
@@ -213,7 +213,9 @@ async def test_the_clouds_blocks_are_written_to_the_nodes(site: Site) -> None:
     assert not [one for one in await site.cloud.admin.calls() if not one.read]
 
 
-async def test_a_node_that_differs_from_the_cloud_is_left_as_it_is_and_says_so(site: Site) -> None:
+async def test_a_node_that_differs_from_the_cloud_is_left_as_it_is_and_reports_it(
+    site: Site,
+) -> None:
     other, alone = await site.machines("other", "alone")
     await site.cloud.admin.change(other.id, pod_cidrs=["10.7.0.0/24"])
     await add_node_of(site, other, "10.8.0.0/24")
@@ -248,7 +250,7 @@ async def test_the_nodes_blocks_go_to_the_cloud_and_come_back_with_the_node(site
 
 
 @pytest.mark.parametrize("mode", [FaultMode.ERROR, FaultMode.CUT_AFTER])
-async def test_an_assignment_that_fails_is_said_and_tried_again(
+async def test_an_assignment_that_fails_is_reported_and_tried_again(
     site: Site, mode: FaultMode
 ) -> None:
     (a,) = await site.machines("a")

@@ -76,7 +76,7 @@ async def test_a_node_goes_after_two_answers_that_are_far_enough_apart(site: Sit
     assert (await site.nodes()).keys() == {"node-1", "node-2", "node-3", "node-4"}
 
 
-async def test_one_answer_is_enough_where_the_operator_says_so(site: Site) -> None:
+async def test_one_answer_is_enough_where_the_operator_configures_it(site: Site) -> None:
     machines = await fleet(site, 5)
     await lose(site, machines[0])
     async with site.lone_manager(*NEVER, "--node-deletion-confirmations=1"):
@@ -200,7 +200,7 @@ async def test_a_cloud_that_finds_no_machine_or_fails_deletes_nothing(
     assert deletions(site) == [("node-0", 200)]
 
 
-async def test_many_machines_that_vanish_at_once_stop_all_deletions_until_told_otherwise(
+async def test_many_machines_that_vanish_at_once_stop_all_deletions_until_an_operator_resumes_them(
     site: Site,
 ) -> None:
     machines = await fleet(site, 10)

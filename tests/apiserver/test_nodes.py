@@ -192,7 +192,7 @@ async def test_zone_and_region_stay_with_a_warning_and_the_instance_type_is_repa
         await site.cloud_condition("a", "Initialized")
 
 
-async def test_a_node_without_machine_says_so_once_and_comes_up_when_the_machine_does(
+async def test_a_node_without_machine_reports_it_once_and_comes_up_when_the_machine_does(
     site: Site,
 ) -> None:
     late = machine("late")
@@ -214,7 +214,7 @@ async def test_a_node_without_machine_says_so_once_and_comes_up_when_the_machine
     assert site.patches()["late"] == {"status": 2, "": 1}
 
 
-async def test_a_node_of_another_cloud_is_told_once_and_left_alone(site: Site) -> None:
+async def test_a_node_of_another_cloud_is_reported_once_and_left_alone(site: Site) -> None:
     foreign = machine("foreign")
     await site.register_node(foreign, providerID="aws:///eu-1/i-1", taints=[OURS])
     async with site.lone_manager(REFRESH):
@@ -276,7 +276,9 @@ async def test_a_malformed_provider_id_in_a_batch_costs_only_itself(site: Site) 
     )
 
 
-async def test_an_outage_of_the_cloud_is_said_and_over_seconds_after_its_end(site: Site) -> None:
+async def test_an_outage_of_the_cloud_is_reported_and_over_seconds_after_its_end(
+    site: Site,
+) -> None:
     machines = await site.join("old")
     async with site.lone_manager() as manager:
         await site.initialised("old")
@@ -410,7 +412,7 @@ def with_taint(node: Node, key: str) -> Patch:
     )
 
 
-async def test_what_is_to_be_said_is_said_before_an_ordered_end(site: Site) -> None:
+async def test_pending_events_are_written_before_an_ordered_end(site: Site) -> None:
     fleet = names("node", 10)
     await site.join(*fleet)
     async with site.lone_manager() as manager:

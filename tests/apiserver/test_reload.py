@@ -91,7 +91,7 @@ async def test_a_token_that_changes_in_the_file_is_used_and_no_service_is_touche
         assert len(site.writes("services")) == writes
 
 
-async def test_what_was_learned_with_other_credentials_speaks_against_no_node(
+async def test_evidence_from_other_credentials_counts_against_no_node(
     site: Site, tmp_path: Path
 ) -> None:
     """One answer of the old credentials and one of the new ones do not make two."""
@@ -117,7 +117,7 @@ async def test_what_was_learned_with_other_credentials_speaks_against_no_node(
         await until("an hour again", lambda: waits(changed, 3599, 3600))
 
 
-async def test_what_is_wrong_is_told_and_the_old_config_stays_until_it_is_right(
+async def test_what_is_wrong_is_reported_and_the_old_config_stays_until_it_is_right(
     site: Site, tmp_path: Path
 ) -> None:
     file = tmp_path / "cloud.conf"

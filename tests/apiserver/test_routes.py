@@ -312,7 +312,7 @@ async def test_blackholes_are_replaced(routing: RouteSite) -> None:
         await routing.says("RouteCreated", "a")
 
 
-async def test_a_full_table_is_said_by_those_that_found_no_place_and_heals(
+async def test_a_full_table_is_reported_by_those_that_found_no_place_and_heals(
     routing: RouteSite,
 ) -> None:
     await routing.cloud.admin.configure(route_limit=4)
@@ -357,7 +357,7 @@ async def test_a_listing_that_fails_changes_nothing(routing: RouteSite) -> None:
         await routing.table_is(lambda seen: list(seen) == [v4(1)])
 
 
-async def test_nodes_without_a_known_route_say_so_while_nothing_can_be_listed(
+async def test_nodes_without_a_known_route_report_it_while_nothing_can_be_listed(
     routing: RouteSite,
 ) -> None:
     async with routing.controller():

@@ -120,7 +120,7 @@ async def test_edited_ports_are_followed_and_keep_the_address(site: ServiceSite)
     assert site.writes(name) == []  # it was ready, and is
 
 
-async def test_an_edit_is_told_by_an_event_each_time(site: ServiceSite) -> None:
+async def test_an_edit_is_reported_by_an_event_each_time(site: ServiceSite) -> None:
     name = await site.create()
     address = await site.ready(name)
 
@@ -340,7 +340,7 @@ async def test_a_slow_cloud_is_pending_and_no_warning(site: ServiceSite) -> None
     assert (await site.calls())["load_balancers.create"] == 1
 
 
-async def test_a_failing_cloud_is_told_once_and_recovers(site: ServiceSite) -> None:
+async def test_a_failing_cloud_is_reported_once_and_recovers(site: ServiceSite) -> None:
     await site.cloud.admin.inject(
         Fault(FaultMode.ERROR, operation="load_balancers.create", count=2)
     )
@@ -535,7 +535,7 @@ async def test_a_service_deleted_after_a_failure_at_any_step_leaves_nothing(
         assert events.count(("Warning", "SyncLoadBalancerFailed")) == 1
 
 
-async def test_a_deletion_that_fails_is_told_and_goes_on(site: ServiceSite) -> None:
+async def test_a_deletion_that_fails_is_reported_and_goes_on(site: ServiceSite) -> None:
     services = {doomed: await site.when_said(await site.create(), "Ensured") for doomed in KINDS}
 
     for doomed, service in services.items():

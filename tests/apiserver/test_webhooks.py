@@ -144,7 +144,7 @@ async def host(directory: Path, authority: Authority) -> AsyncIterator[int]:
             return
 
 
-async def test_the_api_server_asks_and_does_as_it_is_told(
+async def test_the_api_server_calls_the_webhook_and_follows_its_answer(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     authority = Authority()

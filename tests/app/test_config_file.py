@@ -66,7 +66,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     assert options.leader_elect_lease_duration == 90
 
 
-def test_every_problem_of_file_and_command_line_is_told_in_its_place(tmp_path: Path) -> None:
+def test_every_problem_of_file_and_command_line_is_reported_in_its_place(tmp_path: Path) -> None:
     with pytest.raises(flags.FlagError) as caught:
         parsed(
             """\

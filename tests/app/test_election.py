@@ -194,7 +194,7 @@ async def test_a_replica_that_wants_the_main_lease_alone_never_works_beside_thos
 
 
 @virtual_time
-async def test_one_lost_lease_closes_the_gate_of_everything_and_is_told_at_once() -> None:
+async def test_one_lost_lease_closes_the_gate_of_everything_and_is_reported_at_once() -> None:
     cluster = Cluster()
     election = cluster.election("a", locks(MAIN, CONTROLLERS, None, per_controller=True))
     async with cluster.campaigning(election):

@@ -92,7 +92,7 @@ SHOWN_BY: Final = {
     "service_cluster_ip_range": IPAM
     + "test_dual_stack_nodes_get_a_block_of_each_family_by_one_patch",
     "node_cidr_mask_size": "plans/test_node_ipam.py::"
-    "test_everything_wrong_with_the_flags_is_said_at_once",
+    "test_everything_wrong_with_the_flags_is_reported_at_once",
     "node_cidr_mask_size_ipv4": IPAM
     + "test_dual_stack_nodes_get_a_block_of_each_family_by_one_patch",
     "node_cidr_mask_size_ipv6": IPAM
@@ -140,11 +140,12 @@ SHOWN_BY: Final = {
     "authorization_always_allow_paths": "serving/test_authorization.py::test_paths_for_everybody",
     # webhook
     "webhooks": HOOKS + "test_nothing_is_bound_unless_a_webhook_is_enabled",
-    "webhook_bind_address": HOOKS + "test_the_api_server_asks_and_does_as_it_is_told",
+    "webhook_bind_address": HOOKS + "test_the_api_server_calls_the_webhook_and_follows_its_answer",
     "webhook_secure_port": HOOKS + "test_nothing_is_bound_unless_a_webhook_is_enabled",
     "webhook_cert_dir": OWN_TLS,
-    "webhook_tls_cert_file": HOOKS + "test_the_api_server_asks_and_does_as_it_is_told",
-    "webhook_tls_private_key_file": HOOKS + "test_the_api_server_asks_and_does_as_it_is_told",
+    "webhook_tls_cert_file": HOOKS + "test_the_api_server_calls_the_webhook_and_follows_its_answer",
+    "webhook_tls_private_key_file": HOOKS
+    + "test_the_api_server_calls_the_webhook_and_follows_its_answer",
     "webhook_tls_cipher_suites": OWN_TLS,
     "webhook_tls_min_version": OWN_TLS,
     "webhook_tls_curve_preferences": OWN_TLS,
@@ -166,20 +167,20 @@ SHOWN_BY: Final = {
     "leader_elect_per_controller": ELECTING
     + "test_replicas_that_start_together_share_the_controllers_and_one_takes_what_is_left",
     "delete_leaks_after": "apiserver/test_leaks.py::"
-    "test_what_a_service_left_behind_is_reported_and_goes_when_that_is_wanted",
+    "test_what_a_service_left_behind_is_reported_and_deleted_on_request",
     "load_balancer_resync_period": "apiserver/test_drift.py::"
     "test_each_pass_repairs_what_somebody_changed_and_nothing_else",
     "load_balancer_classes": "apiserver/test_services.py::test_a_class_can_be_owned_by_flag",
     "classless_load_balancers": "apiserver/test_services.py::test_a_class_can_be_owned_by_flag",
     "node_deletion_confirmations": LIFECYCLE
-    + "test_one_answer_is_enough_where_the_operator_says_so",
+    + "test_one_answer_is_enough_where_the_operator_configures_it",
     "node_deletion_interval": LIFECYCLE
     + "test_a_node_goes_after_two_answers_that_are_far_enough_apart",
     "node_deletion_witnesses": LIFECYCLE_PLAN + "test_every_batch_has_witnesses",
     "node_startup_grace": LIFECYCLE + "test_a_node_that_was_never_initialised_waits_for_the_grace",
     "node_deletion_breaker": LIFECYCLE_PLAN + "test_the_limit",
     "node_deletion_resume": LIFECYCLE
-    + "test_many_machines_that_vanish_at_once_stop_all_deletions_until_told_otherwise",
+    + "test_many_machines_that_vanish_at_once_stop_all_deletions_until_an_operator_resumes_them",
     "delete_nodes_by_name": LIFECYCLE
     + "test_a_node_without_provider_id_stays_unless_names_are_trusted",
     "use_service_account_credentials": "apiserver/test_rights.py::"
@@ -214,7 +215,7 @@ def test_the_help_says_of_exactly_those_without_effect_that_they_have_none_and_w
         assert len(TABLE[field].help.removeprefix(NO_EFFECT).strip(":, ")) > 10, field
 
 
-def test_what_controllers_are_told_is_what_the_flags_say() -> None:
+def test_controllers_get_what_the_flags_give() -> None:
     assert settings_of(Options()) == Settings()
     for field, default in msgspec.structs.asdict(Settings()).items():
         other = {bool: not default, int: 7, float: 7.5, str: "x", tuple: ("x",)}[type(default)]

@@ -125,7 +125,7 @@ def test_removed_klog_flags_are_accepted_and_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "1x", "1m 3s", "-1s", "1s5"])
-def test_what_is_no_go_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_no_duration_of_go_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         flag_values.duration(text)
 
@@ -207,7 +207,7 @@ def test_the_provider_is_not_asked_for_flags_where_none_is_needed() -> None:
     assert asked == []
 
 
-def test_problems_with_flags_of_the_provider_are_told_with_others() -> None:
+def test_problems_with_flags_of_the_provider_are_reported_with_others() -> None:
     with pytest.raises(flags.FlagError) as refused:
         with_own("--cloud-provider=nimbus", "--wait-for=soon", "--usr-agent=x", "-v=much")
     assert set(refused.value.problems) == {

@@ -84,7 +84,7 @@ def test_every_name_that_a_controller_had_is_its_name(name: str, controller: str
     assert canonical(name) == controller
 
 
-def test_all_problems_are_told_together_with_line_and_remedy(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together_with_line_and_remedy(tmp_path: Path) -> None:
     text = (
         "apiVersion: v1\nkind: Lease\nleaderName: ''\nresourceLock: endpoints\nleader: x\n"
         "controllerLeaders:\n- name: route\n- {name: service, component: '*', when: now}\n"
@@ -115,11 +115,11 @@ def test_all_problems_are_told_together_with_line_and_remedy(tmp_path: Path) -> 
         (f"{HEAD}kind: x", "3: kind is given twice"),
     ],
 )
-def test_what_is_not_of_the_form_is_told(tmp_path: Path, text: str, problem: str) -> None:
+def test_what_is_not_of_the_form_is_reported(tmp_path: Path, text: str, problem: str) -> None:
     assert problems(tmp_path, text) == [problem]
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*/none: No such file"):
         load(str(tmp_path / "none"))
     (tmp_path / "binary").write_bytes(b"\xff")

@@ -60,7 +60,7 @@ def test_the_default_directory_is_named_as_the_project_is(
     assert (tmp_path / "little-provider" / "src" / "little_provider" / "api.py").is_file()
 
 
-def test_a_wrong_command_line_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_line_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-provider"]) == 2
     assert main(["new-provider", "--help"]) == 0
     assert "NAME" in capsys.readouterr().out

@@ -115,7 +115,7 @@ def test_the_rights_that_the_official_role_lacks_are_those_of_the_guide(
     assert lacking == {("namespaces", "get"), ("services", "get"), *more}
 
 
-def test_flags_of_go_runner_are_dropped_and_told() -> None:
+def test_flags_of_go_runner_are_dropped_and_reported() -> None:
     given = parsed(
         [
             "--log-file=/l",

@@ -57,7 +57,7 @@ def test_routes_are_compared_every_five_minutes_or_as_the_flag_says() -> None:
         parsed("--route-reconciliation-period=0")
 
 
-def test_the_controller_runs_only_where_it_is_wanted_and_knows_the_pods_networks() -> None:
+def test_the_controller_runs_only_where_it_is_enabled_and_has_the_pods_networks() -> None:
     assert why_not(Settings(cluster_cidr=("10.244.0.0/16",))) == ""
     assert why_not(Settings()) == "--cluster-cidr is not given"
     options = parsed("--configure-cloud-routes=false", "--cluster-cidr=10.244.0.0/16")

@@ -60,7 +60,7 @@ def test_both_servers_have_the_certificates_and_limits_of_their_own_flags() -> N
     assert servers.settings(Options()).cert_file == ""
 
 
-def test_what_is_wrong_with_the_tls_of_both_servers_is_told_together() -> None:
+def test_what_is_wrong_with_the_tls_of_both_servers_is_reported_together() -> None:
     options = Options(
         tls_cipher_suites=("RC4",), webhook_tls_curve_preferences=(1,), webhooks=("*",)
     )

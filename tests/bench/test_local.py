@@ -20,7 +20,7 @@ def test_what_was_not_answered_is_counted_by_kind() -> None:
     }
 
 
-def test_an_outage_is_told_from_what_was_answered_around_it() -> None:
+def test_an_outage_is_distinguished_from_what_was_answered_around_it() -> None:
     assert RESULTS.last_failure(since=1.25) == 2.25
     assert RESULTS.longest_silence() == 3.0
 

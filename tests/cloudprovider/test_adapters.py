@@ -245,7 +245,7 @@ def digits(provider_id: str) -> str | None:
     return found if found.isdigit() else None
 
 
-async def test_machines_of_a_batch_are_told_apart_by_id_and_by_name_without_one() -> None:
+async def test_machines_of_a_batch_are_distinguished_by_id_and_by_name_without_one() -> None:
     one, two = Instance("x://1", name="a"), Instance("x://2", name="renamed")
     machines = Machines(one, two)
     # What has an id is never known by its name, and a name is not one that another machine has.

@@ -55,7 +55,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("how", "text"), WRONG)
-def test_a_wrong_value_is_told_with_its_remedy(how: str, text: str) -> None:
+def test_a_wrong_value_is_reported_with_its_remedy(how: str, text: str) -> None:
     read = AnnotationReader({f"{PREFIX}a": text}, PREFIX)
     found, remedy = WRONG[how, text]
     assert HOW[how](read) == found
@@ -63,7 +63,7 @@ def test_a_wrong_value_is_told_with_its_remedy(how: str, text: str) -> None:
         read.check()
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     read = AnnotationReader({f"{PREFIX}a": "x", "other.org/b": "y"}, PREFIX)
     assert not read.flag("a")
     assert not read.flag("other.org/b")

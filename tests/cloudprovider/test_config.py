@@ -149,7 +149,7 @@ def problems_of(text: str, type_: type[msgspec.Struct], source: str = "c.conf") 
     return list(caught.value.problems)
 
 
-def test_every_error_is_told_at_once_with_line_section_and_key() -> None:
+def test_every_error_is_reported_at_once_with_line_section_and_key() -> None:
     text = """\
 [Global]
 Zome = a
@@ -418,7 +418,9 @@ def test_json_errors_name_the_line() -> None:
         ("{s: {whole: 1}}", "x.conf", "yaml"),
     ],
 )
-def test_the_format_is_told_by_name_or_text(text: str, source: str, format_: str | None) -> None:
+def test_the_format_is_recognised_by_name_or_text(
+    text: str, source: str, format_: str | None
+) -> None:
     assert read(text, Root, source=source, format_=format_).s.whole == 1
 
 
@@ -457,7 +459,9 @@ class CheckedRoot(ConfigSection, frozen=True):
         ("high = 10", ["c.conf:1: [s]: high is too high", "c.conf:1: [s]: so it is"]),
     ],
 )
-def test_what_a_struct_itself_refuses_is_told_with_its_section(body: str, found: list[str]) -> None:
+def test_what_a_struct_itself_refuses_is_reported_with_its_section(
+    body: str, found: list[str]
+) -> None:
     assert problems_of(f"[s]\n{body}", CheckedRoot) == found
 
 

@@ -230,7 +230,7 @@ internal = perhaps
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_all_that_is_wrong_with_a_file_is_said_at_once(name: str) -> None:
+def test_all_that_is_wrong_with_a_file_is_reported_at_once(name: str) -> None:
     text, expected = BROKEN[name]
     ending = name.partition(":")[0].replace("gcfg", "conf")
     with pytest.raises(ConfigError) as caught:

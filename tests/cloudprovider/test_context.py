@@ -479,7 +479,7 @@ async def test_a_cancelled_caller_leaves_its_thread_to_be_waited_for() -> None:
         await ctx.settled("group")
 
 
-async def test_when_every_thread_hangs_a_call_says_so_and_is_not_sent() -> None:
+async def test_when_every_thread_hangs_a_call_reports_it_and_is_not_sent() -> None:
     ctx = context(threads=Threads(most=1))
     release = threading.Event()
     with pytest.raises(CallTimeout):

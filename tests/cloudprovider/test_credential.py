@@ -121,7 +121,7 @@ def test_one_that_never_ends_is_never_renewed_but_replaced_if_it_is_refused() ->
     assert played(script, lifetime=None) == [2, 2, 2, 2, 2, 2, 2]  # type: ignore[arg-type]
 
 
-def test_who_gives_up_does_not_stop_the_others() -> None:
+def test_a_caller_that_gives_up_does_not_stop_the_others() -> None:
     async def script(issuer: Issuer, credential: Credential[int]) -> tuple[int, int]:
         first, second = (asyncio.create_task(credential.get()) for _ in range(2))
         await asyncio.sleep(0.5)
@@ -134,7 +134,7 @@ def test_who_gives_up_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.parametrize("error", [Unauthenticated("no"), KeyError("a bug")])
-def test_what_goes_wrong_is_told_to_all_who_wait(error: Exception) -> None:
+def test_what_goes_wrong_is_reported_to_all_who_wait(error: Exception) -> None:
     async def script(issuer: Issuer, credential: Credential[int]) -> list[object]:
         issuer.error = error
         waiting = (credential.get() for _ in range(3))

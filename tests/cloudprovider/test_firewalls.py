@@ -61,7 +61,7 @@ def test_after_a_change_nothing_differs(desired: list[str], observed: list[str])
     assert not diff_rules(desired, after, read=str)
 
 
-def test_a_difference_is_told_in_lines() -> None:
+def test_a_difference_is_reported_in_lines() -> None:
     diff = RuleDiff(("web",), ("r1",))
     assert list(diff.lines("rule", str.upper, str)) == [
         PartChange("create", "rule", "WEB"),

@@ -113,7 +113,7 @@ class _File(ConfigSection, frozen=True, rename={"tenants": "Tenants"}):
     tenants: Tenants = Tenants()
 
 
-def test_the_section_is_read_and_what_is_wrong_is_told() -> None:
+def test_the_section_is_read_and_what_is_wrong_is_reported() -> None:
     text = "[Tenants]\nnamed-objects = same-namespace\nallow = shop=one\nallow = *=https://x/?a=b\n"
     assert read(text, _File, source="c").tenants == Tenants(
         named_objects=Naming.SAME_NAMESPACE, allow=("shop=one", "*=https://x/?a=b")

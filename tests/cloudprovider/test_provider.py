@@ -27,7 +27,7 @@ class Opened:
 
 
 @pytest.mark.parametrize("config", [None, msgspec.Struct()])
-def test_a_provider_without_its_cloud_config_says_so(config: msgspec.Struct | None) -> None:
+def test_a_provider_without_its_cloud_config_reports_it(config: msgspec.Struct | None) -> None:
     with pytest.raises(ConfigError, match="--cloud-config: the provider tiny needs one"):
         Tiny(config).config_as(Config)
     assert Tiny(Config("here")).config_as(Config).endpoint == "here"

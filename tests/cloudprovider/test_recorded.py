@@ -65,7 +65,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_the_digest_tells_every_difference(name: str) -> None:
+def test_the_digest_changes_with_every_difference(name: str) -> None:
     assert desired_digest(DIFFERENT[name]) != desired_digest(desired())
 
 

@@ -146,7 +146,7 @@ async def test_credentials_that_are_refused_are_to_be_checked(part: type) -> Non
         "tests.conformance.test_suite",
     ],
 )
-def test_a_path_or_a_wrong_directory_is_told_from_a_module(
+def test_a_path_or_a_wrong_directory_is_distinguished_from_a_module(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -156,7 +156,7 @@ def test_a_path_or_a_wrong_directory_is_told_from_a_module(
     assert f"{said} tests.test_conformance:Cloud" in capsys.readouterr().err
 
 
-def test_a_module_that_lacks_something_is_not_told_where_to_run(
+def test_a_module_that_lacks_something_gets_no_hint_where_to_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "lacks_something.py").write_text("import no_such_sdk\n")

@@ -382,7 +382,7 @@ async def test_a_field_that_is_ignored_is_named(broken: type, field: str) -> Non
 @pytest.mark.parametrize(
     ("broken", "seen"), [(ForeseesNothing, "answers nothing"), (ForeseesByDoing, "preview wrote")]
 )
-async def test_a_preview_that_is_not_of_what_is_done_is_told(broken: type, seen: str) -> None:
+async def test_a_preview_that_is_not_of_what_is_done_is_reported(broken: type, seen: str) -> None:
     found = await failures(broken, foresight.previewed)
     assert seen in found["previewed"]
 
@@ -399,7 +399,7 @@ class Silent(SimulatedLoadBalancers):
         return {one.ref.uid: NotSupported("no") for one in desired}
 
 
-async def test_a_provider_without_preview_or_fingerprint_is_told_to_declare_that() -> None:
+async def test_a_provider_without_preview_or_fingerprint_must_declare_that() -> None:
     provider = copy(Silent)
     fixture = type("Fixture", (SimulatedFixture,), {"provider_class": provider})
     rules = (foresight.previewed, foresight.fingerprint_shown)

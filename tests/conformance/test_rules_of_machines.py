@@ -290,7 +290,7 @@ async def test_an_id_that_names_no_machine_is_not_owned() -> None:
         (ScopeThatIsNoText, "scope answered ['a list'], which is no str"),
     ],
 )
-async def test_what_is_wrong_with_a_scope_is_told(part: type, seen: str) -> None:
+async def test_what_is_wrong_with_a_scope_is_reported(part: type, seen: str) -> None:
     assert seen in (await failures(part, scopes.scope))["scope"]
 
 

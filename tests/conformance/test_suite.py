@@ -182,7 +182,7 @@ def test_a_failing_rule_is_a_failing_test_and_what_is_not_offered_is_skipped(
     assert "skipped" in ran.stdout
 
 
-def test_what_the_fixture_leaves_out_has_no_test_and_is_told(pytester_like: Path) -> None:
+def test_what_the_fixture_leaves_out_has_no_test_and_is_reported(pytester_like: Path) -> None:
     module = (
         "from proreus.testing.conformance import Conformance\n"
         "from test_suite_fixture import MemoryFixture\n"
@@ -222,7 +222,7 @@ async def test_lacking_what_is_there_fails_and_a_name_that_there_is_not_is_refus
     ("lacks", "missing"),
     [("routes", "routes-applied"), ("list_owned", "marks-listed"), ("groups", "groups-beside")],
 )
-def test_what_only_a_try_shows_is_told_with_what_to_write(lacks: str, missing: str) -> None:
+def test_what_only_a_try_shows_is_reported_with_what_to_write(lacks: str, missing: str) -> None:
     class Without(Copy):
         async def start(self, context: "Context") -> None:
             await super().start(context)

@@ -198,7 +198,7 @@ async def test_what_is_left_out_and_what_nobody_asked_for_is_counted() -> None:
 
 
 @virtual_time
-async def test_threads_that_a_verb_leaves_behind_are_told_once_and_shown() -> None:
+async def test_threads_that_a_verb_leaves_behind_are_reported_once_and_shown() -> None:
     site = Site("ensure web threads once")
     cloud = await site.load_balancers()
     try:

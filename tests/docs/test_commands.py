@@ -159,7 +159,7 @@ def test_every_command_of_a_page_does_what_the_page_says(page: Path, shell: Shel
             shell.succeeds(block.text, where)
 
 
-def test_the_demo_prints_the_variables_that_the_tutorial_speaks_of(demo: dict[str, str]) -> None:
+def test_the_demo_prints_the_variables_that_the_tutorial_uses(demo: dict[str, str]) -> None:
     shown = next(block.text for block in ALL[TUTORIAL] if "the cluster is yours" in block.text)
 
     assert set(re.findall(r"export (\w+)=", shown)) == set(demo)

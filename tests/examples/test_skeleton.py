@@ -48,7 +48,7 @@ def test_it_calls_the_cloud_as_the_example_does(skeleton: tuple[Scratch, Path]) 
     assert api(ours) == api(EXAMPLE / "src" / "minimal_provider" / "api.py")
 
 
-def test_without_a_cloud_config_it_says_so(skeleton: tuple[Scratch, Path]) -> None:
+def test_a_missing_cloud_config_is_reported(skeleton: tuple[Scratch, Path]) -> None:
     scratch, package = skeleton
     ran = scratch.run("cloud-controller-manager", "--cloud-provider=little-cloud", cwd=package)
     assert ran.returncode == 2

@@ -157,7 +157,7 @@ def compare(package: Path) -> None:
         assert (package / name).read_text() == (EXAMPLE / name).read_text(), name
 
 
-def test_blocks_are_told_apart() -> None:
+def test_blocks_are_distinguished() -> None:
     document = (
         "**`a/b.py`**\n\n```python\nx\n```\nthen\n```sh\nls\n```\n```text\n…\n```\n```\n?\n```\n"
     )

@@ -23,7 +23,7 @@ def make(control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
-async def test_a_bad_answer_about_a_node_is_said_on_it_and_the_others_are_initialised(
+async def test_a_bad_answer_about_a_node_is_reported_on_it_and_the_others_are_initialised(
     make: MakeSite,
 ) -> None:
     deeds = {
@@ -50,7 +50,7 @@ async def test_a_bad_answer_about_a_node_is_said_on_it_and_the_others_are_initia
         assert site.manager.is_running
 
 
-async def test_two_nodes_for_one_machine_are_told_so(make: MakeSite) -> None:
+async def test_two_nodes_for_one_machine_are_reported(make: MakeSite) -> None:
     async with make(
         "describe twin-1 duplicate", "describe twin-2 duplicate", flags=[NODES_ONLY]
     ) as site:
@@ -73,7 +73,9 @@ async def test_nodes_are_initialised_by_a_provider_whose_hooks_fail(make: MakeSi
         await site.counted("batch_size", "raised")
 
 
-async def test_a_bad_verb_is_said_on_its_service_and_the_others_are_ready(make: MakeSite) -> None:
+async def test_a_bad_verb_is_reported_on_its_service_and_the_others_are_ready(
+    make: MakeSite,
+) -> None:
     deeds = {
         "raises": ("ensure raises raise", "ensure", "raised"),
         "exits": ("ensure exits exit", "ensure", "raised"),

@@ -139,7 +139,7 @@ def check(told: dict[str, str]) -> None:
     assert [place for place, text in told.items() if "PRIVATE KEY" in text] == []
 
 
-async def test_no_secret_of_configs_and_credentials_is_told(site: Site, tmp_path: Path) -> None:
+async def test_no_secret_of_configs_and_credentials_is_shown(site: Site, tmp_path: Path) -> None:
     wrong = cloud_config(site.cloud, token=f"{MARK}-cloud")
     file = tmp_path / "cloud.conf"
     file.write_text(wrong)
@@ -189,7 +189,7 @@ async def test_no_secret_of_configs_and_credentials_is_told(site: Site, tmp_path
     check(told)
 
 
-async def test_no_token_of_an_account_is_told(site: Site, tmp_path: Path) -> None:
+async def test_no_token_of_an_account_is_shown(site: Site, tmp_path: Path) -> None:
     flag = "--use-service-account-credentials"
     manager = site.lone_manager(flag, *ASKING, token=f"{MARK}-cloud")
     async with manager:
@@ -212,7 +212,7 @@ async def test_no_token_of_an_account_is_told(site: Site, tmp_path: Path) -> Non
     ],
     ids=["wrong token", "password", "failing plugin", "garbage of a plugin", "two credentials"],
 )
-async def test_wrong_credentials_for_the_api_server_are_not_told(
+async def test_wrong_credentials_for_the_api_server_are_not_shown(
     site: Site, tmp_path: Path, user: dict[str, Any]
 ) -> None:
     content = yaml.safe_load(site.plane.kubeconfig.read_text())

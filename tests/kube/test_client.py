@@ -355,7 +355,7 @@ async def test_a_write_whose_connection_came_after_the_gate_closed_is_not_sent(
     assert len(script.seen) == 1
 
 
-async def test_the_observer_is_told_of_each_try(connect: Connect) -> None:
+async def test_the_observer_is_called_for_each_try(connect: Connect) -> None:
     seen: list[tuple[str, int]] = []
 
     def observer(request: Request, code: int, seconds: float) -> None:

@@ -89,7 +89,7 @@ def test_the_first_file_of_the_environment_counts(write: Write, pattern: str) ->
 
 
 @pytest.mark.parametrize("variable", ["HOME", "KUBECONFIG"])
-def test_a_place_that_cannot_be_looked_at_is_told(variable: str) -> None:
+def test_a_place_that_cannot_be_read_is_reported(variable: str) -> None:
     place = "/" + "x" * 5000  # what root may not see cannot be made by a test that root runs
     with pytest.raises(ConfigError, match="File name too long"):
         config.load(env={variable: place})

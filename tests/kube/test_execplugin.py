@@ -135,7 +135,7 @@ async def test_a_plugin_gives_the_token(
 
 
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "file"])
-async def test_a_plugin_may_be_told_of_the_cluster(
+async def test_a_plugin_may_be_given_the_cluster(
     plugin: Plugin, tmp_path: Path, authority: Authority, *, inline: bool
 ) -> None:
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
@@ -455,7 +455,7 @@ def test_a_credential_is_read() -> None:
         (credential(token="t", expirationTimestamp="2026-01-02T03:04:05"), "no time zone"),
     ],
 )
-def test_what_is_no_credential_is_said_without_showing_it(
+def test_what_is_no_credential_is_reported_without_showing_it(
     output: bytes | str, expected: str
 ) -> None:
     with pytest.raises(ValueError, match=expected) as caught:

@@ -287,7 +287,9 @@ async def test_files_of_a_kubeconfig_are_read_again(
     assert door.seen[-1] == "new"
 
 
-async def test_who_impersonates_says_so_with_each_request(serve: Serve, tmp_path: Path) -> None:
+async def test_impersonation_is_in_the_headers_of_each_request(
+    serve: Serve, tmp_path: Path
+) -> None:
     seen: list[list[tuple[str, str]]] = []
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -321,7 +323,7 @@ async def test_who_impersonates_says_so_with_each_request(serve: Serve, tmp_path
     assert seen[1] == seen[0]
 
 
-async def test_that_nothing_is_verified_is_said_once(
+async def test_that_nothing_is_verified_is_reported_once(
     serve: Serve,
     serving_tls: ssl.SSLContext,
     tmp_path: Path,

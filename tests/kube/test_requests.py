@@ -115,7 +115,7 @@ def test_a_delete_carries_its_preconditions(
     assert body == {"apiVersion": "v1", "kind": "DeleteOptions", **expected}
 
 
-def test_writes_ask_for_metadata_only_unless_the_answer_is_wanted() -> None:
+def test_writes_ask_for_metadata_only_unless_the_object_is_needed() -> None:
     change = patch.json_patch("u", patch.set_once("/spec/providerID", "x"))
 
     request = requests.patch(NODES, "a", change)

@@ -156,7 +156,7 @@ async def test_a_watch_lists_once_and_goes_on_from_the_version_it_knows(follow: 
     assert (seen.errors, seen.waits) == ([], [])
 
 
-async def test_an_object_cut_in_its_middle_is_told_once_it_is_whole(follow: Follow) -> None:
+async def test_an_object_cut_in_its_middle_is_reported_once_it_is_whole(follow: Follow) -> None:
     whole = line("ADDED", config_map("c", 7))
     server = Server([ONE], [[line("ADDED", config_map("b", 6)) + whole[:50], CUT], [whole]])
 
@@ -213,7 +213,7 @@ async def test_an_event_that_cannot_be_read_means_to_list_again(
     assert [type(error) for error in seen.errors] == [Unreachable]
 
 
-async def test_an_error_before_the_first_list_is_told_and_tried_again(follow: Follow) -> None:
+async def test_an_error_before_the_first_list_is_reported_and_tried_again(follow: Follow) -> None:
     server = Server([404, 500, ONE], [])
 
     seen = await follow(server)

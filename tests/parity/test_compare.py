@@ -19,7 +19,7 @@ def test_a_field_that_is_other_missing_or_new_differs() -> None:
     ]
 
 
-def test_only_a_difference_with_a_reason_is_no_surprise() -> None:
+def test_a_difference_without_a_reason_is_a_surprise() -> None:
     ours = {**GO, "node a/label x": "2"}
     assert surprises("one", GO, ours, [LABEL]) == []
     assert len(surprises("one", GO, {**ours, "node a": "gone"}, [LABEL])) == 1

@@ -312,7 +312,7 @@ def test_what_cannot_change_is_refused_by_its_field(case: str) -> None:
         check(wanted, found)
 
 
-def test_security_groups_that_come_too_late_are_told_and_the_rest_is_done() -> None:
+def test_security_groups_that_come_too_late_are_reported_and_the_rest_is_done() -> None:
     late = desired(groups=("sg-1",), targets=frozenset({"i-1", "i-2"}))
     check(late, observed())
     assert "security-groups: the load balancer was made without" in warning(late, observed())

@@ -466,7 +466,7 @@ def test_request_ids_do_not_reach_the_condition() -> None:
 # Ownership
 
 
-def test_a_foreign_node_is_told_so_once_and_its_own_controllers_word_stays(
+def test_a_foreign_node_is_reported_once_and_its_own_controllers_condition_stays(
     apply_patch: ApplyPatch,
 ) -> None:
     change = plan(fresh(), None, NOW, refresh=False, ownership=Ownership.NO)
@@ -725,7 +725,7 @@ def test_absent_beta_keys_stay_absent() -> None:
         ),
     ],
 )
-def test_zone_and_region_are_never_changed_but_a_difference_is_told(
+def test_zone_and_region_are_never_changed_but_a_difference_is_reported(
     apply_patch: ApplyPatch, instance: Instance, message: str
 ) -> None:
     change = plan(initialised(), instance, LATER, refresh=True)
@@ -742,7 +742,7 @@ def test_zone_and_region_are_never_changed_but_a_difference_is_told(
     assert told(apply_patch(node, back.status)).reason == "Initialized"
 
 
-def test_a_zone_that_the_node_lacks_is_told_not_set() -> None:
+def test_a_zone_that_the_node_lacks_is_reported_not_set() -> None:
     node = initialised(labels={LABEL_INSTANCE_TYPE: "m1.large", LABEL_REGION: "r1"})
     change = plan(node, MACHINE, LATER, refresh=True)
     assert change is not None
@@ -763,7 +763,7 @@ def test_a_cloud_that_knows_no_zone_is_no_difference() -> None:
         (MACHINE, {ANNOTATION_PROVIDED_NODE_IP: "ten"}, "ProvidedNodeIPInvalid"),
     ],
 )
-def test_what_the_refresh_finds_wrong_is_told_while_the_node_stays_initialised(
+def test_what_the_refresh_finds_wrong_is_reported_while_the_node_stays_initialised(
     apply_patch: ApplyPatch,
     answer: InstanceAnswer,
     annotations: dict[str, str],

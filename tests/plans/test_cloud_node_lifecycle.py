@@ -883,7 +883,7 @@ def test_a_ready_node_that_the_cloud_does_not_know_is_named_at_once() -> None:
     )
 
 
-def test_what_stays_so_is_told_again_after_half_an_hour() -> None:
+def test_what_stays_so_is_reported_again_after_half_an_hour() -> None:
     two = fleet(1, 2)
     for _ in range(2):
         found = [step for step in two.until(1800, GONE, None, up0=GONE) if step.alarms]
@@ -1155,7 +1155,7 @@ def test_few_or_many_that_the_cloud_lost_stay_after_a_restart(apply_patch: Apply
         assert all(step.delete == () for step in again.until(1200))
 
 
-def test_so_many_marks_are_written_at_once() -> None:
+def test_marks_are_written_at_most_so_many_at_once() -> None:
     one = fleet(0, 300)
     one.sightings = {f"up{i}": Sighting(one.at, missing=one.at + 5) for i in range(150)}
     assert {len(found.marks) for found in one.until(700)} == {0, 100}
@@ -1178,7 +1178,7 @@ def test_a_taint_on_a_node_that_the_cloud_lost_does_not_make_it_known(
 
 
 @pytest.mark.parametrize("how", ["autoscaler", "owns", "scope"])
-def test_a_missing_witness_speaks_against_the_answers_while_it_is_ready(how: str) -> None:
+def test_a_missing_witness_counts_against_the_answers_while_it_is_ready(how: str) -> None:
     """Whatever keeps it from being asked about; only when it is silent it may have been dying."""
     one = fleet(1, 9)
     one.sightings["up0"] = Sighting(one.at, missing=one.at + 5)
@@ -1362,7 +1362,7 @@ def test_a_breaker_holds_one_scope() -> None:
     assert len(found[-1].held) == 5
 
 
-def test_without_a_ready_node_in_its_scope_a_node_stays_and_says_so() -> None:
+def test_without_a_ready_node_in_its_scope_a_node_stays_and_reports_it() -> None:
     one = Fleet(node("a"), *(up(f"b{i}") for i in range(5)))
     one.scope = lambda n: n.metadata.name[0]
     found = one.until(7200)

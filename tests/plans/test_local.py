@@ -323,7 +323,7 @@ def test_each_node_is_asked_once_for_all_services_alike() -> None:
     }
 
 
-def test_what_is_told_of_a_node_counts_in_every_pool_with_that_check() -> None:
+def test_the_health_of_a_node_counts_in_every_pool_with_that_check() -> None:
     state = after(desired(ONE, TWO), desired(ONE, uid="other"))
     state = told(state, one=SILENT)
     assert pool_of(state).members == (Member("one", SILENT), Member("two", UNKNOWN))

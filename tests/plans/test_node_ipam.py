@@ -140,7 +140,7 @@ def test_masks_are_gos_defaults_or_as_the_flags_say(
         ),
     ],
 )
-def test_everything_wrong_with_the_flags_is_said_at_once(
+def test_everything_wrong_with_the_flags_is_reported_at_once(
     clusters: list[str], sizes: dict[str, int], wrong: list[str]
 ) -> None:
     _, found = ranges(Mode.FROM_CLUSTER, clusters, **sizes)
@@ -242,7 +242,7 @@ def test_node_and_cloud_are_brought_together(
         assert (trouble_of(found) if isinstance(wanted, Reason) else found) == wanted
 
 
-def test_a_cloud_that_fails_is_said_without_what_changes_from_try_to_try() -> None:
+def test_a_cloud_that_fails_is_reported_without_what_changes_from_try_to_try() -> None:
     error = KubeError("no route to 10.0.0.1:43211")
     found = decide(Mode.FROM_CLOUD, node(), error)
     assert found == Trouble(

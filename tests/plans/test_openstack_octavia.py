@@ -145,7 +145,7 @@ def test_what_is_not_desired_of_a_listener_is_deleted() -> None:
     assert plan(unasked, with_pool(monitor=None), at_once=True, cascade=True, is_known=True) is None
 
 
-def test_a_port_that_somebody_else_listens_at_is_told_before_anything_is_done() -> None:
+def test_a_port_that_somebody_else_listens_at_is_reported_before_anything_is_done() -> None:
     observed = but(THERE, fields={}, listeners=(HTTP,), taken=frozenset({("UDP", 80)}))
     assert plan(DESIRED, observed, at_once=True, cascade=True, is_known=True) == Taken("UDP", 80)
 
@@ -174,7 +174,9 @@ def test_deletion_is_one_request_where_the_provider_can() -> None:
     assert deletion(None, cascade=True) is None
 
 
-def test_one_in_an_error_without_parts_goes_without_cascade_and_one_with_parts_is_told() -> None:
+def test_one_in_an_error_without_parts_goes_without_cascade_and_one_with_parts_is_reported() -> (
+    None
+):
     bare = but(THERE, listeners=(), status="ERROR")
     for observed, step in (
         (bare, DropBalancer("b", cascade=False)),
@@ -309,7 +311,7 @@ def test_a_record_counts_for_the_members_that_it_was_written_beside() -> None:
     assert records.valid("", records.hosts_of(())) == ""
 
 
-def test_members_are_told_by_their_ids_in_any_order() -> None:
+def test_members_are_recognised_by_their_ids_in_any_order() -> None:
     def pool(id_: str, *members: str) -> dict[str, Any]:
         listed = [{"id": one} for one in members]
         return {"id": id_, "members": listed, "loadbalancers": [{"id": "b"}]}

@@ -258,7 +258,7 @@ def test_pod_cidrs_pass_between_node_and_cloud(
     assert not about or found[about][0].startswith(line)
 
 
-def test_routes_are_made_replaced_and_deleted_and_their_nodes_say_so() -> None:
+def test_routes_are_made_replaced_and_deleted_and_their_nodes_report_it() -> None:
     nodes = [
         a_node("one", "sim://one", pod_cidrs=("10.0.1.0/24",)),
         a_node("two", "sim://two", pod_cidrs=("10.0.2.0/24",)),
@@ -437,7 +437,7 @@ def test_an_error_of_one_node_is_its_condition() -> None:
     )
 
 
-def test_a_node_that_is_stuck_and_says_so_is_named_though_nothing_changes() -> None:
+def test_a_node_that_is_stuck_and_reports_it_is_named_though_nothing_changes() -> None:
     new = Drafts([a_node("one", taints=(TAINT,))], NOW)
     new.initialise({"one": CloudError("no such region")}, owns)
     assert not new.stuck

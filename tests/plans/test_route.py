@@ -311,7 +311,7 @@ def test_a_cidr_of_an_older_node_that_is_left_alone_is_nobody_elses() -> None:
     assert [one.text for one in found.problems] == ["node z has the same pod CIDR"]
 
 
-def test_a_route_that_a_node_has_to_a_part_of_anothers_cidr_is_told_and_stays() -> None:
+def test_a_route_that_a_node_has_to_a_part_of_anothers_cidr_is_reported_and_stays() -> None:
     nodes = [node("a", "10.0.1.0/24", age=9), node("b", "10.0.1.128/25", age=1)]
     there = [route("10.0.1.0/24"), route("10.0.1.128/25", "sim://b")]
     assert changes(seen_twice(nodes, there)[1]) == []
@@ -333,7 +333,7 @@ def test_a_cidr_that_one_node_has_twice_is_one_route() -> None:
     ("conditions", "was_routed"),
     [((), False), ((ROUTED,), True), ((UNROUTED,), False), ((CILIUM,), False)],
 )
-def test_a_node_that_says_so_had_its_routes(
+def test_a_node_whose_condition_says_so_had_its_routes(
     conditions: tuple[Condition, ...], *, was_routed: bool
 ) -> None:
     one = node("a", "10.0.1.0/24", conditions=conditions)
@@ -490,7 +490,7 @@ def test_missing_routes_are_created_without_a_listing_those_of_older_nodes_first
     assert found.memory == Memory()
 
 
-def test_a_route_that_is_there_is_left_and_said() -> None:
+def test_a_route_that_is_there_is_left_and_reported() -> None:
     nodes = [node("a", "10.0.1.0/24", "fd00::/64", addresses=["192.0.2.1"])]
     found = planned(nodes, [route("10.0.1.7/24"), route("fd00:0::/64", "192.0.2.1")])
     assert found.batches == ()
@@ -506,7 +506,7 @@ def test_a_node_with_one_of_two_routes_says_nothing_yet() -> None:
     assert found.conditions == {}
 
 
-def test_nodes_that_are_left_alone_say_so_and_problems_are_said_once() -> None:
+def test_nodes_that_are_left_alone_report_it_and_problems_are_reported_once() -> None:
     nodes = [
         node("a", "10.0.1.0/24", labels={LABEL_EXCLUDE: ""}),
         node("b", "10.0.2.0/24", "fd01::/64"),
@@ -709,7 +709,7 @@ def test_several_routes_to_one_destination_go_together() -> None:
 
 
 @pytest.mark.parametrize("witness", ["memory", "node"])
-def test_a_listing_that_lacks_what_was_there_must_say_so_twice(witness: str) -> None:
+def test_a_listing_that_lacks_what_was_there_must_lack_it_twice(witness: str) -> None:
     conditions = (ROUTED,) if witness == "node" else (CILIUM,)
     nodes = [node("a", "10.0.1.0/24", conditions=conditions)]
     memory = planned(nodes, [route("10.0.1.0/24")]).memory if witness == "memory" else Memory()
@@ -906,7 +906,7 @@ def test_to_be_asked_to_wait_is_no_failure(wait: Any) -> None:
     assert at_once.due == T + 1
 
 
-def test_throttling_is_a_failure_that_is_not_told() -> None:
+def test_throttling_is_a_failure_that_is_not_reported() -> None:
     found = judged(CREATE, {NEW: Throttled("429", after=33.0)}).attempt
     assert found == Attempt(1, T + 33, is_lacking=True, text="", batch=50)
     unsaid = judged(CREATE, {NEW: Throttled("429")}, attempt(failures=2)).attempt
@@ -962,7 +962,7 @@ def test_whatever_a_provider_raises_is_a_failure() -> None:
     assert not late.attempt.is_lacking
 
 
-def test_a_pending_deletion_is_not_told_to_a_node() -> None:
+def test_a_pending_deletion_is_not_reported_on_a_node() -> None:
     found = judged(DELETE, {ORPHAN: Pending(5.0, "x"), OLD: Done()})
     assert found.attempt == Attempt(0, T + 5, is_lacking=True, text="", batch=50)
     assert found.deleted == (OLD,)

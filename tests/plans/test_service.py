@@ -418,7 +418,7 @@ def answered(
     return after_ensure(to, answer, NOW, verb=verb)
 
 
-def test_an_ensured_load_balancer_is_told_in_one_patch() -> None:
+def test_an_ensured_load_balancer_is_written_in_one_patch() -> None:
     point = LoadBalancerIngress(ip="192.0.2.9")
     change = answered(service(said=PROVISIONING), Ensured((point,)), "n1")
     assert body(change) == {
@@ -467,7 +467,7 @@ def test_ip_mode_stands_with_every_ip_and_with_nothing_else(
     assert with_ip_mode((point,)) == (expected,)
 
 
-def test_a_new_address_is_written_and_told() -> None:
+def test_a_new_address_is_written_and_reported() -> None:
     change = answered(service(said=READY, ingress=ADDRESS), Ensured(), "n1")
     assert body(change)["status"] == {"loadBalancer": {"ingress": []}}
     assert reasons(change) == ["EnsuredLoadBalancer"]
@@ -477,7 +477,7 @@ def test_update_hosts_need_not_repeat_the_address() -> None:
     assert answered(service(said=READY, ingress=ADDRESS), Ensured(), "n1", update=True) == Change()
 
 
-def test_an_edit_is_told_though_the_condition_stays() -> None:
+def test_an_edit_is_reported_though_the_condition_stays() -> None:
     told = service(said=READY, ingress=ADDRESS)
     change = answered(told, Ensured(ADDRESS), "n1", edited=True)
     assert change.status is None
@@ -527,7 +527,7 @@ def test_success_is_an_event_on_a_transition_only(
         assert event.type == ("Warning" if event.reason == "UnAvailableLoadBalancer" else "Normal")
 
 
-def test_update_of_hosts_is_told_in_these_words() -> None:
+def test_update_of_hosts_is_reported_in_these_words() -> None:
     change = answered(service(said=NO_HOSTS), Ensured(), "n1", update=True)
     assert [event.message for event in change.events] == ["Updated load balancer with new hosts"]
 
@@ -552,7 +552,7 @@ def test_rejected_hosts_are_named_and_block_nobody() -> None:
     assert "n2" not in shown(changed)[2]
 
 
-def test_a_service_told_nothing_yet_hears_of_rejected_hosts() -> None:
+def test_rejected_hosts_are_written_to_a_service_without_a_condition_yet() -> None:
     change = answered(service(), Ensured(ADDRESS, rejected={"n1": "stopped"}), "n1", "n2")
     assert reasons(change) == ["EnsuredLoadBalancer", "HostsRejected"]
 
@@ -683,13 +683,13 @@ def test_texts_of_the_cloud_lose_what_varies() -> None:
     ],
 )
 @pytest.mark.parametrize("answer", [Ensured(ADDRESS), Pending(1.0, "x"), CloudError("x")])
-def test_a_service_that_wants_it_no_more_is_told_nothing(
+def test_a_service_that_needs_no_load_balancer_any_more_gets_no_event(
     newest: Service | None, answer: EnsureAnswer
 ) -> None:
     assert answered(newest, answer, "n1") == Change()
 
 
-def test_an_owned_class_is_told() -> None:
+def test_an_owned_class_is_recognised() -> None:
     asked = service(load_balancer_class=CLASS)
     change = after_ensure(
         asked,
@@ -701,7 +701,7 @@ def test_an_owned_class_is_told() -> None:
     assert shown(change) == READY
 
 
-def test_a_refused_service_is_told_as_by_a_failed_ensure() -> None:
+def test_a_refused_service_is_reported_as_by_a_failed_ensure() -> None:
     error = InvalidRequest("spec.ports is empty")
     change = refuse(service(), error, NOW)
     text = "Error syncing load balancer: spec.ports is empty"

@@ -346,5 +346,5 @@ def test_the_fingerprint_of_the_observed_equals_that_of_the_desired() -> None:
     ],
     ids=["nothing", "no address", "trait", "listener", "range", "target", "mark"],
 )
-def test_the_fingerprint_tells_every_difference(parts: tuple[Part, ...]) -> None:
+def test_the_fingerprint_changes_with_every_difference(parts: tuple[Part, ...]) -> None:
     assert fingerprint(observed(*parts)) != desired_fingerprint(DESIRED, REGION)

@@ -145,14 +145,14 @@ def test_the_table_shows_figures_and_what_is_not_well() -> None:
     assert "good" in text.render(summary, everything=True)
 
 
-def test_a_long_table_is_cut_and_says_so() -> None:
+def test_a_long_table_is_cut_and_reports_it() -> None:
     nodes = [node(name=f"n{i:03}", taint=TAINT_UNINITIALIZED) for i in range(100)]
     lines = text.render(summarise(nodes, (), NOW), rows=10, width=60).splitlines()
     assert "  and 90 more: --all shows them" in lines
     assert max(map(len, lines)) <= 60
 
 
-def test_what_only_a_manager_knows_is_said_to_be_unknown() -> None:
+def test_what_only_a_manager_knows_is_shown_as_unknown() -> None:
     assert text.render(summarise((), (), NOW)).count(text.NOT_ASKED[:20]) == 3
 
 

@@ -299,7 +299,7 @@ def test_gos_policy_deletes_on_the_first_answer(history: list[Step]) -> None:
 
 @given(steps(SIZE))
 @settings(deadline=None)
-def test_a_pending_node_is_told_when_it_may_go_and_no_node_is_in_two_places(
+def test_a_pending_node_shows_when_it_may_go_and_no_node_is_in_two_places(
     history: list[Step],
 ) -> None:
     world = History(SIZE)

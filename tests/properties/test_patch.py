@@ -105,7 +105,7 @@ taint_lists = st.lists(
 
 
 @given(label_maps, wishes)
-def test_labels_become_as_wanted_and_others_stay(
+def test_labels_become_as_desired_and_others_stay(
     current: dict[str, str], wanted: dict[str, str | None]
 ) -> None:
     change = patch.json_patch("u", patch.labels(current, wanted))
@@ -137,7 +137,7 @@ def test_labels_that_changed_meanwhile_are_not_overwritten(
 
 
 @given(taint_lists, taint_lists)
-def test_taints_become_as_wanted_and_keep_unknown_fields(
+def test_taints_become_as_desired_and_keep_unknown_fields(
     current: tuple[Taint, ...], wanted: tuple[Taint, ...]
 ) -> None:
     before = node({}, current)

@@ -406,7 +406,7 @@ def test_every_change_by_a_user_makes_the_key_due_if_it_needs_a_verb(
     turns=st.integers(2, 6),
     is_deletion=st.booleans(),
 )
-def test_the_same_answer_again_and_again_is_written_once_and_a_failure_told_each_time(
+def test_the_same_answer_again_and_again_is_written_once_and_a_failure_reported_each_time(
     outcome: str,
     turns: int,
     is_deletion: bool,  # noqa: FBT001 - drawn by hypothesis

@@ -133,7 +133,7 @@ def test_region_and_zone_can_be_labels() -> None:
     assert problem.startswith("region: 'at home' must be")
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         read("routes: {table: 0, protocol: 1}\npools: {a: {addresses: [x, y]}}\ndraining: soon")
     assert len(caught.value.problems) == 5

@@ -33,7 +33,7 @@ MAC = bytes.fromhex("020000000001")
         ((LOST, LOST, NO), REFUSING),
     ],
 )
-def test_what_is_told_after_some_answers(
+def test_what_is_reported_after_some_answers(
     answers: tuple[Answer, ...], told: Condition | None
 ) -> None:
     streak = Streak()
@@ -86,7 +86,9 @@ async def test_a_closed_port_is_a_living_machine() -> None:
     assert await ask(Target("127.0.0.1", Check(port, "/")), 30.0) == CLOSED
 
 
-async def test_each_target_is_told_first_and_when_it_changes_and_no_more_when_unwatched() -> None:
+async def test_each_target_is_reported_first_and_when_it_changes_and_no_more_when_unwatched() -> (
+    None
+):
     status = "200 OK"
     told: list[Condition] = []
 

@@ -101,7 +101,7 @@ def test_a_machine_without_addresses_has_those_of_its_node() -> None:
                      id="gone by both"),
     ],
 )  # fmt: skip
-def test_absence_is_said_and_only_the_very_id_proves_an_end(of: Node, answer: NotFound) -> None:
+def test_absence_is_answered_and_only_the_very_id_proves_an_end(of: Node, answer: NotFound) -> None:
     assert ask(of) == answer
 
 

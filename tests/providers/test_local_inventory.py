@@ -100,7 +100,7 @@ def test_a_mistake_is_named_with_its_place(text: str, words: tuple[str, ...]) ->
     assert all(word in problem for word in words), problem
 
 
-def test_all_mistakes_of_all_files_are_told_at_once() -> None:
+def test_all_mistakes_of_all_files_are_reported_at_once() -> None:
     found = problems("machines: [{name: a}, {name: b, x: y}]", ONE, "", "machines: [{name: n1}]")
     assert [text.partition(":")[0] for text in found] == ["1.yaml", "3.yaml", "4.yaml"]
     assert "another one, in 2.yaml, has the name n1" in found[2]

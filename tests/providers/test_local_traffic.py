@@ -204,7 +204,7 @@ async def test_a_client_with_affinity_stays_with_its_node(lab: Lab) -> None:
         await delete(balancers, web)
 
 
-async def test_strangers_are_kept_out(lab: Lab) -> None:
+async def test_clients_outside_the_source_ranges_are_refused(lab: Lab) -> None:
     async with manager() as (balancers, _):
         ranges = (f"{CLIENT}/32", "10.9.0.0/16", "10.9.1.0/24", "fd00:77::/64")
         web = desired(balancers, "one", "two", load_balancer_source_ranges=ranges)

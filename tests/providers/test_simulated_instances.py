@@ -58,7 +58,7 @@ async def test_no_nodes_cost_no_call(cloud: SimulatedCloudProcess, instances: In
     assert await cloud.admin.counts() == {}
 
 
-async def test_absence_is_said_only_for_what_the_cloud_calls_missing(
+async def test_absence_is_answered_only_for_what_the_cloud_calls_missing(
     cloud: SimulatedCloudProcess, instances: Instances
 ) -> None:
     here, gone = await cloud.admin.create(machines(2))
@@ -89,7 +89,7 @@ async def test_a_terminated_instance_is_a_tombstone_for_its_own_id_only(
     ("state", "seen"),
     [("stopped", InstanceState.STOPPED), ("terminating", InstanceState.TERMINATING)],
 )
-async def test_states_are_told_apart(
+async def test_states_are_distinguished(
     cloud: SimulatedCloudProcess, instances: Instances, state: str, seen: InstanceState
 ) -> None:
     (one,) = await cloud.admin.create(machines(1))
@@ -183,7 +183,7 @@ async def test_a_cloud_that_never_answers_ends_in_a_timeout(cloud: SimulatedClou
     await started.close()
 
 
-async def test_a_wrong_token_says_so_without_showing_it(cloud: SimulatedCloudProcess) -> None:
+async def test_a_wrong_token_reports_it_without_showing_it(cloud: SimulatedCloudProcess) -> None:
     started = await provider(cloud, token="not-the-token")
     assert started.instances is not None
     with pytest.raises(Unauthenticated) as caught:

@@ -210,7 +210,7 @@ async def test_a_requested_address_is_given_or_refused_by_its_field(
     assert sorted(addresses) == sorted([ip, elsewhere]), "the old address was given back"
 
 
-async def test_a_port_that_cannot_be_bound_is_told_by_port_and_tried_again(
+async def test_a_port_that_cannot_be_bound_is_reported_by_port_and_tried_again(
     cloud: SimulatedCloudProcess, balancers: SimulatedLoadBalancers
 ) -> None:
     before = await ensured(balancers, desired_lb())

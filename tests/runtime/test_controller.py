@@ -401,7 +401,7 @@ def test_members_of_a_group_go_in_one_apply_and_never_beside_another() -> None:
 
 
 @pytest.mark.parametrize("raised", [KeyError("k"), SystemExit(3)])
-def test_a_key_whose_group_cannot_be_told_fails_alone(raised: BaseException) -> None:
+def test_a_key_whose_group_is_unknown_fails_alone(raised: BaseException) -> None:
     def grouping(key: str) -> Hashable:
         if key == "bad":
             raise raised

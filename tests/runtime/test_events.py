@@ -284,7 +284,7 @@ async def test_events_of_one_object_at_one_moment_are_all_written() -> None:
 
 
 @virtual_time
-async def test_an_error_is_told_at_once_and_while_it_lasts_every_ten_minutes() -> None:
+async def test_an_error_is_reported_at_once_and_while_it_lasts_every_ten_minutes() -> None:
     async with recording() as site:
         for _ in range(241):  # 20 minutes
             site.warn("quota exceeded")
@@ -298,7 +298,7 @@ async def test_an_error_is_told_at_once_and_while_it_lasts_every_ten_minutes() -
 
 
 @virtual_time
-async def test_what_is_told_of_an_error_does_not_hang_on_how_soon_it_is_written() -> None:
+async def test_the_report_of_an_error_does_not_depend_on_how_soon_it_is_written() -> None:
     async with recording() as site:
         site.busy = True
         site.warn("quota exceeded")
@@ -314,7 +314,7 @@ async def test_what_is_told_of_an_error_does_not_hang_on_how_soon_it_is_written(
 
 
 @virtual_time
-async def test_an_error_whose_event_could_not_be_written_is_told_with_the_next_one() -> None:
+async def test_an_error_whose_event_could_not_be_written_is_reported_with_the_next_one() -> None:
     async with recording() as site:
         site.writer.failures = [Forbidden(403, "no")]
         site.warn("quota exceeded")
@@ -326,7 +326,7 @@ async def test_an_error_whose_event_could_not_be_written_is_told_with_the_next_o
 
 
 @virtual_time
-async def test_an_error_that_comes_back_is_told_at_once() -> None:
+async def test_an_error_that_comes_back_is_reported_at_once() -> None:
     async with recording() as site:
         site.warn("quota exceeded")
         await asyncio.sleep(5)

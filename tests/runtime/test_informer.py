@@ -161,7 +161,7 @@ async def test_nothing_is_synced_before_the_first_list() -> None:
 
 
 @virtual_time
-async def test_a_new_list_tells_only_what_is_different() -> None:
+async def test_a_new_list_reports_only_what_is_different() -> None:
     api, log = FakeAPI(), Log()
     api.listed, api.version = [node("same", 1), node("gone", 2), node("changed", 3)], 5
     async with following(api) as informer:
@@ -343,7 +343,7 @@ async def test_an_object_that_a_get_finds_gone_is_not_brought_back_by_a_late_wat
 
 
 @virtual_time
-async def test_an_object_that_leaves_the_selector_by_the_write_goes_when_the_watch_says_so() -> (
+async def test_an_object_that_leaves_the_selector_by_the_write_goes_when_the_watch_reports_it() -> (
     None
 ):
     api = FakeAPI()

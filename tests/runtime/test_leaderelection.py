@@ -327,7 +327,7 @@ def test_the_default_clock_goes_forward() -> None:
 
 
 @virtual_time
-async def test_a_standby_that_is_told_of_the_release_leads_at_once() -> None:
+async def test_a_standby_that_sees_the_release_leads_at_once() -> None:
     store = LeaseStore()
     first, second = elector(Network(store), "a"), elector(Network(store), "b")
     waiting = asyncio.create_task(second.acquire())

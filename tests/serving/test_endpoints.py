@@ -64,7 +64,7 @@ async def test_readiness_turns_red_and_liveness_does_not(get: Probe, health: Hea
     assert await get("/readyz") == (200, "ok")
 
 
-async def test_a_red_check_of_liveness_is_red_everywhere(get: Probe, health: Health) -> None:
+async def test_a_failing_check_of_liveness_fails_on_every_path(get: Probe, health: Health) -> None:
     health.add("leaderElection", lambda: "lease expired", live=True)
     for path in ("/healthz", "/livez", "/readyz", "/healthz/leaderElection"):
         status, text = await get(path)
@@ -82,7 +82,9 @@ async def test_a_check_that_raises_is_red(get: Probe, health: Health) -> None:
     assert "bug in the check" in text
 
 
-async def test_excluded_checks_do_not_count_and_typos_are_told(get: Probe, health: Health) -> None:
+async def test_excluded_checks_do_not_count_and_typos_are_reported(
+    get: Probe, health: Health
+) -> None:
     health.add("bad", lambda: "broken")
     health.add("worse", lambda: "broken")
     assert (await get("/readyz?exclude=bad"))[0] == 500
@@ -197,7 +199,7 @@ async def test_a_profile_of_no_sensible_length_is_refused(get: Probe, seconds: s
     assert (status, "at most 300" in text) == (400, True)
 
 
-async def test_memory_is_told_by_type(get: Probe) -> None:
+async def test_memory_is_reported_by_type(get: Probe) -> None:
     status, text = await get("/debug/pprof/heap")
     assert status == 200
     assert re.search(r"^\d+ \d+ builtins\.dict$", text, re.MULTILINE)

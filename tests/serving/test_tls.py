@@ -140,7 +140,7 @@ async def test_certificates_change_under_load_and_no_request_fails(tmp_path: Pat
     assert answers
 
 
-def test_a_wrong_new_pair_is_told_once_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_a_wrong_new_pair_is_reported_once_and_the_old_one_stays(tmp_path: Path) -> None:
     old, new, other = self_signed(["old"]), self_signed(["new"]), self_signed(["other"])
     files = write(tmp_path, "tls", old)
     server = ServerTLS(Settings(cert_file=files[0], private_key_file=files[1]))
@@ -260,7 +260,7 @@ def test_openssl_has_every_suite_by_its_name(suite: str) -> None:
     assert tls_settings.CIPHER_SUITES[suite] in names
 
 
-def test_what_is_wrong_with_flags_and_files_is_told_all_at_once(tmp_path: Path) -> None:
+def test_what_is_wrong_with_flags_and_files_is_reported_all_at_once(tmp_path: Path) -> None:
     found = tls_settings.problems(
         Settings(
             prefix="webhook-tls",

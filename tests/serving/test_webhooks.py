@@ -254,7 +254,7 @@ async def test_an_unknown_path_is_404_and_another_method_405(host: Host) -> None
 
 
 @pytest.mark.parametrize("name", ["fail", "leave", *WRONG])
-async def test_what_is_wrong_with_a_handler_is_500_and_tells_nothing_of_the_body(
+async def test_what_is_wrong_with_a_handler_is_500_and_shows_nothing_of_the_body(
     host: Host, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, text = await host.post(f"/{name}", changed())
@@ -341,6 +341,6 @@ def test_two_webhooks_of_one_path_are_an_error_if_both_are_chosen() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "x", "/{name}", "/a?b", "/a b", "/a#b", "/a%2fb"])
-def test_a_path_that_is_none_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="must begin with /"):
         Webhook(path, admit)

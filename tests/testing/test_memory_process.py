@@ -10,7 +10,7 @@ from proreus.kube.requests import NODES
 from proreus.testing.controlplane.child import tied_to_this_process
 
 
-async def test_it_serves_whoever_reads_its_kubeconfig_until_it_is_told_to_end(
+async def test_it_serves_whoever_reads_its_kubeconfig_until_it_is_stopped(
     tmp_path: Path,
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"

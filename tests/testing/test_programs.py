@@ -78,7 +78,7 @@ async def test_it_has_arguments_environment_directory_and_output_of_its_own(
 
 
 @pytest.mark.usefixtures("kind")
-async def test_output_and_errors_are_told_apart() -> None:
+async def test_output_and_errors_are_distinguished() -> None:
     code, out, err = await programs.run("proreus", "status", "--once=")
     assert (code, out) == (2, "")
     assert "--once" in err

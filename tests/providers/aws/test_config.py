@@ -85,7 +85,7 @@ def test_an_empty_file_leaves_everything_to_this_machine() -> None:
     assert not settings.is_elsewhere
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
         config(
             """

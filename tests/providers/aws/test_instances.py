@@ -350,7 +350,9 @@ async def test_a_region_without_topology_is_not_asked_again(aws: StrictAWS) -> N
     assert calls == ["ec2.DescribeInstances"]
 
 
-async def test_ids_of_zones_are_asked_for_once_where_instances_do_not_tell(aws: StrictAWS) -> None:
+async def test_ids_of_zones_are_requested_once_where_instances_do_not_show_them(
+    aws: StrictAWS,
+) -> None:
     network = Network(aws)
     ids = network.run(2)
     aws.configure(zone_ids=False)
@@ -386,7 +388,7 @@ async def test_fargate_nodes_are_found_by_the_address_in_their_name(aws: StrictA
     assert found["fargate-ip-10-0-9-9.ec2.internal"] == NotFound()
 
 
-async def test_what_a_node_says_of_its_place_tells_whose_it_is(aws: StrictAWS) -> None:
+async def test_region_and_zone_of_a_node_decide_who_owns_it(aws: StrictAWS) -> None:
     network = Network(aws)
     region = "topology.kubernetes.io/region"
     async with started(config_text(aws, network.vpc)) as provider:

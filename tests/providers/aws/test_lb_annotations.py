@@ -173,7 +173,7 @@ def test_what_is_wrong_is_named_with_the_remedy(case: str) -> None:
     assert message in str(caught.value)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     with pytest.raises(InvalidRequest) as caught:
         asked(ssl_cert="x", proxy_protocol="80", subnets="\t\x00")
     assert str(caught.value).count("annotation ") == 3

@@ -230,7 +230,7 @@ async def test_another_certificate_cuts_no_connection(aws: StrictAWS) -> None:
         ]  # fmt: skip
 
 
-async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS) -> None:
+async def test_hosts_come_and_go_and_one_that_aws_refuses_is_reported(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         first, second, gone = site.machines(3)
         await site.made(site.desired([first]))
@@ -376,7 +376,7 @@ async def test_the_own_group_goes_when_nothing_uses_it_any_more(aws: StrictAWS) 
         assert seen.groups() == {}
 
 
-async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictAWS) -> None:
+async def test_groups_of_nodes_are_left_alone_if_the_config_demands_it(aws: StrictAWS) -> None:
     async with classic(aws, "DisableSecurityGroupIngress = true") as (site, seen):
         desired = site.desired(site.machines(1))
         await site.made(desired)
@@ -415,7 +415,7 @@ async def test_whatever_call_fails_nothing_is_made_twice_or_left_behind(
             assert (seen.described(), seen.groups(), seen.rules()) == (None, {}, frozenset())
 
 
-async def test_what_is_seen_late_is_not_made_twice(aws: StrictAWS) -> None:
+async def test_what_aws_shows_late_is_not_made_twice(aws: StrictAWS) -> None:
     async with classic(aws) as (site, seen):
         desired = site.desired(site.machines(1))
         site.aws.configure(lag=3600.0)

@@ -240,7 +240,7 @@ def test_what_cannot_be_is_refused_by_its_field(case: str) -> None:
         check(*desired(*ports, **fields))
 
 
-def test_all_that_cannot_be_is_told_at_once() -> None:
+def test_all_that_is_impossible_is_reported_at_once() -> None:
     with pytest.raises(InvalidRequest) as caught:
         check(*desired(SCTP, ServicePort(81), session_affinity="ClientIP"))
     assert all(part in str(caught.value) for part in ("80/SCTP", "81/TCP", "sessionAffinity"))

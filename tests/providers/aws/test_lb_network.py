@@ -42,7 +42,7 @@ async def test_a_load_balancer_is_made_left_alone_and_deleted_with_all_parts(
         assert await site.delete(desired) == Done(found=False)
 
 
-async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS) -> None:
+async def test_hosts_come_and_go_and_one_that_aws_refuses_is_reported(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         first, second, stopped = site.machines(3)
         await site.made(site.desired([first]))
@@ -53,7 +53,7 @@ async def test_hosts_come_and_go_and_one_that_aws_refuses_is_told(aws: StrictAWS
         assert list(answer.rejected) == [f"node-{stopped}"]
 
 
-async def test_a_host_of_another_cloud_is_told(aws: StrictAWS) -> None:
+async def test_a_host_of_another_cloud_is_reported(aws: StrictAWS) -> None:
     async with placed(aws) as site:
         desired = site.desired(site.machines(1))
         other = desired.hosts[0].__class__("other", "gce://p/z/other")
@@ -244,7 +244,7 @@ async def test_two_services_share_the_rule_of_health_checks_at_one_port(aws: Str
         assert site.rules() == set()
 
 
-async def test_groups_of_nodes_are_left_alone_if_the_config_says_so(aws: StrictAWS) -> None:
+async def test_groups_of_nodes_are_left_alone_if_the_config_demands_it(aws: StrictAWS) -> None:
     async with placed(aws, "DisableSecurityGroupIngress = true") as site:
         await site.made(site.desired(site.machines(1)))
         assert site.rules() == set()
@@ -359,7 +359,7 @@ async def test_turning_managed_groups_on_or_off_changes_only_new_load_balancers(
     assert own_groups(site) == {}
 
 
-async def test_groups_that_are_given_too_late_are_told_and_the_rest_is_done(
+async def test_groups_that_are_given_too_late_are_reported_and_the_rest_is_done(
     aws: StrictAWS,
 ) -> None:
     site = LBSite(aws)

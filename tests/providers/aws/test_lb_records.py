@@ -82,7 +82,7 @@ async def test_a_wrong_annotation_has_no_fingerprint_and_the_preview_says_why(si
     assert isinstance(await site.ensure(asked), InvalidRequest)
 
 
-async def test_a_preview_tells_listeners_targets_and_rules_and_writes_nothing(
+async def test_a_preview_shows_listeners_targets_and_rules_and_writes_nothing(
     site: LBSite,
 ) -> None:
     ids = site.machines(2)

@@ -114,7 +114,7 @@ def test_named_subnets_keep_their_order() -> None:
         (("subnet-8", "front"), "(?s)subnet-8.*front"),
     ],
 )
-def test_a_wrong_name_of_a_subnet_is_told(names: tuple[str, ...], message: str) -> None:
+def test_a_wrong_name_of_a_subnet_is_reported(names: tuple[str, ...], message: str) -> None:
     subnets = (subnet("1", name="front"), subnet("2", name="front"))
     with pytest.raises(InvalidRequest, match=message):
         named_subnets(names, subnets)

@@ -44,7 +44,7 @@ MARKS: Mapping[str, tuple[dict[str, str], str, tuple[Owner, ...]]] = {
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_marks_tell_whose_it_is(name: str) -> None:
+def test_marks_name_the_owner(name: str) -> None:
     tags, description, expected = MARKS[name]
     described = {
         "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],

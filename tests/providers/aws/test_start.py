@@ -33,7 +33,7 @@ async def describe(provider: CloudProvider, id_: str) -> Any:
     return found[f"node-{id_}"]
 
 
-async def test_this_machine_tells_region_network_and_cluster(aws: StrictAWS) -> None:
+async def test_region_network_and_cluster_come_from_this_machine(aws: StrictAWS) -> None:
     network = Network(aws)
     (id_,) = network.run()
     aws.control("imds", {"placement/region": REGION, "instance-id": id_})
@@ -54,7 +54,7 @@ async def test_a_machine_without_a_clusters_tag_has_no_cluster_id(aws: StrictAWS
     ("imds", "said"),
     [({}, "give Region"), ({"placement/region": REGION}, "give VPC, SubnetID")],
 )
-async def test_what_nobody_tells_is_asked_for_by_name(
+async def test_a_setting_that_is_missing_is_named(
     aws: StrictAWS, imds: dict[str, str], said: str
 ) -> None:
     aws.control("imds", imds)

@@ -174,7 +174,7 @@ def classic(elb: Any, network: Network, **changes: Any) -> str:
     return str(elb.create_load_balancer(**given)["DNSName"])
 
 
-def test_a_classic_load_balancer_is_made_once_and_told_in_full(aws: StrictAWS) -> None:
+def test_a_classic_load_balancer_is_made_once_and_previewed_in_full(aws: StrictAWS) -> None:
     network = Network(aws)
     elb = aws.client("elb")
     made = group(network, "front")
@@ -331,7 +331,7 @@ def listen(v2: Any, arn: str, target: str, port: int = 80, protocol: str = "TCP"
     return str(made["Listeners"][0]["ListenerArn"])
 
 
-def test_a_network_load_balancer_is_made_once_and_told_in_full(aws: StrictAWS) -> None:
+def test_a_network_load_balancer_is_made_once_and_previewed_in_full(aws: StrictAWS) -> None:
     network = Network(aws)
     v2 = aws.client("elbv2")
     aws.configure(provisioning=3600.0)

@@ -99,7 +99,7 @@ async def test_a_token_that_is_never_good_is_not_tried_for_ever(wire: Wire) -> N
     assert wire.asked["server_get"] == 2
 
 
-async def test_wrong_credentials_are_told_at_the_start_without_secrets(wire: Wire) -> None:
+async def test_wrong_credentials_are_reported_at_the_start_without_secrets(wire: Wire) -> None:
     wire.fail(
         "token_create",
         said(401, {"error": {"code": 401, "title": "Unauthorized", "message": "wrong"}}),
@@ -203,7 +203,7 @@ DEMO = {"project": {"name": "demo", "domain": {"name": "Default"}}}
         ),
     ],
 )
-async def test_keystone_is_told_what_each_sort_of_credentials_means(
+async def test_keystone_gets_the_request_for_each_sort_of_credentials(
     wire: Wire, given: str, sent: Any
 ) -> None:
     async with started(wire.config(given)):
@@ -245,7 +245,7 @@ async def test_a_cloud_that_is_not_in_clouds_yaml_is_named(tmp_path: Path) -> No
         await cloud(text).start(context())
 
 
-async def test_a_clouds_yaml_without_credentials_is_told(tmp_path: Path) -> None:
+async def test_a_clouds_yaml_without_credentials_is_reported(tmp_path: Path) -> None:
     clouds = tmp_path / "clouds.yaml"
     clouds.write_text("clouds: {one: {auth: {}}}")
     text = f"[Global]\nuse-clouds\nclouds-file = {clouds}\ncloud = one\n"

@@ -155,7 +155,7 @@ def test_an_unknown_key_is_warned_about_and_not_refused() -> None:
         ("use-clouds\n", ["cloud: give the name"]),
     ],
 )
-def test_everything_wrong_is_told_at_once(text: str, told: list[str]) -> None:
+def test_everything_wrong_is_reported_at_once(text: str, told: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         config(f"[Global]\n{text}")
     assert len(refused.value.problems) == len(told)

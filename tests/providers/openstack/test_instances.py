@@ -123,7 +123,7 @@ async def test_a_server_that_the_list_leaves_out_is_asked_for_by_itself(wire: Wi
     assert wire.asked["server_get"] == 2
 
 
-async def test_a_server_that_nova_cannot_tell_about_is_unknown_and_not_absent(wire: Wire) -> None:
+async def test_a_server_that_nova_cannot_describe_is_unknown_and_not_absent(wire: Wire) -> None:
     ids = [wire.add(number) for number in range(10)]
     wire.unlisted.add(ids[1])
     wire.fail("server_get", failure())

@@ -72,7 +72,7 @@ def test_a_tenant_cannot_have_a_floating_address_where_the_config_forbids_them()
     assert read(Settings(internal_lb=True)).internal
 
 
-def test_everything_wrong_is_told_at_once_and_by_name() -> None:
+def test_everything_wrong_is_reported_at_once_and_by_name() -> None:
     wrong = {
         "subnet_id": "x'; drop",
         "connection_limit": "many",

@@ -416,7 +416,7 @@ async def test_a_record_is_gone_before_a_floating_address_is_taken_away(site: Ba
         assert await shown(site, provider, internal)
 
 
-async def test_a_preview_tells_each_part_and_the_floating_address(site: Balancing) -> None:
+async def test_a_preview_shows_each_part_and_the_floating_address(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
         new = await previewed(site, provider, site.service())
         assert [(one.action, one.part) for one in new] == [

@@ -61,13 +61,13 @@ def test_an_address_of_a_public_network_is_external_only() -> None:
     assert found == [("InternalIP", "2001:db8::5"), ("ExternalIP", "10.0.0.5")]
 
 
-def test_only_networks_that_are_wanted_are_internal() -> None:
+def test_only_networks_that_the_config_names_are_internal() -> None:
     settings: Any = {"internal_network_name": ("backend",), "public_network_name": ()}
     found = [one for one in shown(machine(SERVER, PORTS, **settings)) if one[0] == "InternalIP"]
     assert found == [("InternalIP", "10.9.0.5")]
 
 
-def test_the_name_of_a_network_means_nothing_unless_the_config_says_so() -> None:
+def test_the_name_of_a_network_means_nothing_unless_the_config_names_it() -> None:
     found = shown(machine({"addresses": {"public": fixed("10.0.0.5")}}, PORTS))
     assert ("InternalIP", "10.0.0.5") in found
     assert ("ExternalIP", "10.0.0.5") not in found

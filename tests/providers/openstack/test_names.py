@@ -37,7 +37,7 @@ def test_what_is_no_server_of_this_region_is_never_looked_up(of: str) -> None:
     assert of in found.problem
 
 
-def test_without_a_provider_id_the_name_tells() -> None:
+def test_without_a_provider_id_the_name_decides() -> None:
     assert target(node("worker-1"), "").name == "worker-1"
 
 
@@ -55,7 +55,7 @@ def test_without_a_provider_id_the_name_tells() -> None:
         (ID, "", "", Ownership.YES),
     ],
 )
-def test_ownership_is_told_by_the_provider_id_or_else_the_label(
+def test_ownership_follows_the_provider_id_or_else_the_label(
     of: str, label_: str, region: str, whose: Ownership
 ) -> None:
     labels = {REGION: label_} if label_ else {}

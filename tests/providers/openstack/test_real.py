@@ -171,7 +171,7 @@ async def test_routes_of_both_families_and_their_pairs_come_and_go(
     assert not any(port.allowed_address_pairs for id_ in ids for port in real.ports(id_))
 
 
-async def test_a_full_router_says_so(real: Real, provider: OpenStackCloud) -> None:
+async def test_a_full_router_is_reported(real: Real, provider: OpenStackCloud) -> None:
     (id_,) = await real.servers("full")
     (found,) = (await describe(provider, *of([id_]))).values()
     addresses = [text for _, text in shown(found)]

@@ -109,7 +109,7 @@ async def test_a_group_is_made_follows_hosts_and_ports_and_goes(real: Real) -> N
     assert attached(real, ids) == [1, 1]
 
 
-async def test_a_port_that_cannot_have_the_group_is_told(real: Real) -> None:
+async def test_a_port_that_cannot_have_the_group_is_reported(real: Real) -> None:
     """A port has either groups that know connections or such that do not."""
     (id_,) = await real.servers("odd")
     network = real.api.network

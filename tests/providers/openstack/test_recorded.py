@@ -99,7 +99,7 @@ def said_by(name: str) -> CloudError:
     return error_of(REAL[name]["status"], body)
 
 
-def test_every_error_of_the_real_services_is_told_with_its_reason() -> None:
+def test_every_error_of_the_real_services_is_reported_with_its_reason() -> None:
     errors = {name: said_by(name) for name in REAL if REAL[name]["status"] >= 300}
     assert len(errors) > 60
     assert [name for name, error in errors.items() if "no reason given" in str(error)] == []
@@ -107,7 +107,7 @@ def test_every_error_of_the_real_services_is_told_with_its_reason() -> None:
     assert refused == {Refused}
 
 
-def test_what_octavia_works_on_is_told_from_other_conflicts() -> None:
+def test_what_octavia_works_on_is_distinguished_from_other_conflicts() -> None:
     conflicts = {name for name in REAL if REAL[name]["status"] == 409}
     found = {name for name in conflicts if is_immutable(cast("Refused", said_by(name)))}
     assert found == {step.name for step in SCRIPT if step.busy}

@@ -288,7 +288,7 @@ def shown(one: Json) -> Json:
     return {name: value for name, value in one.items() if name not in said}
 
 
-async def test_an_official_one_in_an_error_can_bear_no_marks_and_is_told() -> None:
+async def test_an_official_one_in_an_error_can_bear_no_marks_and_is_reported() -> None:
     """Octavia gives it no tags; once somebody has deleted it by hand, the rest goes."""
     site = Balancing()
     async with served(site.wire), started(site.wire.config()) as provider:

@@ -109,7 +109,7 @@ async def test_a_route_that_was_just_made_is_deleted_by_the_server_it_leads_to(w
     assert wire.pairs("p-1") == []
 
 
-async def test_a_route_is_not_said_to_be_gone_when_nobody_knows_where_it_led(wire: Wire) -> None:
+async def test_a_route_is_not_reported_gone_when_nobody_knows_where_it_led(wire: Wire) -> None:
     wire.router["routes"] = [extra("10.244.7.0/24", "10.0.0.77")]
     route = Route("r", "10.244.7.0/24", f"openstack:///{uuid(99)}")
     async with routed(wire) as routes:
@@ -144,7 +144,7 @@ async def test_a_route_that_neutron_refuses_costs_only_itself_and_leaves_no_pair
     assert (wire.pairs("p-1"), wire.pairs("p-2")) == ([], ["10.244.2.0/24"])
 
 
-async def test_a_full_router_is_said_of_all_that_have_no_room(wire: Wire) -> None:
+async def test_a_full_router_is_reported_for_all_routes_without_room(wire: Wire) -> None:
     wire.most_routes = 2
     nodes = nodes_of(wire, 5)
     made = desired_routes(nodes)

@@ -181,7 +181,7 @@ async def test_rules_that_came_meanwhile_are_no_error(site: Guarded) -> None:
     assert site.groups.lets_in() == {HTTP, ("IPv4", "udp", 30053, CIDR)}
 
 
-async def test_a_full_quota_is_told_and_nothing_that_is_open_is_closed(site: Guarded) -> None:
+async def test_a_full_quota_is_reported_and_nothing_that_is_open_is_closed(site: Guarded) -> None:
     moved = site.service(ports=(ServicePort(80, "http", node_port=31111),))
     full = neutron(409, "OverQuota", "Quota exceeded for resources: ['security_group_rule'].")
     async with started(site.text()) as provider:
@@ -193,7 +193,7 @@ async def test_a_full_quota_is_told_and_nothing_that_is_open_is_closed(site: Gua
     assert site.groups.lets_in() == {HTTP}
 
 
-async def test_a_project_without_room_for_a_group_says_so(site: Guarded) -> None:
+async def test_a_project_without_room_for_a_group_is_reported(site: Guarded) -> None:
     site.groups.most = 0
     async with started(site.text()) as provider:
         told = await site.ensure(provider, site.service())
@@ -241,7 +241,7 @@ async def test_a_group_in_use_is_tried_again(site: Guarded) -> None:
     assert site.groups.of == {}
 
 
-async def test_groups_that_are_not_wanted_any_more_go(site: Guarded) -> None:
+async def test_groups_are_deleted_when_they_are_no_longer_managed(site: Guarded) -> None:
     others = site.groups.add("mine")
     async with started(site.text()) as provider:
         await site.ensure(provider, site.service())
@@ -272,7 +272,7 @@ async def test_a_404_that_is_not_neutrons_is_no_absence(site: Guarded, answer: J
     assert site.groups.of == {}
 
 
-async def test_a_subnet_that_nobody_knows_is_asked_for(site: Guarded) -> None:
+async def test_an_unknown_subnet_is_requested_in_the_error(site: Guarded) -> None:
     async with started(site.text()) as provider:
         await site.ensure(provider, site.service())
         site.octavia.only("loadbalancers")["vip_subnet_id"] = None

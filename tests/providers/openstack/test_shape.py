@@ -63,7 +63,7 @@ REAL: dict[str, Any] = {"status": 200, "body": {"id": "str", "tags": [1, "str"],
         ({**REAL, "body": {"id": "str", "tags": [0]}}, [".body.tags: 0 elements, really 1"]),
     ],
 )
-def test_each_difference_is_told(wire: Any, told: list[str]) -> None:
+def test_each_difference_is_reported(wire: Any, told: list[str]) -> None:
     assert disagreements(wire, REAL, {"id", "tags", "body"}) == told
 
 

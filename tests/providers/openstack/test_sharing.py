@@ -176,7 +176,9 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_cannot_be_shared_is_told_and_not_touched(site: Balancing, name: str) -> None:
+async def test_what_cannot_be_shared_is_reported_and_not_touched(
+    site: Balancing, name: str
+) -> None:
     given, spec, text = REFUSED[name]
     made = by_hand(site, **given)
     made["tags"] = given.get("tags", [])
@@ -232,7 +234,7 @@ async def test_a_service_does_not_move_to_another_load_balancer(site: Balancing)
     assert listeners(site) == {80: {"web"}}
 
 
-async def test_an_id_that_does_not_exist_is_told_unless_it_was_deleted(site: Balancing) -> None:
+async def test_an_id_that_does_not_exist_is_reported_unless_it_was_deleted(site: Balancing) -> None:
     gone = "20000000-0000-4000-8000-0000000000aa"
     async with started(site.wire.config()) as provider:
         answer = await site.ensure(provider, site.service(by_id(gone)))

@@ -759,7 +759,7 @@ async def test_a_failed_one_is_deleted_without_cascade_where_the_provider_has_no
         assert site.octavia.only("loadbalancers")["id"] != id_
 
 
-async def test_a_failed_one_that_can_only_go_in_parts_is_told(site: Balancing) -> None:
+async def test_a_failed_one_that_can_only_go_in_parts_is_reported(site: Balancing) -> None:
     """Octavia takes no part from a load balancer in an error."""
     site.octavia.no_cascade = True
     async with started(site.wire.config(sections=SERIAL)) as provider:

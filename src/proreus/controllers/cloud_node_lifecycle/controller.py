@@ -111,12 +111,14 @@ class CloudNodeLifecycleController:
         )
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
         self._report(decided, loop.time())
-        for deletion in decided.delete:  # first: nothing is looked at again before
+        for deletion in decided.delete:  # first: nothing is observed again before
             await self._delete(deletion)
         for node, patch in decided.marks:
             await self._write(node, patch, "the annotation of a node unknown to the cloud")
         for node, patch in decided.refuted:
-            await self._write(node, patch, "the annotation machine-gone of a node that runs")
+            await self._write(
+                node, patch, "the removal of the annotation machine-gone, as the machine runs"
+            )
         for node, patch in decided.taints:
             await self._write(node, patch, "the shutdown taint")
 

@@ -44,7 +44,7 @@ async def previewed(site: Site) -> None:
     ):
         before = await site.objects(started)
         if not await _preview(started, desired):
-            raise Violated(f"preview answers nothing {when}")
+            raise Violated(f"preview returns no changes {when}")
         if await site.objects(started) != before:
             raise Violated(f"the cloud's objects are different after a preview {when}")
         await site.ensure(started, desired)

@@ -107,7 +107,7 @@ class Story:
         self._narrator.say(f"the machine of {lost.name} is deleted in the cloud")
         await self._narrator.until("the node goes Unknown", lambda: self._unknown(lost.name))
         self._narrator.say(
-            f"{lost.name} is not heard of any more (Ready=Unknown)",
+            f"the kubelet of {lost.name} no longer reports (Ready=Unknown)",
             "the manager asks the cloud, and asks again after 30 s with nodes known to be alive",
         )
 
@@ -122,8 +122,8 @@ class Story:
             progress=countdown,
         )
         self._narrator.say(f"the Node {lost.name} is deleted")
-        await self._narrator.until("the address answers still", self._answer)
-        self._narrator.say("the Service answers still")
+        await self._narrator.until("the address still answers", self._answer)
+        self._narrator.say("the Service still answers")
 
     async def delete_the_service(self) -> None:
         """Delete the Service, and wait until the cloud has nothing of it; routes stay."""
