@@ -99,7 +99,7 @@ async def test_dual_stack_nodes_get_a_block_of_each_family_by_one_patch(site: Si
     assert site.patches() == {name: Counter({"": 1}) for name in some}
 
 
-async def test_what_nodes_have_already_is_respected_and_strangers_are_named(site: Site) -> None:
+async def test_blocks_that_nodes_have_are_kept_and_foreign_ones_are_named(site: Site) -> None:
     await add(site, "old", cidrs=("10.0.0.0/24",))
     await add(site, "wide", cidrs=("10.0.2.0/23",))
     await add(site, "stranger", cidrs=("192.168.7.0/24",))

@@ -446,7 +446,7 @@ async def test_a_condition_that_a_network_plugin_owns_is_left_alone(routing: Rou
     assert routing.writes() == 1
 
 
-async def test_routes_of_a_node_with_the_label_are_nobodys_business_here(
+async def test_routes_of_a_node_with_the_label_are_left_alone(
     routing: RouteSite,
 ) -> None:
     (hub,) = await routing.machines("hub")

@@ -71,7 +71,7 @@ async def test_a_node_becomes_a_host_when_its_provider_id_is_set(site: ServiceSi
     await site.when_hosts(name, {"node-1", "node-2", fence.name, machine.name})
 
 
-async def test_a_service_without_hosts_reports_it_and_gets_its_first_at_once(
+async def test_a_service_without_hosts_reports_that_and_gets_its_first_at_once(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     async with service_site(control_plane, tmp_path, nodes=0) as site:

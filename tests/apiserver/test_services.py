@@ -229,7 +229,7 @@ async def test_what_a_load_balancer_is_not_made_from_costs_nothing(site: Service
     assert site.writes() == []
 
 
-async def test_an_edit_that_changes_nothing_in_the_cloud_costs_one_look(site: ServiceSite) -> None:
+async def test_an_edit_that_changes_nothing_in_the_cloud_costs_one_read(site: ServiceSite) -> None:
     name = await site.create()
     await site.ready(name)
     await site.mark()
@@ -245,7 +245,7 @@ async def test_an_edit_that_changes_nothing_in_the_cloud_costs_one_look(site: Se
     assert site.writes(name) == []
 
 
-async def test_a_restart_looks_once_and_writes_nothing(site: ServiceSite) -> None:
+async def test_a_restart_reads_once_and_writes_nothing(site: ServiceSite) -> None:
     names = [await site.create() for _ in range(3)]
     services = [await site.when_said(name, "Ensured") for name in names]
     for service in services:
@@ -361,7 +361,7 @@ async def test_a_failing_cloud_is_reported_once_and_recovers(site: ServiceSite) 
     assert len(await site.when_written(name, 3)) == 3  # nothing for the second failure
 
 
-async def test_a_throttling_cloud_is_asked_again_when_it_said(site: ServiceSite) -> None:
+async def test_a_throttling_cloud_is_called_again_at_the_time_it_gave(site: ServiceSite) -> None:
     await site.cloud.admin.inject(
         Fault(FaultMode.THROTTLE, operation="addresses.create", count=1, retry_after=2)
     )

@@ -48,7 +48,7 @@ def test_an_unknown_command_is_an_error() -> None:
     assert "unknown command 'rnu'" in result.stderr
 
 
-def test_a_demo_without_a_control_plane_says_how_to_get_one_and_nothing_else(
+def test_a_demo_without_a_control_plane_prints_how_to_get_one_and_nothing_else(
     tmp_path: Path,
 ) -> None:
     result = proreus(
@@ -80,7 +80,7 @@ def test_all_problems_of_flags_cloud_config_and_kubeconfig_come_together(tmp_pat
     assert "Traceback" not in result.stderr
 
 
-def test_what_may_only_follow_from_an_unreadable_flag_is_not_told() -> None:
+def test_a_consequence_of_an_unreadable_flag_is_not_reported() -> None:
     result = proreus(
         "run", "--master=http://127.0.0.1:1", "--cloud-provder=simulated",
         "--leader-elect-lease-duration=soon", "--leader-elect-renew-deadline=20s",

@@ -61,7 +61,7 @@ SHOWN_BY: Final = {
     + "test_migrated_controllers_run_under_the_second_lease_that_comes_after_the_main_one",
     "leader_migration_config": "app/test_migration.py::test_every_version_and_form_is_read",
     # debugging
-    "profiling": "serving/test_endpoints.py::test_without_profiling_nobody_looks_in",
+    "profiling": "serving/test_endpoints.py::test_without_profiling_its_paths_are_absent",
     "contention_profiling": NO_EFFECT,
     # cloud provider
     "cloud_provider": CLI + "test_an_unknown_provider_names_those_installed",
@@ -125,12 +125,15 @@ SHOWN_BY: Final = {
     + "test_without_the_right_to_read_the_authorities_it_does_not_start",
     "client_ca_file": "serving/test_access.py::"
     "test_a_master_may_do_everything_without_the_api_server",
-    "requestheader_client_ca_file": "serving/test_access.py::test_a_front_proxy_speaks_for_a_user",
+    "requestheader_client_ca_file": "serving/test_access.py::test_a_front_proxy_names_the_user",
     "requestheader_allowed_names": "serving/test_access.py::test_nobody_else_does",
     "requestheader_username_headers": FRONT + "test_the_first_header_that_has_a_name_counts",
-    "requestheader_uid_headers": FRONT + "test_a_front_proxy_says_all_about_the_user",
-    "requestheader_group_headers": FRONT + "test_a_front_proxy_says_all_about_the_user",
-    "requestheader_extra_headers_prefix": FRONT + "test_a_front_proxy_says_all_about_the_user",
+    "requestheader_uid_headers": FRONT
+    + "test_a_front_proxy_gives_name_groups_and_extra_of_the_user",
+    "requestheader_group_headers": FRONT
+    + "test_a_front_proxy_gives_name_groups_and_extra_of_the_user",
+    "requestheader_extra_headers_prefix": FRONT
+    + "test_a_front_proxy_gives_name_groups_and_extra_of_the_user",
     # authorization
     "authorization_kubeconfig": OWN_SERVING + "test_a_kubeconfig_of_its_own_is_used_for_reviews",
     "authorization_webhook_cache_authorized_ttl": ACCESS

@@ -67,7 +67,7 @@ class Controller:
 
 @pytest.mark.parametrize("bad", [0, 2])
 @virtual_time
-async def test_a_controller_that_could_not_be_made_hears_of_nothing(bad: int) -> None:
+async def test_a_controller_that_could_not_be_made_is_not_notified(bad: int) -> None:
     notes = Notes()
     async with MemoryApiServer() as server:
         leader = Leader(

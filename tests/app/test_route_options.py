@@ -50,7 +50,7 @@ def test_a_wrong_cluster_cidr_is_refused_by_its_flag(text: str, problem: str) ->
     assert problem in said
 
 
-def test_routes_are_compared_every_five_minutes_or_as_the_flag_says() -> None:
+def test_routes_are_compared_every_five_minutes_or_as_the_flag_sets_it() -> None:
     assert parsed().route_reconciliation_period == 300
     assert parsed("--route-reconciliation-period=10s").route_reconciliation_period == 10
     with pytest.raises(flags.FlagError, match="--route-reconciliation-period"):

@@ -45,7 +45,7 @@ REPORT = reported(
 )
 
 
-def test_the_table_says_how_many_times_the_reference_it_is() -> None:
+def test_the_table_has_the_ratio_to_the_reference() -> None:
     text = report.markdown(REPORT, GO_TUNED.key)
 
     (table,) = [part for part in text.split("\n\n") if part.startswith("| | seconds")]

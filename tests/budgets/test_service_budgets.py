@@ -163,7 +163,7 @@ async def test_nodes_that_leave_together_cost_one_call_for_each_load_balancer(
     assert site.writes() == []
 
 
-async def test_a_restart_costs_one_look_for_all_load_balancers(site: ServiceSite) -> None:
+async def test_a_restart_costs_one_listing_for_all_load_balancers(site: ServiceSite) -> None:
     await ready_services(site, SERVICES)
 
     await site.restart()

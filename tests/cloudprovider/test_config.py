@@ -385,7 +385,7 @@ class Azure(ConfigSection, frozen=True, rename="camel"):
         "tenantId: t\nuseManagedIdentityExtension: true\ntagsMap:\n  a: b\n",
     ],
 )
-def test_json_and_yaml_say_the_same(text: str) -> None:
+def test_json_and_yaml_are_decoded_alike(text: str) -> None:
     expected = Azure("t", use_managed_identity_extension=True, tags_map={"a": "b"})
     assert read(text, Azure, source="azure") == expected
 

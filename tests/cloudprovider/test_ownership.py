@@ -75,7 +75,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("owner", WORDS)
-def test_an_owner_is_named_in_words(owner: Owner) -> None:
+def test_an_owner_has_a_readable_text(owner: Owner) -> None:
     assert str(owner) == WORDS[owner]
 
 

@@ -79,7 +79,7 @@ def test_inputs_and_the_version_of_the_code_count() -> None:
     assert len(digests) == 4
 
 
-def test_what_is_answered_is_what_the_status_will_show() -> None:
+def test_the_answer_is_what_the_status_will_show() -> None:
     assert desired_digest(desired(), ingress=INGRESS) == desired_digest(desired(SHOWN))
 
 

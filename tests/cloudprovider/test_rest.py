@@ -157,7 +157,7 @@ async def test_errors_are_of_the_frameworks_kinds(
     assert getattr(caught.value, "reason", None) is reason
 
 
-async def test_absence_is_only_what_the_cloud_says_itself() -> None:
+async def test_absence_is_only_what_the_cloud_itself_answers() -> None:
     async with served(answers({"code": "NotFound"}, 404)) as url:
         async with client(url) as rest:
             assert await rest.find(GET, Thing) is None
@@ -171,7 +171,7 @@ async def test_absence_is_only_what_the_cloud_says_itself() -> None:
         assert await rest.find(GET, Thing) == Thing("a")
 
 
-async def test_a_cloud_can_say_its_quota_otherwise() -> None:
+async def test_a_cloud_can_have_another_sign_of_a_used_up_quota() -> None:
     def limited(answer: Answer) -> ErrorBody:
         return ErrorBody("rateLimitExceeded", "slow", Reason.TOO_MANY_REQUESTS, after=7)
 

@@ -145,7 +145,7 @@ async def test_answers_of_a_wrong_type_are_named() -> None:
     assert "list instead of a mapping" in (await failures(Wrong))["machine-found"]
 
 
-async def test_a_failure_says_what_was_seen_and_what_to_do() -> None:
+async def test_a_failure_shows_what_was_seen_and_what_to_do() -> None:
     text = report(await Suite(MemoryFixture).findings())
     assert "FAILS        owns" in text
     assert (
@@ -156,7 +156,7 @@ async def test_a_failure_says_what_was_seen_and_what_to_do() -> None:
     assert text.splitlines()[-1].startswith(f"{text.count('holds  ')} holds, 1 FAILS, ")
 
 
-def test_every_rule_says_what_holds_and_what_to_do() -> None:
+def test_every_rule_has_a_claim_and_a_remedy() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     for rule in RULES:
         assert rule.title, rule.id

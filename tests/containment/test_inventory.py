@@ -908,7 +908,7 @@ def group(letter: str, count: int) -> list[Node]:
     return [node(f"{letter}{number}", f"cloud://{letter}{number}") for number in range(count)]
 
 
-def test_a_look_is_one_call_with_its_witnesses() -> None:
+def test_an_observation_is_one_call_with_its_witnesses() -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud())
         lost, here = group(LOST, 3), group(HERE, 3)
@@ -920,7 +920,7 @@ def test_a_look_is_one_call_with_its_witnesses() -> None:
     clock.run(scenario())
 
 
-def test_a_look_joins_no_flight_and_takes_nothing_from_memory() -> None:
+def test_an_observation_joins_no_other_call_and_takes_nothing_from_memory() -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud())
         lost, here = group(LOST, 1), group(HERE, 2)
@@ -1014,7 +1014,7 @@ def test_what_any_call_has_shown_is_kept_until_the_node_is_forgotten() -> None:
     clock.run(scenario())
 
 
-def test_a_node_that_is_forgotten_while_somebody_looks_stays_forgotten() -> None:
+def test_a_node_that_is_forgotten_during_a_call_stays_forgotten() -> None:
     async def scenario() -> None:
         bench = Bench(the_cloud())
         (one,), (lost,) = group(HERE, 1), group(LOST, 1)

@@ -144,7 +144,7 @@ async def test_a_node_that_was_never_initialised_keeps_its_grace(
 
 @JUMPS
 @virtual_time
-async def test_what_is_left_over_stays_for_as_long_as_the_flag_says(
+async def test_what_is_left_over_stays_for_as_long_as_the_flag_sets(
     jump: timedelta, at: float
 ) -> None:
     stage = Stage(jump, at)

@@ -134,7 +134,7 @@ def test_replicas_do_not_share_a_node_s_port(programs: Programs) -> None:
     assert "hostPort" not in pod(cluster)["containers"][0]["ports"][0]
 
 
-def test_a_daemon_set_stays_on_control_plane_nodes_unless_a_flag_changes_that(
+def test_a_daemon_set_stays_on_control_plane_nodes_unless_a_node_selector_is_given(
     programs: Programs,
 ) -> None:
     role = "node-role.kubernetes.io/control-plane"

@@ -67,7 +67,7 @@ def test_alerts_and_dashboard_read_series_that_there_are(programs: Programs) -> 
         assert set(selection["grouping"]) <= labels, expression
 
 
-def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
+def test_every_alert_has_a_severity_and_a_remedy() -> None:
     for alert in alerts():
         assert alert["labels"]["severity"] in {"critical", "warning"}
         assert alert["annotations"].keys() == {"summary", "description"}

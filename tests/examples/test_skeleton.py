@@ -55,7 +55,7 @@ def test_a_missing_cloud_config_is_reported(skeleton: tuple[Scratch, Path]) -> N
     assert "endpoint" in ran.stderr
 
 
-def test_conformance_says_what_to_write_first_and_what_next(
+def test_conformance_shows_what_to_write_first_and_what_next(
     skeleton: tuple[Scratch, Path], tmp_path: Path
 ) -> None:
     scratch, original = skeleton
@@ -82,7 +82,7 @@ def test_conformance_says_what_to_write_first_and_what_next(
     assert "not written yet: ensure() in little_cloud_provider/balancers.py" in ran.stdout
 
 
-async def test_the_manager_runs_with_it_and_says_what_is_not_written(
+async def test_the_manager_runs_with_it_and_logs_what_is_not_written(
     skeleton: tuple[Scratch, Path], control_plane: ControlPlane
 ) -> None:
     scratch, package = skeleton

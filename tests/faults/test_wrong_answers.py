@@ -191,7 +191,7 @@ async def test_wrong_listings_of_parts_make_no_second_load_balancer(
             assert once == {1}
 
 
-async def test_a_listing_without_what_is_deleted_is_not_believed_at_once(
+async def test_a_listing_without_a_deleted_object_is_confirmed_first(
     control_plane: ControlPlane, tmp_path: Path, tally: Tally
 ) -> None:
     """A deletion lists by name and by marks; later listings are true."""

@@ -66,7 +66,7 @@ def test_an_answer_becomes_the_error_of_its_kind(
     assert type(from_status(code, body, {}, patch=patch)) is expected
 
 
-def test_an_error_says_what_the_api_server_said() -> None:
+def test_an_error_has_the_message_of_the_api_server() -> None:
     error = from_status(422, status("Invalid", [LABEL], message="not so"), {})
 
     assert str(error) == "not so (422 Invalid)"

@@ -339,7 +339,7 @@ async def test_a_proxy_that_is_not_there_is_named(unused_tcp_port: int) -> None:
     assert "s3cr3t" not in f"{caught.value!r}"
 
 
-def test_a_proxy_that_says_nothing_does_not_hold_a_watch_for_its_whole_length() -> None:
+def test_a_silent_proxy_does_not_hold_a_watch_for_its_whole_length() -> None:
     @virtual_time
     async def run() -> None:
         loop = asyncio.get_running_loop()

@@ -125,7 +125,7 @@ def test_writes_ask_for_metadata_only_unless_the_object_is_needed() -> None:
     assert requests.create(LEASES, {}, "n", partial_answer=False).accept == "application/json"
 
 
-def test_a_body_says_what_it_is_and_keeps_what_is_unknown() -> None:
+def test_a_body_has_its_kind_and_keeps_unknown_fields() -> None:
     body = requests.replace_lease("n", "a", {"metadata": {"name": "a"}, "future": [1]}).body
 
     assert msgspec.json.decode(body) == {

@@ -458,7 +458,7 @@ def test_from_any_desired_state_to_any_other_it_ends_with_the_desired_one(
 
 
 @given(DESIRED_STATES, DESIRED_STATES)
-def test_the_preview_is_what_is_then_done_and_says_nothing_of_what_is_so(
+def test_the_preview_is_what_is_then_done_and_omits_what_is_as_desired(
     first: Desired, second: Desired
 ) -> None:
     model = Model()

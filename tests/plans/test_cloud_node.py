@@ -189,7 +189,7 @@ def test_a_heartbeat_is_not_relevant() -> None:
     assert not relevant(initialised(), heartbeat)
 
 
-def test_what_we_say_of_a_failure_is_no_reason_to_try_again() -> None:
+def test_the_text_of_a_failure_is_no_reason_to_try_again() -> None:
     failing = Condition(CONDITION, "False", "InstanceNotFound", "no machine", NOW)
     again = Condition(CONDITION, "False", "CloudError", "500", LATER)
     assert not relevant(fresh(), fresh(conditions=(failing,)))

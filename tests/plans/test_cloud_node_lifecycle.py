@@ -157,7 +157,7 @@ def test_candidates(candidate: Node, *, may_go: bool) -> None:
         (1e6, 0, False),
     ],
 )
-def test_a_node_that_waits_is_as_old_as_both_clocks_say(
+def test_the_age_of_a_waiting_node_counts_by_both_clocks(
     age: float, known_for: float, *, may_go: bool
 ) -> None:
     waiting, done = node("a", "False", UNINITIALIZED, age=age), node("b", age=age)
@@ -182,7 +182,7 @@ def test_nodes_grow_old_here_from_when_they_are_first_seen_to_wait() -> None:
     assert ages.known_for(waiting) == 0.0
 
 
-def test_go_looks_at_nodes_of_any_age() -> None:
+def test_go_checks_nodes_of_any_age() -> None:
     young = node("a", "False", UNINITIALIZED, age=0)
     assert candidates([young], NOW, owns, GO) == (young,)
 
@@ -239,7 +239,7 @@ def test_witnesses_of_another_scope_are_none() -> None:
     assert {scope: names(those) for scope, those in found.items()} == {"x": ["a"], "y": ["b"]}
 
 
-def test_witnesses_take_turns_and_lie_far_from_one_another() -> None:
+def test_witnesses_take_turns_and_are_far_from_one_another() -> None:
     fleet = [up(name) for name in "abcdefghi"]
     turns = [names(witnesses(fleet, 3, turn)) for turn in range(4)]
     assert turns == [["a", "d", "g"], ["b", "e", "h"], ["c", "f", "i"], ["d", "g", "a"]]
@@ -782,7 +782,7 @@ def test_a_ready_node_is_never_deleted_and_what_was_known_is_forgotten() -> None
     assert deleted(one.after(1)) == []
 
 
-def test_an_answer_about_the_old_object_says_nothing_of_a_new_one_of_the_same_name() -> None:
+def test_an_answer_about_an_old_node_does_not_count_for_a_new_one_of_the_same_name() -> None:
     for new in (node("gone0", uid="new"), node("gone0", provider_id="sim://new")):
         one = fleet(1, 4)
         one.after(0)
@@ -883,7 +883,7 @@ def test_a_ready_node_that_the_cloud_does_not_know_is_named_at_once() -> None:
     )
 
 
-def test_what_stays_so_is_reported_again_after_half_an_hour() -> None:
+def test_a_lasting_problem_is_reported_again_after_half_an_hour() -> None:
     two = fleet(1, 2)
     for _ in range(2):
         found = [step for step in two.until(1800, GONE, None, up0=GONE) if step.alarms]
@@ -942,7 +942,7 @@ def test_a_node_with_a_tombstone_is_never_a_witness() -> None:
 
 
 @pytest.mark.parametrize("how", ["shown", "shown by another call", "ready"])
-def test_an_answer_that_waits_says_nothing_of_a_machine_that_was_there_later(how: str) -> None:
+def test_an_answer_that_waits_does_not_count_for_a_machine_that_was_seen_later(how: str) -> None:
     one = fleet(1, 4)
     one.after(0, GONE, None, up0=GONE)
     if how == "shown":
@@ -1121,7 +1121,9 @@ def test_a_fault_that_ends_does_not_clear_whom_the_cloud_lost_long_before() -> N
     assert all(step.delete == () for step in one.until(1200))
 
 
-def test_a_stranger_is_marked_once_and_stays_one_after_a_restart(apply_patch: ApplyPatch) -> None:
+def test_an_unknown_node_is_marked_once_and_stays_unknown_after_a_restart(
+    apply_patch: ApplyPatch,
+) -> None:
     one = fleet(0, 5)
     one.sightings["up0"] = Sighting(missing=one.at)
     marks = [(n, p) for found in one.until(65) for n, p in found.marks]
@@ -1272,7 +1274,7 @@ def test_what_stays_unknown_after_others_returned_is_strange(apply_patch: ApplyP
     assert all(step.delete == () for step in one.until(1200))
 
 
-def test_nodes_that_were_unknown_while_all_were_are_no_strangers() -> None:
+def test_nodes_that_were_unknown_while_all_were_get_no_mark() -> None:
     one = fleet(0, 5)
     one.sightings |= {f"up{i}": Sighting(missing=one.at) for i in range(5)}
     one.until(65)
@@ -1303,7 +1305,7 @@ def test_errors_about_few_witnesses_do_not_matter_and_about_most_do() -> None:
     assert found.waiting.keys() == {"gone0"}
 
 
-def test_witnesses_in_another_call_say_nothing() -> None:
+def test_witnesses_in_another_call_do_not_count() -> None:
     one = fleet(1, 3)
     for _ in range(300):
         one.at += 5
@@ -1425,7 +1427,7 @@ def test_an_operators_word_ends_when_the_machine_lives(apply_patch: ApplyPatch) 
     assert all(found.delete == () for found in one.until(1200))
 
 
-def test_the_word_about_a_machine_that_has_just_gone_stays() -> None:
+def test_the_declaration_about_a_machine_that_has_just_gone_stays() -> None:
     dying = changed(up("gone0"), annotations={ANNOTATION_GONE: "true"})
     one = Fleet(dying)
     found = one.until(55)
@@ -1439,7 +1441,7 @@ def test_the_word_about_a_machine_that_has_just_gone_stays() -> None:
     assert all(step.refuted == () for one in (going, other) for step in one.until(90))
 
 
-def test_the_next_look_is_when_the_first_node_may_go() -> None:
+def test_the_next_pass_is_when_the_first_node_may_go() -> None:
     two = Fleet(node("a"), *(up(f"u{i}") for i in range(9)))
     two.after(0)
     two.replace(node("u0"))

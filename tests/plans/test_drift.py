@@ -46,7 +46,7 @@ def test_fingerprints_are_shown_by_service_and_only_where_there_are_some() -> No
     assert found == {"u1": {"a": frozenset({"x", "y"}), "b": frozenset()}}
 
 
-def test_what_is_only_recorded_says_nothing_when_it_is_the_services_turn() -> None:
+def test_a_record_does_not_count_when_it_is_the_services_turn() -> None:
     recorded = OwnedObject("lb", "x", service_uid="u1", fingerprint="a", recorded=True)
     turn = drift.turn_of("u1")
     assert drift.fingerprints([recorded]) == {"u1": {"a": frozenset()}}

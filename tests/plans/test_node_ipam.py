@@ -89,7 +89,7 @@ def said(status: str, reason: str) -> Condition:
         (["10.0.0.0/24"], {}, [24]),  # one block
     ],
 )
-def test_masks_are_gos_defaults_or_as_the_flags_say(
+def test_masks_are_gos_defaults_or_as_the_flags_set_them(
     clusters: list[str], sizes: dict[str, int], masks: list[int]
 ) -> None:
     found, wrong = ranges(Mode.RANGE, clusters, **sizes)
@@ -204,7 +204,7 @@ def trouble_of(decision: Decision) -> Reason:
     return decision.reason
 
 
-def test_a_range_allocator_gives_blocks_to_nodes_without_whatever_the_cloud_says() -> None:
+def test_a_range_allocator_gives_blocks_whatever_the_cloud_answers() -> None:
     for in_cloud in ((), (V4,), None, KubeError("down")):
         assert decide(Mode.RANGE, node(), in_cloud) == Allocate()
         assert decide(Mode.RANGE, node(V4), in_cloud) == Settled()
@@ -356,7 +356,7 @@ def test_the_condition_is_written_only_when_it_changes(
         assert (found.status, found.reason, found.last_transition_time) == after
 
 
-def test_a_node_does_not_say_that_it_has_what_it_lacks() -> None:
+def test_a_condition_does_not_claim_blocks_that_the_node_lacks() -> None:
     assert condition_patch(node(conditions=(said("False", "CIDRNotAvailable"),)), None, NOW) is None
 
 

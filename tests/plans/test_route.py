@@ -333,7 +333,7 @@ def test_a_cidr_that_one_node_has_twice_is_one_route() -> None:
     ("conditions", "was_routed"),
     [((), False), ((ROUTED,), True), ((UNROUTED,), False), ((CILIUM,), False)],
 )
-def test_a_node_whose_condition_says_so_had_its_routes(
+def test_a_node_whose_condition_shows_routes_had_its_routes(
     conditions: tuple[Condition, ...], *, was_routed: bool
 ) -> None:
     one = node("a", "10.0.1.0/24", conditions=conditions)
@@ -412,7 +412,7 @@ def test_the_condition_is_written_where_it_is_ours_and_differs(
         assert after.message == state.value[2]
 
 
-def test_what_the_condition_says() -> None:
+def test_the_condition_has_the_messages_of_go() -> None:
     assert [state.value[2] for state in NetworkState] == [
         "RouteController created a route",
         "RouteController failed to create a route",
@@ -500,7 +500,7 @@ def test_a_route_that_is_there_is_left_and_reported() -> None:
     assert found.due is None
 
 
-def test_a_node_with_one_of_two_routes_says_nothing_yet() -> None:
+def test_a_node_with_one_of_two_routes_gets_no_condition_yet() -> None:
     found = planned([node("a", "10.0.1.0/24", "fd00::/64")], [route("10.0.1.0/24")])
     assert changes(found) == [("fd00::/64", "sim://a", [])]
     assert found.conditions == {}
@@ -556,7 +556,7 @@ def test_blackholes_are_replaced_whatever_their_target() -> None:
         assert changes(found) == [("10.0.1.0/24", "sim://a", [dead])]
 
 
-def test_a_route_whose_target_the_cloud_does_not_say_is_left() -> None:
+def test_a_route_whose_target_the_cloud_does_not_show_is_left() -> None:
     unknown, old = route("10.0.1.0/24", None), route("10.0.1.0/24", "sim://old")
     found = planned([node("a", "10.0.1.0/24")], [unknown, old])
     assert found.batches == ()
@@ -877,7 +877,7 @@ def test_half_of_a_deletion_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("unknown", [{}, {NEW: CallTimeout("late")}])
-def test_an_unknown_outcome_says_nothing_until_it_repeats(unknown: Mapping[Route, Any]) -> None:
+def test_an_unknown_outcome_is_not_reported_until_it_repeats(unknown: Mapping[Route, Any]) -> None:
     first = judged(CREATE, unknown).attempt
     assert first == Attempt(1, T + 1, is_lacking=False, text="", batch=50)
     second = judged(CREATE, unknown, first).attempt
@@ -939,7 +939,7 @@ def test_failures_come_back_later_and_later_and_together(
     assert (found.failures, found.due) == (failures + 1, due)
 
 
-def test_texts_are_scrubbed_so_that_they_compare() -> None:
+def test_texts_of_errors_have_no_request_ids() -> None:
     found = judged(CREATE, {NEW: CloudError("no  room, request id: 12345678")}).attempt
     assert found is not None
     assert found.text == "no room, request id: <id>"

@@ -625,7 +625,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("error", "reason", "is_retried"), FAILURES)
-def test_a_failure_says_why(error: CloudError, reason: str, *, is_retried: bool) -> None:
+def test_a_failure_has_its_reason(error: CloudError, reason: str, *, is_retried: bool) -> None:
     change = answered(service(said=PROVISIONING), error, "n1")
     text = "Error syncing load balancer: x"
     assert shown(change) == ("False", reason, text)
@@ -822,7 +822,9 @@ def test_a_pending_deletion_keeps_the_finalizer_and_is_no_failure(answer: Delete
 
 
 @pytest.mark.parametrize(("error", "reason"), [(error, reason) for error, reason, _ in FAILURES])
-def test_a_failed_deletion_says_why_and_is_tried_again(error: CloudError, reason: str) -> None:
+def test_a_failed_deletion_reports_its_reason_and_is_tried_again(
+    error: CloudError, reason: str
+) -> None:
     change = deleted(service(deleted=True, said=READY), error)
     text = "Error deleting load balancer: x"
     assert shown(change) == ("False", f"Delete{reason}", text)
@@ -862,7 +864,7 @@ def test_a_deletion_that_finds_nothing_of_an_address_must_do_so_twice() -> None:
     assert last == early
 
 
-def test_a_deletion_that_goes_on_after_a_restart_needs_two_looks_too() -> None:
+def test_a_deletion_that_goes_on_after_a_restart_needs_two_observations_too() -> None:
     """Its address is withdrawn, but there was a load balancer."""
     present = service(deleted=True, said=("False", "Deleting", "Deleting load balancer: soon"))
     memory = before_call(None, Delete(reference(present)))
@@ -920,7 +922,7 @@ def test_the_status_of_another_class_is_no_proof_and_stays() -> None:
         (ADDRESS, CloudError("x")),
     ],
 )
-def test_other_answers_to_a_deletion_are_believed(
+def test_other_answers_to_a_deletion_count_at_once(
     ingress: tuple[LoadBalancerIngress, ...], answer: DeleteAnswer
 ) -> None:
     memory = Memory(reference(service(ingress=ingress)))
@@ -1012,7 +1014,7 @@ def test_a_load_balancer_in_place_is_right_with_or_without_good_hosts(
         NO_HOSTS,
     ],
 )
-def test_a_condition_that_says_anything_else_needs_an_ensure(told: tuple[str, str, str]) -> None:
+def test_a_condition_with_any_other_content_needs_an_ensure(told: tuple[str, str, str]) -> None:
     present, memory = settled("n1", said=told)
     assert decided(present, memory, "n1") == Ensure(desired(present, "n1"))
 

@@ -17,7 +17,7 @@ def read(text: str, source: str = "cloud.yaml") -> LocalConfig:
     return read_config(text, LocalConfig, source=source, environment={})
 
 
-def test_nothing_has_to_be_said() -> None:
+def test_no_setting_is_required() -> None:
     config = read("")
     assert config.address_pools == ()
     assert config.instances.inventory == ""

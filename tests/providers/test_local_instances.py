@@ -56,7 +56,7 @@ def ask(of: Node, inventory: Inventory = INVENTORY) -> InstanceAnswer:
     return from_inventory(of, inventory)
 
 
-def test_a_machine_is_described_as_the_inventory_says() -> None:
+def test_a_machine_is_described_as_in_the_inventory() -> None:
     found = ask(node("n1", provider_id="", uuid=UUID))
     assert found == Instance(
         provider_id="local://SN-1",
@@ -191,7 +191,9 @@ STATUS = (
                       "Hostname a.example"], id="the kubelet's come before an old one"),
     ],
 )  # fmt: skip
-def test_without_an_inventory_a_node_says_its_own_addresses(of: Node, addresses: list[str]) -> None:
+def test_without_an_inventory_a_node_names_its_own_addresses(
+    of: Node, addresses: list[str]
+) -> None:
     found = from_node(of, Defaults(region="home", zone="z"))
     assert isinstance(found, Instance)
     assert (found.provider_id, found.region, found.zone) == ("local://a", "home", "z")

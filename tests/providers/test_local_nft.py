@@ -138,7 +138,7 @@ def test_a_new_process_reads_what_the_last_one_wrote(nodes: int) -> None:
 
 @pytest.mark.parametrize("lost", ["memo-service-uid", "memo-pool-key", "memo-nodes"])
 @pytest.mark.parametrize("how", ["all", "the first part", "garbage"])
-def test_what_is_incomplete_is_not_believed(lost: str, how: str) -> None:
+def test_an_incomplete_memo_is_not_used(lost: str, how: str) -> None:
     written = dict(memo.written(state()))
     written[lost] = {"all": (), "the first part": written[lost][1:], "garbage": ("AAAA",)}[how]
     assert memo.read(written).balancers == {}

@@ -161,7 +161,7 @@ def dump() -> set[tuple[object, ...]]:
         }
 
 
-def test_an_address_that_is_nobodys_or_two_nodes_is_the_target_itself() -> None:
+def test_an_address_of_no_node_or_of_two_is_the_target_itself() -> None:
     nodes = [node("a", "10.9.0.11"), node("b", "10.9.0.11"), node("c", "10.9.0.12")]
     found = seen(
         [

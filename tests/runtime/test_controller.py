@@ -490,7 +490,7 @@ def test_after_the_shut_down_what_is_under_way_is_finished() -> None:
     virtually(scenario)
 
 
-def test_every_line_that_a_key_logs_says_which_object_it_is_about() -> None:
+def test_every_line_that_a_key_logs_names_its_object() -> None:
     async def scenario() -> None:
         world = World()
         world.grouping = lambda key: "alone" if key == "a" else "together"

@@ -115,7 +115,7 @@ def counted(result: str) -> float:
 
 
 @virtual_time
-async def test_an_event_says_what_who_and_when() -> None:
+async def test_an_event_has_object_component_and_time() -> None:
     async with recording() as site:
         site.record("Node is initialised")
         await asyncio.sleep(1)

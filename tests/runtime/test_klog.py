@@ -77,7 +77,7 @@ def test_no_value_ends_a_line_or_forges_a_field(evil: str) -> None:
     assert line.isprintable()
 
 
-def test_errors_are_shown_with_what_they_say() -> None:
+def test_errors_are_shown_with_their_text() -> None:
     stream = io.StringIO()
     klog.setup(0, stream=stream)
     klog.error(log, "m", err=TimeoutError())

@@ -340,7 +340,7 @@ async def test_a_standby_that_sees_the_release_leads_at_once() -> None:
 
 
 @virtual_time
-async def test_a_standby_looks_when_the_lease_runs_out_and_not_up_to_a_period_later() -> None:
+async def test_a_standby_checks_when_the_lease_runs_out_and_not_up_to_a_period_later() -> None:
     store = LeaseStore()
     await elector(Network(store), "dead").acquire()
     store.spec["leaseDurationSeconds"] = 17

@@ -149,7 +149,7 @@ async def test_failures_grow_the_delay_until_forgotten() -> None:
 
 
 @virtual_time
-async def test_a_retry_may_say_exactly_when() -> None:
+async def test_a_retry_may_have_an_exact_time() -> None:
     q = queue()
     assert q.retry("a", priority=Priority.CHECK, after=77.0) == 77.0
     await q.take(1)

@@ -176,7 +176,7 @@ class Flood:
     ("with_tokens", "kind", "refused"),
     [(False, "subjectaccessreviews", 403), (True, "tokenreviews", 401)],
 )
-async def test_strangers_can_make_us_ask_only_so_much(
+async def test_unknown_clients_cause_only_so_many_reviews(
     tmp_path: Path, reviews: Reviews, kind: str, refused: int, *, with_tokens: bool
 ) -> None:
     door = Door(tmp_path)
@@ -190,7 +190,7 @@ async def test_strangers_can_make_us_ask_only_so_much(
     assert flood.retry_after == {"1"}
 
 
-async def test_a_crowd_of_strangers_keeps_out_nobody_who_is_known(
+async def test_many_unknown_clients_do_not_keep_out_known_ones(
     tmp_path: Path, reviews: Reviews
 ) -> None:
     door = Door(tmp_path)
@@ -251,7 +251,7 @@ async def test_a_token_that_is_no_token_is_refused(door: Door) -> None:
     assert (await door.get("/metrics", Authorization="Bearer schlüssel"))[0] == 401
 
 
-async def test_a_front_proxy_speaks_for_a_user(door: Door) -> None:
+async def test_a_front_proxy_names_the_user(door: Door) -> None:
     assert (await door.get("/metrics", door.proxies.client("front", []), **PROXIED))[0] == 200
 
 

@@ -66,7 +66,9 @@ def test_a_certificate_names_the_user_and_the_groups() -> None:
         ),
     ],
 )
-def test_such_a_certificate_is_nobodys(chain: tuple[x509.Certificate, ...], now: datetime) -> None:
+def test_an_untrusted_certificate_has_no_user(
+    chain: tuple[x509.Certificate, ...], now: datetime
+) -> None:
     assert certified_user(Credentials(chain=chain), Trust(cas(USERS)), now) is None
 
 
@@ -104,7 +106,7 @@ def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)] if common else [])
 
 
-def test_a_certificate_without_a_name_is_nobodys() -> None:
+def test_a_certificate_without_a_name_has_no_user() -> None:
     root_key, leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     trust = Trust((issue("root", "root", root_key, root_key, ca=True),))
     for name, expected in (("ann", User("ann")), ("", None)):
@@ -142,7 +144,7 @@ def test_chains_that_bite_their_tail_end() -> None:
     assert not certificates.is_trusted((one, two, one, two), cas(USERS), NOW)
 
 
-def test_a_front_proxy_says_all_about_the_user() -> None:
+def test_a_front_proxy_gives_name_groups_and_extra_of_the_user() -> None:
     headers = (
         *ANN,
         ("X-REMOTE-GROUP", "dev"),
@@ -175,7 +177,7 @@ def test_the_first_header_that_has_a_name_counts() -> None:
         pytest.param(Credentials((), client(PROXIES, "front")), id="no user"),
     ],
 )
-def test_no_other_is_believed_as_a_front_proxy(shown: Credentials) -> None:
+def test_no_other_client_is_trusted_as_a_front_proxy(shown: Credentials) -> None:
     assert proxied_user(shown, PROXY, NOW) is None
 
 
@@ -210,7 +212,7 @@ def test_all_but_anonymous_are_authenticated() -> None:
     assert twice.groups == ("system:authenticated",)
 
 
-def test_the_config_map_says_whom_to_trust() -> None:
+def test_the_config_map_names_the_trusted_authorities() -> None:
     assert published(
         {
             "client-ca-file": "A",

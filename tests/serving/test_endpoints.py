@@ -207,7 +207,7 @@ async def test_memory_is_reported_by_type(get: Probe) -> None:
 
 
 @pytest.mark.parametrize("path", ["/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v"])
-async def test_without_profiling_nobody_looks_in(health: Health, path: str) -> None:
+async def test_without_profiling_its_paths_are_absent(health: Health, path: str) -> None:
     app = endpoints.application(health, dict, profiling=False)
     async with (
         servers.serve(app, "127.0.0.1", 0, flag="--secure-port", any_port=True) as port,

@@ -301,7 +301,7 @@ async def test_requests_are_counted_by_webhook_and_code(host: Host) -> None:
         ("infs", 10.0),
     ],
 )
-def test_the_deadline_is_what_the_api_server_says_within_limits(text: str, seconds: float) -> None:
+def test_the_deadline_is_that_of_the_api_server_within_limits(text: str, seconds: float) -> None:
     assert deadline(text) == seconds
 
 

@@ -9,7 +9,7 @@ from proreus.testing.demo import console
 from proreus.testing.simulated import SimulatedCloudProcess
 
 
-def test_without_the_demo_it_says_what_to_set(
+def test_without_the_demo_it_prints_what_to_set(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(console.CLOUD_VARIABLE, raising=False)

@@ -206,7 +206,7 @@ async def test_the_end_leaves_the_logs_and_nothing_else(tmp_path: Path) -> None:
     }
 
 
-async def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_start_that_fails_shows_why_and_leaves_nothing(tmp_path: Path) -> None:
     plane = ControlPlane(log_dir=tmp_path, extra_apiserver_args=["--no-such-flag"])
 
     with pytest.raises(

@@ -345,7 +345,9 @@ async def test_something_else_than_a_version_is_named(
         await ensure_assets(environ)
 
 
-async def test_a_failing_build_shows_what_go_said(environ: dict[str, str], tmp_path: Path) -> None:
+async def test_a_failing_build_shows_the_output_of_go(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     put_go(tmp_path / "no-programs", 'echo "go.mod requires go >= 1.26.0" >&2; exit 1')
 
     with pytest.raises(ControlPlaneError, match=r"go build failed: go.mod requires go >= 1.26.0"):

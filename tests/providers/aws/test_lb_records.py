@@ -39,7 +39,9 @@ async def previewed(site: LBSite, desired: LoadBalancer) -> Any:
     return (await preview([desired]))[desired.ref.uid]
 
 
-async def test_a_new_one_costs_one_call_more_a_change_two_and_a_look_none(site: LBSite) -> None:
+async def test_a_record_costs_a_creation_one_call_a_change_two_and_a_listing_none(
+    site: LBSite,
+) -> None:
     ids = site.machines(2)
     desired = site.desired(ids[:1])
     desired = with_status(desired, await site.made(desired))
@@ -57,7 +59,7 @@ async def test_a_new_one_costs_one_call_more_a_change_two_and_a_look_none(site: 
     assert not await is_shown(site, desired)
 
 
-async def test_a_host_that_is_refused_is_tried_again_with_each_look(site: LBSite) -> None:
+async def test_a_host_that_is_refused_is_tried_again_with_each_pass(site: LBSite) -> None:
     first, gone = site.machines(2)
     site.ec2.terminate_instances(InstanceIds=[gone])
     desired = site.desired([first, gone])
@@ -66,7 +68,9 @@ async def test_a_host_that_is_refused_is_tried_again_with_each_look(site: LBSite
     assert not await is_shown(site, with_status(desired, answer))
 
 
-async def test_a_wrong_annotation_has_no_fingerprint_and_the_preview_says_why(site: LBSite) -> None:
+async def test_a_wrong_annotation_has_no_fingerprint_and_the_preview_shows_why(
+    site: LBSite,
+) -> None:
     desired = site.desired(site.machines(1))
     wrong = msgspec.structs.replace(
         desired.service.metadata,

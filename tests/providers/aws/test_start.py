@@ -110,7 +110,7 @@ async def test_a_throttled_read_is_repeated_by_the_framework_and_counted(aws: St
     assert DEFAULT.get_sample_value(name) is None
 
 
-async def test_signatures_say_what_the_override_says(aws: StrictAWS) -> None:
+async def test_signatures_have_region_and_name_of_the_override(aws: StrictAWS) -> None:
     network = Network(aws)
     (id_,) = network.run()
     ours = f"Service = ec2\nRegion = {REGION}\nURL = {aws.endpoint}\nSigningRegion = "
@@ -157,7 +157,7 @@ def test_an_error_of_aws_is_the_frameworks(raised: Exception, kind: type[CloudEr
     assert str(error).startswith("ec2.DescribeInstances: ")
 
 
-def test_what_aws_says_of_the_wait_and_of_the_refusal_is_kept() -> None:
+def test_the_wait_and_the_reason_that_aws_gives_are_kept() -> None:
     waiting = translated("x.Y", client_error("Throttling", after="7"))
     assert isinstance(waiting, Throttled)
     assert waiting.after == 7

@@ -209,7 +209,7 @@ async def test_one_with_the_address_of_another_is_spared_where_the_annotation_na
     assert all_there(site) == before
 
 
-async def test_what_the_owner_left_to_a_neighbour_is_still_no_strangers(site: Balancing) -> None:
+async def test_what_the_owner_left_to_a_neighbour_stays_closed_to_others(site: Balancing) -> None:
     async with started(site.wire.config()) as provider:
         first = await lives(site, provider, site.service(name="a"))
         id_ = site.octavia.only("loadbalancers")["id"]
@@ -263,7 +263,7 @@ async def test_without_anybodys_mark_all_may_name_it_and_none_deletes_it(site: B
 
 
 @pytest.mark.parametrize("cluster", [OTHER, NAMESAKE])
-async def test_another_clusters_load_balancer_is_refused_and_is_nobodys_leak_here(
+async def test_another_clusters_load_balancer_is_refused_and_is_no_leak_here(
     site: Balancing, cluster: ClusterIdentity
 ) -> None:
     async with started(site.wire.config()) as mine, started(site.wire.config()) as theirs:
@@ -281,7 +281,7 @@ async def test_another_clusters_load_balancer_is_refused_and_is_nobodys_leak_her
 
 
 @pytest.mark.parametrize("owner", [OTHER, NAMESAKE])
-async def test_a_load_balancer_that_two_clusters_share_is_nobodys_leak_and_nothing_is_released(
+async def test_a_load_balancer_that_two_clusters_share_is_no_leak_and_nothing_is_released(
     site: Balancing, owner: ClusterIdentity
 ) -> None:
     """As it was possible before: with the tags of that time."""
