@@ -195,7 +195,7 @@ def plan(
 
 
 def verdict(evidence: Evidence | None, policy: Policy) -> Verdict:
-    """Judge the evidence against one node by itself."""
+    """Decide what the evidence means for one node, without regard to others."""
     if evidence is None:
         return Keep()
     if evidence.tombstone:
