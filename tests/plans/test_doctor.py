@@ -198,7 +198,7 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
         "provided-node-ip", NODE, "192.0.2.9"),
     "node IP unreadable": (
         nodes(new(said("ProvidedNodeIPInvalid"))), "provided-node-ip-invalid", NODE, "--node-ip"),
-    "no provider id": (
+    "no spec.providerID": (
         nodes(new(), cloud=a_cloud(Instance(provider_id="", addresses=(ADDRESS,)))),
         "provider-id-missing", NODE, "--provider-id"),
     "provider id of another cloud": (
@@ -267,7 +267,7 @@ MISTAKES: dict[str, tuple[Observed, str, str, str]] = {
     "no class": (
         service(a_service(address=""), classes=Classes(frozenset({"a.b/c"}), classless=False)), "class-missing", WEB, "a.b/c"),
     "hosts without provider id": (
-        service(a_service(ENSURED), nodes=(a_node(id_=""),), cloud=None), "no-hosts", WEB, "no provider id"),
+        service(a_service(ENSURED), nodes=(a_node(id_=""),), cloud=None), "no-hosts", WEB, "no spec.providerID"),
     "hosts excluded": (
         service(a_service(ENSURED), nodes=(a_node(labels={LABEL_EXCLUDE_LB: ""}),)), "no-hosts", WEB, "label"),
     "hosts of the autoscaler": (
