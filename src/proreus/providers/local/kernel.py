@@ -102,12 +102,15 @@ class Kernel:
         """
         self.take({"-4": [f"link del {self._gateway.device}"]})
 
-    def take(self, lines: Mapping[str, Sequence[str]]) -> None:
-        """Run lines of `ip -batch`, by its option for the family.
+    def take(
+        self, lines: Mapping[str, Sequence[str]], settings: Iterable[tuple[str, int]] = ()
+    ) -> None:
+        """Run lines of `ip -batch`, by its option for the family, after the settings they need.
 
         Raises:
             CloudError: The kernel refuses one; those before it are done.
         """
+        _set(settings)
         for option, listed in lines.items():
             done = _run(["ip", option, "-batch", "-"], "\n".join(listed) + "\n")
             if done.returncode:
@@ -124,14 +127,6 @@ class Kernel:
         done = _run(["nft", "-j", "-f", "-"], json.dumps({"nftables": commands}))
         if done.returncode:
             raise _refusal(f"change the table {self._gateway.nft_table}", done.stderr)
-
-    def set(self, settings: Iterable[tuple[str, int]]) -> None:
-        """Set kernel settings below /proc/sys/net, where they differ and can be set."""
-        for name, value in settings:
-            if _setting(name) not in {None, value}:
-                # Without it first answers take a second; a read-only /proc is no failure.
-                with contextlib.suppress(OSError):
-                    (_SETTINGS / name).write_text(f"{value}\n", encoding="ascii")
 
     def is_held(self) -> bool:
         """Tell whether the set that shows this machine alive still holds.
@@ -168,6 +163,15 @@ class Kernel:
 
 def _given(option: str) -> Sequence[str]:
     return (option,) if option else ()
+
+
+def _set(settings: Iterable[tuple[str, int]]) -> None:
+    """Set kernel settings below /proc/sys/net, where they differ and can be set."""
+    for name, value in settings:
+        if _setting(name) not in {None, value}:
+            # Without it first answers take a second; a read-only /proc is no failure.
+            with contextlib.suppress(OSError):
+                (_SETTINGS / name).write_text(f"{value}\n", encoding="ascii")
 
 
 def _setting(name: str) -> int | None:

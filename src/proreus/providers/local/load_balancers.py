@@ -82,7 +82,10 @@ class LocalLoadBalancers:
         state = _state(shown)
         self._follow(state)
         announced = network.ways(state, shown.interfaces, self._gateway).values()
-        self._later(self._announce([each for one in announced for each in one.announced]))
+        try:
+            await self._announce([each for ways in announced for each in ways.announced])
+        except CloudError as error:  # a command that only reads, or the lease is lost
+            log.info("The addresses that are there were not announced: %s", error)
         self._later(self._keep())
 
     async def close(self) -> None:
@@ -246,20 +249,14 @@ class LocalLoadBalancers:
         if found.makes_device:
             await self._write("make_device", kernel.make_device)
         if found.added:
-
-            def add() -> None:
-                kernel.set(found.settings)
-                kernel.take(found.added)
-
-            await self._write("add_routes", add)
+            await self._write("add_routes", lambda: kernel.take(found.added, found.settings))
         if found.commands:
             await self._write("change_table", lambda: kernel.change(found.commands))
         if found.removed:
             await self._write("remove_routes", lambda: kernel.take(found.removed))
         if found.removes_device:
             await self._write("remove_device", kernel.remove_device)
-        if found.announced:
-            self._later(self._announce(found.announced))
+        await self._announce(found.announced)
 
     async def _show(self) -> Observed:
         shown = await self._read("show", self._kernel.show)
@@ -295,17 +292,19 @@ class LocalLoadBalancers:
         task.add_done_callback(self._tasks.discard)
 
     async def _announce(self, addresses: Sequence[tuple[str, str]]) -> None:
-        """Announce addresses a few times, since nobody confirms it.
+        """Announce addresses, which takes them from whoever has them; nobody confirms it."""
+        if addresses:
+            await self._write("announce_addresses", lambda: announce(addresses))
+            self._later(self._announce_again(addresses))
 
-        That takes them from whoever has them, so it is a write, which the gate may refuse.
-        """
-        for _ in range(_ANNOUNCEMENTS if addresses else 0):
-            try:
-                await self._write("announce_addresses", lambda: announce(addresses))
-            except CloudError as error:
-                log.info("The addresses were not announced: %s", error)
-                return
+    async def _announce_again(self, addresses: Sequence[tuple[str, str]]) -> None:
+        """Repeat the announcement, as long as the gate is open."""
+        for _ in range(_ANNOUNCEMENTS - 1):
             await asyncio.sleep(_BETWEEN_ANNOUNCEMENTS)
+            for each in addresses:
+                self._context.gate()
+                announce([each])  # a few packets without waiting
+                await asyncio.sleep(0)
 
     async def _keep(self) -> None:
         """Apply results of health checks, end drained connections, repair and count."""
