@@ -62,6 +62,7 @@ class Real:
     """A project, with openstacksdk's own resources, which the provider does not use."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.api = seed.connect(seed.USER, name)
         self.network = self.api.network.find_network("private")
         self.router = self.api.network.find_router("router")

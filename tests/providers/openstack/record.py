@@ -84,7 +84,7 @@ def _prepared(room: Real, servers: list[str]) -> Stage:
 
 def _revoked(room: Real) -> str:
     """A token that was good."""
-    token = str(seed.connect(seed.USER, PREFIX).auth_token)
+    token = str(seed.connect(seed.USER, room.name).auth_token)
     headers = {"X-Subject-Token": token, "X-Auth-Token": token}
     answer = room.api.identity.delete("/auth/tokens", headers=headers)
     assert answer.status_code == 204, answer.text
