@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from proreus.cloudprovider.errors import CallTimeout, CloudError, RetryAfter, Throttled
@@ -230,6 +230,13 @@ def bystanders(routes: Sequence[Route], desired: DesiredRoutes) -> set[Route]:
     routes=routes_strategy,
     faults=st.lists(st.lists(st.sampled_from(FAULTS), max_size=6), max_size=6),
     steps=st.lists(st.floats(0.1, 20.0), min_size=6, max_size=6),
+)
+@example(  # a younger node that waits shields nothing of an older one's
+    first={"a": (3, "sim://0", False)},
+    second={"a": (3, "", False), "b": (3, "sim://0", False)},
+    routes=[Route("", "fd00:0:0:3::/64", None, blackhole=True)],
+    faults=[["refused"]],
+    steps=[1.0] * 6,
 )
 def test_routes_converge_and_nothing_else_is_touched(
     first: Mapping[str, tuple[int | None, str, bool]],

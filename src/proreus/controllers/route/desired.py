@@ -109,7 +109,6 @@ def desired_routes(
         for node in ordered
         if node.metadata.name in left_alone or not node.spec.provider_id or not pod_cidrs(node)
     ]
-    shielded = {net: node.metadata.name for node in waiting for net in _networks(node)}
     names_waiting = {node.metadata.name for node in waiting}
     routes: dict[Network, DesiredRoute] = {}
     problems: list[Problem] = []
@@ -129,7 +128,12 @@ def desired_routes(
         problems=tuple(problems),
         left_alone=left_alone,
         claimed=frozenset(net for node in ordered for net in _networks(node)),
-        shielded=shielded,
+        shielded={
+            net: node.metadata.name
+            for node in waiting
+            for net in _networks(node)
+            if net not in routes  # an older node has it
+        },
         shielded_targets=frozenset(target for node in waiting for target in _endpoints(node)),
         has_nodes=bool(ordered),
     )
