@@ -380,7 +380,8 @@ async def test_a_field_that_is_ignored_is_named(broken: type, field: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("broken", "seen"), [(ForeseesNothing, "answers nothing"), (ForeseesByDoing, "preview wrote")]
+    ("broken", "seen"),
+    [(ForeseesNothing, "returns no changes"), (ForeseesByDoing, "preview wrote")],
 )
 async def test_a_preview_that_is_not_of_what_is_done_is_reported(broken: type, seen: str) -> None:
     found = await failures(broken, foresight.previewed)
