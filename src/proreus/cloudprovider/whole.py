@@ -81,16 +81,7 @@ def per_object(
         list_marked: Lists the objects with the marks of a cluster, on all pages.
         host_policy: Which nodes are hosts; by default all, in both families.
     """
-    verbs = _Verbs(
-        objects,
-        plan,
-        kind=kind,
-        name=name,
-        marks=marks,
-        ingress=ingress,
-        chosen=chosen,
-        list_marked=list_marked,
-    )
+    verbs = _Verbs(objects, plan, kind, name, marks, ingress, frozenset(chosen), list_marked)
     return per_service(
         verbs.ensure,
         verbs.delete,
@@ -101,72 +92,62 @@ def per_object(
     )
 
 
-class _Verbs(Generic[T]):
-    def __init__(
-        self,
-        objects: Objects[T],
-        plan: Callable[[LoadBalancer], tuple[T, Mapping[str, str]]],
-        *,
-        kind: str,
-        name: Callable[[T], str],
-        marks: Callable[[T], Mapping[str, str]],
-        ingress: Callable[[T], Sequence[LoadBalancerIngress]],
-        chosen: Collection[str],
-        list_marked: Callable[[ClusterIdentity], Awaitable[Iterable[T]]],
-    ) -> None:
-        self._objects = objects
-        self._plan = plan
-        self._kind = kind
-        self._name = name
-        self._marks = marks
-        self._ingress = ingress
-        self._chosen = frozenset(chosen)
-        self._list_marked = list_marked
+class _Verbs(msgspec.Struct, Generic[T], frozen=True):
+    """The verbs of `per_object`, whose arguments these are."""
+
+    objects: Objects[T]
+    plan: Callable[[LoadBalancer], tuple[T, Mapping[str, str]]]
+    kind: str
+    name: Callable[[T], str]
+    marks: Callable[[T], Mapping[str, str]]
+    ingress: Callable[[T], Sequence[LoadBalancerIngress]]
+    chosen: Collection[str]
+    list_marked: Callable[[ClusterIdentity], Awaitable[Iterable[T]]]
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        desired, rejected = self._plan(lb)
+        desired, rejected = self.plan(lb)
         name = lb.ref.name
-        observed = await self._objects.find(name)
+        observed = await self.objects.find(name)
         if observed is None:
-            observed = await self._objects.create(desired)
+            observed = await self.objects.create(desired)
         elif self._differing(observed, desired, lb.ref):
-            observed = await self._objects.replace(name, desired)
-        ingress = tuple(self._ingress(observed))
+            observed = await self.objects.replace(name, desired)
+        ingress = tuple(self.ingress(observed))
         if not ingress:
-            return Pending(ASK_AGAIN, f"{self._kind} {name} has no address yet")
+            return Pending(ASK_AGAIN, f"{self.kind} {name} has no address yet")
         return Ensured(ingress, rejected)
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
-        desired, _ = self._plan(lb)
-        part = f"{self._kind} {lb.ref.name}"
-        observed = await self._objects.find(lb.ref.name)
+        desired, _ = self.plan(lb)
+        part = f"{self.kind} {lb.ref.name}"
+        observed = await self.objects.find(lb.ref.name)
         if observed is None:
             return (PartChange("create", part),)
         differing = self._differing(observed, desired, lb.ref)
         return (PartChange("change", part, ", ".join(differing)),) if differing else ()
 
     async def delete(self, ref: LoadBalancerRef) -> Done:
-        observed = await self._objects.find(ref.name)
-        is_ours = observed is not None and are_marks_of(self._marks(observed), ref)
+        observed = await self.objects.find(ref.name)
+        is_ours = observed is not None and are_marks_of(self.marks(observed), ref)
         if is_ours:
-            await self._objects.delete(ref.name)
+            await self.objects.delete(ref.name)
         return Done(found=is_ours)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        return [self._owned(found) for found in await self._list_marked(cluster)]
+        return [self._owned(found) for found in await self.list_marked(cluster)]
 
     def fingerprint(self, lb: LoadBalancer) -> str:
-        return self._digest(self._plan(lb)[0])
+        return self._digest(self.plan(lb)[0])
 
     def _owned(self, observed: T) -> OwnedObject:
-        marks = self._marks(observed)
+        marks = self.marks(observed)
         return OwnedObject(
-            kind=self._kind,
-            id=self._name(observed),
+            kind=self.kind,
+            id=self.name(observed),
             service=marks.get(MARK_SERVICE, ""),
             service_uid=marks.get(MARK_SERVICE_UID, ""),
             fingerprint=self._digest(observed),
-            addresses=tuple(point.ip or point.hostname for point in self._ingress(observed)),
+            addresses=tuple(point.ip or point.hostname for point in self.ingress(observed)),
         )
 
     def _differing(self, observed: T, desired: T, ref: LoadBalancerRef) -> list[str]:
@@ -175,9 +156,9 @@ class _Verbs(Generic[T]):
         Raises:
             CloudError: The object is not ours.
         """
-        if not are_marks_of(self._marks(observed), ref):
+        if not are_marks_of(self.marks(observed), ref):
             raise CloudError(
-                f"the {self._kind} {ref.name} exists without the marks of this Service: delete it"
+                f"the {self.kind} {ref.name} exists without the marks of this Service: delete it"
                 " in the cloud if nobody needs it, and a new one is made"
             )
         now, then = self._comparable(observed), self._comparable(desired)
@@ -191,4 +172,4 @@ class _Verbs(Generic[T]):
 
     def _comparable(self, object_: T) -> dict[str, object]:
         fields = msgspec.structs.asdict(object_).items()
-        return {field: value for field, value in fields if field not in self._chosen}
+        return {field: value for field, value in fields if field not in self.chosen}
