@@ -3,14 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from proreus.app.election import Election
-from proreus.app.leader import Leader
-from proreus.app.options import Options
 from proreus.cloudprovider import (
     CloudProvider,
     ClusterIdentity,
@@ -20,15 +17,12 @@ from proreus.cloudprovider import (
     OwnedObject,
 )
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
-from proreus.controllers.table import CONTROLLERS
-from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_UNINITIALIZED, Node
 from proreus.kube.requests import NODES
-from proreus.serving.health import Health
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
-EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+from .leading import EPOCH, leading
 
 
 class NoMachines:
@@ -88,23 +82,11 @@ class Stage:
 
     @asynccontextmanager
     async def manager(self, controller: str, **flags: Any) -> AsyncIterator[None]:
-        async with MemoryApiServer(self.store) as server:
-            leader = Leader(
-                Options(cloud_provider="cloud", leader_elect=False, **flags),
-                self.cloud,
-                ClientConfig(server=server.url),
-                Health(),
-                chosen=[one for one in CONTROLLERS if one.name == controller],
-                election=Election(),
-                now=self.now,
-            )
-            stop = asyncio.Event()
-            work = asyncio.create_task(leader.run(stop))
-            try:
-                yield
-            finally:
-                stop.set()
-                await work
+        async with (
+            MemoryApiServer(self.store) as server,
+            leading(server.url, self.cloud, controller, now=self.now, **flags),
+        ):
+            yield
 
     async def lasts(self, is_there: Callable[[], object]) -> float:
         """Until when something is there."""

@@ -5,12 +5,9 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from proreus.app.election import Election
-from proreus.app.leader import Leader
-from proreus.app.options import Options
 from proreus.cloudprovider import (
     CloudProvider,
     ClusterIdentity,
@@ -21,15 +18,13 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     OwnedObject,
 )
-from proreus.controllers.table import CONTROLLERS
-from proreus.kube.config import ClientConfig
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.kube.requests import SERVICES
-from proreus.serving.health import Health
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
-EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+from .leading import EPOCH, leading
+
 SERVICES_THERE = 48
 INGRESS = LoadBalancerIngress(ip="192.0.2.1", ip_mode="VIP")
 
@@ -75,24 +70,11 @@ class Cloud(CloudProvider):
 
 @asynccontextmanager
 async def manager(store: Store, cloud: Cloud) -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
-    async with MemoryApiServer(store) as server:
-        leader = Leader(
-            Options(cloud_provider="cloud", leader_elect=False),
-            cloud,
-            ClientConfig(server=server.url),
-            Health(),
-            chosen=[one for one in CONTROLLERS if one.name == "service-lb-controller"],
-            election=Election(),
-            now=lambda: EPOCH + timedelta(seconds=loop.time()),
-        )
-        stop = asyncio.Event()
-        work = asyncio.create_task(leader.run(stop))
-        try:
-            yield
-        finally:
-            stop.set()
-            await work
+    async with (
+        MemoryApiServer(store) as server,
+        leading(server.url, cloud, "service-lb-controller"),
+    ):
+        yield
 
 
 @virtual_time

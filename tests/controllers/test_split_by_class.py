@@ -3,12 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from proreus.app.election import Election
-from proreus.app.leader import Leader
-from proreus.app.options import Options
 from proreus.cloudprovider import (
     CloudProvider,
     ClusterIdentity,
@@ -20,15 +17,13 @@ from proreus.cloudprovider import (
     LoadBalancerRef,
     OwnedObject,
 )
-from proreus.controllers.table import CONTROLLERS
-from proreus.kube.config import ClientConfig
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.kube.requests import SERVICES
-from proreus.serving.health import Health
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
-EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+from .leading import EPOCH, leading
+
 INGRESS = LoadBalancerIngress(ip="192.0.2.1", ip_mode="VIP")
 THEIRS = "example.com/theirs"
 OF_THEIR_CLASS = {"load_balancer_classes": (THEIRS,), "classless_load_balancers": False}
@@ -80,25 +75,10 @@ class Cloud(CloudProvider):
 async def manager(
     server: MemoryApiServer, balancers: Balancers, **flags: Any
 ) -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
     cloud = Cloud(None)
     cloud.balancers = balancers
-    leader = Leader(
-        Options(cloud_provider="cloud", leader_elect=False, **flags),
-        cloud,
-        ClientConfig(server=server.url),
-        Health(),
-        chosen=[one for one in CONTROLLERS if one.name == "service-lb-controller"],
-        election=Election(),
-        now=lambda: EPOCH + timedelta(seconds=loop.time()),
-    )
-    stop = asyncio.Event()
-    work = asyncio.create_task(leader.run(stop))
-    try:
+    async with leading(server.url, cloud, "service-lb-controller", **flags):
         yield
-    finally:
-        stop.set()
-        await work
 
 
 class Stage:
