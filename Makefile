@@ -78,7 +78,7 @@ test: $(STAMP) ## Run the inner ring: style, types, contracts, docs, tests but t
 	@$(MAKE) --no-print-directory pytest
 
 test-all: test ## Run the outer ring too: every stage of tools/stages.py (hours; ARGS=--list shows them)
-	@$(BIN)/python tools/stages.py --all $(ARGS)
+	@$(BIN)/python tools/stages.py $(ARGS)
 
 test-quick: $(STAMP) ## Run what needs no control plane and ends in two minutes, such as with another PYTHON
 	@echo '== test-quick: $(shell $(BIN)/python -V 2>&1)'

@@ -13,18 +13,21 @@ from pathlib import Path
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed."""
-ALONE = ("--numprocesses=0", "--last-failed", "--last-failed-no-failures=none")
+ALONE = "--numprocesses=0"
 
 
 def main(arguments: list[str]) -> int:
     """Run pytest with these arguments, at most twice."""
-    pytest = [sys.executable, "-m", "pytest", *arguments]
-    code = run(pytest)
+    pytest = [sys.executable, "-m", "pytest"]
+    FAILED.unlink(missing_ok=True)  # else failures of other runs would count
+    code = run([*pytest, *arguments])
     unstable = 0
     if code == TESTS_FAILED:
         before = failed()
+        # By name: `--last-failed` runs all tests where none of the names is found again.
+        options = [argument for argument in arguments if not Path(argument).exists()]
         print("== what failed, once more and alone", flush=True)
-        code = run([*pytest, *ALONE])
+        code = run([*pytest, *options, ALONE, *sorted(before)])
         unstable = len(before - failed())
     print(f"== failed beside other tests and passed alone: {unstable}", flush=True)
     return code
