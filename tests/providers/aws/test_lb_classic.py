@@ -385,7 +385,13 @@ async def test_groups_of_nodes_are_left_alone_if_the_config_demands_it(aws: Stri
         assert seen.groups() == {}
 
 
-@pytest.mark.parametrize("after_effect", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize(
+    "after_effect",
+    [
+        pytest.param(False, id="refused", marks=pytest.mark.long),
+        pytest.param(True, id="answer lost"),
+    ],
+)
 async def test_whatever_call_fails_nothing_is_made_twice_or_left_behind(
     aws: StrictAWS, *, after_effect: bool
 ) -> None:

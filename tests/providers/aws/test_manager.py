@@ -294,7 +294,7 @@ async def test_nothing_is_left_of_a_life_in_which_aws_throttles_fails_and_forget
     control_plane: ControlPlane, aws: StrictAWS, tmp_path: Path
 ) -> None:
     async with set_up(control_plane, tmp_path) as site:
-        await live(Life(site, aws, tmp_path, 180.0), nodes=8, services=6, leaving=2)
+        await live(Life(site, aws, tmp_path, 180.0), nodes=4, services=6, leaving=1)
 
 
 @pytest.mark.long
