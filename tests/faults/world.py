@@ -76,6 +76,7 @@ class World:
         self.manager = manager
         self.script = script
         self.machines: dict[str, Instance] = {}
+        self.lost: set[str] = set()
         self.restarts = 0
         self._strikes = asyncio.Lock()
         script.strike = self._kill
@@ -190,6 +191,7 @@ class World:
 
     async def lose(self, *lost: str) -> None:
         """End machines, and wait until nothing is left of their nodes."""
+        self.lost.update(lost)
         for name in lost:
             await self.admin.delete(self.machines[name].id)
         nodes = await self.site.nodes()
@@ -296,9 +298,9 @@ class World:
         await self.ready(*services, ports={80, 82}, ranges={"127.1.0.0/16"})
         await self.delete(*services)
         told.say("deleted")
-        assert (await self.site.nodes()).keys() == set(self.machines) - set(nodes)
+        assert (await self.site.nodes()).keys() == self.machines.keys() - self.lost
         await self.check_blocks()
-        self.check_history(nodes)
+        self.check_history(self.lost)
 
 
 class Told:
