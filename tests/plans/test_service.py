@@ -68,6 +68,7 @@ from proreus.controllers.service.plan import (
     fingerprint,
     has_new_hosts,
     is_gone,
+    is_kept,
     still_ours,
     with_ip_mode,
 )
@@ -930,6 +931,25 @@ def test_other_answers_to_a_deletion_count_at_once(
 
 
 # Which verb
+
+
+@pytest.mark.parametrize(
+    ("present", "classes", "expected"),
+    [
+        (service(), Classes(), True),
+        (None, Classes(), False),
+        (service(uid="uid-2"), Classes(), False),
+        (service(type="ClusterIP"), Classes(), False),
+        (service(deleted=True), Classes(), False),
+        (service(finalizers=("another",)), Classes(), False),
+        (service(load_balancer_class=CLASS), Classes(), False),
+        (service(load_balancer_class=CLASS), Classes(frozenset({CLASS})), True),
+    ],
+)
+def test_the_cloud_is_called_for_services_that_the_finalizer_keeps(
+    present: Service | None, classes: Classes, *, expected: bool
+) -> None:
+    assert is_kept(present, reference(service()), classes) is expected
 
 
 def settled(*names: str, **changes: Any) -> tuple[Service, Memory]:

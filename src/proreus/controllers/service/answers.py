@@ -5,7 +5,9 @@ so a repeated answer is no write, and no event unless it is a failure that is tr
 recorder counts those and writes a lasting one every ten minutes.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -65,6 +67,8 @@ from proreus.kube.patch import Patch
 
 _ENSURING = "Ensuring load balancer"
 
+Answer = TypeVar("Answer")
+
 
 class Change(msgspec.Struct, frozen=True):
     """What to write, which events to record, and when the key is due again.
@@ -79,6 +83,15 @@ class Change(msgspec.Struct, frozen=True):
     events: tuple[PlannedEvent, ...] = ()
     after: float | None = None
     error: CloudError | None = None
+
+
+def answer_of(by_uid: Mapping[str, Answer] | Exception, uid: str) -> Answer | CloudError:
+    """Return the provider's answer for one load balancer; a missing one is a CloudError."""
+    if isinstance(by_uid, CloudError):
+        return by_uid
+    if isinstance(by_uid, Exception):
+        return CloudError(f"{type(by_uid).__name__}: {by_uid}")
+    return by_uid.get(uid) or CloudError("the provider gave no answer for this load balancer")
 
 
 def before(service: Service, now: datetime) -> Change | None:

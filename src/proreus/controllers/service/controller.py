@@ -7,7 +7,6 @@ differ cost a call.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
-from typing import TypeVar
 
 from proreus.cloudprovider import (
     CloudError,
@@ -28,6 +27,7 @@ from proreus.controllers.service.hosts import HostSets, candidates
 from proreus.controllers.service.nodesync import NodeSyncs
 from proreus.controllers.service.plan import Delete, Ensure, Memory, Refuse, UpdateHosts
 from proreus.controllers.service.writer import ServiceWriter
+from proreus.kube.errors import Conflict
 from proreus.kube.objects import EndpointSlice, Node, Service
 from proreus.kube.objects import key as key_of
 from proreus.runtime import klog, metrics, priority
@@ -42,7 +42,6 @@ BACKOFF = Backoff(first=5.0, cap=300.0, factor=2.0, jitter=0.1)
 CONTROLLER = "service-controller"
 BATCH = 500
 
-Answer = TypeVar("Answer")
 Verb = Ensure | UpdateHosts | Refuse | Delete
 
 
@@ -322,7 +321,7 @@ class ServiceController:
         verbs: Mapping[str, Ensure | UpdateHosts],
         call: Callable[[Sequence[LoadBalancer]], Awaitable[Mapping[str, EnsureAnswer]]],
     ) -> Mapping[str, Outcome]:
-        outcomes = {key: await self._prepare(key) for key, verb in verbs.items()}
+        outcomes = {key: await self._prepare(key, verb.desired) for key, verb in verbs.items()}
         ready = {key: verb for key, verb in verbs.items() if outcomes[key].error is None}
         if not ready:
             return outcomes
@@ -330,18 +329,24 @@ class ServiceController:
             self._memory[key] = plan.before_call(self._memory.get(key), verb)
         by_uid = await contained(call([verb.desired for verb in ready.values()]))
         for key, verb in ready.items():
-            answer = _answer(by_uid, verb.desired.ref.uid)
+            answer = answers.answer_of(by_uid, verb.desired.ref.uid)
             self._memory[key] = plan.after(self._memory[key], verb, answer)
             outcomes[key] = await self._conclude(key, verb, answer)
         return outcomes
 
-    async def _prepare(self, key: str) -> Outcome:
-        """Write finalizer and condition before the cloud is called."""
+    async def _prepare(self, key: str, desired: LoadBalancer) -> Outcome:
+        """Write finalizer and condition before the cloud is called; a Conflict if it must not be.
+
+        Else nobody would know of what was made, if the process ends during the call.
+        """
         outcome = await self._writer.write_present(
             key, lambda service: answers.before(service, self._env.now()) or Change()
         )
         if outcome.written is not None:
             await self._env.services.wait_seen(key, outcome.written)
+        present = self._env.services.get(key)
+        if outcome.error is None and not plan.is_kept(present, desired.ref, self._classes):
+            return Outcome(written=outcome.written, error=Conflict(409, "the Service has changed"))
         return outcome
 
     async def _conclude(
@@ -364,7 +369,7 @@ class ServiceController:
             self._writer.record(services[key], answers.before_delete(services[key], verb.ref))
         by_uid = await contained(self._cloud.delete([verb.ref for verb in verbs.values()]))
         for key, verb in verbs.items():
-            answer = _answer(by_uid, verb.ref.uid)
+            answer = answers.answer_of(by_uid, verb.ref.uid)
             now, memory = asyncio.get_running_loop().time(), self._memory[key]
             self._memory[key], answer = plan.confirmed_delete(memory, answer, now, services[key])
             if plan.is_gone(answer):
@@ -389,12 +394,3 @@ class ServiceController:
     async def settled(self, group: Hashable) -> None:
         """Wait until no call for the group still runs in a thread."""
         await self._env.context.settled(group)
-
-
-def _answer(by_uid: Mapping[str, Answer] | Exception, uid: str) -> Answer | CloudError:
-    """Return the provider's answer for one load balancer; a missing one is a CloudError."""
-    if isinstance(by_uid, CloudError):
-        return by_uid
-    if isinstance(by_uid, Exception):
-        return CloudError(f"{type(by_uid).__name__}: {by_uid}")
-    return by_uid.get(uid) or CloudError("the provider gave no answer for this load balancer")

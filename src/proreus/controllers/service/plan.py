@@ -142,6 +142,16 @@ def decide(
     return _compare(service, memory, desired) if desired else Nothing()
 
 
+def is_kept(service: Service | None, ref: LoadBalancerRef, classes: Classes = AS_GO) -> bool:
+    """Tell whether the Service still wants its load balancer, and our finalizer keeps it."""
+    return (
+        service is not None
+        and service.metadata.uid == ref.uid
+        and is_to_have(service, classes)
+        and has_finalizer(service)
+    )
+
+
 def still_ours(
     service: Service | None, memory: Memory | None, classes: Classes = AS_GO
 ) -> Memory | None:
