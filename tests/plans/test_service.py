@@ -865,13 +865,42 @@ def test_a_deletion_that_finds_nothing_of_an_address_must_do_so_twice() -> None:
     assert last == early
 
 
+@pytest.mark.parametrize("shown", [Pending(1.0, "it goes"), Done()])
+def test_a_deletion_that_shows_it_once_more_begins_to_confirm_anew(shown: DeleteAnswer) -> None:
+    present = service(ingress=ADDRESS)
+    missing, _ = confirmed_delete(Memory(reference(present)), Done(found=False), 100.0, present)
+    assert missing.missing_since == 100.0
+    memory, answer = confirmed_delete(missing, shown, 110.0, present)
+    assert (memory.missing_since, answer) == (None, shown)
+    failed, _ = confirmed_delete(missing, CloudError("x"), 110.0, present)
+    assert failed.missing_since == 100.0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [("False", "DeleteCloudError", "x"), READY, NO_HOSTS],
+    ids=["failed", "ready", "no hosts"],
+)
+def test_what_the_condition_says_is_believed_of_a_load_balancer(said: tuple[str, str, str]) -> None:
+    present = service(deleted=True, said=said)
+    memory = before_call(None, Delete(reference(present)))
+    assert isinstance(confirmed_delete(memory, Done(found=False), 0.0, present)[1], Pending)
+
+
+def test_an_address_that_was_withdrawn_is_remembered_when_the_service_is_gone() -> None:
+    memory = before_call(None, Delete(reference(service(ingress=ADDRESS))))
+    memory, _ = confirmed_delete(memory, Pending(0.0, "x", withdrawn=True), 0.0)
+    memory = before_call(memory, Delete(memory.ref))
+    assert isinstance(confirmed_delete(memory, Done(found=False), 1.0)[1], Pending)
+
+
 def test_a_deletion_that_goes_on_after_a_restart_needs_two_observations_too() -> None:
     """Its address is withdrawn, but there was a load balancer."""
     present = service(deleted=True, said=("False", "Deleting", "Deleting load balancer: soon"))
     memory = before_call(None, Delete(reference(present)))
     _, answer = confirmed_delete(memory, Done(found=False), 100.0, present)
     assert isinstance(answer, Pending)
-    assert "its deletion was under way" in answer.reason
+    assert "though it had one" in answer.reason
     assert confirmed_delete(memory, Done(found=False), 100.0, service()) == (
         memory,
         Done(found=False),

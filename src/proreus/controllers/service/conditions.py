@@ -138,6 +138,11 @@ def shows_deletion(service: Service) -> bool:
     return current_reason(service) in _OF_DELETION
 
 
+def shows_one(service: Service) -> bool:
+    """Tell whether the condition shows that the Service has had a load balancer."""
+    return shows_deletion(service) or current_reason(service) in IN_PLACE
+
+
 def readiness(hosts: Sequence[Host], rejected: Mapping[str, str]) -> ConditionState:
     """Return the state of a load balancer that is as desired; `rejected` has reasons by node."""
     if not hosts:

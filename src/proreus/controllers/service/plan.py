@@ -22,10 +22,9 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.controllers.service.conditions import (
     ELSEWHERE,
     ConditionState,
-    Reason,
-    current_reason,
     is_shown,
     readiness,
+    shows_one,
 )
 from proreus.controllers.service.intake import (
     AS_GO,
@@ -64,7 +63,8 @@ class Memory(msgspec.Struct, frozen=True):
     `condition` what its condition should be. A write that was lost shows by the Service differing
     from these. `requested_hosts` are the hosts last sent to the cloud, whatever the result, or
     None. `missing_since` is the time in seconds since which `delete` finds nothing, or None.
-    `made` says that this process has asked for it, or found it as desired when it started.
+    `withdrawn` says that it had an address before its deletion; `made` that this process has asked
+    for it, or found it as desired when it started.
     """
 
     ref: LoadBalancerRef
@@ -73,6 +73,7 @@ class Memory(msgspec.Struct, frozen=True):
     condition: ConditionState | None = None
     requested_hosts: tuple[Host, ...] | None = None
     missing_since: float | None = None
+    withdrawn: bool = False
     made: bool = False
 
 
@@ -202,8 +203,13 @@ def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> M
     """
     written = memory.written if memory else {}
     if isinstance(verb, Delete):
-        since, made = (memory.missing_since, memory.made) if memory else (None, False)
-        return Memory(verb.ref, None, written, missing_since=since, made=made)
+        return msgspec.structs.replace(
+            memory or Memory(verb.ref),
+            ref=verb.ref,
+            last=None,
+            condition=None,
+            requested_hosts=None,
+        )
     newest = _newest_ref(verb.desired.ref, memory)
     return Memory(newest, None, written, requested_hosts=verb.desired.hosts, made=True)
 
@@ -249,9 +255,9 @@ def confirmed_delete(
 ) -> tuple[Memory, DeleteAnswer]:
     """Return the memory after an answer to `delete`, and the answer to act on.
 
-    A Service that has an address, or whose deletion goes on, has had a load balancer. A listing
-    without it may lag or lie, so there must be two, and time between them. An address that is
-    withdrawn is forgotten.
+    A Service that has an address, or of which the condition or we know that it had one, has had a
+    load balancer. A listing without it may lag or lie, so there must be two in a row, and time
+    between them. An address that is withdrawn is forgotten.
 
     Args:
         memory: What `before_call` gave.
@@ -261,17 +267,19 @@ def confirmed_delete(
     """
     if isinstance(answer, Pending) and answer.withdrawn:
         ref = msgspec.structs.replace(memory.ref, last_ingress=())
-        return msgspec.structs.replace(memory, ref=ref), answer
+        return msgspec.structs.replace(memory, ref=ref, missing_since=None, withdrawn=True), answer
+    if isinstance(answer, Pending) or answer == Done():
+        return msgspec.structs.replace(memory, missing_since=None), answer
     points = memory.ref.last_ingress
-    is_known = bool(points) or (service is not None and current_reason(service) == Reason.DELETING)
-    if not isinstance(answer, Done) or answer.found or not is_known:
+    is_known = bool(points) or memory.withdrawn or (service is not None and shows_one(service))
+    if not isinstance(answer, Done) or not is_known:
         return memory, answer
     since = now if memory.missing_since is None else memory.missing_since
     left = CONFIRM_SECONDS - (now - since)
     if left <= 0:
         return memory, answer
     stated = ", ".join(point.ip or point.hostname for point in points)
-    had = f"the Service has the address {stated}" if stated else "its deletion was under way"
+    had = f"the Service has the address {stated}" if stated else "it had one"
     text = f"the cloud shows no load balancer of the Service, though {had}"
     return msgspec.structs.replace(memory, missing_since=since), Pending(
         left, f"{text}: looking again"
