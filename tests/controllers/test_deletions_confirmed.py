@@ -82,7 +82,7 @@ class Cloud(CloudProvider):
         self.load_balancers: Any = self.balancers
 
 
-ROWS = {
+ROWS: Mapping[str, Sequence[Any]] = {
     "missing": [LIE],
     "missing after a restart": [RESTART, LIE],
     "missing, shown, missing": [LIE, WORKING, LIE],

@@ -32,6 +32,7 @@ from proreus.providers.openstack.octavia.plan import (
     Wait,
     deletion,
     departure,
+    is_last,
     plan,
 )
 from proreus.providers.openstack.octavia.preview import part_changes, pretend
@@ -185,6 +186,21 @@ def test_one_in_an_error_without_parts_goes_without_cascade_and_one_with_parts_i
     ):
         assert deletion(observed, cascade=False) == step
         assert plan(DESIRED, observed, at_once=False, cascade=False, is_known=False) == step
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (DropBalancer("b", cascade=True), True),
+        (Change("loadbalancers", "b", {"tags": []}), True),
+        (Wait("PENDING_DELETE"), True),
+        (Wait("PENDING_UPDATE"), False),
+        (Drop("listeners", "l"), False),
+        (Broken(), False),
+    ],
+)
+def test_the_last_step_leaves_nothing_of_the_service(step: Step, *, expected: bool) -> None:
+    assert is_last(step) is expected
 
 
 def test_deletion_goes_part_by_part_where_it_cannot() -> None:

@@ -290,6 +290,30 @@ async def test_octavia_is_asked_the_less_often_the_longer_it_works(site: Balanci
         assert isinstance(await site.ensure(provider, site.service()), Ensured)
 
 
+@pytest.mark.parametrize("cascade", [True, False])
+@pytest.mark.parametrize("calls", [0, 1, 2])
+async def test_a_listing_that_lacks_it_before_its_deletion_began_is_no_end(
+    site: Balancing, calls: int, *, cascade: bool
+) -> None:
+    """Octavia still works on it, or its listeners go first: the framework is to look again."""
+    settings = f"[LoadBalancer]\ncascade-delete = {str(cascade).lower()}\n"
+    async with started(site.wire.config(sections=settings)) as provider:
+        assert provider.load_balancers is not None
+        await site.ensure(provider, site.service())
+        made = site.octavia.only("loadbalancers")
+        if cascade:
+            made.update(provisioning_status="PENDING_UPDATE", left=99)
+        ref = site.desired(provider, site.service()).ref
+        for _ in range(calls):
+            assert isinstance((await provider.load_balancers.delete([ref]))[ref.uid], Pending)
+        del site.octavia.of["loadbalancers"][made["id"]]
+        assert (await provider.load_balancers.delete([ref]))[ref.uid] == Done(found=False)
+        site.octavia.of["loadbalancers"][made["id"]] = made
+        made["left"] = 0
+        assert await site.delete_ref(provider, ref) == Done(found=True)
+    assert not any(site.octavia.of.values())
+
+
 async def test_one_that_octavia_deletes_already_was_there(site: Balancing) -> None:
     inside = site.service({"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"})
     async with started(site.wire.config()) as provider:

@@ -301,7 +301,7 @@ async def test_an_official_one_in_an_error_can_bear_no_marks_and_is_reported() -
         assert f"load balancer {made['id']} is in the state ERROR" in str(answer)
         assert all_there(site) == before
         site.octavia.remove(made["id"])
-        assert await site.delete(provider, service) == Done(found=True)
+        assert await site.delete(provider, service) == Done(found=False)
     assert not any(site.octavia.of.values())
 
 

@@ -222,7 +222,6 @@ async def test_the_group_goes_with_the_service_though_the_load_balancer_is_gone(
     async with started(site.text()) as provider:
         await site.ensure(provider, site.service())
         site.octavia.remove(site.octavia.only("loadbalancers")["id"])
-        assert await site.delete(provider, site.service()) == Done(found=True)
         assert await site.delete(provider, site.service()) == Done(found=False)
     assert site.groups.of == {}
     assert site.attached() == {"p-1": ["default"], "p-2": ["default"]}

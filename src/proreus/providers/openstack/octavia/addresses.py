@@ -123,8 +123,8 @@ class Addresses:
             )
         return _floating_network(options, external)
 
-    async def delete(self, ref: LoadBalancerRef, gone: Sequence[Described], turn: Turn) -> bool:
-        """Delete the floating IPs that go with a Service; tell whether there were any.
+    async def delete(self, ref: LoadBalancerRef, gone: Sequence[Described], turn: Turn) -> None:
+        """Delete the floating IPs that go with a Service.
 
         They are those that were made for it and by which no others are reached, and those of its
         load balancers; none that is to stay, by what the Service asked last or asks now.
@@ -138,7 +138,7 @@ class Addresses:
             CloudError: Neutron refuses, or does not answer.
         """
         if is_to_be_kept(ref):
-            return False
+            return
         found: dict[str, tuple[str, Described]] = {}
         ports = {str(one.get("vip_port_id")): one for one in gone}
         for one in await self._networks.made_for(ref):
@@ -154,7 +154,6 @@ class Addresses:
         for balancer_id, one in found.values():
             with turn.change(balancer_id):
                 await self._networks.take_away(one)
-        return bool(found)
 
 
 def is_to_be_kept(ref: LoadBalancerRef) -> bool:

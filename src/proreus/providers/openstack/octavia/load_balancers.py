@@ -56,6 +56,7 @@ from proreus.providers.openstack.octavia.plan import (
     Step,
     Wait,
     departure,
+    is_last,
 )
 from proreus.providers.openstack.octavia.preview import part_changes, pretend
 from proreus.providers.openstack.octavia.records import (
@@ -99,7 +100,8 @@ class OctaviaLoadBalancers:
         self._addresses = Addresses(octavia, networks)
         self._turns = Turns()
         self._withdrawal = Withdrawal(octavia, networks)
-        self._deleted: set[str] = set()
+        # By the Service's uid: the load balancers that were seen to go, and are not deleted yet.
+        self._going: dict[str, set[str]] = {}
         self._waited: dict[str, int] = {}
 
     def offered(self) -> LoadBalancers:
@@ -203,7 +205,8 @@ class OctaviaLoadBalancers:
                 if (step := self._delete_step(one, observed, ref)) is not None
             ]
             if steps:
-                self._deleted.add(ref.uid)
+                self._going.setdefault(ref.uid, set()).update(id_ for id_, _ in steps)
+                self._gone(ref, {id_: step for id_, step in steps if isinstance(step, Wait)})
             if steps and all(isinstance(step, Wait) for _, step in steps):
                 return self._pending(ref, _DELETES, is_waiting=True)
             gone = [
@@ -211,21 +214,23 @@ class OctaviaLoadBalancers:
                 for one, observed in pairs
                 if observed.status in {ACTIVE, ERROR} and not is_needed(one, observed, ref)
             ]
-            floating = await self._addresses.delete(ref, gone, turn)
+            await self._addresses.delete(ref, gone, turn)
             for id_, step in steps:
                 if isinstance(step, Broken):
                     raise broken(id_)
-                if not isinstance(step, Wait):
-                    await self._take(step, id_, (), turn)
+                if not isinstance(step, Wait) and await self._take(step, id_, (), turn):
+                    self._gone(ref, {id_: step})
         if steps:
             return self._pending(ref, _DELETES, is_waiting=False)
         self._waited.pop(ref.uid, None)
-        group = await self._groups.remove(ref)
-        if isinstance(group, Pending):
-            return group
-        was_there = ref.uid in self._deleted or floating or group
-        self._deleted.discard(ref.uid)
-        return Done(found=was_there)
+        if (pending := await self._groups.remove(ref)) is not None:
+            return pending
+        # What has not got its last step may only be missing in the list; addresses prove nothing.
+        return Done(found=self._going.pop(ref.uid, None) == set())
+
+    def _gone(self, ref: LoadBalancerRef, steps: Mapping[str, Step]) -> None:
+        """Note load balancers whose last step was taken, or which Octavia deletes already."""
+        self._going[ref.uid] -= {id_ for id_, step in steps.items() if is_last(step)}
 
     async def _withdraw(self, ref: LoadBalancerRef) -> Pending:
         """Mark what goes with the Service, so that its address is not needed to find it."""
@@ -335,14 +340,16 @@ class OctaviaLoadBalancers:
         record = owners.record_of(described, ref.cluster.uid, ref.uid)
         return Record(valid(record, observed.hosts), write)
 
-    async def _take(self, step: Step, id_: str, tags: Sequence[str], turn: Turn) -> None:
-        """Take a step, unless Octavia works on the load balancer after all."""
+    async def _take(self, step: Step, id_: str, tags: Sequence[str], turn: Turn) -> bool:
+        """Take a step; return False if Octavia works on the load balancer after all."""
         try:
             with turn.change(id_):
                 await self._octavia.take(step, id_, tags)
         except Refused as error:
             if not is_immutable(error):
                 raise
+            return False
+        return True
 
     def _pending(self, ref: LoadBalancerRef, reason: str, *, is_waiting: bool) -> Pending:
         """Return when to ask again: soon after a step, later while nothing happens."""

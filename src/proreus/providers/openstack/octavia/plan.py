@@ -126,6 +126,7 @@ Step = (
 ACTIVE = "ACTIVE"
 ERROR = "ERROR"
 DELETED = "DELETED"
+DELETING = "PENDING_DELETE"
 
 
 def plan(
@@ -191,6 +192,11 @@ def departure(observed: Balancer, tags: Sequence[str]) -> Step | None:
         return part
     left = _differing({"tags": list(tags)}, observed.fields)
     return Change("loadbalancers", observed.id, left) if left else None
+
+
+def is_last(step: Step) -> bool:
+    """Tell whether nothing of the Service is left after a step of `deletion` or `departure`."""
+    return isinstance(step, DropBalancer | Change) or step == Wait(DELETING)
 
 
 def _part(observed: Balancer) -> Step | None:

@@ -149,20 +149,16 @@ class SecurityGroups:
             tuple(await self._ports(id_, spots(lb, subnets))),
         )
 
-    async def remove(self, ref: LoadBalancerRef) -> Pending | bool:
+    async def remove(self, ref: LoadBalancerRef) -> Pending | None:
         """Delete the Service's group, whether groups are managed now or not.
-
-        Returns:
-            Whether there was one.
 
         Raises:
             CloudError: Neutron refuses, or does not answer.
         """
-        found = await self._found(ref)
-        for group in found:
+        for group in await self._found(ref):
             if (pending := await self._drop(group)) is not None:
                 return pending
-        return bool(found)
+        return None
 
     async def owned(self, cluster: ClusterIdentity) -> list[OwnedObject]:
         """Return the groups with the cluster's tag; none where Neutron has no tags.
@@ -194,9 +190,8 @@ class SecurityGroups:
         if name_of(ref) not in left:
             return None
         await before()
-        answer = await self.remove(ref)
-        if isinstance(answer, Pending):
-            return answer
+        if (pending := await self.remove(ref)) is not None:
+            return pending
         left.discard(name_of(ref))
         return None
 
