@@ -3,12 +3,15 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from proreus.cloudprovider.config import read
 from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.memberships import KEPT, Memberships
 
-from .site import Clock, Network, config_text, context
+from .lb_site import placed
+from .site import OWNED, Clock, Network, config_text, context, started
 from .strict.process import REGION, StrictAWS
 
 ABSENT = "i-0123456789abcdef0"
@@ -42,3 +45,32 @@ async def test_instances_are_asked_about_once_until_the_answer_is_old(aws: Stric
         assert (await groups(*ids))[ids[0]] == [other]
     finally:
         await api.close()
+
+
+@pytest.mark.parametrize("is_tagged", [True, False], ids=["tagged", "untagged"])
+@pytest.mark.parametrize("kind", ["nlb", ""], ids=["network", "classic"])
+async def test_hosts_that_a_listing_leaves_out_keep_their_rules_and_are_tried_again(
+    aws: StrictAWS, kind: str, *, is_tagged: bool
+) -> None:
+    """An omission proves nothing; and what was not seen is not recorded as right."""
+    async with placed(aws, kind=kind) as site:
+        if not is_tagged:
+            site.ec2.delete_tags(Resources=[site.group], Tags=[{"Key": key} for key in OWNED])
+
+        def rules() -> object:
+            (group,) = site.ec2.describe_security_groups(GroupIds=[site.group])["SecurityGroups"]
+            return group["IpPermissions"]
+
+        ids = site.machines(2)
+        desired = site.desired(ids)
+        await site.made(desired)
+        before = rules()
+        assert before
+        for left_out in (ids, ids[:1]):
+            aws.configure(unlisted=left_out)
+            async with started(config_text(aws, site.network.vpc)) as provider:
+                site.provider = provider
+                answer = await site.made(desired)
+            assert rules() == before
+            assert answer.rejected.keys() == {f"node-{one}" for one in left_out}
+            assert all("EC2 left" in why for why in answer.rejected.values())

@@ -235,7 +235,8 @@ class HostGroups:
         """Return the rules of the groups to change, the hosts' groups, and the hosts without any.
 
         All groups of the VPC are read where a host is in one without the cluster's tag, and where
-        there is no host: nothing shows then in which groups hosts have been.
+        there is no host: nothing shows then in which groups hosts have been. While a host's group
+        is not known, those that may be it are not changed: what was let in goes on being so.
         """
         instances = access.instances
         is_whole = not instances or not self._tags.id
@@ -243,8 +244,12 @@ class HostGroups:
         mine = self._tags.mine(described) if self._tags.id else []
         tagged = {group["GroupId"] for group in mine}
         group_of: dict[str, str] = {}
-        refused: dict[str, str] = {}
+        refused = {
+            id_: f"EC2 left {id_} out of its answer, so its security group is not known"
+            for id_ in instances
+        }
         for instance in await self._memberships.of(instances):
+            refused.pop(instance["InstanceId"])
             try:
                 group_of[instance["InstanceId"]] = host_group(instance, tagged)
             except ValueError as error:
@@ -254,6 +259,7 @@ class HostGroups:
         rules = {
             group["GroupId"]: rules_of(group.get("IpPermissions") or ()) for group in described
         }
+        is_known = not refused
         theirs = {group["GroupId"] for group in described if self._is_anothers(group)}
         homes = {
             id_
@@ -268,7 +274,7 @@ class HostGroups:
         concerned = {
             id_: observed
             for id_, observed in rules.items()
-            if id_ in tagged or id_ in homes or access.is_marked(observed)
+            if id_ in homes or (is_known and (id_ in tagged or access.is_marked(observed)))
         }
         return concerned, homes, refused
 
