@@ -427,7 +427,8 @@ def test_a_group_stays_busy_until_its_calls_have_settled() -> None:
         world, free = World(), asyncio.Event()
 
         async def hang(group: Hashable) -> None:
-            await free.wait()
+            if world.applied:
+                await free.wait()
 
         world.settling = hang
         world.queue.add("a")
@@ -439,6 +440,27 @@ def test_a_group_stays_busy_until_its_calls_have_settled() -> None:
             free.set()
             await asyncio.sleep(1)
             assert len(world.applied) == 2
+
+    virtually(scenario)
+
+
+def test_a_group_waits_for_calls_of_a_controller_before_this_one() -> None:
+    async def scenario() -> None:
+        world, free = World(), asyncio.Event()
+
+        async def hang(group: Hashable) -> None:
+            if group == "a":
+                await free.wait()
+
+        world.settling, world.grouping = hang, lambda key: key
+        world.queue.add("a")
+        world.queue.add("b")
+        async with world.running():
+            await asyncio.sleep(100)
+            assert world.keys_applied() == ["b"]
+            free.set()
+            await asyncio.sleep(1)
+            assert world.keys_applied() == ["b", "a"]
 
     virtually(scenario)
 

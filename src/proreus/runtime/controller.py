@@ -9,7 +9,8 @@ The loop holds every rule that controllers share, so that none of them has to:
   `apply`.
 * A batch whose observation fails backs off the observer, not its keys; from the third failure in
   a row on, the keys are planned with the error, so that the objects can say what is wrong.
-* Changes of equal group go in one `apply`, and a group never runs twice at once.
+* Changes of equal group go in one `apply`, and a group never runs twice at once, nor beside what
+  a controller that was ended before this one has left running.
 * Apply slots are bounded; a call that outlives `SLOW_AFTER` leaves the normal slots for slow ones.
 * Nothing a reconciler raises leaves the loop, not even SystemExit: it is that key's failure.
 """
@@ -283,6 +284,8 @@ class Controller(Generic[T, Observed, Change]):
     ) -> None:
         """Plan and apply one group; retry after `delay` seconds if the observation failed."""
         async with self._slots.slot(lambda: self._hand_out(-len(keys))):
+            # A controller before this one may have left a call behind.
+            await contained(self._reconciler.settled(name))
             planned_on = {key: self._informer.get(key) for key in keys}
             with klog.bound(controller=self.name, **_named(planned_on)):
                 outcomes = await self._plan_and_apply(name, planned_on, answers)

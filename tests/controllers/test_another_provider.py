@@ -1,0 +1,129 @@
+"""The cloud-config changes while load balancers are made or deleted: another provider goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from proreus.app.election import Election
+from proreus.app.leader import Leader
+from proreus.app.options import Options
+from proreus.cloudprovider import (
+    CloudProvider,
+    ClusterIdentity,
+    Context,
+    Done,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    OwnedObject,
+)
+from proreus.controllers.table import CONTROLLERS
+from proreus.kube.config import ClientConfig
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.requests import SERVICES
+from proreus.serving.health import Health
+from proreus.testing.clock import virtual_time
+from proreus.testing.memory import MemoryApiServer, Store
+
+from .leading import EPOCH
+
+SLOW = 100.0
+"""Seconds of the first verb, which nobody can end earlier."""
+
+
+class Balancers:
+    """Load balancers of one Service, in one cloud for all providers."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.most_at_once = 0
+        self.calls = 0
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        return lb.uid
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        return HostPolicy()
+
+    def fingerprint(self, desired: LoadBalancer) -> str:
+        return ""
+
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
+        self.calls += 1
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        try:
+            await self._work(SLOW if self.calls == 1 else 1.0)
+        finally:
+            self.running -= 1
+        return {one.ref.uid: Ensured((LoadBalancerIngress(ip="192.0.2.1"),)) for one in desired}
+
+    update_hosts = ensure
+
+    async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
+        return {one.uid: Done() for one in gone}
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        return []
+
+    async def _work(self, seconds: float) -> None:
+        """Go on for so long, as a request that is on its way does."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                continue
+
+
+class Cloud(CloudProvider):
+    name = "cloud"
+
+    def __init__(self, balancers: Balancers) -> None:
+        super().__init__(None)
+        self.balancers = balancers
+
+    async def start(self, context: Context) -> None:
+        self.load_balancers: Any = self.balancers
+
+
+@asynccontextmanager
+async def leading(store: Store, cloud: CloudProvider) -> AsyncIterator[Leader]:
+    loop = asyncio.get_running_loop()
+    async with MemoryApiServer(store) as server:
+        leader = Leader(
+            Options(cloud_provider="cloud", leader_elect=False),
+            cloud,
+            ClientConfig(server=server.url),
+            Health(),
+            chosen=[one for one in CONTROLLERS if one.name == "service-lb-controller"],
+            election=Election(),
+            now=lambda: EPOCH + timedelta(seconds=loop.time()),
+        )
+        stop = asyncio.Event()
+        work = asyncio.create_task(leader.run(stop))
+        try:
+            yield leader
+        finally:
+            stop.set()
+            await work
+
+
+@virtual_time
+async def test_its_verbs_wait_for_those_of_the_former_one_in_their_group() -> None:
+    loop = asyncio.get_running_loop()
+    store = Store(lambda: EPOCH + timedelta(seconds=loop.time()))
+    spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"port": 80}]}
+    store.create(SERVICES, "shop", {"metadata": {"name": "web"}, "spec": spec})
+    balancers = Balancers()
+    async with leading(store, Cloud(balancers)) as leader:
+        await asyncio.sleep(5)
+        assert balancers.running == 1
+        await leader.replace_cloud(Cloud(balancers))
+        await asyncio.sleep(2 * SLOW)
+        assert balancers.calls > 1
+    assert balancers.most_at_once == 1
