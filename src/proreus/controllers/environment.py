@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,11 @@ from proreus.runtime.informer import Informer
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that a controller works with. `now` is wall-clock time in UTC."""
+    """The objects that a controller works with. `now` is wall-clock time in UTC.
+
+    `heritage` is what a controller hands to its successor in this process, by its name: the next
+    one is made after a crash, and for another provider.
+    """
 
     client: Client
     provider: CloudProvider
@@ -29,6 +33,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     events: EventRecorder
     now: Callable[[], datetime]
     settings: Settings
+    heritage: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Runnable(Protocol):

@@ -63,8 +63,12 @@ class ServiceController:
             owned=frozenset(env.settings.load_balancer_classes),
             classless=env.settings.classless_load_balancers,
         )
-        self._memory: dict[str, Memory] = {}
+        former: dict[str, Memory] = env.heritage.get(CONTROLLER, {})
+        self._memory = {key: plan.inherited(memory) for key, memory in former.items()}
+        env.heritage[CONTROLLER] = self._memory
         self._queue: WorkQueue[str] = WorkQueue("service", backoff=BACKOFF)
+        for key in self._memory:  # also those of which no Service is left
+            self._queue.add(key, Priority.RESYNC)
         self._nodes_changed = asyncio.Event()
         self._host_sets = HostSets()
         self._node_syncs = NodeSyncs()
@@ -169,7 +173,7 @@ class ServiceController:
             return
         for key, desired in all_desired.items():
             memory = drift.adopted(desired, self._cloud.fingerprint(desired), cloud)
-            if memory is not None:
+            if memory is not None and self._memory.get(key, memory).ref.uid == memory.ref.uid:
                 self._memory[key] = memory
 
     async def _repair_periodically(self) -> None:

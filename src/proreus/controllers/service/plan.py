@@ -196,6 +196,14 @@ def fingerprint(desired: LoadBalancer, written: Collection[str] = ()) -> Fingerp
     return Fingerprint(_digest(hashed), desired.hosts, desired.endpoints)
 
 
+def inherited(memory: Memory) -> Memory:
+    """Return what a controller still knows that takes over from another one in this process.
+
+    What was asked of the cloud holds; that it was reached does not, for the cloud may be another.
+    """
+    return msgspec.structs.replace(memory, last=None, condition=None, requested_hosts=None)
+
+
 def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> Memory:
     """Return the memory once the cloud is called: parts may exist, so the name is kept.
 
@@ -203,13 +211,7 @@ def before_call(memory: Memory | None, verb: Ensure | UpdateHosts | Delete) -> M
     """
     written = memory.written if memory else {}
     if isinstance(verb, Delete):
-        return msgspec.structs.replace(
-            memory or Memory(verb.ref),
-            ref=verb.ref,
-            last=None,
-            condition=None,
-            requested_hosts=None,
-        )
+        return msgspec.structs.replace(inherited(memory or Memory(verb.ref)), ref=verb.ref)
     newest = _newest_ref(verb.desired.ref, memory)
     return Memory(newest, None, written, requested_hosts=verb.desired.hosts, made=True)
 
