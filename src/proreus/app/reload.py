@@ -287,13 +287,15 @@ class Reloader:
             klog.info(log, "The cloud-config is back to the one in use", source=self._origin.name)
             return
         try:
-            made = with_config(self._current.name, self._origin.read(), source=self._origin.name)
+            text = self._origin.read()
+            made = with_config(self._current.name, text, source=self._origin.name)
         except ConfigError as exc:
             self._failed("invalid", "CloudConfigInvalid", exc.problems)
             return
         self._watched = tuple({*self._current.watched_files, *made.watched_files})
-        # Before the start: what changes while it starts counts as a change.
-        digests = self._digests_seen = self._digests()
+        # Of what was read: whatever has changed since counts as a change, also during the start.
+        found = {**self._digests(), **digests, CONFIG: _digest(text.encode())}
+        digests = self._digests_seen = {key: found[key] for key in (CONFIG, *self._watched)}
         if self._used is None and made.config == self._current.config:
             self._in_use(self._current, digests)
             return
