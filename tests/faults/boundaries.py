@@ -1,7 +1,7 @@
 """The boundaries: every call of a life, and plans that spoil each of them in each way."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +27,11 @@ async def rehearse(
     directory: Path,
     *flags: str,
     services: Sequence[str] = ("web-0", "web-1"),
+    choose: Callable[[Call], Act | None] = lambda _: None,
 ) -> list[Call]:
-    """The calls of a life in which nothing is spoilt, in their order."""
+    """The calls of a life in which nothing is spoilt but what `choose` names, in their order."""
     async with world(plane, directory, *flags) as made:
+        made.script.choose = choose
         await made.live(["node-0", "node-1"], services)
         strays = {
             call.what

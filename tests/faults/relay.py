@@ -23,6 +23,8 @@ from yarl import URL
 from proreus.cloudprovider.identity import MARK_SERVICE
 from proreus.kube.clientconfig import ClientConfig
 
+VERSIONED: Final = "@version"
+"""What the name of a call has if the write is of one version of a Node only."""
 _SENT_ON: Final = ("Accept", "Content-Type", "User-Agent", "Authorization")
 _SENT_BACK: Final = ("Content-Type", "Retry-After")
 _POLL: Final = 0.2
@@ -272,21 +274,25 @@ def _read_api(request: web.BaseRequest, body: bytes) -> tuple[str, str]:
     method = "WATCH" if request.query.get("watch") else request.method
     changes = ""
     if method == "PATCH":
-        changes = _changes(json.loads(body))
+        changes = _changes(json.loads(body), of_node=found["plural"] == "nodes")
     elif method == "PUT" and found["plural"] == "leases":
         changes = _deed(json.loads(body)["spec"])
     return found["name"] or "", f"{method} {found['plural']}{found['sub'] or ''} {changes}".strip()
 
 
-def _changes(patch: Any) -> str:
-    """What of an object a patch changes."""
+def _changes(patch: Any, *, of_node: bool) -> str:
+    """What of an object a patch changes; of a Node also whether only of one version (`@version`)."""
     if isinstance(patch, list):
         changes = [".".join(op["path"].split("/")[1:3]) for op in patch if op["op"] != "test"]
     else:
-        status = patch.get("status", {})
+        metadata, status = patch.get("metadata", {}), patch.get("status", {})
         changes = [name for name in status if name != "conditions"]
         changes += [str(one.get("type")) for one in status.get("conditions", ())]
-        changes += [name for name in patch.get("metadata", {}) if "finalizers" in name.lower()]
+        changes += [name for name in metadata if "finalizers" in name.lower()]
+        changes += [f"metadata.{name}" for name in metadata if name in {"labels", "annotations"}]
+        changes += [f"spec.{name}" for name in patch.get("spec", {})]
+        if of_node and "resourceVersion" in metadata:
+            changes.append(VERSIONED)
     return " ".join(sorted(set(changes)))
 
 

@@ -14,8 +14,8 @@ from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 
-from .boundaries import check_exercised, for_each, owners, writes_of_one
-from .relay import Act, Call
+from .boundaries import check_exercised, for_each, owners, rehearse, writes_of_one
+from .relay import VERSIONED, Act, Call
 from .table import Tally
 from .world import World, world
 
@@ -47,6 +47,37 @@ async def test_every_write_to_the_api_server_may_fail_in_every_way(
             await made.live(owners(plan, "node"), owners(plan, "web"))
             assert not made.script.plan, "never reached"
             check_exercised(writes, REFUSALS, made.script.hits)
+
+
+def comes_too_late(call: Call) -> Act | None:
+    """Conflicts for all that is written to one version of a node only."""
+    return Act.CONFLICT if VERSIONED in call.what else None
+
+
+@pytest.mark.long
+async def test_every_write_to_a_node_that_somebody_else_wrote_first_may_fail_in_every_way(
+    control_plane: ControlPlane, tmp_path: Path, tally: Tally
+) -> None:
+    """What is sent in the place of a merge that came too late fails in one way for each node."""
+    late = await rehearse(control_plane, tmp_path / "rehearsed", choose=comes_too_late)
+    writes = [
+        call
+        for call in writes_of_one(late, "node-0")
+        if call.what.startswith("PATCH nodes") and VERSIONED not in call.what
+    ]
+    assert {"PATCH nodes metadata.labels spec.providerID spec.taints"} < {
+        one.what for one in writes
+    }
+    plan = for_each(writes, REFUSALS)
+    async with world(control_plane, tmp_path) as made:
+        with tally.trying() as take_down:
+            for call, act in plan.items():
+                take_down(f"api, too late: {call.what}", act)
+            made.script.plan, made.script.choose = dict(plan), comes_too_late
+            await made.live(owners(plan, "node"), ["web-0"])
+            assert not made.script.plan, "never reached"
+            hits = {call: act for call, act in made.script.hits.items() if call in plan}
+            check_exercised(writes, REFUSALS, hits)
 
 
 def every_watch(act: Act) -> Callable[[Call], Act | None]:
@@ -163,7 +194,10 @@ async def test_objects_made_anew_between_a_decision_and_its_write_are_taken_for_
             made.script.before = {
                 Call("api", "node-0", "PATCH nodes spec.podCIDR spec.podCIDRs", 1): new_node,
                 Call(
-                    "api", "node-0", "PATCH nodes metadata.labels spec.providerID spec.taints", 1
+                    "api",
+                    "node-0",
+                    "PATCH nodes @version metadata.labels spec.providerID spec.taints",
+                    1,
                 ): new_node,
                 Call(
                     "api", "web-0", "PATCH services/status LoadBalancerReady loadBalancer", 1

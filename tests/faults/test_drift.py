@@ -156,8 +156,8 @@ BALANCERS: Final = (
     ),
 )
 NODES_AND_ROUTES: Final = (
-    Drift("machine resized", the_instance_type, {"PATCH nodes metadata.labels": 1}),
-    Drift("label changed", the_label, {"PATCH nodes metadata.labels": 1}),
+    Drift("machine resized", the_instance_type, {"PATCH nodes @version metadata.labels": 1}),
+    Drift("label changed", the_label, {"PATCH nodes @version metadata.labels": 1}),
     Drift("route removed", removed("route"), {"POST routes": 1}),
     Drift("route changed", a_route_elsewhere, {"PATCH routes/*": 1}),
     Drift("black hole", a_black_hole, {"PATCH routes/*": 1}),

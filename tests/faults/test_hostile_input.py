@@ -235,7 +235,7 @@ def test_an_event_of_a_watch_with_anything_in_any_field_is_read_or_restarts_the_
     line = msgspec.json.encode(replaced(whole, data.draw(st.sampled_from(places(whole))), new))
     event_type: Any = Heard
     decoder: msgspec.json.Decoder[Heard[Any]] = msgspec.json.Decoder(event_type[kind])
-    signal = decode_line(line, decoder)
+    signal = decode_line(line, decoder, NODES if kind is Node else SERVICES)
     state, event = step(WatchState("7", heard=True), signal)
     if isinstance(signal, Failed):
         assert (state.version, event) == ("", None)
@@ -254,7 +254,7 @@ def test_bytes_of_a_watch_that_are_no_event_restart_it(line: bytes, at: int, fli
     whole = msgspec.json.encode({"type": "ADDED", "object": SERVICE})
     decoder = msgspec.json.Decoder(Heard[Service])
     for broken in (line, whole[:at], whole[:at] + flips + whole[at + len(flips) :]):
-        signal = decode_line(broken, decoder)
+        signal = decode_line(broken, decoder, SERVICES)
         assert isinstance(signal, Heard) or signal.restart
 
 

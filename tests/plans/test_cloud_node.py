@@ -127,7 +127,7 @@ def told(node: Node) -> Condition:
 
 def after(apply_patch: ApplyPatch, node: Node, change: Change | None) -> Node:
     assert change is not None
-    return apply_patch(apply_patch(node, change.status), change.main)
+    return apply_patch(apply_patch(node, change.status), change.main.tested)
 
 
 def test_the_names_that_others_rely_on() -> None:
@@ -235,7 +235,7 @@ def test_initialisation_writes_the_status_first_and_the_taint_last(apply_patch: 
     assert halfway.status.addresses == (*MACHINE.addresses, NodeAddress("Hostname", "n1"))
     assert told(halfway) == Condition(CONDITION, "True", "Initialized", FINE, NOW)
     assert has_taint(halfway, TAINT_UNINITIALIZED)
-    done = apply_patch(halfway, change.main)
+    done = apply_patch(halfway, change.main.tested)
     assert done.spec.taints == (OTHER_TAINT,)
     assert done.spec.provider_id == "sim://z1/m-1"
     assert done.metadata.labels == {"kubernetes.io/hostname": "n1", **TOPOLOGY}
@@ -243,7 +243,7 @@ def test_initialisation_writes_the_status_first_and_the_taint_last(apply_patch: 
     assert change.initialised
     assert change.failure is None
     assert change.events == (SYNCED,)
-    assert change.main.body[-1] == Op("remove", "/spec/taints/0")
+    assert change.main.tested.body[-1] == Op("remove", "/spec/taints/0")
 
 
 def test_after_initialisation_nothing_is_left_to_do(apply_patch: ApplyPatch) -> None:
@@ -290,7 +290,7 @@ def test_a_preset_provider_id_stays(apply_patch: ApplyPatch) -> None:
     for instance in (MACHINE, machine(provider_id="")):
         change = plan(node, instance, NOW, refresh=False)
         assert change is not None
-        assert "/spec/providerID" not in [op.path for op in change.main.body]
+        assert "/spec/providerID" not in [op.path for op in change.main.tested.body]
         assert not has_taint(after(apply_patch, node, change), TAINT_UNINITIALIZED)
 
 

@@ -113,7 +113,10 @@ class Client:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object."""
-        return await self.send(requests.get(resource, name, namespace), resource.type)
+        request = requests.get(resource, name, namespace)
+        body = await self._transport.exchange(request)
+        (found,) = resource.completed(body, (_decode(request, _decoder(resource.type), body),))
+        return found
 
     async def list(
         self,
@@ -212,7 +215,7 @@ class Client:
             )
             body = await self._transport.exchange(request)
             page = _decode(request, _page_decoder(resource.type), body)
-            decoded = page.items or ()
+            decoded = resource.completed(body, page.items or ())
             items.extend(decoded if each is None else map(each, decoded))
             token = page.metadata.continue_
             if not token:

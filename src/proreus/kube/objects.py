@@ -79,6 +79,16 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults
     time_added: str = ""
 
 
+class WholeTaints(tuple[Taint, ...]):
+    """The taints of a node of which no field was left out when they were read.
+
+    Only these may be written back as a list (`kube.whole` makes them); of others an entry may have
+    a field that `Taint` does not know.
+    """
+
+    __slots__ = ()
+
+
 class NodeAddress(msgspec.Struct, frozen=True, gc=False):
     """An address; type is Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS."""
 

@@ -9,17 +9,30 @@ Two forms are used, each for what it can do safely:
 * **Strategic merge** for status, because it merges conditions by type. The uid stands in the
   patch and is compared by the API server.
 
+A strategic merge costs the API server less than a JSON Patch. So what is to differ on a Node
+(`node_edit`) is made in both forms: the merge goes with the version that it was made from
+(`at_version`), and where somebody else was quicker the JSON Patch takes its place
+(`runtime.writes`).
+
 A patch is false when there is nothing to write.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
-from proreus.kube.objects import Condition, LoadBalancerStatus, NodeAddress, Taint
+from proreus.kube.objects import (
+    Condition,
+    LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    Taint,
+    WholeTaints,
+)
 
 
 class PatchType(StrEnum):
@@ -38,6 +51,27 @@ class Patch(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.body)
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A change of a Node in two forms; false when there is nothing to write.
+
+    `tested` is right whatever others have written meanwhile: what it relies on is tested. `merge`
+    has the same effect on `version`, from which it was made, and may go with that one only
+    (`at_version`), or with one that is known to differ in the status alone; it is false where there
+    is no such form.
+    """
+
+    tested: Patch
+    merge: Patch
+    version: str
+
+    def __bool__(self) -> bool:
+        return bool(self.tested)
+
+
+NO_MERGE: Final = Patch(PatchType.STRATEGIC, {})
+"""The merge of an edit that has none."""
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -97,6 +131,47 @@ def json_patch(uid: str, ops: Sequence[Op]) -> Patch:
     return Patch(PatchType.JSON, [*guard, *ops])
 
 
+def node_edit(
+    node: Node,
+    *,
+    new_labels: Mapping[str, str | None] = MappingProxyType({}),
+    new_annotations: Mapping[str, str | None] = MappingProxyType({}),
+    provider_id: str = "",
+    new_taints: tuple[Taint, ...] | None = None,
+) -> Edit:
+    """Make the edit that sets what differs on `node`; a label or annotation of None is removed.
+
+    The provider id is set only if the node has none; taints stay if none are given. Where an entry
+    of the taints may have fields that are not known there is no merge, since that would set the
+    list as a whole.
+    """
+    meta, spec = node.metadata, node.spec
+    ops = labels(meta.labels, new_labels) + annotations(meta.annotations, new_annotations)
+    merged_spec: dict[str, Any] = {}
+    if provider_id and not spec.provider_id:
+        ops += set_once("/spec/providerID", provider_id)
+        merged_spec["providerID"] = provider_id
+    may_merge = True
+    if new_taints is not None and (taint_ops := taints(spec.taints, new_taints)):
+        ops += taint_ops
+        merged_spec["taints"] = _bodies(_merged_taints(spec.taints, new_taints))
+        may_merge = isinstance(spec.taints, WholeTaints) or not spec.taints
+    maps = {
+        "labels": _changed(meta.labels, new_labels),
+        "annotations": _changed(meta.annotations, new_annotations),
+    }
+    metadata = {name: changed for name, changed in maps.items() if changed}
+    merge = _strategic({"uid": meta.uid}, metadata, "spec", merged_spec)
+    tested = json_patch(meta.uid, ops)
+    return Edit(tested, merge if may_merge else NO_MERGE, meta.resource_version)
+
+
+def at_version(patch: Patch, resource_version: str) -> Patch:
+    """Return the strategic merge so that it applies to that version of the object only."""
+    metadata = {**patch.body["metadata"], "resourceVersion": resource_version}
+    return Patch(patch.type, {**patch.body, "metadata": metadata})
+
+
 def status(
     uid: str,
     *,
@@ -110,7 +185,7 @@ def status(
     which loses one of two with the same type. Conditions are merged by type: those not given stay.
     """
     body = _status(addresses, conditions, load_balancer, removed_conditions=())
-    return _strategic({"uid": uid}, {}, body)
+    return _strategic({"uid": uid}, {}, "status", body)
 
 
 def service_status(
@@ -134,17 +209,19 @@ def service_status(
     if removed_finalizers:
         metadata["$deleteFromPrimitiveList/finalizers"] = list(removed_finalizers)
     body = _status(None, conditions, load_balancer, removed_conditions)
-    return _strategic({"uid": uid, "resourceVersion": resource_version}, metadata, body)
+    identity = {"uid": uid, "resourceVersion": resource_version}
+    return _strategic(identity, metadata, "status", body)
 
 
 def _strategic(
-    identity: Mapping[str, str], metadata: Mapping[str, Any], status: Mapping[str, Any]
+    identity: Mapping[str, str], metadata: Mapping[str, Any], part: str, values: Mapping[str, Any]
 ) -> Patch:
+    """Make a merge of metadata and one part, `spec` or `status`; false if both are empty."""
     body: dict[str, Any] = {}
-    if metadata or status:
+    if metadata or values:
         body["metadata"] = {**identity, **metadata}
-    if status:
-        body["status"] = status
+    if values:
+        body[part] = values
     return Patch(PatchType.STRATEGIC, body)
 
 
@@ -180,7 +257,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 
 def _entries(parent: str, current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
-    changed = {key: value for key, value in wanted.items() if current.get(key) != value}
+    changed = _changed(current, wanted)
     if not changed:
         return []
     if not current:
@@ -192,6 +269,19 @@ def _entries(parent: str, current: Mapping[str, str], wanted: Mapping[str, str |
         ops.append(Op("test", pointer, current.get(key)))
         ops.append(Op("remove", pointer) if value is None else Op("add", pointer, value))
     return ops
+
+
+def _changed(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in wanted.items() if current.get(key) != value}
+
+
+def _merged_taints(current: tuple[Taint, ...], wanted: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """Return the list that the operations of `taints` leave."""
+    kept, present = set(map(_identity, wanted)), set(map(_identity, current))
+    return (
+        *(taint for taint in current if _identity(taint) in kept),
+        *(taint for taint in wanted if _identity(taint) not in present),
+    )
 
 
 def _set_whole(pointer: str, current: Any, wanted: Any) -> list[Op]:

@@ -1,6 +1,6 @@
 """Make requests to the API server as values. Pure: `kube.client` sends them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -8,6 +8,7 @@ import msgspec
 
 from proreus.kube.objects import ConfigMap, EndpointSlice, Namespace, Node, Secret, Service
 from proreus.kube.patch import Patch
+from proreus.kube.whole import with_whole_taints
 
 T = TypeVar("T")
 
@@ -25,8 +26,15 @@ WATCH_GRACE = 30.0
 """Seconds that a watch may last beyond the `timeoutSeconds` of its request."""
 
 
+def _as_decoded(body: bytes, objects: tuple[T, ...]) -> tuple[T, ...]:  # noqa: ARG001
+    return objects
+
+
 class Resource(msgspec.Struct, Generic[T], frozen=True):
-    """A kind of object and where the API server keeps it; `type` is its decoded form."""
+    """A kind of object and where the API server keeps it; `type` is its decoded form.
+
+    `completed` adds to the objects decoded from a body what only the body itself tells.
+    """
 
     group: str
     version: str
@@ -34,6 +42,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     kind: str
     namespaced: bool
     type: type[T]
+    completed: Callable[[bytes, tuple[T, ...]], tuple[T, ...]] = _as_decoded
 
     @property
     def api_version(self) -> str:
@@ -80,7 +89,9 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
             raise ValueError(f"{self.kind} {need}: {namespace!r} was given")
 
 
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
+NODES = Resource(
+    "", "v1", "nodes", "Node", namespaced=False, type=Node, completed=with_whole_taints
+)
 SERVICES = Resource("", "v1", "services", "Service", namespaced=True, type=Service)
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True, type=EndpointSlice

@@ -168,7 +168,7 @@ async def watch(
             )  # fmt: skip
             async with aclosing(client.stream(request)) as lines:
                 async for line in lines:
-                    signal = decode_line(line, decoder)
+                    signal = decode_line(line, decoder, resource)
                     state, event = step(state, signal)
                     if event is not None:
                         yield event
@@ -182,7 +182,9 @@ async def watch(
             state, _ = step(state, Failed(exc, restart=isinstance(exc, Gone)))
 
 
-def decode_line(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T] | Failed:
+def decode_line(
+    line: bytes, decoder: msgspec.json.Decoder[Heard[T]], resource: Resource[T]
+) -> Heard[T] | Failed:
     """Decode one line of a watch into a signal.
 
     After an ERROR event, 410 or not, the API server cannot go on from the version asked for; nor
@@ -191,7 +193,8 @@ def decode_line(line: bytes, decoder: msgspec.json.Decoder[Heard[T]]) -> Heard[T
     try:
         signal = decoder.decode(line)
         if signal.type != "ERROR":
-            return signal
+            (completed,) = resource.completed(line, (signal.object,))
+            return signal if completed is signal.object else Heard(signal.type, completed)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         # The Status in an ERROR event does not look like one of our objects.
         if not _is_error(line):

@@ -80,7 +80,7 @@ class Drafts:
                 ownership=owns(node),
             )
             if change is not None:
-                self.patch(name, change.status, change.main)
+                self.patch(name, change.status, change.main.tested)
 
     def remove(self, replies: Sequence[Reply], policy: Policy, known: Known) -> None:
         """Apply what the lifecycle controller does if the cloud's answers stay the same."""

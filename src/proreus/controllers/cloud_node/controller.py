@@ -15,15 +15,14 @@ from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node import plan as plans
 from proreus.controllers.cloud_node.plan import Change
 from proreus.controllers.environment import Environment
-from proreus.kube.client import Written
 from proreus.kube.objects import Node
-from proreus.kube.requests import NODES
 from proreus.runtime import klog, metrics
 from proreus.runtime.backoff import Backoff
-from proreus.runtime.controller import Controller, Outcome, contained
+from proreus.runtime.controller import Controller, Outcome
 from proreus.runtime.events import ref_of
 from proreus.runtime.priority import Priority
 from proreus.runtime.workqueue import WorkQueue
+from proreus.runtime.writes import write_node
 
 log = klog.logger(__name__)
 
@@ -167,21 +166,14 @@ class CloudNodeController:
         group: Hashable,  # noqa: ARG002 - the changes say all
         changes: Mapping[str, Change],
     ) -> Mapping[str, Outcome]:
-        """Write the node's status, then the rest; each at most one PATCH."""
+        """Write the node's status, then the rest."""
         return {name: await self._apply(name, change) for name, change in changes.items()}
 
     async def _apply(self, name: str, change: Change) -> Outcome:
         node = self._env.nodes.get(name)
-        written: Written | None = None
-        for patch, subresource in ((change.status, "status"), (change.main, "")):
-            if not patch:
-                continue
-            answer = await contained(
-                self._env.client.patch(NODES, name, patch, subresource=subresource)
-            )
-            if isinstance(answer, Exception):
-                return Outcome(written=written, error=answer)
-            written = answer
+        result = await write_node(self._env.client, name, status=change.status, main=change.main)
+        if result.error is not None:
+            return Outcome(written=result.written, error=result.error)
         if node is not None:
             for event in change.events:
                 self._events.event(ref_of(node), event.type, event.reason, event.message)
@@ -189,8 +181,10 @@ class CloudNodeController:
                 self._count_initialised(node)
         failure = change.failure
         if failure is None or not failure.retry:
-            return Outcome(written=written)
-        return Outcome(written=written, after=failure.after, error=NotAsDesired(failure.message))
+            return Outcome(written=result.written)
+        return Outcome(
+            written=result.written, after=failure.after, error=NotAsDesired(failure.message)
+        )
 
     def _waiting_since(self) -> list[float]:
         """Return the age in seconds of each of our nodes that is not initialised."""

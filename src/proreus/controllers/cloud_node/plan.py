@@ -8,9 +8,8 @@ condition stays True; what the refresh finds wrong is its reason (`TopologyDiffe
 """
 
 import zlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from datetime import datetime
-from types import MappingProxyType
 
 import msgspec
 
@@ -28,7 +27,7 @@ from proreus.kube.objects import (
     condition,
     has_taint,
 )
-from proreus.kube.patch import Patch
+from proreus.kube.patch import Edit, Patch
 
 CONDITION = "CloudInitialized"
 _FINE = Failure(
@@ -40,12 +39,12 @@ _FINE = Failure(
 class Change(msgspec.Struct, frozen=True):
     """The change of a node, in this order: `status`, `main`, `events`.
 
-    Both patches may be falsy. `initialised` says that `main` removes the taint, and `failure`
+    Both writes may be falsy. `initialised` says that `main` removes the taint, and `failure`
     why the node is not as it should be, even when there is nothing (new) to write.
     """
 
     status: Patch
-    main: Patch
+    main: Edit
     events: tuple[PlannedEvent, ...] = ()
     initialised: bool = False
     failure: Failure | None = None
@@ -106,7 +105,9 @@ def plan(
     elif refresh:
         change = _refresh(node, answer, now)
     else:
-        change = Change(_status(node), _main(node, labels.mirrored(node.metadata.labels)))
+        change = Change(
+            _status(node), patch.node_edit(node, new_labels=labels.mirrored(node.metadata.labels))
+        )
     idle = not (change.status or change.main or change.events or change.failure)
     return None if idle else change
 
@@ -125,15 +126,16 @@ def _initialise(
     if isinstance(desired, Failure):
         return _failed(node, desired, now)
     change = labels.initial(node, answer)
-    ops = patch.labels(node.metadata.labels, change.labels)
-    ops += patch.annotations(node.metadata.annotations, change.annotations)
-    if not node.spec.provider_id:
-        ops += patch.set_once("/spec/providerID", answer.provider_id)
-    kept = tuple(taint for taint in node.spec.taints if taint.key != TAINT_UNINITIALIZED)
-    ops += patch.taints(node.spec.taints, kept)
+    main = patch.node_edit(
+        node,
+        new_labels=change.labels,
+        new_annotations=change.annotations,
+        provider_id=answer.provider_id,
+        new_taints=tuple(one for one in node.spec.taints if one.key != TAINT_UNINITIALIZED),
+    )
     return Change(
         _status(node, desired, _condition(node, "True", _FINE, now)),
-        patch.json_patch(node.metadata.uid, ops),
+        main,
         events=(*_rejected(change), PlannedEvent("Normal", "Synced", "Node synced successfully")),
         initialised=True,
     )
@@ -151,7 +153,7 @@ def _failed(node: Node, failure: Failure, now: datetime) -> Change:
     else:
         # At every try: the recorder writes a lasting one again every ten minutes.
         events = (PlannedEvent("Warning", failure.reason.value, failure.message),)
-    return Change(_status(node, None, state), _main(node, {}), events, failure=failure)
+    return Change(_status(node, None, state), patch.node_edit(node), events, failure=failure)
 
 
 def _refresh(node: Node, answer: InstanceAnswer | None, now: datetime) -> Change:
@@ -160,7 +162,7 @@ def _refresh(node: Node, answer: InstanceAnswer | None, now: datetime) -> Change
     Without an answer the condition stays as it is: an outage must not write to every node, and
     a machine that is gone is the lifecycle controller's business.
     """
-    main = _main(node, labels.mirrored(node.metadata.labels))
+    main = patch.node_edit(node, new_labels=labels.mirrored(node.metadata.labels))
     if isinstance(answer, NotFound):
         return Change(_status(node), main)
     if not isinstance(answer, Instance):
@@ -172,7 +174,7 @@ def _refresh(node: Node, answer: InstanceAnswer | None, now: datetime) -> Change
     if conflict is not None:
         return _refreshed(node, conflict, None, main, now)
     change = labels.refreshed(node, answer)
-    main = _main(node, change.labels, change.annotations)
+    main = patch.node_edit(node, new_labels=change.labels, new_annotations=change.annotations)
     desired = _addresses(node, answer) if answer.addresses else None
     if isinstance(desired, Failure):
         return _refreshed(node, desired, None, main, now)
@@ -185,7 +187,7 @@ def _refreshed(
     node: Node,
     finding: Failure,
     desired: tuple[NodeAddress, ...] | None,
-    main: Patch,
+    main: Edit,
     now: datetime,
 ) -> Change:
     """Make the change of an initialised node; its condition says what is wrong."""
@@ -255,16 +257,6 @@ def _status(
         conditions=() if state is None else (state,),
         load_balancer=None,
     )
-
-
-def _main(
-    node: Node,
-    desired: Mapping[str, str | None],
-    annotations: Mapping[str, str | None] = MappingProxyType({}),
-) -> Patch:
-    ops = patch.labels(node.metadata.labels, desired)
-    ops += patch.annotations(node.metadata.annotations, annotations)
-    return patch.json_patch(node.metadata.uid, ops)
 
 
 def _rejected(change: labels.LabelChange) -> tuple[PlannedEvent, ...]:
