@@ -59,7 +59,7 @@ async def test_every_write_to_a_node_that_somebody_else_wrote_first_may_fail_in_
     control_plane: ControlPlane, tmp_path: Path, tally: Tally
 ) -> None:
     """What is sent in the place of a merge that came too late fails in one way for each node."""
-    late = await rehearse(control_plane, tmp_path / "rehearsed", choose=comes_too_late)
+    late = await rehearse(control_plane, tmp_path, choose=comes_too_late)
     writes = [
         call
         for call in writes_of_one(late, "node-0")
