@@ -19,6 +19,7 @@ NO_ID: Final = "a route to a node without provider id"
 PLUGIN: Final = "`NetworkUnavailable`"
 STATE: Final = "state"
 EVENTS: Final = "events"
+UNKNOWN: Final = "a Ready node that the cloud does not know"
 CLEANUP: Final = "clean-up"
 CLEANUP_FAILS: Final = "a clean-up that fails"
 PUT_BACK: Final = "a status or finalizer that somebody takes away"
@@ -78,6 +79,9 @@ LIFECYCLE: Final = (
     Meant(DELETION, KEPT, DELETING, "*", None),
     Meant(GOING, ("held",), DELETING, "*", None),
     Meant(SHUTDOWN, ("back-unready",), "node a/taint *shutdown:NoSchedule", "", None),
+    Meant(UNKNOWN, ("ended-ready",), "event about node a/Warning InstanceUnknown <1>", None,
+          "from cloud-node-lifecycle-controller: v1 no namespace <uid 1 of a>"),
+    Meant(UNKNOWN, ("ended-ready",), "node a/annotation proreus.io/unknown-to-cloud", None, "true"),
 )
 
 NETWORK: Final = "node a/condition NetworkUnavailable"
