@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -292,10 +293,14 @@ class Site:
         return [one for one in audited if one.is_write and one.object_ref.resource == resource]
 
     def patches(self, user: str = "manager") -> dict[str, Counter[str]]:
-        """A user's PATCHes of nodes: by node, how many for each subresource."""
+        """A user's PATCHes of nodes: by node, how many for each subresource.
+
+        Those that met another version are left out: they changed nothing, and how many there are
+        depends on when a node's kubelet writes.
+        """
         counts: dict[str, Counter[str]] = {}
         for one in self.writes(user=user):
-            if one.verb == "patch":
+            if one.verb == "patch" and one.response_status.code != HTTPStatus.CONFLICT:
                 ref = one.object_ref
                 counts.setdefault(ref.name, Counter())[ref.subresource] += 1
         return counts
