@@ -26,10 +26,11 @@ from proreus.cloudprovider import (
 )
 from proreus.cloudprovider.steps import converge
 from proreus.kube.objects import LoadBalancerIngress
-from proreus.providers.simulated.api import Api
+from proreus.providers.simulated.api import Api, create, delete, update
 from proreus.providers.simulated.load_balancers import SimulatedLoadBalancers, conclude
-from proreus.providers.simulated.parts import Address, Listener, Part
-from proreus.providers.simulated.plan import Delete, Observed, Step, owned, plan
+from proreus.providers.simulated.parts import Address, Listener, Observed, Part
+from proreus.providers.simulated.plan import owned, plan
+from proreus.providers.simulated.steps import Step
 from proreus.testing.conformance import foresight, interruptions, load_balancers, ownership
 from proreus.testing.conformance.rule import Status
 from proreus.testing.conformance.site import CLUSTER
@@ -53,7 +54,7 @@ class WritesAlways(SimulatedLoadBalancers):
             for one in await self._api.parts(name_prefix=desired.ref.name)
             if one.collection == "firewalls"
         ]
-        await self._api.update(firewall, {"source_ranges": ["0.0.0.0/0"]})
+        await self._api.take(update(firewall, {"source_ranges": ["0.0.0.0/0"]}))
         return answer
 
 
@@ -63,9 +64,7 @@ class KeepsPorts(SimulatedLoadBalancers):
 
         def steps(observed: Observed) -> tuple[Step, ...]:
             planned = plan(desired, observed, self._region)
-            only_ports = all(
-                isinstance(s, Delete) and isinstance(s.part, Listener) for s in planned
-            )
+            only_ports = all(step.call.name == "listeners.delete" for step in planned)
             return () if only_ports else planned
 
         return conclude(desired, await converge(observed, steps, self._take), self._region)
@@ -144,7 +143,7 @@ class KeepsAddresses(SimulatedLoadBalancers):
             (one for one in parts if not isinstance(one, Address)),
             key=lambda one: order.index(one.collection),
         ):
-            await self._api.delete(part)
+            await self._api.take(delete(part))
         return Done()
 
 
@@ -206,7 +205,7 @@ class Doubles(Remembering):
             self.marked.remove(desired.ref.uid)
             answer = await super()._ensure(desired)
             name = f"{desired.ref.name}-{next(self.numbers)}"
-            await self._api.create("addresses", {"name": name, "tags": dict(desired.marks)})
+            await self._api.take(create("addresses", {"name": name, "tags": dict(desired.marks)}))
             return answer
         try:
             return await super()._ensure(desired)
@@ -265,7 +264,7 @@ class DeletesByName(SimulatedLoadBalancers):
         answer = await super()._delete(gone)
         left = await self._api.parts(name_prefix=gone.name)
         unmarked = [one for one in left if MARK_CLUSTER_UID not in one.tags]
-        await asyncio.gather(*(self._api.delete(one) for one in unmarked))
+        await asyncio.gather(*(self._api.take(delete(one)) for one in unmarked))
         return answer
 
 

@@ -1,5 +1,6 @@
 """The plan of the provider `simulated` as a pure function: it converges from any state."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -14,21 +15,22 @@ from proreus.kube.objects import (
     LoadBalancerIngress,
     ServicePort,
 )
-from proreus.providers.simulated.parts import Address, Balancer, Firewall, Listener, Part, Target
-from proreus.providers.simulated.plan import (
-    AddTargets,
-    Change,
-    Create,
-    Delete,
+from proreus.providers.simulated.parts import (
+    Address,
+    Balancer,
+    Firewall,
+    Listener,
     Observed,
-    RemoveTargets,
-    Step,
+    Part,
+)
+from proreus.providers.simulated.plan import (
     delete_steps,
     desired_fingerprint,
     fingerprint,
     owned,
     plan,
 )
+from proreus.providers.simulated.steps import Step
 from proreus.testing import objects
 
 REGION = "sim-1"
@@ -46,20 +48,27 @@ class ModelCloud:
         self._made = 0
 
     def take(self, step: Step) -> None:
-        match step:
-            case Create(collection, body):
-                self._create(collection, dict(body))
-            case Change(part, changes):
-                self.parts[part.id] = msgspec.structs.replace(part, **changes)
-            case Delete(part):
-                assert not self._users(part.id), f"{part.id} is in use"
-                del self.parts[part.id]
-            case AddTargets(balancer, targets):
-                have = {t.instance_id: t for t in self._targets(balancer)}
-                self._retarget(balancer, have | {t.instance_id: t for t in targets})
-            case RemoveTargets(balancer, ids):
-                have = {t.instance_id: t for t in self._targets(balancer)}
-                self._retarget(balancer, {i: t for i, t in have.items() if i not in ids})
+        body = json.loads(step.call.body.content) if step.call.body is not None else {}
+        body.pop("version", None)
+        collection, id_ = step.call.url.partition("/")[::2]
+        match step.call.name.partition(".")[2]:
+            case "create":
+                self._create(collection, body)
+            case "update":
+                self._change(id_, body)
+            case "delete":
+                assert not self._users(id_), f"{id_} is in use"
+                del self.parts[id_]
+            case "add_targets":
+                id_ = id_.partition("/")[0]
+                have = self._targets(id_)
+                have |= {target["instance_id"]: target for target in body["targets"]}
+                self._change(id_, {"targets": list(have.values())})
+            case "remove_targets":
+                id_ = id_.partition("/")[0]
+                have = self._targets(id_)
+                kept = [have[i] for i in have if i not in body["instance_ids"]]
+                self._change(id_, {"targets": kept})
 
     def _create(self, collection: str, body: dict[str, Any]) -> None:
         self._made += 1
@@ -70,7 +79,12 @@ class ModelCloud:
         if collection in states:
             body["state"] = states[collection]
         id_ = f"{collection}-{self._made}"
-        self.parts[id_] = KINDS[collection](id=id_, version=1, created=self._made, **body)
+        body |= {"kind": KINDS[collection].__struct_config__.tag, "id": id_, "version": 1}
+        self.parts[id_] = msgspec.convert({**body, "created": self._made}, KINDS[collection])
+
+    def _change(self, id_: str, fields: dict[str, Any]) -> None:
+        part = self.parts[id_]
+        self.parts[id_] = msgspec.convert({**msgspec.to_builtins(part), **fields}, type(part))
 
     def _users(self, id_: str) -> list[str]:
         return [
@@ -79,14 +93,9 @@ class ModelCloud:
             if id_ in {getattr(part, "address_id", ""), getattr(part, "load_balancer_id", "")}
         ]
 
-    def _targets(self, balancer: Balancer) -> tuple[Target, ...]:
-        now = self.parts[balancer.id]
-        assert isinstance(now, Balancer)
-        return now.targets
-
-    def _retarget(self, balancer: Balancer, have: dict[str, Target]) -> None:
-        changed = msgspec.structs.replace(self.parts[balancer.id], targets=tuple(have.values()))
-        self.parts[balancer.id] = changed
+    def _targets(self, id_: str) -> dict[str, Any]:
+        found = msgspec.to_builtins(self.parts[id_])["targets"]
+        return {target["instance_id"]: target for target in found}
 
 
 def desired_lb(ports: dict[int, int], hosts: set[int], ranges: set[str], ip: str) -> LoadBalancer:

@@ -1,38 +1,28 @@
 """The preview of the provider `simulated` names exactly what `ensure` then does."""
 
+import json
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
-from proreus.providers.simulated.plan import (
-    AddTargets,
-    Change,
-    Create,
-    Delete,
-    RemoveTargets,
-    Step,
-    owned,
-    plan,
-)
-from proreus.providers.simulated.preview import changes
+from proreus.cloudprovider.steps import preview_plan
+from proreus.providers.simulated.plan import owned, plan
+from proreus.providers.simulated.steps import Step
 
 from .test_simulated_plan import DESIRED, KINDS, REGION, ModelCloud, converge
 
 
 def part_changes(step: Step) -> list[tuple[str, str]]:
-    match step:
-        case Create(collection, _):
-            return [("create", str(KINDS[collection].__struct_config__.tag))]
-        case Change(part, _):
-            return [("change", str(part.__struct_config__.tag))]
-        case Delete(part):
-            return [("delete", str(part.__struct_config__.tag))]
-        case AddTargets(_, targets):
-            return [("create", "target")] * len(targets)
-        case RemoveTargets(_, ids):
-            return [("delete", "target")] * len(ids)
+    """What the call does, by the words of the preview."""
+    collection, _, verb = step.call.name.partition(".")
+    if verb.endswith("_targets"):
+        body = json.loads(step.call.body.content) if step.call.body is not None else {}
+        count = len(body.get("targets", body.get("instance_ids", ())))
+        return [("create" if verb == "add_targets" else "delete", "target")] * count
+    action = "change" if verb == "update" else verb
+    return [(action, str(KINDS[collection].__struct_config__.tag))]
 
 
 @given(DESIRED, DESIRED, st.data())
@@ -44,7 +34,9 @@ def test_the_preview_names_what_is_then_done(
     for id_ in data.draw(st.sets(st.sampled_from(sorted(cloud.parts)))):
         del cloud.parts[id_]
 
-    shown = changes(second, owned(second.ref, cloud.parts.values()), REGION)
+    shown, expected = preview_plan(
+        owned(second.ref, cloud.parts.values()), lambda now: plan(second, now, REGION)
+    )
 
     done: list[tuple[str, str]] = []
     while steps := plan(second, owned(second.ref, cloud.parts.values()), REGION):
@@ -52,3 +44,6 @@ def test_the_preview_names_what_is_then_done(
             done += part_changes(step)
             cloud.take(step)
     assert Counter((one.action, one.part.split()[0]) for one in shown) == Counter(done)
+    now = owned(second.ref, cloud.parts.values())
+    assert len(expected.parts) == len(now.parts)
+    assert expected.balancers[0].targets == now.balancers[0].targets

@@ -131,7 +131,13 @@ from proreus.cloudprovider.requests import (
 )
 from proreus.cloudprovider.rest import RestClient, tls_context
 from proreus.cloudprovider.routes import Route, Routes
-from proreus.cloudprovider.steps import converge, foresee
+from proreus.cloudprovider.steps import (
+    PlannedCall,
+    converge,
+    foresee,
+    preview_plan,
+    take_round,
+)
 from proreus.cloudprovider.whole import Objects, per_object
 from proreus.kube.admission import AdmissionRequest, AdmissionResponse, Webhook
 
@@ -199,6 +205,7 @@ __all__ = [
     "Ownership",
     "PartChange",
     "Pending",
+    "PlannedCall",
     "PodCIDRs",
     "Previews",
     "ProviderFlag",
@@ -255,12 +262,14 @@ __all__ = [
     "per_object",
     "per_route",
     "per_service",
+    "preview_plan",
     "read_config",
     "read_one_value",
     "refusal",
     "retry_after",
     "scope",
     "scope_of",
+    "take_round",
     "tls_context",
     "verdict",
     "with_config",

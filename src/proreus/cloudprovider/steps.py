@@ -1,30 +1,53 @@
-"""Takes the steps of a plan until there are none, or pretends to.
+"""Take the steps of a plan until there are none, or pretend to.
 
     observed = await converge(
         observed, lambda observed: plan(desired, observed), self._take, before=record.clear
     )
-    steps, expected = foresee(observed, lambda observed: plan(desired, observed), pretend)
+    lines, expected = preview_plan(observed, lambda observed: plan(desired, observed))
 
 `ensure` does the first, `preview` the second, of one and the same plan: so a preview cannot say
-anything else than what is done then.
+anything else than what is done then. A plan yields `PlannedCall`s, which say in one place what each
+step calls, what there is after it, and how a preview shows it. A cloud whose calls take minutes
+takes one round with `take_round`, and answers `Pending`.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.load_balancers import PartChange
 
 Observed = TypeVar("Observed")
 Step = TypeVar("Step")
+Call = TypeVar("Call")
 
 MOST_ROUNDS: Final = 12
-"""More than the longest way has: delete in three rounds, make in three."""
+"""The most rounds of steps: the longest way deletes in three and makes in three."""
 
 _ENDLESS: Final = (
     "the cloud still differs from what is desired after {} rounds of steps: it does not keep "
     "a change, or somebody else undoes it; compare `proreus plan` with the cloud's own log"
 )
+
+
+class PlannedCall(msgspec.Struct, Generic[Call, Observed], frozen=True):
+    """A step that says all of itself: one call of the cloud, its effect, its lines of a preview.
+
+    Attributes:
+        call: What is called, in the cloud's own form, such as a `Request`: plain data, which tests
+            compare.
+        after: Returns what there is after the call from what was observed before it, as far as that
+            can be known without the answer; pure. What only the cloud chooses, such as the id of a
+            new part, gets a value that says so.
+        lines: What `proreus plan` shows of it.
+    """
+
+    call: Call
+    after: Callable[[Observed], Observed]
+    lines: tuple[PartChange, ...] = ()
 
 
 async def nothing() -> None:
@@ -54,15 +77,36 @@ async def converge(
         if not next_steps:
             return observed
         await before()
-        # All run to their end, so that none is cut off in mid-call by another's failure.
-        results = await asyncio.gather(
-            *(take(observed, step) for step in next_steps), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-            observed = result(observed)
+        observed = await take_round(observed, next_steps, take)
     raise CloudError(_ENDLESS.format(MOST_ROUNDS))
+
+
+async def take_round(
+    observed: Observed,
+    steps: Sequence[Step],
+    take: Callable[[Observed, Step], Awaitable[Callable[[Observed], Observed]]],
+) -> Observed:
+    """Take the steps of one round side by side; return what there is then.
+
+    For a cloud that answers before its work is done: plan, take one round, answer `Pending`.
+
+    Args:
+        observed: What the cloud has.
+        steps: The steps of the round.
+        take: As for `converge`.
+
+    Raises:
+        CloudError: A step failed; the others are done.
+    """
+    # All run to their end, so that none is cut off in mid-call by another's failure.
+    results = await asyncio.gather(
+        *(take(observed, step) for step in steps), return_exceptions=True
+    )
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        observed = result(observed)
+    return observed
 
 
 def foresee(
@@ -95,3 +139,27 @@ def foresee(
         for step in next_steps:
             observed = pretend(observed, step)
     raise CloudError(_ENDLESS.format(rounds))
+
+
+def preview_plan(
+    observed: Observed,
+    steps: Callable[[Observed], Sequence[PlannedCall[Call, Observed]]],
+    *,
+    rounds: int = MOST_ROUNDS,
+) -> tuple[tuple[PartChange, ...], Observed]:
+    """Return the lines of the steps that `converge` would take, and what there would be then.
+
+    Pure.
+
+    Args:
+        observed: What the cloud has.
+        steps: Returns the steps to take next; pure.
+        rounds: How often there may be steps; more than `MOST_ROUNDS` where each round is one step.
+
+    Raises:
+        CloudError: There is no end to them.
+    """
+    foreseen, expected = foresee(
+        observed, steps, lambda observed, step: step.after(observed), rounds=rounds
+    )
+    return tuple(line for step in foreseen for line in step.lines), expected

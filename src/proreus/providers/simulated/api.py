@@ -1,4 +1,4 @@
-"""Calls the simulated cloud's HTTP API: one method for each sort of call."""
+"""Call the simulated cloud's HTTP API, with a pure function for each request that changes it."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,29 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
 
 
 _PART: msgspec.json.Decoder[Part] = msgspec.json.Decoder(Part)
+_TARGETS = "/targets:"
+
+
+def create(collection: str, body: Mapping[str, Any]) -> Request:
+    """Return the request that makes a part. Pure."""
+    return Request(f"{collection}.create", "POST", collection, body=json_body(body))
+
+
+def update(part: Part, changes: Mapping[str, Any]) -> Request:
+    """Return the request that changes a part which still has the version that was read. Pure."""
+    body = json_body({"version": part.version, **changes})
+    return Request(f"{part.collection}.update", "PATCH", f"{part.collection}/{part.id}", body=body)
+
+
+def delete(part: Part) -> Request:
+    """Return the request that deletes a part. Pure."""
+    return Request(f"{part.collection}.delete", "DELETE", f"{part.collection}/{part.id}")
+
+
+def change_targets(id_: str, verb: str, body: Mapping[str, Any]) -> Request:
+    """Return the request that adds ("add") or removes ("remove") targets. Pure."""
+    path = f"load_balancers/{id_}{_TARGETS}{verb}"
+    return Request(f"load_balancers.{verb}_targets", "POST", path, body=json_body(body))
 
 
 def read_error(answer: Answer) -> ErrorBody:
@@ -124,26 +147,14 @@ class Api:
 
         return await pages(request.name, page)
 
-    async def create(self, collection: str, body: Mapping[str, Any]) -> Part:
-        """Make a part."""
-        request = Request(f"{collection}.create", "POST", collection, body=json_body(body))
+    async def take(self, request: Request) -> Part | TargetsChanged | None:
+        """Send a request that changes something; return what it is then.
+
+        None after a deletion; a part that was gone already is no error.
+        """
+        if request.method == "DELETE":
+            await self._rest.find(request, dict[str, Any])
+            return None
+        if _TARGETS in request.url:
+            return await self._rest.call(request, TargetsChanged)
         return await self._rest.call(request, _PART)
-
-    async def update(self, part: Part, changes: Mapping[str, Any]) -> Part:
-        """Change a part that still has the version that was read."""
-        body = json_body({"version": part.version, **changes})
-        path = f"{part.collection}/{part.id}"
-        return await self._rest.call(
-            Request(f"{part.collection}.update", "PATCH", path, body=body), _PART
-        )
-
-    async def delete(self, part: Part) -> None:
-        """Delete a part; one that is gone is no error."""
-        path = f"{part.collection}/{part.id}"
-        await self._rest.find(Request(f"{part.collection}.delete", "DELETE", path), dict[str, Any])
-
-    async def change_targets(self, id_: str, verb: str, body: Mapping[str, Any]) -> TargetsChanged:
-        """Add ("add") or remove ("remove") targets of a load balancer."""
-        path = f"load_balancers/{id_}/targets:{verb}"
-        request = Request(f"load_balancers.{verb}_targets", "POST", path, body=json_body(body))
-        return await self._rest.call(request, TargetsChanged)

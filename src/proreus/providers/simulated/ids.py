@@ -1,4 +1,4 @@
-"""Converts provider ids of the simulated cloud: `simulated://<region>/<instance id>`."""
+"""Convert provider ids of the simulated cloud: `simulated://<region>/<instance id>`."""
 
 OFFICIAL_CLUSTER = "kubernetes.io/cluster/"
 """Prefix of the official manager's tag on what it makes; the name of the cluster follows."""

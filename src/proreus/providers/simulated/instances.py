@@ -1,4 +1,4 @@
-"""Describes instances of the simulated cloud: one bulk read for a batch of nodes."""
+"""Describe instances of the simulated cloud: one bulk read for a batch of nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

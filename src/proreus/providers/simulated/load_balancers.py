@@ -27,20 +27,12 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.lookups import attempt
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.steps import converge
+from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, PortStatus, Service
-from proreus.providers.simulated import preview
-from proreus.providers.simulated.api import Api
-from proreus.providers.simulated.parts import Address, Balancer, Part, RoutePart
+from proreus.providers.simulated.api import Api, TargetsChanged
+from proreus.providers.simulated.parts import Address, Balancer, Observed, Part, RoutePart
 from proreus.providers.simulated.plan import (
     FAMILY,
-    AddTargets,
-    Change,
-    Create,
-    Delete,
-    Observed,
-    RemoveTargets,
-    Step,
     check,
     delete_steps,
     desired_fingerprint,
@@ -50,9 +42,11 @@ from proreus.providers.simulated.plan import (
     targets,
     unlisted,
 )
+from proreus.providers.simulated.steps import Step
 
 PORT_ERROR = "simulated/ListenerFailed"
 _ASK_AGAIN = 1.0
+_NEW_ADDRESS = "addresses.create"
 
 
 class SimulatedLoadBalancers:
@@ -78,20 +72,21 @@ class SimulatedLoadBalancers:
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Read once, then write what differs: nothing if all is as desired."""
-        answers = await asyncio.gather(*(attempt(self._ensure(one)) for one in desired))
-        return {one.ref.uid: answer for one, answer in zip(desired, answers, strict=True)}
+        answers = await asyncio.gather(*(attempt(self._ensure(lb)) for lb in desired))
+        return {lb.ref.uid: answer for lb, answer in zip(desired, answers, strict=True)}
 
     async def preview(
         self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """Read once, and return what `ensure` would write."""
-        answers = await asyncio.gather(*(attempt(self._preview(one)) for one in desired))
-        return {one.ref.uid: answer for one, answer in zip(desired, answers, strict=True)}
+        answers = await asyncio.gather(*(attempt(self._preview(lb)) for lb in desired))
+        return {lb.ref.uid: answer for lb, answer in zip(desired, answers, strict=True)}
 
     async def _preview(self, desired: LoadBalancer) -> Sequence[PartChange]:
         check(desired)
         observed = owned(desired.ref, await self._api.parts(name_prefix=desired.ref.name))
-        return preview.changes(desired, observed, self._region)
+        lines, _ = preview_plan(observed, lambda observed: plan(desired, observed, self._region))
+        return lines
 
     async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Do as `ensure`, which writes only what differs."""
@@ -99,8 +94,8 @@ class SimulatedLoadBalancers:
 
     async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
         """Delete what carries the Service's marks, found by name (never stale) and by tags."""
-        answers = await asyncio.gather(*(attempt(self._delete(one)) for one in refs))
-        return {one.uid: answer for one, answer in zip(refs, answers, strict=True)}
+        answers = await asyncio.gather(*(attempt(self._delete(lb)) for lb in refs))
+        return {lb.uid: answer for lb, answer in zip(refs, answers, strict=True)}
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List parts with this cluster's mark, each load balancer with its fingerprint."""
@@ -144,37 +139,22 @@ class SimulatedLoadBalancers:
             )
         return Done(found=bool(observed.parts))
 
-    async def _create(self, collection: str, body: Mapping[str, Any]) -> Part:
-        try:
-            return await self._api.create(collection, body)
-        except Refused as error:
-            if body.get("address") and error.code in {"BadRequest", "Conflict"}:
-                # An address that is taken may be free later; one that is none never is.
-                kind = InvalidRequest if error.code == "BadRequest" else CloudError
-                raise kind(f"spec.loadBalancerIP: {error}") from error
-            raise
-
     async def _take(self, _: Observed, step: Step) -> Callable[[Observed], Observed]:
         """Take one step; return how it changes what was observed."""
-        match step:
-            case Create(collection, body):
-                made = await self._create(collection, body)
-                return lambda before: _with(before, made, made=True)
-            case Change(part, changes):
-                changed = await self._api.update(part, changes)
-                return lambda before: _with(before, changed)
-            case Delete(part):
-                await self._api.delete(part)
-            case AddTargets(balancer, add):
-                answer = await self._api.change_targets(balancer.id, "add", {"targets": add})
-                refused = {one.instance_id: one.reason for one in answer.rejected}
-                taken = tuple(one for one in add if one.instance_id not in refused)
-                return lambda before: _refusing(
-                    preview.pretend(before, AddTargets(balancer, taken)), refused
-                )
-            case RemoveTargets(balancer, ids):
-                await self._api.change_targets(balancer.id, "remove", {"instance_ids": ids})
-        return lambda before: preview.pretend(before, step)
+        try:
+            answer = await self._api.take(step.call)
+        except Refused as error:
+            if step.call.name != _NEW_ADDRESS or error.code not in {"BadRequest", "Conflict"}:
+                raise
+            # An address that is taken may be free later; one that is none never is.
+            kind = InvalidRequest if error.code == "BadRequest" else CloudError
+            raise kind(f"spec.loadBalancerIP: {error}") from error
+        if isinstance(answer, TargetsChanged):
+            refused = {target.instance_id: target.reason for target in answer.rejected}
+            return lambda before: step.after(before).refusing(refused)
+        if answer is None:
+            return step.after
+        return lambda before: before.having(answer)
 
 
 def conclude(desired: LoadBalancer, observed: Observed, region: str) -> EnsureAnswer:
@@ -217,15 +197,3 @@ def _ingress(
     )
     # The cloud hands over connections of its own, and PROXY lines that kube-proxy cannot make.
     return LoadBalancerIngress(ip=address.address, ip_mode="Proxy", ports=ports if errors else ())
-
-
-def _with(observed: Observed, part: Part, *, made: bool = False) -> Observed:
-    return msgspec.structs.replace(
-        observed,
-        parts={**observed.parts, part.id: part},
-        made=observed.made | {part.id} if made else observed.made,
-    )
-
-
-def _refusing(observed: Observed, refused: Mapping[str, str]) -> Observed:
-    return msgspec.structs.replace(observed, refused={**observed.refused, **refused})

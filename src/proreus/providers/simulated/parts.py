@@ -78,3 +78,60 @@ class RoutePart(_Part, frozen=True, kw_only=True, tag="route"):
 
 
 Part = Address | Balancer | Listener | Firewall | RoutePart
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """The parts of one load balancer that the cloud has, by id.
+
+    `made` are the ids of parts made in this run, `refused` says by instance id why it could not
+    be a target.
+    """
+
+    parts: Mapping[str, Part] = {}
+    made: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = {}
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The addresses, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Address)), key=age)
+
+    @property
+    def balancers(self) -> list[Balancer]:
+        """The load balancers, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Balancer)), key=age)
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The listeners, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Listener)), key=age)
+
+    @property
+    def firewalls(self) -> list[Firewall]:
+        """The firewalls, the oldest first."""
+        return sorted((p for p in self.parts.values() if isinstance(p, Firewall)), key=age)
+
+    def having(self, part: Part) -> "Observed":
+        """Return the observed state with a part made or changed."""
+        made = self.made | ({part.id} - self.parts.keys())
+        return msgspec.structs.replace(self, parts={**self.parts, part.id: part}, made=made)
+
+    def without(self, part: Part) -> "Observed":
+        """Return the observed state without a part."""
+        parts = {id_: kept for id_, kept in self.parts.items() if id_ != part.id}
+        return msgspec.structs.replace(self, parts=parts)
+
+    def refusing(self, refused: Mapping[str, str]) -> "Observed":
+        """Return the observed state after instances were refused as targets, with the reasons."""
+        kept = {
+            part.id: msgspec.structs.replace(
+                part, targets=tuple(t for t in part.targets if t.instance_id not in refused)
+            )
+            for part in self.balancers
+        }
+        return Observed({**self.parts, **kept}, self.made, {**self.refused, **refused})
+
+
+def age(part: Part) -> tuple[float, str]:
+    """Return the key by which parts are sorted, the oldest first."""
+    return part.created, part.id

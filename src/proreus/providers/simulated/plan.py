@@ -1,4 +1,4 @@
-"""Plans the steps that make a load balancer as desired. Pure.
+"""Plan the steps that make a load balancer as desired. Pure.
 
 `plan` answers the steps that can be taken now, side by side; their answers go into `Observed` and
 `plan` is asked again, until there is nothing left to do. The order is such that the process may
@@ -10,8 +10,7 @@ what others refer to is made first and deleted last.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -32,82 +31,23 @@ from proreus.providers.simulated.parts import (
     Firewall,
     HealthCheck,
     Listener,
+    Observed,
     Part,
     Target,
+    age,
+)
+from proreus.providers.simulated.steps import (
+    Step,
+    add_targets,
+    changed,
+    create,
+    delete,
+    remove_targets,
 )
 
 FAMILY = "IPv4"
 _PROTOCOLS = ("TCP", "UDP")
 _MARKS = frozenset({MARK_CLUSTER, MARK_CLUSTER_UID, MARK_SERVICE, MARK_SERVICE_UID})
-
-
-class Observed(msgspec.Struct, frozen=True):
-    """The parts of one load balancer that the cloud has, by id.
-
-    `made` are the ids of parts made in this run, `refused` says by instance id why it could not
-    be a target.
-    """
-
-    parts: Mapping[str, Part] = {}
-    made: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = {}
-
-    @property
-    def addresses(self) -> list[Address]:
-        """The addresses, the oldest first."""
-        return sorted((p for p in self.parts.values() if isinstance(p, Address)), key=_age)
-
-    @property
-    def balancers(self) -> list[Balancer]:
-        """The load balancers, the oldest first."""
-        return sorted((p for p in self.parts.values() if isinstance(p, Balancer)), key=_age)
-
-    @property
-    def listeners(self) -> list[Listener]:
-        """The listeners, the oldest first."""
-        return sorted((p for p in self.parts.values() if isinstance(p, Listener)), key=_age)
-
-    @property
-    def firewalls(self) -> list[Firewall]:
-        """The firewalls, the oldest first."""
-        return sorted((p for p in self.parts.values() if isinstance(p, Firewall)), key=_age)
-
-
-class Create(msgspec.Struct, frozen=True):
-    """The step to make a part."""
-
-    collection: str
-    body: Mapping[str, Any]
-
-
-class Change(msgspec.Struct, frozen=True):
-    """The step to change fields of a part."""
-
-    part: Part
-    changes: Mapping[str, Any]
-
-
-class Delete(msgspec.Struct, frozen=True):
-    """The step to delete a part."""
-
-    part: Part
-
-
-class AddTargets(msgspec.Struct, frozen=True):
-    """The step to add targets, or to change their addresses."""
-
-    balancer: Balancer
-    targets: tuple[Target, ...]
-
-
-class RemoveTargets(msgspec.Struct, frozen=True):
-    """The step to take targets off."""
-
-    balancer: Balancer
-    instance_ids: tuple[str, ...]
-
-
-Step = Create | Change | Delete | AddTargets | RemoveTargets
 
 
 def owned(ref: LoadBalancerRef, parts: Iterable[Part]) -> Observed:
@@ -165,15 +105,15 @@ def plan(desired: LoadBalancer, observed: Observed, region: str) -> tuple[Step, 
     if address is None:
         # Before what is there is taken down: the address asked for may be refused.
         fields = {"address": desired.requested_address}
-        return (_create(desired, Address, desired.requested_address, fields),)
+        return (create(desired, Address, desired.requested_address, fields),)
     obsolete = _obsolete(observed, address, balancer)
     if obsolete:
         return delete_steps(Observed({part.id: part for part in obsolete}))
     if balancer is None:
-        return (_create(desired, Balancer, "", {"address_id": address.id, **_traits(desired)}),)
+        return (create(desired, Balancer, "", {"address_id": address.id, **_traits(desired)}),)
     return (
-        *_retagged(desired, address),
-        *_changed(desired, balancer, _traits(desired)),
+        *changed(desired, address, {}),
+        *changed(desired, balancer, _traits(desired)),
         *_firewall_steps(desired, observed, balancer),
         *_listener_steps(desired, observed, balancer),
         *_target_steps(desired, observed, balancer, region),
@@ -184,7 +124,7 @@ def delete_steps(observed: Observed) -> tuple[Step, ...]:
     """Plan which parts to delete now: those that no other refers to."""
     leaves: list[Part] = [*observed.listeners, *observed.firewalls]
     first = leaves or observed.balancers or observed.addresses
-    return tuple(Delete(part) for part in first)
+    return tuple(delete(part) for part in first)
 
 
 def unlisted(observed: Observed) -> set[str]:
@@ -259,10 +199,6 @@ def _digest(of: object) -> str:
     return hashlib.sha256(msgspec.json.encode(of, order="sorted")).hexdigest()[:16]
 
 
-def _age(part: Part) -> tuple[float, str]:
-    return part.created, part.id
-
-
 def _frontends(desired: LoadBalancer) -> list[Frontend]:
     return [frontend for frontend in desired.frontends if frontend.family == FAMILY]
 
@@ -272,7 +208,7 @@ def _fitting_address(desired: LoadBalancer, observed: Observed) -> Address | Non
     address = desired.requested_address
     used = {balancer.address_id for balancer in observed.balancers}
     fitting = [a for a in observed.addresses if not address or a.address == address]
-    return min(fitting, key=lambda a: (a.id not in used, *_age(a)), default=None)
+    return min(fitting, key=lambda a: (a.id not in used, *age(a)), default=None)
 
 
 def _obsolete(observed: Observed, address: Address, balancer: Balancer | None) -> list[Part]:
@@ -285,40 +221,13 @@ def _obsolete(observed: Observed, address: Address, balancer: Balancer | None) -
     return gone
 
 
-def _create(
-    desired: LoadBalancer, kind: type[Part], suffix: str, fields: Mapping[str, Any]
-) -> Create:
-    ref = desired.ref
-    collection = kind.collection
-    return Create(
-        collection,
-        {
-            "name": f"{ref.name}-{suffix}" if suffix else ref.name,
-            "tags": dict(desired.marks),
-            "idempotency_token": f"{ref.cluster.uid}/{ref.uid}/{collection}/{suffix}",
-            **fields,
-        },
-    )
-
-
-def _changed(desired: LoadBalancer, part: Part, fields: Mapping[str, Any]) -> list[Step]:
-    changes = {name: value for name, value in fields.items() if getattr(part, name) != value}
-    if any(part.tags.get(key) != value for key, value in desired.marks.items()):
-        changes["tags"] = {**part.tags, **desired.marks}
-    return [Change(part, changes)] if changes else []
-
-
-def _retagged(desired: LoadBalancer, part: Part) -> list[Step]:
-    return _changed(desired, part, {})
-
-
 def _firewall_steps(desired: LoadBalancer, observed: Observed, balancer: Balancer) -> list[Step]:
     ranges = tuple(desired.source_ranges.get(FAMILY, ()))
     if not observed.firewalls:
         fields = {"load_balancer_id": balancer.id, "source_ranges": ranges}
-        return [_create(desired, Firewall, "", fields)]
+        return [create(desired, Firewall, "", fields)]
     first, *rest = observed.firewalls
-    return [*_changed(desired, first, {"source_ranges": ranges}), *(Delete(one) for one in rest)]
+    return [*changed(desired, first, {"source_ranges": ranges}), *(delete(one) for one in rest)]
 
 
 def _listener_steps(desired: LoadBalancer, observed: Observed, balancer: Balancer) -> list[Step]:
@@ -329,10 +238,10 @@ def _listener_steps(desired: LoadBalancer, observed: Observed, balancer: Balance
         broken = listener.state == "error" and listener.id not in observed.made
         if frontend is None or broken:
             # A port that could not be bound may be free now: only a new listener tries again.
-            steps.append(Delete(listener))
+            steps.append(delete(listener))
         else:
             changes = {"target_port": frontend.node_port, "proxy_protocol": False}
-            steps += _changed(desired, listener, changes)
+            steps += changed(desired, listener, changes)
     for frontend in missing.values():
         fields: dict[str, object] = {
             "load_balancer_id": balancer.id,
@@ -342,26 +251,20 @@ def _listener_steps(desired: LoadBalancer, observed: Observed, balancer: Balance
             "proxy_protocol": False,
         }
         suffix = f"{frontend.protocol.lower()}-{frontend.port}"
-        steps.append(_create(desired, Listener, suffix, fields))
+        steps.append(create(desired, Listener, suffix, fields))
     return steps
 
 
 def _target_steps(
     desired: LoadBalancer, observed: Observed, balancer: Balancer, region: str
-) -> list[Step]:
-    desired_targets = {
-        target.instance_id: target for target in targets(desired, region)[0].values()
-    }
-    have = {target.instance_id: target for target in balancer.targets}
-    add = tuple(
+) -> Iterator[Step]:
+    needed = {target.instance_id: target for target in targets(desired, region)[0].values()}
+    current = {target.instance_id: target for target in balancer.targets}
+    if add := tuple(
         target
-        for id_, target in desired_targets.items()
-        if have.get(id_) != target and id_ not in observed.refused
-    )
-    remove = tuple(id_ for id_ in have if id_ not in desired_targets)
-    steps: list[Step] = []
-    if add:
-        steps.append(AddTargets(balancer, add))
-    if remove:
-        steps.append(RemoveTargets(balancer, remove))
-    return steps
+        for id_, target in needed.items()
+        if current.get(id_) != target and id_ not in observed.refused
+    ):
+        yield add_targets(balancer, add)
+    if remove := tuple(id_ for id_ in current if id_ not in needed):
+        yield remove_targets(balancer, remove)

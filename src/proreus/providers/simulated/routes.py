@@ -9,7 +9,7 @@ from proreus.cloudprovider.identity import MARK_CLUSTER, MARK_CLUSTER_UID, Clust
 from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
-from proreus.providers.simulated.api import Api
+from proreus.providers.simulated.api import Api, create, delete, update
 from proreus.providers.simulated.ids import instance_id, provider_id
 from proreus.providers.simulated.parts import RoutePart
 
@@ -64,7 +64,7 @@ class SimulatedRoutes:
         if id_ is None:
             return _no_instance(to)
         try:
-            await self._api.update(part, {"instance_id": id_})
+            await self._api.take(update(part, {"instance_id": id_}))
         except CloudError as error:
             return error
         return Done()
@@ -72,7 +72,7 @@ class SimulatedRoutes:
     async def _delete(self, part: RoutePart | None) -> Done | CloudError:
         try:
             if part is not None:
-                await self._api.delete(part)
+                await self._api.take(delete(part))
         except CloudError as error:
             return error
         return Done()
@@ -89,7 +89,7 @@ class SimulatedRoutes:
             "idempotency_token": f"{cluster.uid}/{route.name}/{route.destination}/{id_}",
         }
         try:
-            part = await self._api.create(RoutePart.collection, body)
+            part = await self._api.take(create(RoutePart.collection, body))
         except CloudError as error:
             return error
         if not isinstance(part, RoutePart) or part.instance_id != id_:
