@@ -1,5 +1,6 @@
 """What is done so that a classic load balancer becomes as desired."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -7,41 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.cloudprovider import InvalidRequest, PartChange, foresee
+from proreus.cloudprovider import InvalidRequest, PartChange, preview_plan
 from proreus.providers.aws.annotations import INTERNAL, PUBLIC
+from proreus.providers.aws.calls import Call
 from proreus.providers.aws.classic.parts import Balancer, Desired, Observed
 from proreus.providers.aws.classic.plan import (
     PROXY_POLICY,
     TLS_POLICY_TYPE,
-    AddTags,
-    ApplyGroups,
-    AttachSubnets,
-    ChangeAttributes,
-    ChangeCertificate,
-    ConfigureHealthCheck,
-    CreateBalancer,
-    CreateListeners,
-    CreatePolicy,
-    DeleteListeners,
-    Deregister,
-    DetachSubnets,
-    Register,
-    SetBackendPolicies,
-    SetListenerPolicies,
-    Step,
     check,
     groups_of,
     plan,
 )
-from proreus.providers.aws.classic.preview import part_changes, pretend
+from proreus.providers.aws.classic.steps import Step
 from proreus.providers.aws.listeners import ClassicHealthCheck, Listener
-from proreus.providers.aws.own_groups import (
-    ChangeRules,
-    CreateGroup,
-    DesiredGroup,
-    Group,
-    TagGroup,
-)
+from proreus.providers.aws.own_groups import DesiredGroup, Group, RuleChange
 from proreus.providers.aws.rules import Change, Rule
 
 TAGS = {"kubernetes.io/service-name": "shop/web"}
@@ -54,9 +34,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "AccessLog": {"Enabled": False},
     "ConnectionSettings": {"IdleTimeout": 60},
 }
-PROXY = CreatePolicy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
 POLICY = "k8s-SSLNegotiationPolicy-strict"
-NEGOTIATION = CreatePolicy(POLICY, TLS_POLICY_TYPE, "Reference-Security-Policy", "strict")
 PROXY_TYPE = {PROXY_POLICY: "ProxyProtocolPolicyType"}
 DESIRED = Desired(
     name="a1",
@@ -103,72 +81,147 @@ def placed(*names: str) -> Desired:
     return desired(subnets={one: one[0] for one in names})
 
 
-PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {
-    "nothing there: the group first": (DESIRED, Observed(), (CreateGroup(),)),
+def call(operation: str, **parameters: Any) -> Call:
+    return Call("elb", operation, {"LoadBalancerName": "a1", **parameters})
+
+
+def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def created(*groups: str) -> Call:
+    listener = {
+        "LoadBalancerPort": 80,
+        "Protocol": "TCP",
+        "InstancePort": 30080,
+        "InstanceProtocol": "TCP",
+    }
+    return call(
+        "CreateLoadBalancer",
+        Listeners=[listener],
+        Subnets=["subnet-1", "subnet-2"],
+        SecurityGroups=list(groups),
+        Tags=pairs(TAGS),
+    )
+
+
+def created_policy(name: str, type_: str, attribute: str, value: str) -> Call:
+    return call(
+        "CreateLoadBalancerPolicy",
+        PolicyName=name,
+        PolicyTypeName=type_,
+        PolicyAttributes=[{"AttributeName": attribute, "AttributeValue": value}],
+    )
+
+
+def subnets_call(verb: str, id_: str) -> Call:
+    return call(f"{verb}Subnets", Subnets=[id_])
+
+
+def targets_call(operation: str, id_: str) -> Call:
+    return call(operation, Instances=[{"InstanceId": id_}])
+
+
+def backend(port: int, *policies: str) -> Call:
+    return call(
+        "SetLoadBalancerPoliciesForBackendServer", InstancePort=port, PolicyNames=list(policies)
+    )
+
+
+NEW_GROUP = Call(
+    "ec2",
+    "CreateSecurityGroup",
+    {
+        "GroupName": "k8s-elb-a1",
+        "Description": "",
+        "TagSpecifications": [{"ResourceType": "security-group", "Tags": pairs(TAGS)}],
+    },
+)
+PLANS: dict[str, tuple[Desired, Observed, tuple[Call | RuleChange, ...]]] = {
+    "nothing there: the group first": (DESIRED, Observed(), (NEW_GROUP,)),
     "the group has its rules while the load balancer is made": (
         DESIRED,
         Observed(group=Group("sg-1", frozenset({OLD_RULE}), TAGS)),
-        (ChangeRules("sg-1", Change((RULE,), (OLD_RULE,))), CreateBalancer(("sg-1",))),
+        (RuleChange("sg-1", Change((RULE,), (OLD_RULE,))), created("sg-1")),
     ),
     "given groups": (
         desired(own=None, groups=("sg-8", "sg-9")),
         Observed(),
-        (CreateBalancer(("sg-8", "sg-9")),),
+        (created("sg-8", "sg-9"),),
     ),
     "all as desired": (DESIRED, observed(), ()),
     "a group without our tags": (
         DESIRED,
         observed(Group("sg-1", frozenset({RULE}))),
-        (TagGroup("sg-1", TAGS),),
+        (Call("ec2", "CreateTags", {"Resources": ["sg-1"], "Tags": pairs(TAGS)}),),
     ),
-    "the group was deleted by somebody": (DESIRED, observed(None), (CreateGroup(),)),
-    "an extra group": (desired(groups=("sg-9",)), observed(), (ApplyGroups(("sg-1", "sg-9")),)),
+    "the group was deleted by somebody": (DESIRED, observed(None), (NEW_GROUP,)),
+    "an extra group": (desired(groups=("sg-9",)), observed(), (call("ApplySecurityGroupsToLoadBalancer", SecurityGroups=["sg-1", "sg-9"]),)),
     "groups in another order": (
         desired(groups=("sg-9",)),
         observed(groups=("sg-9", "sg-1")),
         (),
     ),
     "a subnet in a new zone": (
-        placed("a1", "b1", "c1"), observed(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
+        placed("a1", "b1", "c1"), observed(**subnets("a1", "b1")), (subnets_call("AttachLoadBalancerTo", "c1"),)
     ),
     "a subnet too many": (
-        placed("a1"), observed(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+        placed("a1"), observed(**subnets("a1", "b1")), (subnets_call("DetachLoadBalancerFrom", "b1"),)
     ),
     "another subnet of the same zone": (
-        placed("a1", "b2"), observed(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+        placed("a1", "b2"), observed(**subnets("a1", "b1")), (subnets_call("DetachLoadBalancerFrom", "b1"),)
     ),
     "other zones: the new one first": (
-        placed("c1"), observed(**subnets("a1", "b1")), (AttachSubnets(("c1",)),)
+        placed("c1"), observed(**subnets("a1", "b1")), (subnets_call("AttachLoadBalancerTo", "c1"),)
     ),
     "other subnets in all zones: it always stands in one": (
-        placed("a2", "b2"), observed(**subnets("a1", "b1")), (DetachSubnets(("b1",)),)
+        placed("a2", "b2"), observed(**subnets("a1", "b1")), (subnets_call("DetachLoadBalancerFrom", "b1"),)
     ),
     "another subnet in the only zone": (
-        placed("a2"), observed(**subnets("a1")), (DetachSubnets(("a1",)),)
+        placed("a2"), observed(**subnets("a1")), (subnets_call("DetachLoadBalancerFrom", "a1"),)
     ),
     "a new port": (
-        desired(listeners=frozenset({HTTP, TLS})), observed(), (CreateListeners((TLS,)),)
+        desired(listeners=frozenset({HTTP, TLS})), observed(), (
+            call(
+                "CreateLoadBalancerListeners",
+                Listeners=[
+                    {
+                        "LoadBalancerPort": 443,
+                        "Protocol": "SSL",
+                        "InstancePort": 30443,
+                        "InstanceProtocol": "TCP",
+                        "SSLCertificateId": "arn:one",
+                    }
+                ],
+            ),
+        )
     ),
     "another node port: the old listener goes first": (
         desired(listeners=frozenset({Listener(80, "TCP", 30081, "TCP")})),
         observed(),
-        (DeleteListeners((80,)),),
+        (call("DeleteLoadBalancerListeners", LoadBalancerPorts=[80]),),
     ),
     "a certificate for the first time": (
         desired(listeners=frozenset({msgspec.structs.replace(HTTP, protocol="SSL", certificate="c")})),
         observed(),
-        (DeleteListeners((80,)),),
+        (call("DeleteLoadBalancerListeners", LoadBalancerPorts=[80]),),
     ),
     "another certificate": (
         desired(listeners=frozenset({msgspec.structs.replace(TLS, certificate="arn:two")})),
         observed(listeners=frozenset({TLS})),
-        (ChangeCertificate(443, "arn:two"),),
+        (
+            call(
+                "SetLoadBalancerListenerSSLCertificate",
+                LoadBalancerPort=443,
+                SSLCertificateId="arn:two",
+            ),
+        ),
     ),
-    "proxy protocol": (desired(proxy_protocol=True), observed(), (PROXY,)),
+    "proxy protocol": (desired(proxy_protocol=True), observed(), (created_policy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true"),)),
     "proxy protocol, whose policy is there": (
         desired(proxy_protocol=True),
         observed(policies=PROXY_TYPE),
-        (SetBackendPolicies(30080, (PROXY_POLICY,)),),
+        (backend(30080, PROXY_POLICY),),
     ),
     "proxy protocol is on": (
         desired(proxy_protocol=True),
@@ -178,12 +231,12 @@ PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {
     "proxy protocol off; policies of others stay": (
         DESIRED,
         observed(backend_policies={30080: ("mine", PROXY_POLICY), 30081: (PROXY_POLICY,)}),
-        (SetBackendPolicies(30080, ("mine",)), SetBackendPolicies(30081, ())),
+        (backend(30080, "mine"), backend(30081)),
     ),
     "a policy of TLS": (
         desired(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
         observed(listeners=frozenset({HTTP, TLS})),
-        (NEGOTIATION,),
+        (created_policy(POLICY, TLS_POLICY_TYPE, "Reference-Security-Policy", "strict"),),
     ),
     "a policy of TLS that is there; what is not about TLS stays": (
         desired(tls_policy="strict", listeners=frozenset({HTTP, TLS})),
@@ -192,7 +245,13 @@ PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {
             policies={POLICY: TLS_POLICY_TYPE, "old": TLS_POLICY_TYPE, "sticky": "Stickiness"},
             listener_policies={443: ("sticky", "old", "unknown"), 80: ()},
         ),
-        (SetListenerPolicies(443, ("sticky", POLICY)),),
+        (
+            call(
+                "SetLoadBalancerPoliciesOfListener",
+                LoadBalancerPort=443,
+                PolicyNames=["sticky", POLICY],
+            ),
+        ),
     ),
     "a policy of TLS that is set": (
         desired(tls_policy="strict", listeners=frozenset({TLS})),
@@ -206,18 +265,37 @@ PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {
     "a health check": (
         desired(health=ClassicHealthCheck("TCP:1")),
         observed(),
-        (ConfigureHealthCheck(ClassicHealthCheck("TCP:1")),),
+        (
+            call(
+                "ConfigureHealthCheck",
+                HealthCheck={
+                    "Target": "TCP:1",
+                    "HealthyThreshold": 2,
+                    "UnhealthyThreshold": 6,
+                    "Timeout": 5,
+                    "Interval": 10,
+                },
+            ),
+        ),
     ),
     "attributes: only what differs": (
         desired(attributes={**ATTRIBUTES, "ConnectionSettings": {"IdleTimeout": 30}}),
         observed(),
-        (ChangeAttributes({"ConnectionSettings": {"IdleTimeout": 30}}),),
+        (
+            call(
+                "ModifyLoadBalancerAttributes",
+                LoadBalancerAttributes={"ConnectionSettings": {"IdleTimeout": 30}},
+            ),
+        ),
     ),
-    "tags": (DESIRED, observed(tags={"other": "1"}), (AddTags(TAGS),)),
+    "tags": (DESIRED, observed(tags={"other": "1"}), (Call("elb", "AddTags", {"LoadBalancerNames": ["a1"], "Tags": pairs(TAGS)}),)),
     "hosts come and go": (
         desired(targets=frozenset({"i-2", "i-3"})),
         observed(refused={"i-3": "gone"}),
-        (Register(("i-2",)), Deregister(("i-1",))),
+        (
+            targets_call("RegisterInstancesWithLoadBalancer", "i-2"),
+            targets_call("DeregisterInstancesFromLoadBalancer", "i-1"),
+        ),
     ),
 }  # fmt: skip
 
@@ -225,7 +303,7 @@ PLANS: dict[str, tuple[Desired, Observed, tuple[Step, ...]]] = {
 @pytest.mark.parametrize("case", PLANS)
 def test_the_steps(case: str) -> None:
     wanted, found, steps = PLANS[case]
-    assert plan(wanted, found) == steps
+    assert tuple(step.call for step in plan(wanted, found)) == steps
 
 
 REFUSED: dict[str, tuple[Desired, Observed, str]] = {
@@ -255,19 +333,19 @@ class Model:
     def __init__(self) -> None:
         self.now = Observed()
 
-    def take(self, step: Step, wanted: Desired) -> None:
-        match step:
-            case CreateGroup():
-                assert self.now.group is None
-            case ChangeRules():
-                assert self.now.group is not None
-            case CreateBalancer():
-                assert self.now.balancer is None
-            case _:
-                assert self.now.balancer is not None
-                admit(self.now.balancer, step)
-        self.now = pretend(self.now, step, wanted)
-        if isinstance(step, AttachSubnets | DetachSubnets):
+    def take(self, step: Step) -> None:
+        operation = "" if isinstance(step.call, RuleChange) else step.call.operation
+        if operation == "CreateSecurityGroup":
+            assert self.now.group is None
+        elif operation == "CreateLoadBalancer":
+            assert self.now.balancer is None
+        elif isinstance(step.call, RuleChange):
+            assert self.now.group is not None
+        else:
+            assert self.now.balancer is not None
+            admit(self.now.balancer, step.call)
+        self.now = step.after(self.now)
+        if operation in {"AttachLoadBalancerToSubnets", "DetachLoadBalancerFromSubnets"}:
             assert self.now.balancer is not None
             # AWS knows the zones of all subnets.
             placed = msgspec.structs.replace(
@@ -276,24 +354,26 @@ class Model:
             self.now = msgspec.structs.replace(self.now, balancer=placed)
 
 
-def admit(lb: Balancer, step: Step) -> None:
+def admit(lb: Balancer, sent: Call) -> None:
     """Refuse what AWS refuses."""
     ports = {one.port for one in lb.listeners}
-    match step:
-        case AttachSubnets(new):
-            assert {one[0] for one in new}.isdisjoint(lb.zones)
-        case CreateListeners(listeners):
-            assert {one.port for one in listeners}.isdisjoint(ports)
-        case DeleteListeners(gone):
-            assert ports.issuperset(gone)
-        case ChangeCertificate(port):
+    given = sent.parameters
+    match sent.operation:
+        case "AttachLoadBalancerToSubnets":
+            assert {one[0] for one in given["Subnets"]}.isdisjoint(lb.zones)
+        case "CreateLoadBalancerListeners":
+            assert {one["LoadBalancerPort"] for one in given["Listeners"]}.isdisjoint(ports)
+        case "DeleteLoadBalancerListeners":
+            assert ports.issuperset(given["LoadBalancerPorts"])
+        case "SetLoadBalancerListenerSSLCertificate":
+            port = given["LoadBalancerPort"]
             assert [one.port for one in lb.listeners if one.certificate].count(port) == 1
-        case CreatePolicy(name):
-            assert name not in lb.policies
-        case SetBackendPolicies(_, names):
-            assert lb.policies.keys() >= set(names)
-        case SetListenerPolicies(_, names):
-            assert [lb.policies[one] for one in names] == [TLS_POLICY_TYPE]
+        case "CreateLoadBalancerPolicy":
+            assert given["PolicyName"] not in lb.policies
+        case "SetLoadBalancerPoliciesForBackendServer":
+            assert lb.policies.keys() >= set(given["PolicyNames"])
+        case "SetLoadBalancerPoliciesOfListener":
+            assert [lb.policies[one] for one in given["PolicyNames"]] == [TLS_POLICY_TYPE]
 
 
 LISTENERS = st.frozensets(
@@ -332,8 +412,8 @@ def converge(model: Model, wanted: Desired) -> None:
         if not steps:
             return
         for step in steps:
-            model.take(step, wanted)
-            assert list(part_changes(step, wanted)), step
+            model.take(step)
+            assert step.lines, step
     raise AssertionError(plan(wanted, model.now))
 
 
@@ -371,7 +451,7 @@ def test_the_preview_ends_with_what_is_desired_and_has_no_line_for_what_is_so(
     def steps(now: Observed) -> tuple[Step, ...]:
         return plan(second, now)
 
-    found, then = foresee(model.now, steps, lambda now, step: pretend(now, step, second))
+    found, then = preview_plan(model.now, steps)
     assert bool(found) == bool(steps(model.now))
     converge(model, second)
     assert then.balancer is not None
@@ -382,10 +462,7 @@ def test_the_preview_ends_with_what_is_desired_and_has_no_line_for_what_is_so(
 
 
 def test_a_preview_names_parts_as_people_know_them() -> None:
-    steps, _ = foresee(
-        Observed(), lambda now: plan(DESIRED, now), lambda a, b: pretend(a, b, DESIRED)
-    )
-    shown = [one for step in steps for one in part_changes(step, DESIRED)]
+    shown, _ = preview_plan(Observed(), lambda now: plan(DESIRED, now))
     assert shown[0] == PartChange(
         "create", f"security group {DESIRED.own.name if DESIRED.own else ''}"
     )

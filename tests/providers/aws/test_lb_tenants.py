@@ -199,7 +199,7 @@ async def test_the_target_group_of_a_cluster_with_the_same_id_is_left_alone(aws:
         ours = site.desired([second])
         answer = await site.ensure(ours)
         assert isinstance(answer, CloudError)
-        assert f"target group {name} is there with tags of another owner" in str(answer)
+        assert f"target group {name} exists with tags of another owner" in str(answer)
         assert "elbv2.DeregisterTargets" not in site.writes()
         assert site.groups()[name]["ids"] == {first}
         assert await site.delete(ours) == Done()

@@ -1,4 +1,4 @@
-"""Reads what a Service's annotations ask of its load balancer. Pure.
+"""Read what a Service's annotations ask of its load balancer. Pure.
 
 They come from a cluster's tenants, so every value is checked before it can reach a call, and all
 that is wrong is told at once. Names and meaning are those of the official manager, whose rules for
@@ -16,10 +16,10 @@ from proreus.cloudprovider.annotations import AnnotationReader
 from proreus.cloudprovider.errors import ImplementedElsewhere
 
 PREFIX: Final = "service.beta.kubernetes.io/aws-load-balancer-"
-"""What all of them begin with."""
+"""The prefix of all annotations about load balancers."""
 
 TRAFFIC_PORT: Final = "traffic-port"
-"""As the port of a health check: that to which traffic goes."""
+"""The port of a health check that stands for the port to which traffic goes."""
 
 INTERNAL: Final = "internal"
 """The scheme of a load balancer without public addresses."""

@@ -1,4 +1,4 @@
-"""Calls AWS: every call goes through `Context.call`, and botocore repeats none of them.
+"""Call AWS: every call goes through `Context.call`, and botocore repeats none of them.
 
 botocore signs, sends and decodes, and checks each request against AWS' own model of the
 operation. It blocks, so a call takes a thread; its retries are off, since the framework's bucket
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
 Answer = Mapping[str, Any]
-"""What an operation answers, as botocore decodes it."""
+"""The answer of an operation, as botocore decodes it."""
 
 _TOKENS = {
     "ec2": ("NextToken", "NextToken"),
     "elb": ("Marker", "NextMarker"),
     "elbv2": ("Marker", "NextMarker"),
 }
-"""By service: the parameter and the field with which the next page is asked for."""
+"""The parameter and the field with which the next page is asked for, by service."""
 _READS = ("Describe", "Get", "List")
 _SESSION_NAME = "proreus"
 _RENEW_BEFORE = timedelta(minutes=10)

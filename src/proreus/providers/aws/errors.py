@@ -1,4 +1,4 @@
-"""Maps AWS' error codes to the framework's errors."""
+"""Map AWS' error codes to the framework's errors."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Changes the rules in the security groups of hosts that let load balancers in.
+"""Change the rules in the security groups of hosts that let load balancers in.
 
 Groups are shared by all load balancers, so one change at a time is made to them; what is to be
 changed is decided from rules that are read within the same turn.

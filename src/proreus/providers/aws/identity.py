@@ -1,4 +1,4 @@
-"""Finds the cluster's id, region and VPC, in the cloud-config or by this machine."""
+"""Find the cluster's id, region and VPC, in the cloud-config or by this machine."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any

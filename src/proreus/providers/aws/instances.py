@@ -1,4 +1,4 @@
-"""Describes instances of EC2 and machines of Fargate."""
+"""Describe instances of EC2 and machines of Fargate."""
 
 import asyncio
 import random
@@ -29,11 +29,11 @@ from proreus.providers.aws.names import Target, ids_in, is_address, is_of, regio
 from proreus.providers.aws.topology import Topology
 
 MOST_IDS = 500
-"""Ids in one DescribeInstances, as many as the official manager asks for; EC2 advises 1,000."""
+"""The most ids in one DescribeInstances, as the official manager has; EC2 advises 1,000."""
 MOST_VALUES = 200
-"""Values of one filter (EC2 API reference, Filter)."""
+"""The most values of one filter (EC2 API reference, Filter)."""
 MOST_RESULTS = 1000
-"""Instances of one page (EC2 API reference, DescribeInstances)."""
+"""The most instances on one page (EC2 API reference, DescribeInstances)."""
 
 MOST_ALONE = 16
 """Instances that a listing leaves out, and that are then asked for by themselves."""
@@ -124,7 +124,7 @@ async def _listed(api: Api, ids: Collection[str]) -> dict[str, Answer]:
 
 def _with_unknown(ids: Iterable[str], shown: Iterable[Described]) -> dict[str, Answer]:
     found: dict[str, Answer] = {
-        id_: CloudError(f"EC2 left {id_} out of its answer: unknown, not gone") for id_ in ids
+        id_: CloudError(f"EC2 left {id_} out of its answer: it is unknown, not gone") for id_ in ids
     }
     return found | {str(one["InstanceId"]): one for one in shown}
 

@@ -1,4 +1,4 @@
-"""Decides which listeners and health checks a load balancer has, for both kinds. Pure.
+"""Decide which listeners and health checks a load balancer has, for both kinds. Pure.
 
 The rules are the official manager's, so that a load balancer of its is as desired for us, too. What
 it refuses and AWS can do is done: TCP and UDP at one port of a network load balancer.
@@ -15,7 +15,7 @@ from proreus.providers.aws.annotations import PREFIX, TRAFFIC_PORT, Health, Kind
 from proreus.providers.aws.config import Global, HealthProbeMode
 
 _ENDS_TLS: Final = {"http": "HTTPS", "https": "HTTPS", "tcp": "SSL", "ssl": "SSL"}
-"""By the protocol of hosts: that of a listener of a classic load balancer with a certificate."""
+"""The protocol of a classic load balancer's listener with a certificate, by that of hosts."""
 _PROTOCOLS: Final = {Kind.CLASSIC: ("TCP",), Kind.NETWORK: ("TCP", "UDP")}
 _PRESERVE: Final = "preserve_client_ip.enabled"
 _HTTP: Final = ("HTTP", "HTTPS")

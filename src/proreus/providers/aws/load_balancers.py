@@ -28,7 +28,8 @@ from proreus.providers.aws.groups import HostGroups
 from proreus.providers.aws.identity import Place
 from proreus.providers.aws.listeners import check
 from proreus.providers.aws.network.balancers import NetworkBalancers
-from proreus.providers.aws.network.observe import NETWORK, find_balancer
+from proreus.providers.aws.network.observe import find_balancer
+from proreus.providers.aws.network.steps import NETWORK
 from proreus.providers.aws.owned import list_owned
 from proreus.providers.aws.subnets import Subnets
 from proreus.providers.aws.tenants import Named

@@ -1,4 +1,4 @@
-"""Converts EC2's description of an instance to Kubernetes' terms. Pure."""
+"""Convert EC2's description of an instance to Kubernetes' terms. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

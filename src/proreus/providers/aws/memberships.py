@@ -1,4 +1,4 @@
-"""Remembers for a short while which security groups instances are in.
+"""Remember for a short while which security groups instances are in.
 
 All load balancers have the same hosts, and each asks about all of them.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
 KEPT: Final = timedelta(minutes=1)
-"""For how long an answer serves: hardly anybody moves running instances to other groups."""
+"""The time for which an answer serves: hardly anybody moves running instances to other groups."""
 _MOST_VALUES: Final = 200
 
 

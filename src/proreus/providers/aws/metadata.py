@@ -1,4 +1,4 @@
-"""Reads the instance metadata service: what this machine knows about itself.
+"""Read the instance metadata service: what this machine knows about itself.
 
 Version 2 only, as AWS recommends: a token first, then answers for it. A machine that answers only
 version 1, or a pod whose hop limit does not let the answers through, needs what is asked for in
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
 
 DEFAULT_ENDPOINT = "http://169.254.169.254"
-"""Where it is on every EC2 instance, at an address of the link."""
+"""The URL of the service on every EC2 instance, at an address of the link."""
 _DEADLINE = 5.0
 _LIFETIME = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
 _NOT_FOUND = 404

@@ -1,4 +1,4 @@
-"""Counts calls of AWS in the official manager's metrics, beside the framework's.
+"""Count calls of AWS in the official manager's metrics, beside the framework's.
 
 Their names and labels are the official ones, but for `_total` at the end of each counter: the
 Prometheus client does not make counters without it.

@@ -1,4 +1,4 @@
-"""Reads which machine a Node is: by provider ids, node names that are ids, and Fargate names."""
+"""Read which machine a Node is: by provider ids, node names that are ids, and Fargate names."""
 
 import ipaddress
 import re

@@ -26,7 +26,7 @@ class Use(StrEnum):
     ROUTES = "Routes"
     """Routes to nodes, and the check in their interfaces that would stop what is routed."""
     MACHINE_TAGS = "TagMachines"
-    """What [Tagging] in the cloud-config asks for."""
+    """Tag machines and volumes, as [Tagging] in the cloud-config asks."""
     ROLE = "Role"
     """Before anything else, as another identity: RoleARN in the cloud-config."""
 
@@ -75,4 +75,4 @@ OPERATIONS: Final[Mapping[Use, frozenset[str]]] = {
 """Operations by what they are for."""
 
 ALL: Final = frozenset[str]().union(*OPERATIONS.values())
-"""All of them."""
+"""All operations that may be called."""

@@ -1,12 +1,12 @@
-"""Makes and deletes the security groups that are made for one load balancer.
+"""Make and delete the security groups that are made for one load balancer.
 
 Their names hold the Service's UID or a digest of it, and are unique in a VPC, so that a group which
 an attempt left behind is found again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -15,12 +15,16 @@ from proreus.cloudprovider.firewalls import RuleRefusal, delete_group
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
 from proreus.cloudprovider.load_balancers import LoadBalancerRef, PartChange
 from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.steps import PlannedCall
+from proreus.providers.aws.calls import Call, missing, send
 from proreus.providers.aws.groups import HostGroups, apply_change, rules_part_changes
 from proreus.providers.aws.identity import pairs_of, tags_of
 from proreus.providers.aws.rules import Change, Rule, changed, rule_part_changes, rules_of
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
+
+Observed = TypeVar("Observed", bound=msgspec.Struct)
 
 _DUPLICATE: Final = "InvalidGroup.Duplicate"
 _MEANINGS: Final = {
@@ -45,68 +49,56 @@ class Group(msgspec.Struct, frozen=True):
     tags: Mapping[str, str] = {}
 
 
-class CreateGroup(msgspec.Struct, frozen=True):
-    """The step to make the group, still without rules."""
-
-
-class ChangeRules(msgspec.Struct, frozen=True):
-    """The step to change the rules of the group."""
+class RuleChange(msgspec.Struct, frozen=True):
+    """The calls that change the rules of a group."""
 
     group: str
     change: Change
 
 
-class TagGroup(msgspec.Struct, frozen=True):
-    """The step to put tags on the group."""
-
-    group: str
-    tags: Mapping[str, str]
-
-
-GroupStep = CreateGroup | ChangeRules | TagGroup
+GroupStep = PlannedCall[Call | RuleChange, Any]
+"""A step to the security group in the field `group` of what is observed of a load balancer."""
 
 
 def group_steps(
     desired: DesiredGroup | None, tags: Mapping[str, str], observed: Group | None
 ) -> Iterator[GroupStep]:
-    """Return the steps that make the group as desired. Pure."""
+    """Return the steps that make the group as desired; a new one has no id yet. Pure."""
     if desired is None:
         return
     if observed is None:
-        yield CreateGroup()
+        new = Group(f"new {desired.name}", tags=tags)
+        parameters = {
+            "GroupName": desired.name,
+            "Description": desired.description,
+            "TagSpecifications": [{"ResourceType": "security-group", "Tags": pairs_of(tags)}],
+        }
+        line = PartChange("create", f"security group {desired.name}")
+        call = Call("ec2", "CreateSecurityGroup", parameters)
+        yield GroupStep(call, lambda before: with_group(before, new), (line,))
         return
     if change := changed(observed.rules, desired.rules, observed.rules):
-        yield ChangeRules(observed.id, change)
-    if missing := {key: value for key, value in tags.items() if observed.tags.get(key) != value}:
-        yield TagGroup(observed.id, missing)
+        rules = (observed.rules - set(change.revoke)) | set(change.grant)
+        lines = tuple(rule_part_changes(observed.id, change))
+        yield GroupStep(RuleChange(observed.id, change), _having(rules=rules), lines)
+    if lacking := missing(tags, observed.tags):
+        parameters = {"Resources": [observed.id], "Tags": pairs_of(lacking)}
+        detail = f"tags {' '.join(sorted(lacking))}"
+        yield GroupStep(
+            Call("ec2", "CreateTags", parameters),
+            _having(tags={**observed.tags, **lacking}),
+            (PartChange("change", f"security group {observed.id}", detail),),
+        )
 
 
-def pretend_group(
-    observed: Group | None, step: GroupStep, desired: DesiredGroup | None, tags: Mapping[str, str]
-) -> Group | None:
-    """Return the group as it is after a step; a new one has no id yet, only its name. Pure."""
-    match step:
-        case CreateGroup() if desired is not None:
-            return Group(f"new {desired.name}", tags=tags)
-        case ChangeRules(_, change) if observed is not None:
-            rules = (observed.rules - set(change.revoke)) | set(change.grant)
-            return msgspec.structs.replace(observed, rules=rules)
-        case TagGroup(_, missing) if observed is not None:
-            return msgspec.structs.replace(observed, tags={**observed.tags, **missing})
-    raise AssertionError(step)
+def with_group(before: Observed, group: Group) -> Observed:
+    """Return the observed state of a load balancer with this group of its own. Pure."""
+    return msgspec.structs.replace(before, group=group)
 
 
-def group_part_changes(step: GroupStep, desired: DesiredGroup | None) -> Iterator[PartChange]:
-    """Return the changes of a step for `proreus plan`. Pure."""
-    match step:
-        case CreateGroup():
-            yield PartChange(
-                "create", f"security group {desired.name if desired is not None else ''}"
-            )
-        case ChangeRules(id_, change):
-            yield from rule_part_changes(id_, change)
-        case TagGroup(id_, tags):
-            yield PartChange("change", f"security group {id_}", f"tags {' '.join(sorted(tags))}")
+def _having(**fields: object) -> Callable[[Any], Any]:
+    """Return what a step makes of what there is: its own group has these fields then."""
+    return lambda before: with_group(before, msgspec.structs.replace(before.group, **fields))
 
 
 class OwnGroups:
@@ -153,44 +145,35 @@ class OwnGroups:
             )
         return None
 
-    async def take(
-        self,
-        step: GroupStep,
-        desired: DesiredGroup | None,
-        tags: Mapping[str, str],
-        observed: Group | None,
-    ) -> Group | None:
-        """Take a step; return the group as it is then.
+    async def take(self, step: GroupStep) -> Callable[[Any], Any]:
+        """Take a step; return how it changes what was observed.
 
         Raises:
             CloudError: AWS refuses.
         """
-        match step:
-            case CreateGroup() if desired is not None:
-                return await self._create(desired, tags)
-            case ChangeRules(id_, change):
-                await apply_change(self._api, id_, change)
-            case TagGroup(id_, missing):
-                await self._api.call("ec2", "CreateTags", Resources=[id_], Tags=pairs_of(missing))
-        return pretend_group(observed, step, desired, tags)
+        call = step.call
+        if isinstance(call, RuleChange):
+            await apply_change(self._api, call.group, call.change)
+        elif call.operation == "CreateSecurityGroup":
+            group = await self._create(call.parameters)
+            return lambda before: with_group(before, group)
+        else:
+            await send(self._api, call)
+        return step.after
 
-    async def _create(self, desired: DesiredGroup, tags: Mapping[str, str]) -> Group:
+    async def _create(self, parameters: Mapping[str, Any]) -> Group:
         try:
             answer = await self._api.call(
-                "ec2",
-                "CreateSecurityGroup",
-                GroupName=desired.name,
-                Description=desired.description,
-                VpcId=self._vpc,
-                TagSpecifications=[{"ResourceType": "security-group", "Tags": pairs_of(tags)}],
+                "ec2", "CreateSecurityGroup", VpcId=self._vpc, **parameters
             )
         except Refused as error:
             # Made by an attempt whose answer was lost.
-            found = await self._find(desired.name) if error.code == _DUPLICATE else None
+            name = parameters["GroupName"]
+            found = await self._find(name) if error.code == _DUPLICATE else None
             if found is None:
                 raise
             return found
-        return Group(answer["GroupId"], tags=tags)
+        return Group(answer["GroupId"], tags=tags_of(parameters["TagSpecifications"][0]))
 
     async def foresee_let_go(
         self, group: Group | None, hosts: HostGroups | None

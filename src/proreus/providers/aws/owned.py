@@ -1,4 +1,4 @@
-"""Lists what carries the marks of a cluster, to find what belongs to no Service."""
+"""List what carries the marks of a cluster, to find what belongs to no Service."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ from proreus.cloudprovider.identity import MARK_CLUSTER_UID, ClusterIdentity, Ow
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.providers.aws.classic.observe import tags_by_name
 from proreus.providers.aws.identity import tags_of
-from proreus.providers.aws.network.observe import NETWORK, tags_by_arn
+from proreus.providers.aws.network.observe import tags_by_arn
+from proreus.providers.aws.network.steps import NETWORK
 
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api

@@ -1,4 +1,4 @@
-"""Computes the rules of security groups that load balancers need. Pure.
+"""Compute the rules of security groups that load balancers need. Pure.
 
     classic   clients ─► group k8s-elb-<name> of the load balancer ─► every port of hosts' groups
     network   clients ─► node ports in hosts' groups (the client's address is seen there)
@@ -17,15 +17,15 @@ from proreus.providers.aws.annotations import TRAFFIC_PORT
 from proreus.providers.aws.listeners import Listener, PortMapping
 
 CLIENT_RULE: Final = "kubernetes.io/rule/nlb/client"
-"""Begins the description of a rule that lets clients of a network load balancer in."""
+"""The prefix of the description of a rule that lets clients of a network load balancer in."""
 HEALTH_RULE: Final = "kubernetes.io/rule/nlb/health"
-"""Begins that of one that lets its health checks in."""
+"""The prefix of the description of a rule that lets its health checks in."""
 HOST_RULE: Final = "kubernetes.io/rule/elb/host"
 """The description of a rule that lets a group which was given, and is not ours, reach hosts."""
 MTU_RULE: Final = "kubernetes.io/rule/nlb/mtu"
-"""The description of one that lets path MTU discovery work; all load balancers share it."""
+"""The description of a rule that lets path MTU discovery work; all load balancers share it."""
 ALL: Final = "-1"
-"""The protocol that stands for all of them."""
+"""The protocol that stands for all protocols."""
 
 Permission = Mapping[str, Any]
 """Rules with the same protocol and ports, as AWS shows and takes them."""
@@ -47,7 +47,7 @@ class Rule(msgspec.Struct, frozen=True, order=True):
 
 
 Change = RuleDiff[Rule, Rule]
-"""What to do to the rules of a group."""
+"""The changes of the rules of a group."""
 
 
 def rules_of(permissions: Iterable[Permission]) -> frozenset[Rule]:

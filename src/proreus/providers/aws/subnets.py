@@ -1,4 +1,4 @@
-"""Chooses the subnets of a load balancer: one in each availability zone.
+"""Choose the subnets of a load balancer: one in each availability zone.
 
 Annotated subnets go before found ones. Found are those of the VPC with the cluster's tag, public
 for a public load balancer; of several in a zone the one whose role tag says so, then the one with
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
 TAG_PUBLIC: Final = "kubernetes.io/role/elb"
-"""On a subnet: it is for public load balancers."""
+"""The tag of a subnet for public load balancers."""
 TAG_INTERNAL: Final = "kubernetes.io/role/internal-elb"
-"""On a subnet: it is for internal load balancers."""
+"""The tag of a subnet for internal load balancers."""
 
 _FIELD: Final = f"annotation {PREFIX}subnets"
 _ZONES: Final = "availability-zone"

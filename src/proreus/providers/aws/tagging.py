@@ -1,4 +1,4 @@
-"""Tags the instances of nodes, and their volumes, if the cloud-config asks for it.
+"""Tag the instances of nodes, and their volumes, if the cloud-config asks for it.
 
 What `describe` reads for the node controllers has the instances' tags as well, so a tag that
 somebody removes comes back with the next refresh of nodes, without a call of its own. Tags are
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 MOST_RESOURCES = 50
 """Resources of one call, as many as the official manager's; EC2 takes 1,000."""
 GRACE = timedelta(minutes=5)
-"""For how long a Node must have been gone before its instance loses the tags."""
+"""The time for which a Node must have been gone before its instance loses the tags."""
 _BATCH_DELAY = 0.5
 _INTERVAL = 60.0
 _RETRY_DELAY = 30.0

@@ -1,4 +1,4 @@
-"""Decides by their tags which security groups and Elastic IP addresses a Service may name.
+"""Decide by their tags which security groups and Elastic IP addresses a Service may name.
 
 What the load balancer has already is not asked about, so what works stays.
 """

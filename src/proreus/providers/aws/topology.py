@@ -1,4 +1,4 @@
-"""Reads the network topology of instances and the ids of zones, each once."""
+"""Read the network topology of instances and the ids of zones, each once."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Labels volumes of EBS with their zone, so that pods stay near them."""
+"""Label volumes of EBS with their zone, so that pods stay near them."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Ensures and deletes classic load balancers of Services."""
+"""Ensure and delete classic load balancers of Services."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ from proreus.cloudprovider.load_balancers import (
     Pending,
 )
 from proreus.cloudprovider.recorded import MadeFrom, Record
-from proreus.cloudprovider.steps import converge, foresee
+from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import Options
@@ -25,7 +25,6 @@ from proreus.providers.aws.classic import plan
 from proreus.providers.aws.classic.apply import take
 from proreus.providers.aws.classic.observe import observe
 from proreus.providers.aws.classic.parts import Attributes, Desired, Observed
-from proreus.providers.aws.classic.preview import part_changes, pretend
 from proreus.providers.aws.groups import Access, HostGroups, classic_access, rules_part_changes
 from proreus.providers.aws.identity import TAG_SERVICE, Place, pairs_of
 from proreus.providers.aws.listeners import classic_health_check, classic_listeners
@@ -76,7 +75,7 @@ class ClassicBalancers:
         observed = await converge(
             before,
             lambda observed: plan.plan(desired, observed),
-            partial(take, self._api, self._own_groups, desired),
+            partial(take, self._api, self._own_groups),
             before=record.clear,
         )
         balancer = observed.balancer
@@ -106,12 +105,8 @@ class ClassicBalancers:
             CloudError: It cannot be, or AWS does not answer.
         """
         desired, before = await self._prepare(lb, options)
-        steps, expected = foresee(
-            before,
-            lambda observed: plan.plan(desired, observed),
-            lambda observed, step: pretend(observed, step, desired),
-        )
-        found = [change for step in steps for change in part_changes(step, desired)]
+        lines, expected = preview_plan(before, lambda observed: plan.plan(desired, observed))
+        found = list(lines)
         groups = plan.groups_of(desired, expected)
         if self._hosts is not None:
             found += rules_part_changes((await self._hosts.foresee(_access(desired, expected)))[0])

@@ -1,4 +1,4 @@
-"""Reads a classic load balancer."""
+"""Read a classic load balancer."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Ensures and deletes network load balancers of Services."""
+"""Ensure and delete network load balancers of Services."""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ from proreus.cloudprovider.load_balancers import (
 )
 from proreus.cloudprovider.names import digest_of
 from proreus.cloudprovider.recorded import MadeFrom, Record
-from proreus.cloudprovider.steps import converge, foresee
+from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress
 from proreus.providers.aws import rules
 from proreus.providers.aws.annotations import PREFIX, Options
@@ -30,7 +30,7 @@ from proreus.providers.aws.listeners import port_mappings
 from proreus.providers.aws.names import targets_of
 from proreus.providers.aws.network import plan
 from proreus.providers.aws.network.apply import take
-from proreus.providers.aws.network.observe import NETWORK, find_balancer, observe
+from proreus.providers.aws.network.observe import find_balancer, observe
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
     Balancer,
@@ -38,7 +38,7 @@ from proreus.providers.aws.network.parts import (
     Observed,
     Placed,
 )
-from proreus.providers.aws.network.preview import part_changes, pretend
+from proreus.providers.aws.network.steps import NETWORK
 from proreus.providers.aws.own_groups import DesiredGroup, Group, OwnGroups
 from proreus.providers.aws.subnets import Subnet, Subnets
 from proreus.providers.aws.tenants import Named
@@ -90,7 +90,7 @@ class NetworkBalancers:
         observed = await converge(
             observed,
             lambda observed: plan.plan(desired, observed),
-            partial(take, self._api, self._own_groups, desired),
+            partial(take, self._api, self._own_groups),
             before=record.clear,
         )
         balancer = observed.balancer
@@ -122,12 +122,8 @@ class NetworkBalancers:
             CloudError: It cannot be, or AWS does not answer.
         """
         desired, observed, subnets = await self._prepare(lb, options)
-        steps, expected = foresee(
-            observed,
-            lambda observed: plan.plan(desired, observed),
-            lambda observed, step: pretend(observed, step, desired),
-        )
-        found = [change for step in steps for change in part_changes(step, desired, expected)]
+        lines, expected = preview_plan(observed, lambda observed: plan.plan(desired, observed))
+        found = list(lines)
         if self._hosts is not None:
             access = _access(lb, desired, expected, subnets)
             found += rules_part_changes((await self._hosts.foresee(access))[0])
@@ -161,9 +157,7 @@ class NetworkBalancers:
             CloudError: AWS refuses.
         """
         observed = await self._observe(ref, ("",), with_group=True)
-        await converge(
-            observed, plan.delete_steps, partial(take, self._api, self._own_groups, None)
-        )
+        await converge(observed, plan.delete_steps, partial(take, self._api, self._own_groups))
         if self._hosts is not None:
             await self._hosts.allow(network_access(ref.name, (), frozenset()))
         if left := await self._own_groups.let_go(observed.group, self._hosts):

@@ -1,4 +1,4 @@
-"""Reads a network load balancer with its listeners and target groups."""
+"""Read a network load balancer with its listeners and target groups."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,6 @@ from proreus.providers.aws.network.parts import Balancer, Listener, Observed, Ta
 if TYPE_CHECKING:
     from proreus.providers.aws.api import Api
 
-NETWORK: Final = "network"
-"""The type of these load balancers; others of the same name are somebody else's."""
 _GOING: Final = "Target.DeregistrationInProgress"
 _MOST_ARNS: Final = 20
 _HTTP: Final = ("HTTP", "HTTPS")
@@ -78,7 +76,9 @@ async def observe(
     arns = [one["TargetGroupArn"] for one in groups]
     tags = await tags_by_arn(api, [*arns, *([balancer["LoadBalancerArn"]] if balancer else [])])
     return Observed(
-        await _balancer(api, balancer, tags) if balancer is not None else None,
+        await with_attributes(api, balancer, tags.get(balancer["LoadBalancerArn"], {}))
+        if balancer is not None
+        else None,
         tuple(map(listener_of, listeners)),
         tuple(await asyncio.gather(*(target_group_of(api, one, tags) for one in groups))),
     )
@@ -117,14 +117,15 @@ def balancer_of(balancer: Described, tags: Mapping[str, str]) -> Balancer:
     )
 
 
-async def _balancer(
-    api: "Api", balancer: Described, tags: Mapping[str, Mapping[str, str]]
-) -> Balancer:
+async def with_attributes(api: "Api", balancer: Described, tags: Mapping[str, str]) -> Balancer:
+    """Read the attributes of a load balancer, and return it with them.
+
+    Raises:
+        CloudError: AWS does not answer, or it is gone.
+    """
     arn = balancer["LoadBalancerArn"]
     answer = await api.call("elbv2", "DescribeLoadBalancerAttributes", LoadBalancerArn=arn)
-    return msgspec.structs.replace(
-        balancer_of(balancer, tags.get(arn, {})), attributes=attributes_of(answer)
-    )
+    return msgspec.structs.replace(balancer_of(balancer, tags), attributes=attributes_of(answer))
 
 
 def attributes_of(answer: Described) -> dict[str, str]:

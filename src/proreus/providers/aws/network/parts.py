@@ -1,6 +1,7 @@
-"""Defines the values of a network load balancer: desired, and observed in AWS."""
+"""Define the values of a network load balancer: desired, and observed in AWS."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -78,6 +79,11 @@ class Balancer(msgspec.Struct, frozen=True):
     attributes: Mapping[str, str] = {}
     tags: Mapping[str, str] = {}
 
+    @property
+    def title(self) -> str:
+        """The name of the part in `proreus plan`."""
+        return f"load balancer {self.name}"
+
 
 class Listener(msgspec.Struct, frozen=True):
     """A listener; it forwards to one target group."""
@@ -88,6 +94,11 @@ class Listener(msgspec.Struct, frozen=True):
     target_group: str
     certificate: str = ""
     policy: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name of the part in `proreus plan`."""
+        return f"listener {self.port}"
 
 
 class TargetGroup(msgspec.Struct, frozen=True):
@@ -100,9 +111,18 @@ class TargetGroup(msgspec.Struct, frozen=True):
     attributes: Mapping[str, str] = {}
     tags: Mapping[str, str] = {}
 
+    @property
+    def title(self) -> str:
+        """The name of the part in `proreus plan`."""
+        return f"target group {self.name}"
+
+
+Part = Balancer | Listener | TargetGroup
+_P = TypeVar("_P", bound=Balancer | TargetGroup)
+
 
 class Observed(msgspec.Struct, frozen=True):
-    """What AWS has. Target groups: those of the listeners, and others of the Service.
+    """The observed state in AWS. Target groups: those of the listeners, and others of the Service.
 
     `group` is the security group that was made for it; `refused` says by instance id why it could
     not be a target.
@@ -113,3 +133,35 @@ class Observed(msgspec.Struct, frozen=True):
     target_groups: tuple[TargetGroup, ...] = ()
     group: Group | None = None
     refused: Mapping[str, str] = {}
+
+    def having(self, part: Part) -> "Observed":
+        """Return the observed state with a part made or replaced. Pure."""
+        if isinstance(part, Balancer):
+            return msgspec.structs.replace(self, balancer=part)
+        others = self._others(part)
+        if isinstance(part, Listener):
+            return msgspec.structs.replace(others, listeners=(*others.listeners, part))
+        return msgspec.structs.replace(others, target_groups=(*others.target_groups, part))
+
+    def changed(self, part: _P, fields: Callable[[_P], Mapping[str, Any]]) -> "Observed":
+        """Return the observed state with other values in fields of a part. Pure."""
+
+        def update(now: Any) -> Any:
+            is_part = now is not None and now.arn == part.arn
+            return msgspec.structs.replace(now, **fields(now)) if is_part else now
+
+        groups = tuple(map(update, self.target_groups))
+        return msgspec.structs.replace(self, balancer=update(self.balancer), target_groups=groups)
+
+    def without(self, part: Part) -> "Observed":
+        """Return the observed state without a part; listeners go with a load balancer. Pure."""
+        if isinstance(part, Balancer):
+            return msgspec.structs.replace(self, balancer=None, listeners=())
+        return self._others(part)
+
+    def _others(self, part: Part) -> "Observed":
+        return msgspec.structs.replace(
+            self,
+            listeners=tuple(kept for kept in self.listeners if kept.arn != part.arn),
+            target_groups=tuple(kept for kept in self.target_groups if kept.arn != part.arn),
+        )

@@ -1,6 +1,6 @@
-"""Plans the steps that make a network load balancer as desired. Pure.
+"""Plan the steps that make a network load balancer as desired. Pure.
 
-`plan` answers the steps that can be taken now, side by side; what they change goes into `Actual`
+`plan` answers the steps that can be taken now, side by side; what they change goes into `Observed`
 and `plan` is asked again, until nothing is left to do.
 
     make     security group -> load balancer, target groups -> listeners
@@ -19,7 +19,9 @@ import msgspec
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import NameForm, digest_of
 from proreus.providers.aws.annotations import INTERNAL, PREFIX
-from proreus.providers.aws.listeners import HealthCheck, PortMapping
+from proreus.providers.aws.calls import missing
+from proreus.providers.aws.listeners import PortMapping
+from proreus.providers.aws.network import steps
 from proreus.providers.aws.network.parts import (
     DUALSTACK,
     Balancer,
@@ -28,120 +30,14 @@ from proreus.providers.aws.network.parts import (
     Observed,
     TargetGroup,
 )
-from proreus.providers.aws.own_groups import GroupStep, group_steps
+from proreus.providers.aws.network.steps import Step
+from proreus.providers.aws.own_groups import group_steps
 
 _TRANSPORTS = {"TCP": "TCP", "TLS": "TCP", "UDP": "UDP", "TCP_UDP": "TCP_UDP"}
 """Listeners of equal transport can be changed into one another."""
 _PART = NameForm(8, "A-Za-z0-9", filler="", edges="")
 _CHUNK = 100
 """Targets in one call."""
-
-
-class CreateBalancer(msgspec.Struct, frozen=True):
-    """The step to make the load balancer with these security groups, or without any for ever."""
-
-    groups: tuple[str, ...] = ()
-
-
-class CreateTargetGroup(msgspec.Struct, frozen=True):
-    """The step to make the target group of a listener."""
-
-    name: str
-    mapping: PortMapping
-
-
-class CreateListener(msgspec.Struct, frozen=True):
-    """The step to make a listener that forwards to a target group."""
-
-    mapping: PortMapping
-    target_group: str
-
-
-class ChangeListener(msgspec.Struct, frozen=True):
-    """The step to change a listener, or where it forwards to."""
-
-    arn: str
-    mapping: PortMapping
-    target_group: str
-
-
-class ChangeHealthCheck(msgspec.Struct, frozen=True):
-    """The step to change the health check of a target group."""
-
-    arn: str
-    health: HealthCheck
-
-
-class ChangeAttributes(msgspec.Struct, frozen=True):
-    """The step to set attributes of the load balancer or of a target group."""
-
-    arn: str
-    attributes: Mapping[str, str]
-    of_target_group: bool = False
-
-
-class ChangeAddressType(msgspec.Struct, frozen=True):
-    """The step to give the load balancer IPv6 addresses, or take them."""
-
-    address_type: str
-
-
-class ChangeSubnets(msgspec.Struct, frozen=True):
-    """The step to set the subnets; `source_nat`: with IPv6, and a prefix of each."""
-
-    subnets: tuple[str, ...]
-    source_nat: bool = False
-
-
-class ChangeGroups(msgspec.Struct, frozen=True):
-    """The step to set the security groups of the load balancer."""
-
-    groups: tuple[str, ...]
-
-
-class AddTags(msgspec.Struct, frozen=True):
-    """The step to add tags to a part."""
-
-    arn: str
-    tags: Mapping[str, str]
-
-
-class Register(msgspec.Struct, frozen=True):
-    """The step to make instances targets."""
-
-    arn: str
-    instances: tuple[str, ...]
-
-
-class Deregister(msgspec.Struct, frozen=True):
-    """The step to take targets off."""
-
-    arn: str
-    instances: tuple[str, ...]
-
-
-class Delete(msgspec.Struct, frozen=True):
-    """The step to delete a part."""
-
-    part: Balancer | Listener | TargetGroup
-
-
-Step = (
-    CreateBalancer
-    | CreateTargetGroup
-    | CreateListener
-    | ChangeListener
-    | ChangeHealthCheck
-    | ChangeAttributes
-    | ChangeAddressType
-    | ChangeSubnets
-    | ChangeGroups
-    | AddTags
-    | Register
-    | Deregister
-    | Delete
-    | GroupStep
-)
 
 
 def target_group_name(desired: Desired, mapping: PortMapping) -> str:
@@ -211,54 +107,56 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
     """Return the steps to take now; none when all is as desired."""
     by_name = {one.name: one for one in observed.target_groups}
     needed = {target_group_name(desired, one): one for one in desired.mappings}
-    steps: list[Step] = [
-        CreateTargetGroup(name, mapping) for name, mapping in needed.items() if name not in by_name
+    taken: list[Step] = [
+        steps.create_target_group(desired, name, mapping)
+        for name, mapping in needed.items()
+        if name not in by_name
     ]
     balancer, groups = observed.balancer, groups_of(desired, observed)
     # AWS gives no group to one that was made without.
     if balancer is None or balancer.groups:
-        steps += group_steps(desired.own, desired.tags, observed.group)
+        taken += group_steps(desired.own, desired.tags, observed.group)
     if balancer is None:
-        return (CreateBalancer(groups), *steps) if groups is not None else tuple(steps)
+        new = (steps.create_balancer(desired, groups),) if groups is not None else ()
+        return (*new, *taken)
     if balancer.groups and groups and set(balancer.groups) != set(groups):
-        steps.append(ChangeGroups(groups))
+        taken.append(steps.set_groups(balancer, groups))
     has_udp = any("UDP" in one.protocol for one in observed.listeners)
     blocked = has_udp and desired.address_type == DUALSTACK and not desired.source_nat
-    steps += _balancer_steps(desired, balancer, blocked=blocked)
+    taken += _balancer_steps(desired, balancer, blocked=blocked)
     for name, mapping in needed.items():
         if group := by_name.get(name):
-            steps += _target_group_steps(desired, mapping, group, observed.refused)
-    steps += _listener_steps(desired, observed, by_name)
+            taken += _target_group_steps(desired, mapping, group, observed.refused)
+    taken += _listener_steps(desired, observed, balancer, by_name)
     used = {one.target_group for one in observed.listeners}
-    steps += (
-        Delete(one)
+    taken += (
+        steps.delete(one)
         for one in observed.target_groups
         if one.name not in needed and one.arn not in used
     )
-    return tuple(steps)
+    return tuple(taken)
 
 
 def delete_steps(observed: Observed) -> tuple[Step, ...]:
     """Plan which parts to delete now: those that no other needs."""
     if observed.listeners:
-        return tuple(Delete(one) for one in observed.listeners)
+        return tuple(map(steps.delete, observed.listeners))
     balancer = (observed.balancer,) if observed.balancer is not None else ()
-    return tuple(Delete(one) for one in (*balancer, *observed.target_groups))
+    return tuple(map(steps.delete, (*balancer, *observed.target_groups)))
 
 
 def _balancer_steps(desired: Desired, balancer: Balancer, *, blocked: bool) -> Iterator[Step]:
     """Plan changes of the load balancer; `blocked`: its address type waits for listeners."""
-    yield from _attribute_steps(balancer.arn, balancer.attributes, desired.attributes)
-    yield from _tag_steps(desired, balancer.arn, balancer.tags)
+    yield from _attribute_steps(balancer, desired.attributes, desired.tags)
     # A zone is added when a subnet appears in it; none is left, for connections are in it.
     new = () if _has_addresses(desired) else _new_subnets(desired, balancer)
     subnets = tuple(sorted((*balancer.zones.values(), *new)))
     if new:
-        yield ChangeSubnets(subnets, balancer.source_nat)
+        yield steps.set_subnets(desired, balancer, subnets, source_nat=balancer.source_nat)
     elif _waits_for_prefixes(desired, balancer):
-        yield ChangeSubnets(subnets, source_nat=True)
+        yield steps.set_subnets(desired, balancer, subnets, source_nat=True)
     elif balancer.address_type != desired.address_type and not blocked:
-        yield ChangeAddressType(desired.address_type)
+        yield steps.set_address_type(balancer, desired.address_type)
 
 
 def _new_subnets(desired: Desired, balancer: Balancer) -> tuple[str, ...]:
@@ -276,15 +174,12 @@ def _waits_for_prefixes(desired: Desired, balancer: Balancer) -> bool:
 
 
 def _attribute_steps(
-    arn: str, have: Mapping[str, str], want: Mapping[str, str], *, of_target_group: bool = False
+    part: Balancer | TargetGroup, attributes: Mapping[str, str], tags: Mapping[str, str]
 ) -> Iterator[Step]:
-    if differing := {key: value for key, value in want.items() if have.get(key) != value}:
-        yield ChangeAttributes(arn, differing, of_target_group)
-
-
-def _tag_steps(desired: Desired, arn: str, have: Mapping[str, str]) -> Iterator[Step]:
-    if missing := {key: value for key, value in desired.tags.items() if have.get(key) != value}:
-        yield AddTags(arn, missing)
+    if differing := missing(attributes, part.attributes):
+        yield steps.modify_attributes(part, differing)
+    if lacking := missing(tags, part.tags):
+        yield steps.add_tags(part, lacking)
 
 
 def _target_group_steps(
@@ -292,15 +187,12 @@ def _target_group_steps(
 ) -> Iterator[Step]:
     have, want = group.health, mapping.health
     if have != (want if want.timeout else msgspec.structs.replace(want, timeout=have.timeout)):
-        yield ChangeHealthCheck(group.arn, mapping.health)
-    yield from _attribute_steps(
-        group.arn, group.attributes, desired.target_attributes, of_target_group=True
-    )
-    yield from _tag_steps(desired, group.arn, group.tags)
+        yield steps.modify_health_check(group, mapping.health)
+    yield from _attribute_steps(group, desired.target_attributes, desired.tags)
     for chunk in _chunks(desired.targets - group.targets - refused.keys()):
-        yield Register(group.arn, chunk)
+        yield steps.register(group, chunk)
     for chunk in _chunks(group.targets - desired.targets):
-        yield Deregister(group.arn, chunk)
+        yield steps.deregister(group, chunk)
 
 
 def _chunks(instances: frozenset[str]) -> Iterator[tuple[str, ...]]:
@@ -310,7 +202,7 @@ def _chunks(instances: frozenset[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _listener_steps(
-    desired: Desired, observed: Observed, by_name: Mapping[str, TargetGroup]
+    desired: Desired, observed: Observed, balancer: Balancer, by_name: Mapping[str, TargetGroup]
 ) -> Iterator[Step]:
     mappings = {one.port: one for one in desired.mappings}
     kept = set()
@@ -318,18 +210,18 @@ def _listener_steps(
         mapping = mappings.get(listener.port)
         if mapping is None or _transport(mapping.protocol) != _transport(listener.protocol):
             # A port is free for another protocol only when its listener is gone.
-            yield Delete(listener)
+            yield steps.delete(listener)
             kept.add(listener.port)
             continue
         kept.add(listener.port)
         group = by_name.get(target_group_name(desired, mapping))
         if group is not None and not _forwards(listener, mapping, group):
-            yield ChangeListener(listener.arn, mapping, group.arn)
-    late = observed.balancer is not None and _waits_for_prefixes(desired, observed.balancer)
+            yield steps.modify_listener(listener.arn, mapping, group.arn)
+    late = _waits_for_prefixes(desired, balancer)
     for port, mapping in mappings.items():
         group = by_name.get(target_group_name(desired, mapping))
         if port not in kept and group is not None and not (late and "UDP" in mapping.protocol):
-            yield CreateListener(mapping, group.arn)
+            yield steps.create_listener(desired, balancer.arn, mapping, group.arn)
 
 
 def _transport(protocol: str) -> str:
