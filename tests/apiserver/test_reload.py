@@ -190,9 +190,9 @@ async def _write(site: Site, text: str | None) -> None:
 async def test_a_secret_is_waited_for_and_followed(site: Site) -> None:
     flags = ("--cloud-config=", f"--cloud-config-secret={PLACE}", *ASKING)
     async with site.lone_manager(*flags) as manager:
-        await told(manager, "No cloud-config yet", "there is no Secret kube-system/cloud")
+        await told(manager, "There is no cloud-config yet", "there is no Secret kube-system/cloud")
         await site.client.create(SECRETS, {"metadata": {"name": "cloud"}}, "kube-system")
-        await told(manager, "No cloud-config yet", "has no key 'cloud.conf'")
+        await told(manager, "There is no cloud-config yet", "has no key 'cloud.conf'")
         await _write(site, config(site, TOKENS["first"]))
         await site.join("a")
         await site.initialised("a")

@@ -102,7 +102,7 @@ cloud-provider: b
         "7: cluster-cidr: must be a list, not a mapping",
         "8: node-monitor-period: '5' must be a duration such as 30s, 5m or 1h30m",
         "9: v: 'much' must be a whole number",
-        "10: config: give it on the command line",
+        "10: config: cannot be given in a file; give it on the command line",
         "12: secure_port: is given twice",
         "13: feature-gates: its elements must be plain values, not null",
         "--kube-api-qps: 'fast' must be a number",

@@ -13,7 +13,7 @@ from proreus.app.options import Options
 from proreus.controllers.settings import Settings
 
 TESTS: Final = Path(__file__).parents[1]
-NO_EFFECT: Final = "Without effect"
+NO_EFFECT: Final = "Has no effect"
 
 ACCESS = "apiserver/test_access.py::"
 CLI = "app/test_cli.py::"

@@ -67,7 +67,7 @@ def read(path: str, table: Mapping[str, Flag]) -> tuple[dict[str, Given], tuple[
             hint = f", did you mean {close}?" if close else "; run --help lists the flags"
             problems.append(f"{place}: there is no such flag{hint}")
         elif field in _ONLY_ON_COMMAND_LINE:
-            problems.append(f"{place}: give it on the command line")
+            problems.append(f"{place}: cannot be given in a file; give it on the command line")
         elif field in given:
             problems.append(f"{place}: is given twice")
         elif not is_null(entry.tree):

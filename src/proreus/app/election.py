@@ -29,8 +29,10 @@ SHARED_IDENTITY: Final = "replicas-with-a-lease-per-controller"
 It keeps out replicas that want the main lease for themselves, such as those of an upgrade."""
 
 DEFERENCE: Final = 0.25
-"""How many retry periods a free lease is left to others, by each lease that is held or
-preferred: so that replicas share the controllers, and no controller waits for long."""
+"""Retry periods for which a free lease is left to other replicas, by each lease that is held.
+
+So replicas share the controllers, and no controller waits for long. Preferred leases count as held.
+"""
 
 WATCH_BACKOFF: Final = Backoff(first=0.5, cap=30.0, jitter=0.5)
 

@@ -133,7 +133,7 @@ def port(text: str) -> int:
 
 
 def address(text: str) -> str:
-    """Parse an IP address, or "" for all of them.
+    """Parse an IP address; "" stands for all addresses.
 
     Raises:
         ValueError: It is none.

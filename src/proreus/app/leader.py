@@ -391,7 +391,7 @@ def controllers_of(options: Options) -> tuple[Descriptor, ...]:
 
 
 def settings_of(options: Options) -> Settings:
-    """Make the controllers' settings: each is the flag of its name."""
+    """Make the controllers' settings, each from the flag of the same name."""
     return msgspec.convert(
         {name: getattr(options, name) for name in Settings.__struct_fields__}, Settings
     )

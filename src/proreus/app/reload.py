@@ -217,7 +217,9 @@ async def provider_from_secret(name: str, place: str, cluster: ClientConfig) -> 
             delay = RETRY.delay(failures)
             failures += 1
             for problem in problems:
-                klog.error(log, "No cloud-config yet", problem=problem, retry_seconds=round(delay))
+                klog.error(
+                    log, "There is no cloud-config yet", problem=problem, retry_seconds=round(delay)
+                )
             await asyncio.sleep(delay)
 
 

@@ -52,7 +52,7 @@ def main(argv: Sequence[str], *, program: str = "proreus run") -> int:
         klog.warning(log, why, flags=" ".join(given.go_runner))
     if options.feature_gates:
         gates = " ".join(name for name, _ in options.feature_gates)
-        klog.warning(log, "Feature gates without effect: nothing is behind a gate", gates=gates)
+        klog.warning(log, "Feature gates have no effect: nothing is behind a gate", gates=gates)
     return ending.run(_run(options, provider, cluster))
 
 

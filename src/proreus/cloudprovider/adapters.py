@@ -1,4 +1,4 @@
-"""Makes the batched provider interface of functions that concern one Service or one route.
+"""Make the batched provider interface of functions that concern one Service or one route.
 
     self.load_balancers = per_service(self._ensure, self._delete)
     self.routes = per_route(self._list, self._create, self._delete)

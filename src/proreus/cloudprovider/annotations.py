@@ -1,4 +1,4 @@
-"""Reads a Service's annotations of a cloud, and reports all mistakes in them at once. Pure.
+"""Read a Service's annotations of a cloud, and report all mistakes in them at once. Pure.
 
     read = AnnotationReader(service.metadata.annotations, "example.com/")
     is_internal = read.flag("internal")
@@ -21,7 +21,7 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
-"""What Go takes for true and false."""
+"""The texts that Go takes for true and false."""
 
 
 class AnnotationReader:

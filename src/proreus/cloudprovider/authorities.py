@@ -1,4 +1,4 @@
-"""Finds the certificate authorities that this machine trusts.
+"""Find the certificate authorities that this machine trusts.
 
 SDKs bring a list of their own, in which the private authority of a data centre never is. Official
 manifests mount the node's `/etc/ssl/certs` into the pod for its sake.
@@ -16,7 +16,7 @@ FILES: Final = (
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  # RHEL 7 and later
     "/etc/ssl/cert.pem",  # Alpine
 )
-"""Where Go's programs look, in this order: crypto/x509, root_linux.go."""
+"""The files in which Go's programs look, in this order: crypto/x509, root_linux.go."""
 
 
 def system_authorities() -> str:

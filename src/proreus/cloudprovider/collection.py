@@ -1,4 +1,4 @@
-"""Reads and changes objects of one kind by HTTP: all at one URL, each by its name below."""
+"""Read and change objects of one kind by HTTP: all at one URL, each by its name below."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar

@@ -1,4 +1,4 @@
-"""Reads cloud-configs, in the very files that the official cloud-controller-managers take.
+"""Read cloud-configs, in the very files that the official cloud-controller-managers take.
 
 The fields of a Struct say what is known. Names match without regard to case, `-` and `_`, so
 `auth-url`, `AuthURL` and `auth_url` are one field:

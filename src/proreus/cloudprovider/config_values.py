@@ -1,4 +1,4 @@
-"""Converts the text of a cloud-config's value to the type of its field."""
+"""Convert the text of a cloud-config's value to the type of its field."""
 
 import re
 import typing

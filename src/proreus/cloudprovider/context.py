@@ -58,7 +58,7 @@ class EventSink(Protocol):
 
 
 class Outcome(StrEnum):
-    """How a call of the cloud ended."""
+    """The outcome of a call of the cloud."""
 
     OK = "ok"
     ERROR = "error"

@@ -1,4 +1,4 @@
-"""Computes the desired load balancer of a Service from objects of Kubernetes alone.
+"""Compute the desired load balancer of a Service from objects of Kubernetes alone.
 
 Pure: the same objects give the same result, in the same order, so that an unchanged cluster
 compares equal and costs no cloud call.

@@ -1,4 +1,4 @@
-"""Compares the rules of firewalls and security groups, and changes them without a gap.
+"""Compare the rules of firewalls and security groups, and change them without a gap.
 
     diff = diff_rules(desired, observed)
     await change_rules(diff, self._grant, self._revoke, {"RuleExists": RuleRefusal.DONE})

@@ -1,4 +1,4 @@
-"""Declares command-line flags that belong to one provider."""
+"""Declare command-line flags that belong to one provider."""
 
 from collections.abc import Callable
 from typing import Any

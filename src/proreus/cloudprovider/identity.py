@@ -1,4 +1,4 @@
-"""Names a cluster, and the marks that prove to whom a cloud object belongs.
+"""Identify a cluster, and name the marks that prove to whom a cloud object belongs.
 
 What counts as proof, and in which order, `ownership.verdict` says; the forms in which clouds keep
 marks are in `mark_forms`.
@@ -21,7 +21,7 @@ MARK_FINGERPRINT = "proreus/fingerprint"
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
-    """What tells clusters apart: `--cluster-name` and the UID of the namespace kube-system."""
+    """The identity of a cluster: `--cluster-name` and the UID of the namespace kube-system."""
 
     name: str
     uid: str

@@ -97,7 +97,7 @@ class LoadBalancer(msgspec.Struct, frozen=True):
 
 
 class Endpoints(Enum):
-    """Which of a Service's endpoints a cloud needs to know."""
+    """The endpoints of a Service that a cloud needs to know."""
 
     NONE = "none"
     NODES = "nodes"

@@ -1,4 +1,4 @@
-"""Looks a batch of machines up in parts that the cloud takes, some of which may fail.
+"""Look a batch of machines up in parts that the cloud takes, some of which may fail.
 
     of_ids, of_names = await ask_all((ids, self._by_id), (names, self._by_name))
 

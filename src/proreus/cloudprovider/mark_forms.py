@@ -1,4 +1,4 @@
-"""Writes marks in the forms in which clouds keep them: labels, lists of tags, one text. Pure.
+"""Write marks in the forms in which clouds keep them: labels, lists of tags, one text. Pure.
 
 A cloud with free tags keeps marks as they are. Elsewhere a form writes them, and reads them again:
 

@@ -1,4 +1,4 @@
-"""Makes names of cloud objects: safe, stable, and no longer than the cloud takes. Pure.
+"""Make names of cloud objects: safe, stable, and no longer than the cloud takes. Pure.
 
     FORM = NameForm(63, "a-z0-9-")
     FORM.name(default_load_balancer_name(ref.uid), "firewall")      # a5e00…-firewall

@@ -1,4 +1,4 @@
-"""Waits for operations or jobs with which a cloud answers a change."""
+"""Wait for operations or jobs with which a cloud answers a change."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

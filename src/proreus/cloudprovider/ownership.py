@@ -1,4 +1,4 @@
-"""Decides to whom a cloud object belongs, and whether a Service may name it. Pure.
+"""Decide to whom a cloud object belongs, and whether a Service may name it. Pure.
 
 `verdict` says whether there is proof that an object was made for a Service. Without it nothing is
 changed and nothing deleted.
@@ -29,7 +29,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import default_load_balancer_name
 
 EVERY_NAMESPACE: Final = "*"
-"""In the allow-list: any namespace."""
+"""The word for any namespace in the allow-list."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Standing(StrEnum):
-    """How the owner of an object is related to a Service."""
+    """The relation of an object's owner to a Service."""
 
     SELF = "self"
     NEIGHBOUR = "neighbour"
@@ -76,9 +76,9 @@ class Naming(StrEnum):
     """The setting that says which objects a Service may name beside those in the allow-list."""
 
     UNMARKED = "unmarked"
-    """Those without an owner's mark, and those of its namespace."""
+    """A Service may name objects without an owner's mark, and those of its namespace."""
     SAME_NAMESPACE = "same-namespace"
-    """Those of its namespace."""
+    """A Service may name only objects of its namespace."""
     LISTED = "listed"
     """None."""
 
@@ -141,7 +141,7 @@ def is_of_another_cluster(owner: Owner, cluster: ClusterIdentity) -> bool:
 
 
 class Verdict(StrEnum):
-    """How an object is related to a Service, and by which proof."""
+    """The relation of an object to a Service, and its proof."""
 
     MARKED = "marked"
     """Our marks name the Service and the cluster."""

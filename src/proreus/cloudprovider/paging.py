@@ -1,4 +1,4 @@
-"""Reads lists that a cloud answers in pages."""
+"""Read lists that a cloud answers in pages."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""Finds providers by name, and imports only the one that is needed.
+"""Find providers by name, and import only the one that is needed.
 
 A provider is a subclass of `CloudProvider`, announced by its package as an entry point:
 

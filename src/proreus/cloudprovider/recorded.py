@@ -1,4 +1,4 @@
-"""Records on a load balancer what it was made from, for clouds whose listings do not show it.
+"""Record on a load balancer what it was made from, for clouds whose listings do not show it.
 
 A cloud whose listing shows a load balancer whole, as `simulated` and `local` do, has a fingerprint
 that is *observed*. Elsewhere `ensure` leaves a digest of the desired state on the load balancer, as

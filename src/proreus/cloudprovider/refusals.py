@@ -1,4 +1,4 @@
-"""Tells a caller whom the cloud always refuses from a quota that is used up.
+"""Tell a caller whom the cloud always refuses from a quota that is used up.
 
 Many clouds throttle per object, too, or answer 429 for a limit that no waiting changes. Those who
 are refused again and again, while nobody else is refused anew, are slowed down by the backoff of

@@ -1,4 +1,4 @@
-"""Maps a cloud's HTTP errors to the framework's errors. Pure.
+"""Map a cloud's HTTP errors to the framework's errors. Pure.
 
 A cloud says an error with a status and a body of its own form. The provider reads the body
 (`ErrorBody`); what status and body mean is decided here, for all clouds alike.

@@ -1,4 +1,4 @@
-"""Runs blocking SDKs in daemon threads of our own.
+"""Run blocking SDKs in daemon threads of our own.
 
 `ThreadPoolExecutor` will not do: its exit hook joins every worker, so one hung call would keep
 the process from ending. Threads are reused, since many SDKs keep their connections by thread.

@@ -1,4 +1,4 @@
-"""Reads TOML statement by statement, which tells the line of each and finds every error.
+"""Read TOML statement by statement, which tells the line of each and finds every error.
 
 `tomllib` knows no lines and stops at the first error. A statement is complete as soon as its
 lines, taken alone, are a TOML document; so the library itself says where each one ends.

@@ -1,4 +1,4 @@
-"""Finds the volume that a PersistentVolume names. Pure."""
+"""Find the volume that a PersistentVolume names. Pure."""
 
 from collections.abc import Mapping
 

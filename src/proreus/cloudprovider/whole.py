@@ -1,4 +1,4 @@
-"""Makes the capability `LoadBalancers` for a cloud in which a load balancer is a single object."""
+"""Make the capability `LoadBalancers` for a cloud in which a load balancer is a single object."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence

@@ -62,7 +62,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class _Outcome(Enum):
-    """How a call ended: answered, one id may be at fault, or more calls are of no use.
+    """The outcome of a call: answered, one id may be at fault, or more calls are of no use.
 
     After one that hung there is no time to ask on, but next time each is asked by itself.
     """

@@ -35,7 +35,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True):
-    """All objects of a list, and the version to watch from."""
+    """The objects of a whole list, and the version to watch from."""
 
     items: tuple[T, ...]
     resource_version: str

@@ -51,7 +51,7 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach the API server and authenticate. Its repr hides the secrets.
+    """The way to the API server, with our credentials. Its repr hides the secrets.
 
     `server` has no slash at its end. Certificates and the key are PEM; without `ca` the system's
     authorities count. `token` and `exec_plugin` give the bearer token of the moment, the plugin
@@ -157,7 +157,7 @@ def read_file(path: Path, where: str, problems: list[str]) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError as exc:
-        problems.append(f"{where}: {path}: {exc.strerror}")
+        problems.append(f"{where}: cannot read {path}: {exc.strerror}")
         return None
 
 

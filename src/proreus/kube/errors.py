@@ -1,4 +1,4 @@
-"""Defines what can go wrong between this process and the API server.
+"""Define what can go wrong between this process and the API server.
 
 KubeError
 ├── ConfigError          kubeconfig, --master or the Pod's service account cannot be used

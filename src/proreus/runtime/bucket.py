@@ -130,7 +130,7 @@ class AdaptiveBucket:
 
     @property
     def held_for(self) -> float:
-        """For how many more seconds the server asked us to stay away."""
+        """The seconds for which the server still asks us to stay away."""
         return max(0.0, self._hold_until - self._clock())
 
     async def acquire(self) -> None:

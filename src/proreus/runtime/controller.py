@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How the work on a key ended.
+    """The outcome of the work on a key.
 
     `written` is the last write to its object, `after` the seconds until it is due again (None:
     when something changes), `error` its failure. A failed key is retried with backoff, or after
@@ -257,7 +257,11 @@ class Controller(Generic[T, Observed, Change]):
         delay = OBSERVER_BACKOFF.delay(self._observer_failures - 1, self._chance())
         self._resume_at = asyncio.get_running_loop().time() + delay
         klog.error(
-            log, "Observing failed", controller=self.name, err=error, retry_seconds=round(delay, 1)
+            log,
+            "Failed to observe a batch of objects",
+            controller=self.name,
+            err=error,
+            retry_seconds=round(delay, 1),
         )
         return delay
 

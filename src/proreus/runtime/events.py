@@ -125,7 +125,7 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 class _LastQueued(msgspec.Struct):
-    """When an event was last queued (loop time), and how many since were dropped.
+    """The time at which an event was last queued (of the loop), and how many since were dropped.
 
     Noted before the write, so that the decision does not depend on how quick writes are.
     """

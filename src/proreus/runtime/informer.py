@@ -236,7 +236,12 @@ class Informer(Generic[T]):
             handler(old, new)
         except Exception as exc:  # noqa: BLE001 - one handler's fault must not stop the others
             metrics.INFORMER_ERRORS.labels(self.resource.plural, "handler").inc()
-            klog.exception(log, "A handler raised", err=exc, resource=self.resource.plural)
+            klog.exception(
+                log,
+                "A handler of object changes raised an exception",
+                err=exc,
+                resource=self.resource.plural,
+            )
 
     async def _reached(self, version: int) -> None:
         """Wait until the watch has come to that version."""

@@ -44,7 +44,7 @@ class AuthoritiesError(Exception):
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Where the authorities are read: `--client-ca-file` and `--requestheader-*`.
+    """The sources of the authorities: `--client-ca-file` and `--requestheader-*`.
 
     `lookup` also reads the ConfigMap for what has no file; `tolerate` goes on where the API server
     refuses to show it. `front_proxy` are the names and headers that go with `proxy_file`.
@@ -249,7 +249,12 @@ class ClientAuthorities:
     def _log_problems(self, problems: list[str]) -> None:
         """Log each new problem once."""
         if problems and tuple(problems) != self._problems:
-            klog.error(log, "The client CAs stay as they were", err=None, problems=problems)
+            klog.error(
+                log,
+                "The new client CAs are not used; the old ones stay",
+                err=None,
+                problems=problems,
+            )
         self._problems = tuple(problems)
 
 

@@ -72,5 +72,5 @@ class Health:
         try:
             return check()
         except Exception as exc:  # noqa: BLE001 - any check may be foreign code; it turns red
-            klog.exception(log, "A health check raised", err=exc, check=name)
+            klog.exception(log, "A health check raised an exception", err=exc, check=name)
             return f"{type(exc).__name__}: {exc}"

@@ -110,4 +110,6 @@ def warn_without_effect(settings: Settings) -> None:
         klog.warning(log, "TLS 1.2 is the lowest version that is served", flag=flag)
     if len(settings.curve_preferences) > 1:
         flag = f"--{settings.prefix}-curve-preferences"
-        klog.warning(log, "Without effect: Python can choose one curve or none", flag=flag)
+        klog.warning(
+            log, "Several curves have no effect: Python can choose one curve or none", flag=flag
+        )

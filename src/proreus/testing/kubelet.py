@@ -1,4 +1,4 @@
-"""Plays kubelets without containers: registers Nodes and sends heartbeats as real kubelets do.
+"""Play kubelets without containers: register Nodes and send heartbeats as real kubelets do.
 
 A player stands for the kubelets of all running machines of a cloud, started with
 `--cloud-provider=external`: a Node begins with the uninitialized taint, without provider id, and

@@ -1,4 +1,4 @@
-"""Runs the manager as a real process: starts, ends, kills, freezes and thaws it."""
+"""Run the manager as a real process: start, end, kill, freeze and thaw it."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ from proreus.testing import programs
 from proreus.testing.simulated import SimulatedCloudProcess
 
 STOP_SECONDS = 30.0
-"""From SIGTERM to SIGKILL: longer than a manager drains."""
+"""Seconds from SIGTERM to SIGKILL: longer than a manager drains."""
 
 
 class ManagerProcess:

@@ -1,4 +1,4 @@
-"""Plays the node lifecycle controller of kube-controller-manager, which notices silent kubelets.
+"""Play the node lifecycle controller of kube-controller-manager, which notices silent kubelets.
 
 When neither the status nor the Lease of a Node has changed for the grace period, all conditions
 become Unknown; the taints not-ready and unreachable follow the Ready condition. Without a

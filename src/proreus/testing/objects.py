@@ -1,4 +1,4 @@
-"""Builds Nodes and Services as a provider and the controllers see them, and as JSON.
+"""Build Nodes and Services as a provider and the controllers see them, and as JSON.
 
 Fields are given by name, whichever part of the object they are in:
 

@@ -1,4 +1,4 @@
-"""Starts programs of Proreus in processes of their own: managers, clouds, commands."""
+"""Start programs of Proreus in processes of their own: managers, clouds, commands."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Waits until a condition holds, with patience: a loaded machine is slow."""
+"""Wait until a condition holds, with patience: a loaded machine is slow."""
 
 import asyncio
 import inspect

@@ -143,7 +143,7 @@ class Cloud(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was read.
+    """The objects and answers that the doctor read.
 
     What could not be read is None: `unread` then says why. Without a cloud-config `cloud` is
     None. `elects` is whether the manager works only while it holds a lease. `patience` are the

@@ -62,25 +62,25 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     ] = klog.TEXT
     log_flush_frequency: Annotated[
         float,
-        Flag(MISC, "Without effect: every line is written at once.", duration, above(0)),
+        Flag(MISC, "Has no effect: every line is written at once.", duration, above(0)),
     ] = 5.0
     log_json_info_buffer_size: Annotated[
-        str, Flag(MISC, "Without effect: log lines are written at once.")
+        str, Flag(MISC, "Has no effect: log lines are written at once.")
     ] = "0"
     log_json_split_stream: Annotated[
-        bool, Flag(MISC, "Without effect: all lines go to standard error.", boolean)
+        bool, Flag(MISC, "Has no effect: all lines go to standard error.", boolean)
     ] = False
     log_text_info_buffer_size: Annotated[
-        str, Flag(MISC, "Without effect: log lines are written at once.")
+        str, Flag(MISC, "Has no effect: log lines are written at once.")
     ] = "0"
     log_text_split_stream: Annotated[
-        bool, Flag(MISC, "Without effect: all lines go to standard error.", boolean)
+        bool, Flag(MISC, "Has no effect: all lines go to standard error.", boolean)
     ] = False
     version: Annotated[
         str,
         Flag(
             MISC,
-            "Print the version and exit; raw: with all that is known of the build.",
+            "Print the version and exit; raw: with all details of the build.",
             version_wanted,
             bare="true",
         ),
@@ -98,7 +98,11 @@ class Options(ServingOptions, frozen=True, kw_only=True):
     ] = ""
     leader_elect_per_controller: Annotated[
         bool,
-        Flag(PROREUS, "A lease for each controller: replicas share the controllers.", boolean),
+        Flag(
+            PROREUS,
+            "Use a lease for each controller, so that replicas share the controllers.",
+            boolean,
+        ),
     ] = False
     load_balancer_resync_period: Annotated[
         float,

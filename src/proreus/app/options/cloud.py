@@ -27,7 +27,9 @@ def _allocator(text: str) -> str:
 class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     """The flags of the cloud and its controllers."""
 
-    cloud_provider: Annotated[str, Flag(CLOUD, "The cloud: a bundled provider or a plugin.")] = ""
+    cloud_provider: Annotated[
+        str, Flag(CLOUD, "Name of the cloud: of a bundled provider or a plugin.")
+    ] = ""
     cloud_config: Annotated[
         str, Flag(CLOUD, "File with the cloud's configuration (gcfg, YAML, JSON or TOML).")
     ] = ""
@@ -38,7 +40,7 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
         bool, Flag(CLOUD, "Run although the cloud knows no cluster id.", boolean)
     ] = False
     external_cloud_volume_plugin: Annotated[
-        str, Flag(CLOUD, "Without effect, as in Go's: no volumes are made here.")
+        str, Flag(CLOUD, "Has no effect, as in Go's: no volumes are made here.")
     ] = ""
     use_service_account_credentials: Annotated[
         bool, Flag(CLOUD, "Run each controller under its own service account.", boolean)
@@ -54,7 +56,7 @@ class CloudOptions(GenericOptions, frozen=True, kw_only=True):
     ] = DEFAULTS.node_monitor_period
     node_sync_period: Annotated[
         float,
-        Flag(CLOUD, "Without effect, as in Go's: a deprecated flag.", duration, at_least(0)),
+        Flag(CLOUD, "Has no effect, as in Go's: a deprecated flag.", duration, at_least(0)),
     ] = 0.0
     concurrent_node_syncs: Annotated[
         int, Flag(NODE, "Nodes written at the same time.", integer, at_least(1))

@@ -51,7 +51,7 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Flag(
             GENERIC,
-            "Without effect: requests to the API server use JSON.",
+            "Has no effect: requests to the API server use JSON.",
             check=_content_type,
         ),
     ] = "application/vnd.kubernetes.protobuf"
@@ -59,7 +59,7 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Flag(
             GENERIC,
-            "Without effect: nodes, routes and load balancers have shorter periods of their own.",
+            "Has no effect: nodes, routes and load balancers have shorter periods of their own.",
             duration,
             at_least(0),
         ),
@@ -78,7 +78,7 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
         tuple[tuple[str, bool], ...],
         Flag(
             GENERIC,
-            "Without effect: there are no feature gates. Name=true or false; comma-separated.",
+            "Has no effect: there are no feature gates. Name=true or false; comma-separated.",
             gates,
         ),
     ] = ()
@@ -130,5 +130,5 @@ class GenericOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
     contention_profiling: Annotated[
         bool,
-        Flag(DEBUGGING, "Without effect: one event loop holds no locks to profile.", boolean),
+        Flag(DEBUGGING, "Has no effect: one event loop holds no locks to profile.", boolean),
     ] = False

@@ -64,22 +64,22 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
         tuple[NamedCertificate, ...],
         Flag(
             SERVING,
-            "certificate,key[:domain,...]: another certificate for these names; repeatable.",
+            "Another certificate for names: certificate,key[:domain,...]; repeatable.",
             certificate,
             repeated=True,
         ),
     ] = ()
     http2_max_streams_per_connection: Annotated[
-        int, Flag(SERVING, "Without effect: HTTP/1.1 only is served.", integer, at_least(0))
+        int, Flag(SERVING, "Has no effect: only HTTP/1.1 is served.", integer, at_least(0))
     ] = 0
     disable_http2_serving: Annotated[
-        bool, Flag(SERVING, "Without effect: HTTP/1.1 only is served.", boolean)
+        bool, Flag(SERVING, "Has no effect: only HTTP/1.1 is served.", boolean)
     ] = False
     permit_port_sharing: Annotated[
         bool, Flag(SERVING, "Bind with SO_REUSEPORT: several processes, one port.", boolean)
     ] = False
     permit_address_sharing: Annotated[
-        bool, Flag(SERVING, "Without effect: SO_REUSEADDR is always set.", boolean)
+        bool, Flag(SERVING, "Has no effect: SO_REUSEADDR is always set.", boolean)
     ] = False
     metrics_bind_address: Annotated[
         str,
@@ -181,18 +181,30 @@ class ServingOptions(CloudOptions, frozen=True, kw_only=True):
         str, Flag(WEBHOOK, "File with the key of the webhooks' certificate.")
     ] = ""
     webhook_tls_cipher_suites: Annotated[
-        tuple[str, ...], Flag(WEBHOOK, "As --tls-cipher-suites.", names)
+        tuple[str, ...],
+        Flag(WEBHOOK, "Cipher suites of the webhooks' TLS, as in --tls-cipher-suites.", names),
     ] = ()
     webhook_tls_min_version: Annotated[
-        str, Flag(WEBHOOK, "As --tls-min-version.", check=_tls_version)
+        str,
+        Flag(
+            WEBHOOK,
+            "Lowest version of the webhooks' TLS, as in --tls-min-version.",
+            check=_tls_version,
+        ),
     ] = ""
     webhook_tls_curve_preferences: Annotated[
-        tuple[int, ...], Flag(WEBHOOK, "As --tls-curve-preferences.", integers)
+        tuple[int, ...],
+        Flag(WEBHOOK, "Curve of the webhooks' TLS, as in --tls-curve-preferences.", integers),
     ] = ()
     webhook_tls_sni_cert_key: Annotated[
         tuple[NamedCertificate, ...],
-        Flag(WEBHOOK, "As --tls-sni-cert-key; repeatable.", certificate, repeated=True),
+        Flag(
+            WEBHOOK,
+            "Another webhook certificate for names, as in --tls-sni-cert-key; repeatable.",
+            certificate,
+            repeated=True,
+        ),
     ] = ()
     webhook_disable_http2_serving: Annotated[
-        bool, Flag(WEBHOOK, "Without effect: HTTP/1.1 only is served.", boolean)
+        bool, Flag(WEBHOOK, "Has no effect: only HTTP/1.1 is served.", boolean)
     ] = False

@@ -102,7 +102,7 @@ class Drafts:
         self._wait(decided, policy)
 
     def _wait(self, decided: Pass, policy: Policy) -> None:
-        """Delete the nodes that more answers will prove gone, unless the breaker will hold them."""
+        """Preview deletions that wait for more answers, unless the breaker will hold them."""
         held: dict[str, list[str]] = {}
         for alarm in decided.alarms:
             if alarm.alert is Alert.BREAKER:

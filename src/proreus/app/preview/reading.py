@@ -46,7 +46,7 @@ USER_AGENT: Final = "proreus-plan"
 
 
 class _World(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, and the cloud to ask."""
+    """The objects that were read, and the cloud to ask about them."""
 
     cloud: CloudProvider
     cluster: ClusterIdentity
@@ -190,7 +190,7 @@ def _at_zero(observations: Sequence[Observation]) -> Sequence[Observation]:
 
 
 def _sighted(seen: Sighting) -> Sighting:
-    """Move a sighting to a clock whose time is now 0."""
+    """Move a sighting to a clock whose time is now 0, as all that the preview knows."""
     return Sighting(*(None if time is None else 0.0 for time in (seen.shown, seen.missing)))
 
 

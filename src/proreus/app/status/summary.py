@@ -112,7 +112,10 @@ class Inside(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The state, the worst first. `inside` is None where the manager was not asked."""
+    """A summary of the state, the worst rows first.
+
+    `inside` is None where the manager was not asked.
+    """
 
     at: datetime
     cluster: str

@@ -1,4 +1,4 @@
-"""Lists the reasons why a Node is not as it should be, with their messages."""
+"""List the reasons why a Node is not as it should be, with their messages."""
 
 from enum import StrEnum
 

@@ -69,7 +69,7 @@ class Fleet(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> Mapping[Key, Node]:
-        """All nodes."""
+        """All nodes of the scope."""
         return {**self.eligible, **self.open, **self.rest}
 
     def node(self, key: Key) -> Node:
@@ -97,7 +97,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def ended(self) -> float:
-        """When the call ended."""
+        """The time at which the call ended."""
         return _ended(self.observation)
 
 

@@ -43,7 +43,7 @@ class _NoMeter:
         """Ignore the change."""
 
     def tried(self, count: int) -> None:
-        """Ignore the search."""
+        """Ignore how many blocks a search has tried."""
 
 
 class CidrSet:

@@ -37,7 +37,7 @@ MOST_BITS: Final = {4: 24, 6: 16}
 
 
 class Mode(StrEnum):
-    """Where pod CIDRs come from; the values of `--cidr-allocator-type`."""
+    """The sources of pod CIDRs: the values of `--cidr-allocator-type`."""
 
     RANGE = "RangeAllocator"
     FROM_CLOUD = "IPAMFromCloud"

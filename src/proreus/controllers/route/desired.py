@@ -61,7 +61,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class DesiredRoutes(msgspec.Struct, frozen=True, kw_only=True):
-    """What all nodes together need.
+    """The routes that all nodes together need.
 
     Attributes:
         routes: The desired route for each destination; those of older nodes first.

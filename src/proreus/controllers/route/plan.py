@@ -36,7 +36,7 @@ class State(Enum):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What one plan hands to the next.
+    """The memory that one plan hands to the next.
 
     Attributes:
         attempts: What failed or is pending.

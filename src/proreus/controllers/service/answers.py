@@ -71,7 +71,7 @@ Answer = TypeVar("Answer")
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What to write, which events to record, and when the key is due again.
+    """The changes to write, the events to record, and when the key is due again.
 
     `status` goes to services/status and is sent first, because it carries the version of the
     object it was made from; `metadata` goes to the Service itself. `after` are seconds, None for

@@ -45,7 +45,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """What desired load balancers are compared by: a digest of all but the hosts, and the hosts.
+    """The digest by which desired load balancers are compared, and the hosts, which it leaves out.
 
     The hosts are shared by many Services, so keeping them costs less than a digest.
     """
@@ -56,7 +56,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What this process has asked the cloud for about a load balancer.
+    """The memory of what this process has asked the cloud for about a load balancer.
 
     `last` is the desired state last reached, or None if none was or the outcome is unknown;
     `written` the annotations that we set on the Service because the cloud asked for them,
@@ -284,7 +284,7 @@ def confirmed_delete(
     had = f"the Service has the address {stated}" if stated else "it had one"
     text = f"the cloud shows no load balancer of the Service, though {had}"
     return msgspec.structs.replace(memory, missing_since=since), Pending(
-        left, f"{text}: looking again"
+        left, f"{text}: the cloud is asked again"
     )
 
 

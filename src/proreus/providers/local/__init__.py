@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalCloud"]
 
 READING_SECONDS: Final = 120.0
-"""For the inventory; 5,000 machines in one file take some seconds after a change."""
+"""Seconds that reading the inventory may take: 5,000 machines in one file need some."""
 
 
 class LocalCloud(CloudProvider):

@@ -1,4 +1,4 @@
-"""Announces addresses to neighbours by gratuitous ARP and unsolicited neighbour adverts.
+"""Announce addresses to neighbours by gratuitous ARP and unsolicited neighbour adverts.
 
 The kernel answers those who ask; this is for those who remember another machine.
 """

@@ -1,4 +1,4 @@
-"""Builds nftables' JSON: what matches a packet, and what is done with it. Pure."""
+"""Build nftables' JSON: what matches a packet, and what is done with it. Pure."""
 
 from collections.abc import Sequence
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Serves the load balancers' figures in `/metrics`, as the kernel counted them."""
+"""Serve the load balancers' figures in `/metrics`, as the kernel counted them."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Checks the health of nodes again and again, and reports when the answer changes."""
+"""Check the health of nodes again and again, and report when the answer changes."""
 
 import asyncio
 from collections.abc import Callable, Collection

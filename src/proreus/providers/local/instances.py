@@ -1,4 +1,4 @@
-"""Describes machines by the inventory, or else by the Node itself.
+"""Describe machines by the inventory, or else by the Node itself.
 
 A provider id is `local://` and what never names another machine: the `id` of the inventory, or the
 name. A Node whose machine has got another id, or another system UUID, is another machine

@@ -1,4 +1,4 @@
-"""Reads the inventory: a YAML file, or a directory of them, that lists the machines.
+"""Read the inventory: a YAML file, or a directory of them, that lists the machines.
 
     defaults: {region: home, zone: rack-1, type: metal}     # of this file; may be left out
     machines:

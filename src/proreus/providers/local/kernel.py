@@ -1,4 +1,4 @@
-"""Runs `nft` and `ip`, and reads and writes the kernel's settings. Everything here blocks."""
+"""Run `nft` and `ip`, and read and write the kernel's settings. Everything here blocks."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ _LONGEST: Final = 400
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What the kernel has: tables (None: there is none), routes by family, interfaces."""
+    """The kernel's state: tables (None: there is none), routes by family, interfaces."""
 
     program: Program | None
     silence: Program | None

@@ -1,4 +1,4 @@
-"""Keeps the state as comments in the kernel, so that a new process can go on.
+"""Keep the state as comments in the kernel, so that a new process can go on.
 
 Each balancer, each pool and all machines together are one chain that nothing jumps to. Its rules
 do nothing; their comments, put together, hold the value.

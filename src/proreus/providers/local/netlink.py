@@ -1,4 +1,4 @@
-"""Reads and changes the kernel's routing tables through rtnetlink. Everything here blocks.
+"""Read and change the kernel's routing tables through rtnetlink. Everything here blocks.
 
 A route is ours if it is in our table, has our protocol number and our metric; the metric tells
 clusters apart. Of other routes nothing is read or changed: the kernel has a route with another

@@ -1,4 +1,4 @@
-"""Converts the state to routes, rules and announced addresses, and finds what differs. Pure.
+"""Convert the state to routes, rules and announced addresses, and find what differs. Pure.
 
 Each node has a routing table with nothing but a way to it, which packets with its mark take. Each
 address of a load balancer is routed to a device that leads nowhere, so that the kernel answers
@@ -22,7 +22,7 @@ from proreus.providers.local.plan import HERE, Network, Reach, State
 FAMILIES: Final = MappingProxyType({"IPv4": "-4", "IPv6": "-6"})
 """The option of `ip` for each family."""
 QUESTIONS: Final = ("rule show", "route show table all proto {}", "neigh show proxy")
-"""What `ip` is asked in each family; {} is our protocol number."""
+"""The questions to `ip` in each family; {} is our protocol number."""
 
 _EVERYWHERE: Final = MappingProxyType({"IPv4": "0.0.0.0/0", "IPv6": "::/0"})
 _LENGTH: Final = MappingProxyType({"IPv4": 32, "IPv6": 128})

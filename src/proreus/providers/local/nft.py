@@ -1,4 +1,4 @@
-"""Converts the state to an nftables program. Pure.
+"""Convert the state to an nftables program. Pure.
 
 The table has a chain for each Service and family, for each pool and for each node:
 
@@ -40,7 +40,7 @@ from proreus.providers.local.plan import (
 ALIVE: Final = "alive"
 """The set that the manager keeps filled where another gateway may take over."""
 PROTOCOLS: Final = MappingProxyType({"inet": ("ip", "ip6"), "arp": ("arp",)})
-"""What the set holds, by the family of the table."""
+"""The protocols whose addresses the set holds, by the family of the table."""
 FAMILY: Final = MappingProxyType({"IPv4": "4", "IPv6": "6"})
 
 _KIND: Final = MappingProxyType({"IPv4": "ipv4_addr", "IPv6": "ipv6_addr"})
@@ -71,7 +71,7 @@ class Chain(msgspec.Struct, frozen=True):
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """The comments, by which chains are compared."""
+        """The comments of the rules, by which chains are compared."""
         return tuple(one.comment for one in self.rules)
 
 

@@ -1,4 +1,4 @@
-"""Compares the kernel's nftables table with the desired one; makes one transaction. Pure."""
+"""Compare the kernel's nftables table with the desired one; make one transaction. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

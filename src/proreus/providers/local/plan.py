@@ -1,4 +1,4 @@
-"""Decides what this machine's kernel does with the load balancers' traffic. Pure.
+"""Decide what this machine's kernel does with the load balancers' traffic. Pure.
 
 `State` is the whole of it: which Service has which address and ports, which nodes may get its
 connections, and under which mark. It is kept in the kernel (`memo.py`), rendered as an nftables
@@ -94,7 +94,7 @@ class Balancer(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """All load balancers: balancers by the Service's uid, pools by key, machines by node."""
+    """The state of this gateway: balancers by the Service's uid, pools by key, machines by node."""
 
     balancers: Mapping[str, Balancer] = MappingProxyType({})
     pools: Mapping[str, Pool] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""Assigns addresses of pools to load balancers. Pure.
+"""Assign addresses of pools to load balancers. Pure.
 
 `assign` is asked once for each Service, with what all the others have:
 
@@ -53,11 +53,11 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""What users of other balancers for bare metal have on their Services already."""
+"""The annotations of other balancers for bare metal that count as ours, by ours."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Service asks for of the address pools.
+    """The addresses that a Service asks for.
 
     Attributes:
         uid: The Service's uid.

@@ -1,4 +1,4 @@
-"""Foresees what `ensure` would change of one load balancer in the kernel. Pure."""
+"""Foresee what `ensure` would change of one load balancer in the kernel. Pure."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Probes machines by TCP to learn whether they live."""
+"""Probe machines by TCP to learn whether they live."""
 
 import asyncio
 import contextlib

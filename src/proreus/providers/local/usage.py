@@ -1,4 +1,4 @@
-"""Reports in `/metrics` how full the address pools are."""
+"""Report in `/metrics` how full the address pools are."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Finds the work that makes the kernel as the state says. Pure."""
+"""Find the work that makes the kernel as the state says. Pure."""
 
 from collections.abc import Mapping
 

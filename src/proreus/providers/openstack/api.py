@@ -1,4 +1,4 @@
-"""Calls OpenStack through the framework's client: tokens, endpoints, pages and checks.
+"""Call OpenStack through the framework's client: tokens, endpoints, pages and checks.
 
 Of openstacksdk only what reads an answer of keystone is used: its resources would hide requests
 from the framework's quota (discovery of versions, pages, repetitions, tokens). keystone is asked
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Answer = Mapping[str, Any]
 """The body of an answer."""
 Parameters = Query
-"""Of a query; a sequence repeats its name, which Neutron takes as one or the other."""
+"""Parameters of a query; a sequence repeats its name, which Neutron takes as a choice."""
 
 _SERVICES = {
     "cinder": "block-storage",
@@ -191,7 +191,7 @@ class Api:
         field: str,
         parameters: Parameters | None = None,
     ) -> list[Answer]:
-        """Read a list as `pages` does."""
+        """Return all objects of a list, from all its pages."""
         return (await self.pages(service, operation, path, field, parameters))[0]
 
     async def delete(self, service: str, operation: str, path: str) -> None:

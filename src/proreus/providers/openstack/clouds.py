@@ -1,4 +1,4 @@
-"""Reads clouds.yaml with openstacksdk, as every client of OpenStack does.
+"""Read clouds.yaml with openstacksdk, as every client of OpenStack does.
 
 The search for the file, secure.yaml and profiles of vendors are its own. It takes longer to import
 than all else together, so this module is imported only where clouds.yaml is used.

@@ -1,4 +1,4 @@
-"""Decides credentials and endpoints by the cloud-config, filled up from clouds.yaml.
+"""Decide credentials and endpoints by the cloud-config, filled up from clouds.yaml.
 
 What the cloud-config says itself goes before clouds.yaml, as officially.
 """

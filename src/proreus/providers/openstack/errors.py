@@ -1,4 +1,4 @@
-"""Reads the bodies of OpenStack's errors, of which each service has a form of its own."""
+"""Read the bodies of OpenStack's errors, of which each service has a form of its own."""
 
 from http import HTTPStatus
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decides where a route to a node's pods leads, and what its port must let through. Pure."""
+"""Decide where a route to a node's pods leads, and what its port must let through. Pure."""
 
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence

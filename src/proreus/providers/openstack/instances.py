@@ -1,4 +1,4 @@
-"""Describes servers of Nova with their addresses, which Neutron knows."""
+"""Describe servers of Nova with their addresses, which Neutron knows."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence

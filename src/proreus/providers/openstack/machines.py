@@ -1,4 +1,4 @@
-"""Converts Nova's and Neutron's descriptions of a server to Kubernetes' terms. Pure."""
+"""Convert Nova's and Neutron's descriptions of a server to Kubernetes' terms. Pure."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Counts calls of OpenStack in the official manager's metrics, beside the framework's.
+"""Count calls of OpenStack in the official manager's metrics, beside the framework's.
 
 Their names and labels are the official ones; the values of `request` are a kind of object and a
 verb, such as `server_list`.

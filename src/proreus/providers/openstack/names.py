@@ -1,4 +1,4 @@
-"""Reads which server a Node is: by provider ids and server names. Pure."""
+"""Read which server a Node is: by provider ids and server names. Pure."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Reads servers, ports and flavors in few requests."""
+"""Read servers, ports and flavors in few requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection

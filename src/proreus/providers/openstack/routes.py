@@ -46,7 +46,7 @@ Extra = Mapping[str, str]
 
 
 class _Work(msgspec.Struct):
-    """What one `apply` has found out and done so far.
+    """The work of one `apply`: what it has found out and done so far.
 
     Attributes:
         hops: Where each route to create leads, or why it cannot.

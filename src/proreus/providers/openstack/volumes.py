@@ -1,4 +1,4 @@
-"""Labels volumes of Cinder with their zone, so that pods stay near them."""
+"""Label volumes of Cinder with their zone, so that pods stay near them."""
 
 from collections.abc import Mapping
 

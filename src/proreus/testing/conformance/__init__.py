@@ -1,4 +1,4 @@
-'''Tests whether a provider keeps the rules; its author writes one fixture.
+'''Test whether a provider keeps the rules; its author writes one fixture.
 
     class MyFixture(CloudFixture):
         """A cloud on this machine: how to make machines in it, and how to break it."""

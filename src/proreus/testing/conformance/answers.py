@@ -1,4 +1,4 @@
-"""Checks what a provider answered and puts it in words."""
+"""Check what a provider answered and put it in words."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar

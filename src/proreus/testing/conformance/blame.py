@@ -1,4 +1,4 @@
-"""Finds out whether an error is the fixture's own."""
+"""Find out whether an error is the fixture's own."""
 
 import inspect
 import traceback

@@ -1,4 +1,4 @@
-"""Breaks a provider's calls one after the other, as cloud, network and process can fail."""
+"""Break a provider's calls one after the other, as cloud, network and process can fail."""
 
 from proreus.cloudprovider import CallRecord, CallTimeout, CloudError, Outcome, Throttled
 

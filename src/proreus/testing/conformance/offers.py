@@ -1,4 +1,4 @@
-"""Finds out what a fixture and its provider do not offer, without starting either."""
+"""Find out what a fixture and its provider do not offer, without starting either."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "fingerprint": "the provider has no fingerprint, so each restart ensures every Service",
     }
 )
-"""What `CloudFixture.lacks` may name, and what that means."""
+"""The words that `CloudFixture.lacks` may name, with their meaning."""
 
 _METHODS: Final = (
     "create_machines",
@@ -33,7 +33,7 @@ OBJECTS_LISTED: Final = "objects_listed"
 """Wanted by rules that compare the cloud's objects: `objects`, or else `list_owned`, shows them."""
 
 WANTS: Final = frozenset((*DECLARED, *_METHODS, "page_size", "marks_routes", OBJECTS_LISTED))
-"""All that a rule may want."""
+"""The things that a rule may want of a fixture."""
 
 
 def left_out(fixture: object) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Formats the findings as a table for people."""
+"""Format the findings as a table for people."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Tries the rules: each on a cloud of its own, and only if the rules that it needs hold."""
+"""Try the rules: each on a cloud of its own, and only if the rules that it needs hold."""
 
 import asyncio
 import traceback
@@ -49,7 +49,7 @@ class Suite:
         self._findings: dict[str, Finding] = {}
 
     async def findings(self, rules: Sequence[Rule] = RULES) -> Sequence[Finding]:
-        """Try these rules, in this order."""
+        """Try rules in their order, and return what was found."""
         return [await self.finding(rule) for rule in rules]
 
     async def finding(self, rule: Rule) -> Finding:

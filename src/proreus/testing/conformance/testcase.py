@@ -1,4 +1,4 @@
-"""Makes tests of pytest from the rules, one each."""
+"""Make tests of pytest from the rules, one each."""
 
 import asyncio
 import unittest

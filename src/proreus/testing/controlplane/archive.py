@@ -1,4 +1,4 @@
-"""Gets etcd and kube-apiserver from the envtest archive that SIG API Machinery publishes.
+"""Get etcd and kube-apiserver from the envtest archive that SIG API Machinery publishes.
 
 An index, a YAML file, names each archive with its URL and SHA-512 digest:
 `releases: {v1.36.0: {envtest-v1.36.0-linux-amd64.tar.gz: {hash: …, selfLink: …}}}`.
@@ -24,7 +24,7 @@ DEFAULT_INDEX = (
 )
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, connect=5, sock_read=15)
-"""A network that swallows packets costs 5 s; a slow one may take its time."""
+"""The timeouts of a download: 5 s to connect, in case packets are swallowed, more to read."""
 
 
 class _Archive(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ async def fetch(
                 digest = await _download(session, archive.link, archive_file)
     except (aiohttp.ClientError, TimeoutError) as error:
         reason = str(error) or type(error).__name__
-        raise ControlPlaneError(f"{index_url} or its archive: {reason}") from error
+        raise ControlPlaneError(f"cannot read {index_url} or its archive: {reason}") from error
     except (msgspec.MsgspecError, ValueError) as error:
         raise ControlPlaneError(f"{index_url} is not an index of archives: {error}") from error
     if digest != archive.hash.lower():

@@ -1,4 +1,4 @@
-"""Finds or gets the programs etcd and kube-apiserver.
+"""Find or get the programs etcd and kube-apiserver.
 
 Their version is `KUBERNETES_VERSION`, or what `$PROREUS_KUBERNETES_VERSION` says. They come from,
 in this order: the directory `$KUBEBUILDER_ASSETS`; the cache, which is

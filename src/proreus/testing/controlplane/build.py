@@ -1,4 +1,4 @@
-"""Builds etcd and kube-apiserver from source with Go, versions pinned by `gomodule/<version>`.
+"""Build etcd and kube-apiserver from source with Go, versions pinned by `gomodule/<version>`.
 
 To add a version, make that directory with a `go.mod` like those beside it: it requires
 `k8s.io/kubernetes` of the version, replaces the modules that Kubernetes replaces with its staging

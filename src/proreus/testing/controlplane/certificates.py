@@ -1,4 +1,4 @@
-"""Makes keys and certificates for a control plane that lives for minutes."""
+"""Make keys and certificates for a control plane that lives for minutes."""
 
 import datetime as dt
 import ipaddress

@@ -1,4 +1,4 @@
-"""Runs child processes that never outlive us, however we end."""
+"""Run child processes that never outlive us, however we end."""
 
 import asyncio
 import contextlib

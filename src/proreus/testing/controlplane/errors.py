@@ -1,4 +1,4 @@
-"""Defines the error of this package."""
+"""Define the error of this package."""
 
 
 class ControlPlaneError(Exception):

@@ -1,4 +1,4 @@
-"""Renders kubeconfig files."""
+"""Render kubeconfig files."""
 
 import base64
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Runs one etcd and one kube-apiserver, from start to stop."""
+"""Run one etcd and one kube-apiserver, from start to stop."""
 
 import asyncio
 import shutil
@@ -47,7 +47,7 @@ class ControlPlane:
     ca_file: Path
     """Certificate of the authority that signed the API server's."""
     directory: Path
-    """Holds everything, the logs too unless they have a place of their own; removed at the end."""
+    """The folder of all files, logs too unless they have one of their own; removed at the end."""
     audit_log: Path
     """JSON lines, one for each answered request (a watch: two)."""
 

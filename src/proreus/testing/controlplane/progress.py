@@ -1,4 +1,4 @@
-"""Reports progress while something slow is done."""
+"""Report progress while something slow is done."""
 
 import asyncio
 import sys

@@ -24,7 +24,7 @@ from proreus.testing.demo.stage import ZONES, machines
 from proreus.testing.simulated import Admin, AdminError, Instance
 
 COMMAND = "console"
-"""What follows `proreus demo` on the command line."""
+"""The word that follows `proreus demo` on the command line."""
 CLOUD_VARIABLE = "DEMO_CLOUD"
 """Environment variable with the URL of the simulated cloud."""
 

@@ -1,4 +1,4 @@
-"""Prints what happens, line by line, with the seconds since the start."""
+"""Print what happens, line by line, with the seconds since the start."""
 
 import asyncio
 import sys

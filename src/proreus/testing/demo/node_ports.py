@@ -1,4 +1,4 @@
-"""Plays kube-proxy and pods: an echo server behind every node port of every machine."""
+"""Play kube-proxy and pods: an echo server behind every node port of every machine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

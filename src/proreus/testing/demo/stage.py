@@ -1,4 +1,4 @@
-"""Sets up the demo: control plane, cloud with machines, kubelets, node ports and the manager."""
+"""Set up the demo: control plane, cloud with machines, kubelets, node ports and the manager."""
 
 import asyncio
 import re

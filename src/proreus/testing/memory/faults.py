@@ -1,4 +1,4 @@
-"""Defines failures that a test injects into the API server."""
+"""Define failures that a test injects into the API server."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Writes the kubeconfig of a server that needs no credentials."""
+"""Write the kubeconfig of a server that needs no credentials."""
 
 from pathlib import Path
 

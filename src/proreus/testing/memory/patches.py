@@ -1,4 +1,4 @@
-"""Applies the patch kinds of the Kubernetes API to plain JSON values. Pure.
+"""Apply the patch kinds of the Kubernetes API to plain JSON values. Pure.
 
 JSON Patch is RFC 6902, merge patch RFC 7386; strategic merge follows the API's conventions, for
 the lists that Nodes, Services and Events have.

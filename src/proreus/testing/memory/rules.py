@@ -1,4 +1,4 @@
-"""Does what the API server does to objects: defaults, validation, limits of subresources."""
+"""Do what the API server does to objects: defaults, validation, limits of subresources."""
 
 import itertools
 import re

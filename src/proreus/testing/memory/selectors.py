@@ -1,4 +1,4 @@
-"""Parses label and field selectors. Pure."""
+"""Parse label and field selectors. Pure."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Serves the store over HTTP: requests, watches, and the faults that a test injects."""
+"""Serve the store over HTTP: requests, watches, and the faults that a test injects."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Keeps objects, their versions and their history. No I/O: times and ids come from outside."""
+"""Keep objects, their versions and their history. No I/O: times and ids come from outside."""
 
 import bisect
 import random

@@ -39,11 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--token", action="append", help="NAME=TOKEN of a credential; repeatable")
     parser.add_argument("--admin-token", default="admin")
     parser.add_argument("--latency", type=float, help="seconds that each call takes")
+    parser.add_argument("--quota", help="most reads a second for each credential: RATE[:BURST]")
     parser.add_argument(
-        "--quota", help="quota of reads of each credential: number a second[:burst]"
-    )
-    parser.add_argument(
-        "--write-quota", help="quota of writes of each credential: number a second[:burst]"
+        "--write-quota", help="most writes a second for each credential: RATE[:BURST]"
     )
     parser.add_argument("--settings", default="{}", help="JSON object of further settings")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Carries the simulated cloud's traffic: sockets of load balancers, targets, firewalls."""
+"""Carry the simulated cloud's traffic: sockets of load balancers, targets, firewalls."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Forwards TCP connections and UDP datagrams for the simulated cloud."""
+"""Forward TCP connections and UDP datagrams for the simulated cloud."""
 
 import asyncio
 import contextlib

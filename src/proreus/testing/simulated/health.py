@@ -1,4 +1,4 @@
-"""Checks the health of the targets of the simulated cloud's load balancers."""
+"""Check the health of the targets of the simulated cloud's load balancers."""
 
 import asyncio
 import contextlib

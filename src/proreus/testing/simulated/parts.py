@@ -1,4 +1,4 @@
-"""Creates, changes and deletes the simulated cloud's parts by all rules of the API."""
+"""Create, change and delete the simulated cloud's parts by all rules of the API."""
 
 import ipaddress
 import random
@@ -118,7 +118,7 @@ class Parts:
             raise ApiError(409, "VersionConflict", f"{id_} has version {old.version}")
         refused = changes.keys() - _CHANGEABLE[kind]
         if refused:
-            raise ApiError(400, "BadRequest", f"not to be changed: {sorted(refused)}")
+            raise ApiError(400, "BadRequest", f"these fields cannot be changed: {sorted(refused)}")
         new = _convert(msgspec.to_builtins(old) | changes | {"version": old.version + 1}, kind)
         _check_fields(new)
         if isinstance(new, Route):

@@ -1,4 +1,4 @@
-"""Starts and ends the simulated cloud's process."""
+"""Start and end the simulated cloud's process."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Serves the simulated cloud over HTTP: credentials, quotas, faults, latency and the call log."""
+"""Serve the simulated cloud over HTTP: credentials, quotas, faults, latency and the call log."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""Keeps the simulated cloud's state in memory, and writes it to sqlite3 before each answer.
+"""Keep the simulated cloud's state in memory, and write it to sqlite3 before each answer.
 
 sqlite runs without fsync: what was committed survives the end of the process (`kill -9`), though
 not of the machine. Recent versions of objects are kept in memory to answer stale reads.

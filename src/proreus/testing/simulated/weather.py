@@ -1,4 +1,4 @@
-"""Makes the simulated cloud hard to use: quotas and injected faults."""
+"""Make the simulated cloud hard to use: quotas and injected faults."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase

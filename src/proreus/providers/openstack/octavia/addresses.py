@@ -1,4 +1,4 @@
-"""Gives load balancers their floating IPs, and deletes these."""
+"""Give load balancers their floating IPs, and delete these."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal

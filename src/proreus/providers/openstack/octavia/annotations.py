@@ -1,4 +1,4 @@
-"""Reads what annotations and cloud-config ask of a Service's load balancer. Pure.
+"""Read what annotations and cloud-config ask of a Service's load balancer. Pure.
 
 Annotations come from a cluster's tenants, so every value is checked before it can reach a call,
 and all that is wrong is told at once. They go before the class, and that before [LoadBalancer].
@@ -17,11 +17,11 @@ from proreus.providers.openstack.config import LoadBalancerClass
 from proreus.providers.openstack.names import UUID
 
 PREFIX: Final = "loadbalancer.openstack.org/"
-"""What all but one of them begin with."""
+"""The prefix of all annotations but one."""
 INTERNAL: Final = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 """No floating address."""
 METHODS: Final = frozenset({"LEAST_CONNECTIONS", "ROUND_ROBIN", "SOURCE_IP", "SOURCE_IP_PORT"})
-"""How connections can be spread."""
+"""The methods by which connections can be spread."""
 
 _LETTERS = "has characters that are not allowed there"
 _PROXY = {"": "", "false": "", "true": "PROXY", "v1": "PROXY", "v2": "PROXYV2"}

@@ -1,4 +1,4 @@
-"""Compares what a Service has for one family with what it should have."""
+"""Compare what a Service has for one family with what it should have."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Decides which load balancer Octavia should have for each family of a Service. Pure."""
+"""Decide which load balancer Octavia should have for each family of a Service. Pure."""
 
 import ipaddress
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Translates load balancers and their parts to documents of Octavia's API, and back. Pure."""
+"""Translate load balancers and their parts to documents of Octavia's API, and back. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Finds the load balancers of a Service, and the one that it names."""
+"""Find the load balancers of a Service, and the one that it names."""
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef

@@ -1,4 +1,4 @@
-"""Tells whose a floating IP is by its description. Pure.
+"""Tell whose a floating IP is by its description. Pure.
 
 Neutron lets a floating IP be described when it is made, so the description is its mark: the
 official manager's text, behind it the uids of Service and cluster, and whether it is to stay when

@@ -1,4 +1,4 @@
-"""Computes the security group of a Service: its rules, and which ports have it. Pure.
+"""Compute the security group of a Service: its rules, and which ports have it. Pure.
 
 The group is the Service's own, so everything in it that the Service does not need goes: what people
 add, and the two rules with which Neutron makes a group, which let nodes send anything anywhere.
@@ -18,7 +18,7 @@ from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.octavia.desired import OVN
 
 PREFIX: Final = "lb-sg-"
-"""What the official names of such groups begin with; the Service's uid is next."""
+"""The prefix of the official names of such groups; the Service's uid is next."""
 
 LONGEST_TAG: Final = 60
 """Characters in a tag of Neutron: newer releases allow 255, but not all that are in use."""
@@ -187,7 +187,7 @@ def spots(lb: LoadBalancer, subnets: Mapping[str, str]) -> frozenset[Spot]:
 
 
 def unreached(desired: Collection[Spot], attached: Iterable[Described]) -> set[str]:
-    """Return the servers of places at which no port has the group."""
+    """Return the servers that lack a port with the group where one is desired."""
     observed = {spot for port in attached for spot in _spots_of(port)}
     return {spot.server for spot in set(desired) - observed}
 

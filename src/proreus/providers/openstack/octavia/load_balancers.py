@@ -74,7 +74,7 @@ _ID: Final = f"{PREFIX}load-balancer-id"
 _ADDRESS: Final = f"{PREFIX}load-balancer-address"
 _DELETES: Final = "Octavia deletes the load balancer"
 _MOST_STEPS: Final = 1000
-"""More than the parts that Octavia lets a load balancer have."""
+"""The most steps of a preview: more than the parts that a load balancer can have."""
 
 PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
 """Seconds until Octavia is asked again whether it is ready; an amphora takes a minute or two."""

@@ -1,4 +1,4 @@
-"""Finds networks and subnets for load balancers in Neutron, and keeps floating IPs."""
+"""Find networks and subnets for load balancers in Neutron, and keep floating IPs."""
 
 import fnmatch
 import re

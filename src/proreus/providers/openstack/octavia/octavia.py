@@ -1,4 +1,4 @@
-"""Reads and changes load balancers of Octavia; each change is one request."""
+"""Read and change load balancers of Octavia; each change is one request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tells by name and tags to whom a load balancer belongs. Pure.
+"""Tell by name and tags to whom a load balancer belongs. Pure.
 
 One that was made for a Service has one tag with cluster and Service, `proreus/made-for`, as long as
 it lives, also after that Service has left it to others. A Service that uses one that was not made
@@ -27,7 +27,7 @@ from proreus.cloudprovider.ownership import Owner
 from proreus.providers.openstack.machines import Described
 
 OFFICIAL: Final = "kube_service_"
-"""What official names and tags begin with."""
+"""The prefix of official names and tags."""
 MADE: Final = "proreus/made-for"
 """The key of the tag of the Service that it was made for."""
 SHARED: Final = "proreus/shared-by"

@@ -1,4 +1,4 @@
-"""Plans the next step that makes a load balancer of Octavia as desired, or deletes it.
+"""Plan the next step that makes a load balancer of Octavia as desired, or deletes it.
 
 Octavia changes one thing at a time: whatever is told to a load balancer before it is active again
 is refused (409). So a plan has one step, and is made anew from what there is then; nobody waits.

@@ -1,4 +1,4 @@
-"""Foresees what a step does to a load balancer of Octavia, and describes it. Pure."""
+"""Foresee what a step does to a load balancer of Octavia, and describe it. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,7 +20,7 @@ from proreus.providers.openstack.octavia.plan import (
 )
 
 _NEW = "new "
-"""Begins the id of what Octavia has not named yet."""
+"""The prefix of the id of what Octavia has not named yet."""
 
 
 def pretend(observed: Balancer | None, step: Step) -> Balancer | None:

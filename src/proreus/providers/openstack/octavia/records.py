@@ -1,4 +1,4 @@
-"""Writes and reads the record of what a load balancer was made from, as a tag of it. Pure.
+"""Write and read the record of what a load balancer was made from, as a tag of it. Pure.
 
 To change a tag is a change as any other: Octavia works on the load balancer for a while and refuses
 everything else. So a record that had to be taken away before hosts are changed would cost as many

@@ -1,4 +1,4 @@
-"""Makes, changes and deletes the security group of each Service (`manage-security-groups`).
+"""Make, change and delete the security group of each Service (`manage-security-groups`).
 
 Neutron lets two groups have one name, so a group is always looked for before one is made, and of
 two the older stays.

@@ -1,4 +1,4 @@
-"""Orders changes of one load balancer, so that each is based on what the one before left.
+"""Order changes of one load balancer, so that each is based on what the one before left.
 
 Services that share a load balancer are worked on side by side, and neither Octavia nor Neutron can
 make a change depend on what it was planned from. So each verb has a turn, which ends early if
@@ -16,7 +16,7 @@ _SOON: Final = 1.0
 
 
 class Turns:
-    """The turns that verbs have now, with what was changed meanwhile."""
+    """A registry of the verbs at work, and of the load balancers that changed meanwhile."""
 
     def __init__(self) -> None:
         """Begin with nothing changed."""

@@ -1,4 +1,4 @@
-"""Marks every object that goes with a Service before anything of it is deleted.
+"""Mark every object that goes with a Service before anything of it is deleted.
 
 What an official manager made is proven by the address in the Service's status. That proves nothing
 once a deletion has begun: the address may be somebody else's by then, and a manager that starts in
