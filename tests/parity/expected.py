@@ -79,8 +79,13 @@ LIFECYCLE: Final = (
     Meant(DELETION, KEPT, DELETING, "*", None),
     Meant(GOING, ("held",), DELETING, "*", None),
     Meant(SHUTDOWN, ("back-unready",), "node a/taint *shutdown:NoSchedule", "", None),
-    Meant(UNKNOWN, ("ended-ready",), "event about node a/Warning InstanceUnknown <1>", None,
-          "from cloud-node-lifecycle-controller: v1 no namespace <uid 1 of a>"),
+    Meant(
+        UNKNOWN,
+        ("ended-ready",),
+        "event about node a/Warning InstanceUnknown <1>",
+        None,
+        "from cloud-node-lifecycle-controller: v1 no namespace <uid 1 of a>",
+    ),
     Meant(UNKNOWN, ("ended-ready",), "node a/annotation proreus.io/unknown-to-cloud", None, "true"),
 )
 
