@@ -1,0 +1,119 @@
+"""The provider `vsphere` (VMware vSphere): a drop-in for the official manager's nodes.
+
+Instances with zones and regions, of one or more vCenters. Every call goes through `vcenter.Client`
+(SOAP) or `tags.Tags` (REST); what an answer means is decided in pure functions (`plan`,
+`machines`, `addresses`, `zones`). Load balancers are another provider's, such as `local`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.vsphere.addresses import selection
+from proreus.providers.vsphere.config import VCenter, VSphereConfig, vcenters
+from proreus.providers.vsphere.instances import Place, VSphereInstances
+from proreus.providers.vsphere.inventory import Inventory
+from proreus.providers.vsphere.secrets import DIRECTORY, mounted, secret_files
+from proreus.providers.vsphere.tags import Tags
+from proreus.providers.vsphere.trust import Trust
+from proreus.providers.vsphere.vcenter import Client
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["VSphereCloud"]
+
+
+class VSphereCloud(CloudProvider):
+    """One or more vCenters as a cloud of Kubernetes."""
+
+    name: ClassVar[str] = "vsphere"
+    config_type: ClassVar[type[msgspec.Struct] | None] = VSphereConfig
+    config_environment: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "VSPHERE_VCENTER": "global.server",
+            "VSPHERE_VCENTER_PORT": "global.port",
+            "VSPHERE_USER": "global.user",
+            "VSPHERE_PASSWORD": "global.password",
+            "VSPHERE_DATACENTER": "global.datacenters",
+            "VSPHERE_INSECURE": "global.insecure-flag",
+            "VSPHERE_CAFILE": "global.ca-file",
+            "VSPHERE_THUMBPRINT": "global.thumbprint",
+            "VSPHERE_SECRET_NAME": "global.secret-name",
+            "VSPHERE_SECRET_NAMESPACE": "global.secret-namespace",
+            "VSPHERE_SECRETS_DIRECTORY": "global.secrets-directory",
+            "VSPHERE_LABEL_ZONE": "labels.zone",
+            "VSPHERE_LABEL_REGION": "labels.region",
+            "VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR": "nodes.internal-network-subnet-cidr",
+            "VSPHERE_NODES_EXTERNAL_NETWORK_SUBNET_CIDR": "nodes.external-network-subnet-cidr",
+            "VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME": "nodes.internal-vm-network-name",
+            "VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME": "nodes.external-vm-network-name",
+        }
+    )
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Keep the cloud-config, and name the files that it depends on.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        super().__init__(config)
+        self._config = self.config_as(VSphereConfig)
+        self._directory = self._config.global_.secrets_directory or DIRECTORY
+        known = vcenters(self._config, {})
+        files = {one.ca_file for one in known} - {""}
+        if _needs_secret(self._config):
+            files |= set(secret_files(self._directory, (one.server for one in known)))
+        self.watched_files = tuple(sorted(files))
+
+    async def start(self, context: "Context") -> None:
+        """Log in to all vCenters, and set the capabilities.
+
+        Raises:
+            CloudError: No vCenter can be used now.
+            ConfigError: One cannot be used as it is configured.
+        """
+        config = self._config
+        credentials = mounted(self._directory) if _needs_secret(config) else {}
+        known = vcenters(config, credentials)
+        self._check_credentials(known)
+        places = {one.name: self._place(one, context) for one in known}
+        self.instances = VSphereInstances(places, selection(config.nodes), config.labels)
+        await self.instances.describe(())
+
+    def _check_credentials(self, known: tuple[VCenter, ...]) -> None:
+        """Refuse vCenters without a user, with the place where one is looked for."""
+        of_all = self._config.global_
+        problems = []
+        for one in known:
+            if not one.user:
+                own = self._config.sections[one.name]
+                secret = own.secret_name or of_all.secret_name or "with the credentials"
+                problems.append(
+                    f"vCenter {one.name}: has no user: mount the Secret {secret} at"
+                    f" {self._directory}, with the keys {one.server}.username and"
+                    f" {one.server}.password, or give user and password in the cloud-config"
+                )
+        if problems:
+            raise ConfigError(tuple(problems))
+
+    def _place(self, vcenter: VCenter, context: "Context") -> Place:
+        deadline = self._config.client.timeout.total_seconds()
+        trust = Trust(vcenter, context, deadline=deadline)
+        client = self.closing(Client(vcenter, context, trust, deadline=deadline))
+        labels, tags = self._config.labels, None
+        if labels:
+            tags = self.closing(Tags(vcenter, labels, context, trust, deadline=deadline))
+        return Place(Inventory(client), tags, vcenter.families)
+
+
+def _needs_secret(config: VSphereConfig) -> bool:
+    """Tell whether credentials are looked for in a mounted Secret."""
+    of_all = config.global_
+    given = (of_all, *config.sections.values())
+    is_named = bool(of_all.secrets_directory or any(one.secret_name for one in given))
+    return is_named or not all(one.user or of_all.user for one in config.sections.values())

@@ -1,0 +1,82 @@
+"""Reads which virtual machine a Node is: by provider id, BIOS UUID, DNS name or address. Pure."""
+
+import ipaddress
+import re
+from typing import Final
+
+import msgspec
+
+from proreus.kube.objects import Node
+
+SCHEME: Final = "vsphere://"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The keys by which a Node's virtual machine is looked up, in this order.
+
+    Attributes:
+        uuid: The BIOS UUID that the provider id names; then nothing else counts.
+        system_uuids: The UUID that the kubelet reports, in both byte orders: swapped first, as
+            officially.
+        dns_name: The Node's name in small letters, which may be the guest's host name.
+        address: The Node's name, if it is an IP address.
+        problem: Why there is nothing to look it up by.
+    """
+
+    uuid: str = ""
+    system_uuids: tuple[str, ...] = ()
+    dns_name: str = ""
+    address: str = ""
+    problem: str = ""
+
+
+def provider_id(uuid: str) -> str:
+    """Return the provider id of the machine with this BIOS UUID."""
+    return f"{SCHEME}{uuid}"
+
+
+def parsed(text: str) -> str | None:
+    """Return the BIOS UUID in a provider id, in small letters; None if it is not of vSphere."""
+    if not text.startswith(SCHEME):
+        return None
+    uuid = text.removeprefix(SCHEME).strip().lower()
+    return uuid if _UUID.fullmatch(uuid) else None
+
+
+def swapped(uuid: str) -> str:
+    """Return a UUID with its first three fields in the other byte order.
+
+    SMBIOS 2.6 and later has them in little endian, and what a guest reports depends on the
+    version of its virtual hardware.
+    """
+    fields = uuid.split("-")
+    return "-".join([_reversed(field) for field in fields[:3]] + fields[3:])
+
+
+def _reversed(field: str) -> str:
+    return "".join(reversed([field[at : at + 2] for at in range(0, len(field), 2)]))
+
+
+def target(node: Node) -> Target:
+    """Return the keys by which a Node's machine is looked up: its provider id, or all others."""
+    if node.spec.provider_id:
+        uuid = parsed(node.spec.provider_id)
+        if uuid is not None:
+            return Target(uuid=uuid)
+        return Target(
+            problem=f"spec.providerID {node.spec.provider_id!r} is not one of vSphere: it must have"
+            " the form vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90"
+        )
+    name, reported = node.metadata.name, node.status.node_info.system_uuid.strip().lower()
+    known = (swapped(reported), reported) if _UUID.fullmatch(reported) else ()
+    address = str(ip) if (ip := parsed_address(name)) else ""
+    return Target(system_uuids=tuple(dict.fromkeys(known)), dns_name=name.lower(), address=address)
+
+
+def parsed_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address that a text is, or None."""
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

@@ -1,0 +1,39 @@
+"""Names every operation that is called in a vCenter, with the privilege that it needs there.
+
+The guide's table of rights is made from it, and what stands in for a vCenter in tests refuses
+everything else.
+"""
+
+from typing import Final
+
+ANONYMOUS: Final = "System.Anonymous"
+VIEW: Final = "System.View"
+READ: Final = "System.Read"
+
+SOAP: Final = {
+    "RetrieveServiceContent": ANONYMOUS,
+    "Login": ANONYMOUS,
+    "Logout": VIEW,
+    "CreateContainerView": VIEW,
+    "DestroyView": VIEW,
+    "CreatePropertyCollector": VIEW,
+    "DestroyPropertyCollector": VIEW,
+    "CreateFilter": READ,
+    "WaitForUpdatesEx": READ,
+    "RetrievePropertiesEx": READ,
+    "ContinueRetrievePropertiesEx": READ,
+    "FindByInventoryPath": VIEW,
+    "FindAllByUuid": VIEW,
+}
+"""Methods of the Web Services API by their privilege (its reference, "Required Privileges")."""
+
+REST: Final = {
+    "session.create": ANONYMOUS,
+    "session.delete": ANONYMOUS,
+    "category.list": READ,
+    "category.get": READ,
+    "tag.list": READ,
+    "tag.get": READ,
+    "tag.attached": READ,
+}
+"""Operations of the Automation API; those of tags need the right to read the tag."""

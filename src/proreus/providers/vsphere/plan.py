@@ -1,0 +1,164 @@
+"""Decides which machine a Node is, and what proves that there is none. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import NotFound
+from proreus.providers.vsphere.machines import Machine, Proof, Snapshot, described
+from proreus.providers.vsphere.names import Target
+from proreus.providers.vsphere.soap import Ref
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A machine, and the name of the vCenter that shows it."""
+
+    vcenter: str
+    machine: Machine
+
+
+class Unproven(msgspec.Struct, frozen=True):
+    """The answer that no vCenter shows the machine of a provider id: to be proved otherwise."""
+
+    uuid: str
+
+
+Shown = Mapping[str, Snapshot | CloudError]
+"""What each vCenter shows, or why it does not tell."""
+
+
+class Index:
+    """The machines of all vCenters by what they can be found by."""
+
+    def __init__(self, shown: Shown) -> None:
+        """Arrange them."""
+        self.failed = {name: one for name, one in shown.items() if isinstance(one, CloudError)}
+        self.of: dict[tuple[str, str], list[Match]] = {}
+        for vcenter, snapshot in shown.items():
+            if not isinstance(snapshot, CloudError):
+                for machine in snapshot.machines.values():
+                    self._add(Match(vcenter, machine))
+
+    def _add(self, match: Match) -> None:
+        machine = match.machine
+        for kind, key in (
+            ("uuid", machine.uuid),
+            ("name", machine.host_name.lower()),
+            ("address", machine.address.lower()),
+        ):
+            if key:
+                self.of.setdefault((kind, key), []).append(match)
+
+
+def match(target: Target, index: Index, node: str) -> Match | Unproven | NotFound | CloudError:
+    """Return the machine of a Node.
+
+    A provider id is all that counts where there is one. Else the UUID that the kubelet reports goes
+    first, in both byte orders, then the name.
+
+    Args:
+        target: What the Node says.
+        index: What the vCenters show.
+        node: The Node's name.
+    """
+    if target.problem:
+        return InvalidRequest(target.problem)
+    uuids = (target.uuid,) if target.uuid else target.system_uuids
+    keys = [("uuid", uuid) for uuid in uuids]
+    if not target.uuid:
+        keys += [("name", target.dns_name), ("address", target.address)]
+    for key in keys:
+        if found := index.of.get(key):
+            return _only(found, node)
+    if index.failed:
+        return _unknown(index.failed)
+    return Unproven(target.uuid) if target.uuid else NotFound()
+
+
+def _only(found: Sequence[Match], node: str) -> Match | IdentityConflict:
+    """Return the only machine; of copies the one that runs under the Node's name.
+
+    Replicas and restored backups have the UUID of what they were made from.
+    """
+    running = [
+        one
+        for one in found
+        if one.machine.power == "poweredOn" and one.machine.host_name.lower() == node.lower()
+    ]
+    for some in (found, running):
+        if len(some) == 1:
+            return some[0]
+    names = ", ".join(sorted(f"{described(one.machine)} in {one.vcenter}" for one in found))
+    return IdentityConflict(
+        f"{len(found)} virtual machines have this node's UUID, host name or address: {names};"
+        " change or remove all but one"
+    )
+
+
+def _unknown(failed: Mapping[str, CloudError]) -> CloudError:
+    names = ", ".join(sorted(failed))
+    first = failed[min(failed)]
+    return CloudError(f"it is not known whether vCenter {names} has the machine: {first}")
+
+
+def absence(
+    uuid: str,
+    proofs: Mapping[str, Proof | CloudError],
+    last: str | CloudError | None,
+) -> NotFound | CloudError:
+    """Tell whether a machine is gone: only if nothing in any vCenter knows its BIOS UUID.
+
+    Args:
+        uuid: The BIOS UUID, which no inventory shows.
+        proofs: What each vCenter says of it otherwise.
+        last: The UUID of the machine that had this one when it was last seen: None if it is gone
+            or was never seen.
+    """
+    failed = {name: one for name, one in proofs.items() if isinstance(one, CloudError)}
+    failed |= {
+        name: one.failed[uuid]
+        for name, one in proofs.items()
+        if not isinstance(one, CloudError) and uuid in one.failed
+    }
+    if failed:
+        return _unknown(failed)
+    given = {name: one for name, one in proofs.items() if not isinstance(one, CloudError)}
+    for name, proof in given.items():
+        if uuid in proof.listed:
+            return CloudError(f"a new listing of vCenter {name} shows the machine {uuid} after all")
+        if found := proof.found.get(uuid, ()):
+            return CloudError(_elsewhere(uuid, name, found))
+    if isinstance(last, CloudError):
+        return CloudError(f"the machine {uuid} is not shown any more, and may be there: {last}")
+    if last is not None:
+        return CloudError(
+            f"the machine that had the UUID {uuid} is there, with the UUID {last or 'unknown'}:"
+            " give it its UUID back, or delete the Node"
+        )
+    return NotFound()
+
+
+def _elsewhere(uuid: str, vcenter: str, found: Iterable[Ref]) -> str:
+    return (
+        f"vCenter {vcenter} knows the machine {uuid} ({', '.join(map(str, found))}), but not in the"
+        " datacenters of the cloud-config: name the datacenter there, or move the machine back"
+    )
+
+
+def vcenter_of(names: Sequence[str], told: Iterable[str]) -> str:
+    """Return the name of the vCenter in which a Node is looked up, its scope.
+
+    Args:
+        names: All vCenters.
+        told: Where its machine was seen last, and what its label says; the first that is one.
+
+    Raises:
+        CloudError: Nothing tells: then no other node can vouch for the answer.
+    """
+    for name in names[:1] if len(names) == 1 else told:
+        if name in names:
+            return name
+    raise CloudError(
+        "it is not known which vCenter has the machine of this node: none has shown it yet"
+    )

@@ -1,0 +1,66 @@
+"""Keeps properties of managed objects as a vCenter's property collector tells of changes. Pure."""
+
+from collections.abc import Collection
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.providers.vsphere.soap import Ref, child, children, reference, text_of, value_of
+
+
+class Objects:
+    """The properties of all objects of a filter, by reference and path.
+
+    Attributes:
+        of: The properties.
+        version: Of the last change; "" before the first.
+        is_partial: Whether the server holds back changes that it has told of so far.
+    """
+
+    def __init__(self, paths: Collection[str]) -> None:
+        """Begin with nothing known; all of `paths` are read."""
+        self._paths = frozenset(paths)
+        self.of: dict[Ref, dict[str, Any]] = {}
+        self.version = ""
+        self.is_partial = False
+
+    def apply(self, returned: list[ET.Element]) -> None:
+        """Take over what WaitForUpdatesEx has returned; nothing if nothing has changed.
+
+        Raises:
+            CloudError: It cannot be understood: what is known is not certain any more.
+        """
+        self.is_partial = False
+        for update in returned:
+            version = text_of(update, "version")
+            if not version:
+                raise CloudError("vcenter.WaitForUpdatesEx: the answer has no version")
+            for of_filter in children(update, "filterSet"):
+                for one in children(of_filter, "objectSet"):
+                    self._apply_object(one)
+            self.version = version
+            self.is_partial = text_of(update, "truncated") == "true"
+
+    def _apply_object(self, update: ET.Element) -> None:
+        obj = child(update, "obj")
+        if obj is None:
+            raise CloudError("vcenter.WaitForUpdatesEx: an update names no object")
+        ref, kind = reference(obj), text_of(update, "kind")
+        if kind == "leave":
+            self.of.pop(ref, None)
+            return
+        if kind == "enter":
+            self.of[ref] = {}
+        elif kind != "modify" or ref not in self.of:
+            raise CloudError(f"vcenter.WaitForUpdatesEx: an update of kind {kind!r} of {ref}")
+        for change in children(update, "changeSet"):
+            self._apply_change(self.of[ref], change)
+
+    def _apply_change(self, properties: dict[str, Any], change: ET.Element) -> None:
+        path, value = text_of(change, "name"), child(change, "val")
+        if path not in self._paths:
+            raise CloudError(f"vcenter.WaitForUpdatesEx: a change of a part only: {path}")
+        if value is None or text_of(change, "op") in {"remove", "indirectRemove"}:
+            properties.pop(path, None)
+        else:
+            properties[path] = value_of(value)
