@@ -76,41 +76,55 @@ func (h *hand) change(machines []machine) error {
 		if err != nil {
 			return err
 		}
-		own.AutoUpdate(vm, func() { m.write(vm) })
+		own.WithLock(vm, func() { own.Update(vm, m.changes(vm)) })
 	}
 	return nil
 }
 
-// write changes what the simulator would otherwise ask of a running guest.
-func (m *machine) write(vm *simulator.VirtualMachine) {
+// changes are what the simulator would otherwise ask of a running guest, leaf by leaf.
+func (m *machine) changes(vm *simulator.VirtualMachine) []types.PropertyChange {
+	var all []types.PropertyChange
+	assign := func(name string, value any) {
+		all = append(all, types.PropertyChange{Name: name, Val: value})
+	}
 	if m.UUID != "" {
-		vm.Config.Uuid = m.UUID
-		vm.Summary.Config.Uuid = m.UUID
+		assign("config.uuid", m.UUID)
+		assign("summary.config.uuid", m.UUID)
 	}
 	if m.HostName != nil {
-		vm.Guest.HostName = *m.HostName
+		assign("guest.hostName", *m.HostName)
 	}
 	if m.Address != nil {
-		vm.Guest.IpAddress = *m.Address
+		assign("guest.ipAddress", *m.Address)
 	}
 	if m.Nics != nil {
-		vm.Guest.Net = nil
+		nics := []types.GuestNicInfo{}
 		for _, one := range *m.Nics {
-			vm.Guest.Net = append(vm.Guest.Net, types.GuestNicInfo{
+			nics = append(nics, types.GuestNicInfo{
 				Network: one.Network, IpAddress: one.Addresses, DeviceConfigId: one.Device, Connected: true,
 			})
 		}
+		assign("guest.net", nics)
 	}
 	if m.Power != "" {
-		vm.Runtime.PowerState = types.VirtualMachinePowerState(m.Power)
-		vm.Summary.Runtime.PowerState = vm.Runtime.PowerState
+		assign("runtime.powerState", types.VirtualMachinePowerState(m.Power))
+		assign("summary.runtime.powerState", types.VirtualMachinePowerState(m.Power))
 	}
 	if m.Connection != "" {
-		vm.Runtime.ConnectionState = types.VirtualMachineConnectionState(m.Connection)
+		assign("runtime.connectionState", types.VirtualMachineConnectionState(m.Connection))
 	}
+	options := vm.Config.ExtraConfig
 	for key, value := range m.Extra {
-		vm.Config.ExtraConfig = append(vm.Config.ExtraConfig, &types.OptionValue{Key: key, Value: value})
+		option := &types.OptionValue{Key: key, Value: value}
+		options = append(options, option)
+		all = append(all, types.PropertyChange{
+			Name: fmt.Sprintf("config.extraConfig[%q]", key), Op: types.PropertyChangeOpAdd, Val: option,
+		})
 	}
+	if len(m.Extra) != 0 {
+		assign("config.extraConfig", options)
+	}
+	return all
 }
 
 func (h *hand) find(name string) (*simulator.VirtualMachine, error) {
@@ -127,9 +141,10 @@ func (h *hand) destroy(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	h.model.Service.Context.AutoUpdate(vm, func() {
-		vm.Runtime.PowerState = types.VirtualMachinePowerStatePoweredOff
-	})
+	off := machine{Name: name, Power: string(types.VirtualMachinePowerStatePoweredOff)}
+	if err := h.change([]machine{off}); err != nil {
+		return err
+	}
 	task, err := object.NewVirtualMachine(h.client, vm.Reference()).Destroy(ctx)
 	if err != nil {
 		return err

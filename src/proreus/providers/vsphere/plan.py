@@ -116,19 +116,16 @@ def absence(
             or was never seen.
     """
     failed = {name: one for name, one in proofs.items() if isinstance(one, CloudError)}
-    failed |= {
-        name: one.failed[uuid]
-        for name, one in proofs.items()
-        if not isinstance(one, CloudError) and uuid in one.failed
-    }
-    if failed:
-        return _unknown(failed)
     given = {name: one for name, one in proofs.items() if not isinstance(one, CloudError)}
     for name, proof in given.items():
         if uuid in proof.listed:
             return CloudError(f"a new listing of vCenter {name} shows the machine {uuid} after all")
         if found := proof.found.get(uuid, ()):
             return CloudError(_elsewhere(uuid, name, found))
+        if uuid not in proof.found:
+            failed[name] = proof.failed.get(uuid, CloudError("its index was not asked"))
+    if failed:
+        return _unknown(failed)
     if isinstance(last, CloudError):
         return CloudError(f"the machine {uuid} is not shown any more, and may be there: {last}")
     if last is not None:

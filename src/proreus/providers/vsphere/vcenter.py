@@ -30,6 +30,8 @@ T = TypeVar("T")
 PAGE: Final = 250
 """Objects in one answer; a vCenter may show fewer."""
 
+_FAREWELL: Final = 1.0
+"""Seconds for the end of a session, for which nobody should wait."""
 _SERVICE: Final = Ref("ServiceInstance", "ServiceInstance")
 _COOKIE: Final = "vmware_soap_session"
 _CONTENT: Final = ("rootFolder", "propertyCollector", "viewManager", "searchIndex")
@@ -77,7 +79,9 @@ class Client:
         try:
             await self._credential.close()
             if self._current is not None:
-                await self.call(self._current, self._current.manager, "Logout", {})
+                await self.call(
+                    self._current, self._current.manager, "Logout", {}, deadline=_FAREWELL
+                )
         except CloudError:
             pass  # it ends by itself after half an hour
         finally:
@@ -105,14 +109,27 @@ class Client:
             raise Unauthenticated(f"{error}: the session ends as soon as it has begun") from error
 
     async def call(
-        self, session: Session, this: Ref, method: str, parameters: Mapping[str, Any]
+        self,
+        session: Session,
+        this: Ref,
+        method: str,
+        parameters: Mapping[str, Any],
+        *,
+        deadline: float | None = None,
     ) -> list[ET.Element]:
         """Call a method of a managed object; return what it has returned.
+
+        Args:
+            session: As whom.
+            this: The managed object.
+            method: Such as FindAllByUuid.
+            parameters: As of `soap.request`.
+            deadline: Seconds for the answer; by default those of the cloud-config.
 
         Raises:
             CloudError: The vCenter refuses, or does not answer.
         """
-        request = soap.request(method, this, parameters, cookie=session.cookie)
+        request = soap.request(method, this, parameters, cookie=session.cookie, timeout=deadline)
         return soap.returned(await (await self._opened()).send(request), method)
 
     async def retrieve(

@@ -1,0 +1,131 @@
+"""Which machine of vSphere a Node is, and what proves that there is none."""
+
+import pytest
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import NotFound
+from proreus.providers.vsphere.machines import Machine, Proof, Snapshot
+from proreus.providers.vsphere.names import Target
+from proreus.providers.vsphere.plan import Index, Match, Unproven, absence, match, vcenter_of
+from proreus.providers.vsphere.soap import Ref
+
+UUID = "422e4956-ad22-1139-6d72-59cc8f26bc90"
+SWAPPED = "56492e42-22ad-3911-6d72-59cc8f26bc90"
+DOWN = CloudError("no answer")
+NOTHING = Proof(frozenset(), {UUID: ()}, {})
+
+
+def machine(number: int, **fields: str) -> Machine:
+    return Machine(Ref("VirtualMachine", f"vm-{number}"), name=f"m{number}", **fields)
+
+
+def index(*machines: Machine, **others: Snapshot | CloudError) -> Index:
+    return Index({"a": Snapshot({one.ref: one for one in machines}, {}), **others})
+
+
+def other(*machines: Machine) -> Snapshot:
+    return Snapshot({one.ref: one for one in machines}, {})
+
+
+BY_UUID = machine(1, uuid=UUID, host_name="one", address="10.0.0.1")
+BY_NAME = machine(2, uuid=SWAPPED, host_name="Node.Example.org", address="10.0.0.2")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (Target(uuid=UUID, dns_name="node.example.org"), BY_UUID),
+        (Target(system_uuids=(UUID, SWAPPED), dns_name="x"), BY_UUID),
+        (Target(system_uuids=("no", SWAPPED), dns_name="one"), BY_NAME),
+        (Target(system_uuids=("no",), dns_name="node.example.org"), BY_NAME),
+        (Target(dns_name="10.0.0.2", address="10.0.0.2"), BY_NAME),
+    ],
+)
+def test_a_machine_is_found_by_the_first_key_that_any_has(
+    target: Target, expected: Machine
+) -> None:
+    assert match(target, index(BY_UUID, BY_NAME), "n") == Match("a", expected)
+
+
+def test_a_provider_id_is_never_looked_for_by_anything_else() -> None:
+    asked = Target(uuid="00000000-0000-0000-0000-000000000000", dns_name="one")
+    assert match(asked, index(BY_UUID), "one") == Unproven(asked.uuid)
+
+
+def test_what_cannot_be_read_names_the_field() -> None:
+    answer = match(Target(problem="spec.providerID is wrong"), index(), "n")
+    assert isinstance(answer, InvalidRequest)
+    assert "spec.providerID" in str(answer)
+
+
+def test_a_name_that_no_machine_has_is_not_found() -> None:
+    assert match(Target(dns_name="none"), index(BY_UUID), "none") == NotFound()
+
+
+@pytest.mark.parametrize("target", [Target(uuid="none"), Target(dns_name="none")])
+def test_nothing_is_absent_while_a_vcenter_does_not_answer(target: Target) -> None:
+    answer = match(target, index(BY_UUID, b=DOWN), "n")
+    assert type(answer) is CloudError
+    assert "vCenter b" in str(answer)
+    assert "no answer" in str(answer)
+
+
+def test_what_one_vcenter_shows_needs_no_other() -> None:
+    assert match(Target(uuid=UUID), index(BY_UUID, b=DOWN), "n") == Match("a", BY_UUID)
+
+
+def test_of_copies_the_one_that_runs_under_the_nodes_name_counts() -> None:
+    live = machine(3, uuid=UUID, host_name="ONE", power="poweredOn")
+    replica = machine(4, uuid=UUID, host_name="one", power="poweredOff")
+    found = match(Target(uuid=UUID), index(live, b=other(replica)), "one")
+    assert found == Match("a", live)
+
+
+def test_copies_that_cannot_be_told_apart_are_a_conflict() -> None:
+    first, second = (machine(n, uuid=UUID, host_name="x", power="poweredOn") for n in (3, 4))
+    found = match(Target(uuid=UUID), index(first, b=other(second)), "one")
+    assert isinstance(found, IdentityConflict)
+    assert "m3 (VirtualMachine:vm-3) in a" in str(found)
+    assert "m4 (VirtualMachine:vm-4) in b" in str(found)
+
+
+def test_a_machine_that_nothing_knows_is_gone() -> None:
+    assert absence(UUID, {"a": NOTHING, "b": NOTHING}, None) == NotFound()
+
+
+REF = Ref("VirtualMachine", "vm-7")
+
+
+@pytest.mark.parametrize(
+    ("proof", "last", "words"),
+    [
+        (DOWN, None, "vCenter b"),
+        (Proof(frozenset(), {}, {UUID: DOWN}), None, "no answer"),
+        (Proof(frozenset({UUID}), {UUID: ()}, {}), None, "after all"),
+        (Proof(frozenset(), {UUID: (REF,)}, {}), None, "datacenter"),
+        (Proof(frozenset(), {}, {}), None, "vCenter b"),
+        (NOTHING, DOWN, "may be there"),
+        (NOTHING, SWAPPED, SWAPPED),
+        (NOTHING, "", "unknown"),
+    ],
+    ids=["down", "index", "listed", "elsewhere", "unasked", "hidden", "renamed", "unreadable"],
+)
+def test_a_machine_that_may_be_there_is_not_gone(
+    proof: Proof | CloudError, last: str | CloudError | None, words: str
+) -> None:
+    answer = absence(UUID, {"a": NOTHING, "b": proof}, last)
+    assert isinstance(answer, CloudError)
+    assert words in str(answer)
+
+
+def test_a_single_vcenter_is_the_scope_of_all() -> None:
+    assert vcenter_of(["a"], ["b", ""]) == "a"
+
+
+def test_of_several_vcenters_the_first_that_is_told_counts() -> None:
+    assert vcenter_of(["a", "b"], ["", "b", "a"]) == "b"
+
+
+def test_a_node_of_no_known_vcenter_has_no_scope() -> None:
+    with pytest.raises(CloudError, match="which vCenter"):
+        vcenter_of(["a", "b"], ["", "c"])
