@@ -63,7 +63,6 @@ func main() {
 	client, err := vim25.NewClient(ctx, soap.NewClient(server.URL, true))
 	must(err)
 	must(session.NewManager(client).Login(ctx, login))
-	server.URL.User = nil
 	fmt.Println(server.URL.Scheme + "://" + server.URL.Host)
 
 	own := &hand{model, client, login}

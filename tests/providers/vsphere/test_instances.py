@@ -1,8 +1,14 @@
 """Instances: found by UUID, name and address, in one call, and absent only if all say so."""
 
-from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
+import pytest
 
-from .site import Site, describe, node, one, shown, started
+from labs.vsphere import Fault
+from labs.vsphere.simulator import nic
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
+from proreus.providers.vsphere.names import swapped
+
+from .site import Site, describe, node, one, shown, site, started
 
 
 async def test_a_node_is_found_by_its_name(vcenter: Site) -> None:
@@ -19,3 +25,158 @@ async def test_a_node_is_found_by_its_name(vcenter: Site) -> None:
     assert shown(found) == [
         ("Hostname", "node-1"), ("InternalIP", "10.0.0.2"), ("ExternalIP", "10.0.0.2"),
     ]  # fmt: skip
+
+
+async def test_a_node_is_found_by_its_uuid_in_both_byte_orders_and_by_its_address(
+    vcenter: Site,
+) -> None:
+    await vcenter.simulator.create("Guest-1", "guest-2", "guest-3")
+    uuids = vcenter.simulator.uuids
+    async with started(vcenter.config()) as provider:
+        found = await describe(
+            provider,
+            node("plain", uuid=uuids["guest-2"].upper()),
+            node("swapped", uuid=swapped(uuids["guest-3"])),
+            node("guest-1"),
+            node("10.0.0.3"),
+            node("id", vcenter.id("guest-2").upper().replace("VSPHERE", "vsphere")),
+        )
+    assert {name: it.name for name, it in found.items()} == {
+        "plain": "guest-2", "swapped": "guest-3", "guest-1": "Guest-1", "10.0.0.3": "guest-2",
+        "id": "guest-2",
+    }  # fmt: skip
+    assert found["id"].provider_id == vcenter.id("guest-2").upper().replace("VSPHERE", "vsphere")
+
+
+async def test_what_changes_is_known_at_the_next_question_which_costs_one_call(
+    vcenter: Site,
+) -> None:
+    await vcenter.simulator.create("a", "b")
+    async with started(vcenter.config()) as provider:
+        nodes = [node("a", vcenter.id("a")), node("b", vcenter.id("b"))]
+        await describe(provider, *nodes)
+        before = vcenter.gateway.calls.copy()
+        await vcenter.simulator.change("a", power="poweredOff", hostName="", nics=[])
+        await vcenter.simulator.change("b", nics=[nic("10.9.9.9")])
+        found = await describe(provider, *nodes)
+        asked = vcenter.gateway.calls - before
+        await vcenter.simulator.create("c")
+        await vcenter.simulator.destroy("b")
+        later = await describe(provider, nodes[0], node("c"), node("b"))
+    assert found["a"].state is InstanceState.STOPPED
+    assert found["a"].addresses == ()
+    assert shown(found["b"])[1] == ("InternalIP", "10.9.9.9")
+    assert asked == {"WaitForUpdatesEx": 1}
+    assert later["c"].provider_id == vcenter.id("c")
+    assert later["b"] == NotFound()
+
+
+async def test_120_machines_cost_two_calls_once_and_then_one(vcenter: Site) -> None:
+    names = [f"n{number}" for number in range(120)]
+    await vcenter.simulator.create(*names)
+    async with started(vcenter.config()) as provider:
+        assert vcenter.gateway.calls["WaitForUpdatesEx"] == 2
+        found = await describe(provider, *(node(name, vcenter.id(name)) for name in names))
+    assert [it.provider_id for it in found.values()] == [vcenter.id(name) for name in names]
+    assert vcenter.gateway.calls["WaitForUpdatesEx"] == 3
+
+
+async def test_a_machine_that_is_gone_is_proved_by_a_listing_its_reference_and_the_index(
+    vcenter: Site,
+) -> None:
+    await vcenter.simulator.create("stays", "goes")
+    gone = node("goes", vcenter.id("goes"))
+    async with started(vcenter.config()) as provider:
+        await describe(provider, gone)
+        await vcenter.simulator.destroy("goes")
+        before = vcenter.gateway.calls.copy()
+        assert await one(provider, gone) == NotFound()
+        asked = vcenter.gateway.calls - before
+    assert asked["FindAllByUuid"] == 1
+    assert asked["RetrievePropertiesEx"] == 2
+
+
+@pytest.mark.parametrize(
+    "operation", ["FindAllByUuid", "RetrievePropertiesEx", "CreateContainerView"]
+)
+@pytest.mark.parametrize("name", ["NoPermission", "SystemError"])
+async def test_a_proof_that_cannot_be_had_proves_nothing(
+    vcenter: Site, operation: str, name: str
+) -> None:
+    await vcenter.simulator.create("goes")
+    gone = node("goes", vcenter.id("goes"))
+    async with started(vcenter.config()) as provider:
+        await describe(provider, gone)
+        await vcenter.simulator.destroy("goes")
+        vcenter.gateway.fail(Fault(operation, name=name))
+        assert isinstance(await one(provider, gone), CloudError)
+        assert await one(provider, gone) == NotFound()
+
+
+async def test_a_machine_whose_uuid_was_changed_is_not_gone(vcenter: Site) -> None:
+    await vcenter.simulator.create("a")
+    known = node("a", vcenter.id("a"))
+    async with started(vcenter.config()) as provider:
+        await describe(provider, known)
+        await vcenter.simulator.change("a", uuid="00000000-0000-4000-8000-000000000001")
+        found = await one(provider, known)
+    assert isinstance(found, CloudError)
+    assert "00000000-0000-4000-8000-000000000001" in str(found)
+
+
+async def test_a_machine_in_another_datacenter_than_those_that_are_named_is_not_gone(
+    vcenter: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async with site(tmp_path_factory.mktemp("two"), datacenters=2) as two:
+        await two.simulator.create("here")
+        there = {
+            "folder": "/DC1/vm",
+            "pool": "/DC1/host/DC1_C0/Resources",
+            "host": "/DC1/host/DC1_C0/DC1_C0_H0",
+        }
+        await two.simulator.create("there", **there)
+        nodes = [node(name, two.id(name)) for name in ("here", "there")]
+        for datacenters in ("DC0", "/DC0", " DC0 , "):
+            async with started(two.config(datacenters=datacenters)) as provider:
+                found = await describe(provider, *nodes)
+                assert isinstance(found["here"], Instance)
+                assert "datacenter" in str(found["there"])
+        for datacenters in ("", "DC0,DC1"):
+            async with started(two.config(datacenters=datacenters)) as provider:
+                found = await describe(provider, *nodes)
+                assert isinstance(found["there"], Instance)
+
+
+async def test_a_datacenter_that_is_not_there_is_a_mistake_in_the_config(vcenter: Site) -> None:
+    with pytest.raises(CloudError, match="no datacenter 'DC9'"):
+        async with started(vcenter.config(datacenters="DC9")):
+            pass
+
+
+async def test_a_running_machine_without_addresses_says_why(vcenter: Site) -> None:
+    await vcenter.simulator.create("a", nics=[])
+    async with started(vcenter.config()) as provider:
+        found = await one(provider, node("a"))
+        assert isinstance(found, CloudError)
+        assert "VMware Tools" in str(found)
+        await vcenter.simulator.change("a", nics=[nic("10.1.1.1"), nic("10.2.2.2", device=-1)])
+        assert shown(await one(provider, node("a")))[1:] == [
+            ("InternalIP", "10.1.1.1"), ("ExternalIP", "10.1.1.1"),
+        ]  # fmt: skip
+
+
+async def test_addresses_that_cloud_init_sets_come_first(vcenter: Site) -> None:
+    metadata = "bmV0d29yazoge2V0aGVybmV0czoge2E6IHthZGRyZXNzZXM6IFsxMC4yLjIuMi8yNF19fX0="
+    extra = {"guestinfo.metadata": metadata, "guestinfo.metadata.encoding": "base64"}
+    await vcenter.simulator.create("a", nics=[nic("10.1.1.1", "10.2.2.2")], extra=extra)
+    async with started(vcenter.config()) as provider:
+        assert shown(await one(provider, node("a")))[1] == ("InternalIP", "10.2.2.2")
+
+
+async def test_a_node_of_another_cloud_is_not_ours(vcenter: Site) -> None:
+    async with started(vcenter.config()) as provider:
+        assert provider.instances is not None
+        foreign = node("a", "aws:///eu/i-1")
+        assert provider.instances.owns(foreign) is Ownership.NO
+        assert provider.instances.owns(node("a")) is Ownership.UNKNOWN
+        assert isinstance(await one(provider, foreign), InvalidRequest)

@@ -19,7 +19,7 @@ from proreus.providers.vsphere import soap
 from proreus.providers.vsphere.machines import PATHS, Machine, Proof, Snapshot, machine
 from proreus.providers.vsphere.soap import Ref
 from proreus.providers.vsphere.updates import Objects
-from proreus.providers.vsphere.vcenter import PAGE, Client, Session, collected
+from proreus.providers.vsphere.vcenter import PAGE, Client, Session, collected, is_ended
 
 PLACES: Final = ("Datacenter", "Folder", "ComputeResource", "HostSystem", "ResourcePool")
 """Types of the objects between a machine and the root, each with its subtypes."""
@@ -105,9 +105,10 @@ class Inventory:
             if watch.is_sound and now - watch.begun < RENEWAL:
                 try:
                     return await self._catch_up(watch)
-                except CallTimeout:
-                    raise
-                except CloudError:  # the filter is gone, or tells what it should not
+                except CloudError as error:
+                    if isinstance(error, CallTimeout) or is_ended(error):
+                        raise
+                    # The filter is gone, or tells what it should not.
                     await self._end(watch)
             else:
                 await self._end(watch)

@@ -49,10 +49,11 @@ class Objects:
         if kind == "leave":
             self.of.pop(ref, None)
             return
+        # What enters twice says that the server has begun anew: then it need not tell what left.
+        if kind not in {"enter", "modify"} or (kind == "enter") == (ref in self.of):
+            raise CloudError(f"vcenter.WaitForUpdatesEx: an update of kind {kind!r} of {ref}")
         if kind == "enter":
             self.of[ref] = {}
-        elif kind != "modify" or ref not in self.of:
-            raise CloudError(f"vcenter.WaitForUpdatesEx: an update of kind {kind!r} of {ref}")
         for change in children(update, "changeSet"):
             self._apply_change(self.of[ref], change)
 

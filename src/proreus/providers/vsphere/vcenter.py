@@ -98,13 +98,13 @@ class Client:
         try:
             return await work(session)
         except Refused as error:
-            if error.code != NOT_AUTHENTICATED:
+            if not is_ended(error):
                 raise
         session = await self._credential.replace(session)
         try:
             return await work(session)
         except Refused as error:
-            if error.code != NOT_AUTHENTICATED:
+            if not is_ended(error):
                 raise
             raise Unauthenticated(f"{error}: the session ends as soon as it has begun") from error
 
@@ -205,6 +205,11 @@ class Client:
                 " it a vCenter, not an ESXi host?"
             )
         return found
+
+
+def is_ended(error: CloudError) -> bool:
+    """Tell whether an error says that the session has ended."""
+    return isinstance(error, Refused) and error.code == NOT_AUTHENTICATED
 
 
 def contents(page: ET.Element) -> Iterator[tuple[Ref, dict[str, Any]]]:

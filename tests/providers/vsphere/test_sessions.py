@@ -1,0 +1,224 @@
+"""Sessions: they end, credentials are refused, certificates are checked, vCenters fail."""
+
+import hashlib
+import ssl
+from pathlib import Path
+
+import pytest
+
+from labs.vsphere import Fault
+from proreus.cloudprovider.errors import CloudError, ConfigError, Unauthenticated
+from proreus.cloudprovider.instances import Instance, NotFound
+from proreus.providers.vsphere import logins
+from proreus.testing.controlplane.certificates import Authority
+
+from .site import Site, describe, node, one, site, started
+
+
+async def test_a_session_that_has_ended_is_begun_anew(vcenter: Site) -> None:
+    await vcenter.simulator.create("a", "b")
+    known = [node(name, vcenter.id(name)) for name in ("a", "b")]
+    async with started(vcenter.config()) as provider:
+        await describe(provider, *known)
+        await vcenter.simulator.expire()
+        await vcenter.simulator.change("a", power="poweredOff")
+        await vcenter.simulator.destroy("b")
+        found = await describe(provider, *known)
+        assert vcenter.gateway.calls["Login"] == 2
+    assert isinstance(found["a"], Instance)
+    assert found["a"].state.value == "stopped"
+    assert found["b"] == NotFound()
+
+
+async def test_a_session_that_ends_at_any_call_costs_one_more(vcenter: Site) -> None:
+    await vcenter.simulator.create("a", "b")
+    gone = node("b", vcenter.id("b"))
+    async with started(vcenter.config()) as provider:
+        await describe(provider, gone)
+        await vcenter.simulator.destroy("b")
+        for operation in (
+            "WaitForUpdatesEx",
+            "CreateContainerView",
+            "RetrievePropertiesEx",
+            "FindAllByUuid",
+        ):
+            vcenter.gateway.fail(Fault(operation, name="NotAuthenticated"))
+            assert await one(provider, gone) == NotFound()
+        assert vcenter.gateway.calls["Login"] == 5
+
+
+async def test_a_filter_that_is_gone_is_set_up_again(vcenter: Site) -> None:
+    await vcenter.simulator.create("a")
+    async with started(vcenter.config()) as provider:
+        for name in ("InvalidCollectorVersion", "ManagedObjectNotFound"):
+            vcenter.gateway.fail(Fault("WaitForUpdatesEx", name=name))
+            await vcenter.simulator.change("a", power="poweredOff")
+            assert (await one(provider, node("a"))).state.value == "stopped"
+    assert vcenter.gateway.calls["CreatePropertyCollector"] == 3
+    assert vcenter.gateway.calls["DestroyPropertyCollector"] == 2
+
+
+async def test_an_answer_that_is_lost_loses_no_change(vcenter: Site) -> None:
+    await vcenter.simulator.create("a")
+    async with started(vcenter.config()) as provider:
+        await describe(provider, node("a"))
+        await vcenter.simulator.change("a", power="poweredOff")
+        vcenter.gateway.fail(Fault("WaitForUpdatesEx", lost=True, after_effect=True))
+        vcenter.gateway.fail(Fault("CreatePropertyCollector", status=503))
+        with pytest.raises(CloudError):
+            await describe(provider, node("a"))
+        assert (await one(provider, node("a"))).state.value == "stopped"
+
+
+async def test_the_session_ends_with_the_provider(vcenter: Site) -> None:
+    async with started(vcenter.config()):
+        pass
+    assert vcenter.gateway.calls["Logout"] == 1
+
+
+async def test_wrong_credentials_are_refused_with_the_remedy_and_sent_once(
+    vcenter: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = vcenter.config(password="wrong-planted-secret")
+    for _ in range(3):
+        with pytest.raises(Unauthenticated, match="check user and password") as raised:
+            async with started(config):
+                pass
+        assert "wrong-planted-secret" not in str(raised.value)
+    assert vcenter.gateway.calls["Login"] == 1
+    monkeypatch.setattr(logins, "PAUSE", 0.0)
+    with pytest.raises(Unauthenticated):
+        async with started(config):
+            pass
+    assert vcenter.gateway.calls["Login"] == 2
+    async with started(vcenter.config()):
+        pass
+
+
+async def test_credentials_come_from_a_mounted_secret(vcenter: Site, tmp_path: Path) -> None:
+    await vcenter.simulator.create("a")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "..data").mkdir()
+    (secret / "127.0.0.1.username").write_text("k8s@vsphere.local\n")
+    config = vcenter.config(user="", password="", secret_name="s", secrets_directory=secret)
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1: has no password"):
+        async with started(config):
+            pass
+    (secret / "127.0.0.1.password").write_text("planted-secret")
+    async with started(config) as provider:
+        assert isinstance(await one(provider, node("a")), Instance)
+        assert provider.watched_files == tuple(
+            sorted(
+                (
+                    str(vcenter.ca_file),
+                    str(secret / "127.0.0.1.password"),
+                    str(secret / "127.0.0.1.username"),
+                )
+            )
+        )
+
+
+async def test_a_secret_that_is_not_mounted_says_where_it_belongs(
+    vcenter: Site, tmp_path: Path
+) -> None:
+    nowhere = tmp_path / "nowhere"
+    config = vcenter.config(user="", password="", secret_name="vs", secrets_directory=nowhere)
+    with pytest.raises(ConfigError, match=f"mount the Secret vs at {nowhere}"):
+        async with started(config):
+            pass
+
+
+def digest(vcenter: Site, algorithm: str) -> str:
+    der = ssl.PEM_cert_to_DER_cert(vcenter.gateway.certificate.decode())
+    text = hashlib.new(algorithm, der).hexdigest().upper()
+    return ":".join(text[at : at + 2] for at in range(0, len(text), 2))
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+async def test_a_certificate_is_trusted_by_its_thumbprint(vcenter: Site, algorithm: str) -> None:
+    config = vcenter.config(ca_file="", thumbprint=digest(vcenter, algorithm))
+    async with started(config) as provider:
+        await describe(provider)
+
+
+async def test_a_certificate_of_nobody_is_refused(vcenter: Site) -> None:
+    for more in ({}, {"thumbprint": "00:" * 19 + "00"}):
+        with pytest.raises(CloudError, match="certificate is not trusted"):
+            async with started(vcenter.config(ca_file="", **more)):
+                pass
+    async with started(vcenter.config(ca_file="", insecure_flag="true")):
+        pass
+
+
+async def test_another_thumbprint_leaves_it_to_the_authorities(vcenter: Site) -> None:
+    async with started(vcenter.config(thumbprint="0" * 40)):
+        pass
+
+
+async def test_a_pinned_certificate_is_not_one_of_the_same_authority(
+    vcenter: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    config = vcenter.config(ca_file="", thumbprint=digest(vcenter, "sha1"))
+    async with started(config) as provider:
+        await vcenter.gateway.__aexit__(None, None, None)
+        await vcenter.gateway.__aenter__()  # on the same port, with a new certificate
+        with pytest.raises(CloudError, match="not trusted"):
+            await describe(provider, node("a"))
+
+
+def two(first: Site, second: Site) -> str:
+    return f"""
+global:
+  user: k8s@vsphere.local
+  password: planted-secret
+  insecureFlag: true
+vcenter:
+  east: {{server: 127.0.0.1, port: {first.gateway.port}}}
+  west: {{server: 127.0.0.1, port: {second.gateway.port}, ipFamily: [ipv6]}}
+"""
+
+
+async def test_several_vcenters_are_one_cloud_with_a_scope_each(
+    vcenter: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async with site(tmp_path_factory.mktemp("b"), Authority()) as other:
+        await vcenter.simulator.create("a")
+        await other.simulator.create(
+            "b", nics=[{"network": "n", "addresses": ["fd00::5"], "device": 1}]
+        )
+        nodes = [node("a", vcenter.id("a")), node("b", other.id("b"))]
+        unseen = node("c", "vsphere://00000000-0000-4000-8000-000000000001")
+        async with started(two(vcenter, other)) as provider:
+            assert provider.instances is not None
+            found = await describe(provider, *nodes, unseen)
+            assert [found[name].additional_labels for name in "ab"] == [
+                {"vsphere.proreus/vcenter": "east"}, {"vsphere.proreus/vcenter": "west"},
+            ]  # fmt: skip
+            assert found["b"].addresses[1].address == "fd00::5"
+            assert found["c"] == NotFound()
+            assert [provider.instances.scope(one) for one in nodes] == ["east", "west"]
+            labelled = node("c", unseen.spec.provider_id, vsphere__vcenter="")
+            with pytest.raises(CloudError, match="which vCenter"):
+                provider.instances.scope(labelled)
+        async with started(two(vcenter, other)) as provider:
+            assert provider.instances is not None
+            told = node("c", unseen.spec.provider_id, **{"vsphere.proreus/vcenter": "west"})
+            assert provider.instances.scope(told) == "west"
+
+
+async def test_a_vcenter_that_is_down_holds_up_only_what_it_may_have(
+    vcenter: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async with site(tmp_path_factory.mktemp("b"), Authority()) as other:
+        await vcenter.simulator.create("a")
+        nodes = [
+            node("a", vcenter.id("a")),
+            node("gone", "vsphere://00000000-0000-4000-8000-000000000001"),
+        ]
+        other.gateway.fail(Fault(".*", times=1000, status=503))
+        async with started(two(vcenter, other)) as provider:
+            found = await describe(provider, *nodes)
+            assert isinstance(found["a"], Instance)
+            assert isinstance(found["gone"], CloudError)
+            assert "vCenter west" in str(found["gone"])
