@@ -23,6 +23,7 @@ from proreus.providers.vsphere import operations
 from proreus.testing.controlplane.certificates import Authority
 
 _METHOD: Final = re.compile(rb"<(?:\w+:)?Body[^>]*>\s*<(?:\w+:)?(\w+)")
+_PAGE: Final = re.compile(rb"(<maxObject(?:Update)?s>)\d+<")
 _HOP: Final = frozenset(
     ("connection", "content-length", "content-encoding", "transfer-encoding", "host", "date")
 )
@@ -77,6 +78,7 @@ class Gateway:
         calls: The calls so far by operation.
         has_api: Whether the REST API is below `/api`, too.
         restricted: Whether operations that are not in `operations` are refused.
+        page: How many objects are shown at once, if that is fewer than is asked for.
     """
 
     def __init__(self, upstream: str, authority: Authority | None = None) -> None:
@@ -87,6 +89,7 @@ class Gateway:
         self.calls: Counter[str] = Counter()
         self.has_api = False
         self.restricted = True
+        self.page = 0
         self._left: list[list[Any]] = []
 
     @property
@@ -136,6 +139,8 @@ class Gateway:
         is_api = self.has_api and _API.match(path) is not None
         if is_api:
             path, body = _to_rest(path, body)
+        if self.page:
+            body = _PAGE.sub(rb"\g<1>%d<" % self.page, body)
         name, allowed = _operation(request.method, path, body)
         self.calls[name] += 1
         if self.restricted and not allowed:

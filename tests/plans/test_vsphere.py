@@ -1,5 +1,7 @@
 """Which machine of vSphere a Node is, and what proves that there is none."""
 
+from typing import Any
+
 import pytest
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
@@ -15,7 +17,7 @@ DOWN = CloudError("no answer")
 NOTHING = Proof(frozenset(), {UUID: ()}, {})
 
 
-def machine(number: int, **fields: str) -> Machine:
+def machine(number: int, **fields: Any) -> Machine:
     return Machine(Ref("VirtualMachine", f"vm-{number}"), name=f"m{number}", **fields)
 
 

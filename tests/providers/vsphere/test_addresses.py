@@ -3,6 +3,7 @@
 import base64
 import gzip
 import zlib
+from typing import Any
 
 import pytest
 import yaml
@@ -27,12 +28,14 @@ DMZ = Nic("DMZ", ("172.16.0.5", "fd01::5"))
 
 
 def of(
-    *nics: Nic, families: tuple[str, ...] = ("ipv4",), metadata: str = "", **nodes: object
+    *nics: Nic, families: tuple[str, ...] = ("ipv4",), metadata: str = "", **nodes: Any
 ) -> list[tuple[str, str]]:
-    given = {key: (value,) if key.endswith("cidr") else value for key, value in nodes.items()}
+    given: dict[str, Any] = {
+        key: (value,) if key.endswith("cidr") else value for key, value in nodes.items()
+    }
     found = addresses(
         Machine(REF, name="m", host_name="h", nics=nics, metadata=metadata),
-        selection(Nodes(**given)),  # type: ignore[arg-type]
+        selection(Nodes(**given)),
         families,
     )
     assert [(one.type, one.address) for one in found[:1]] == [("Hostname", "h")]
@@ -96,7 +99,7 @@ def test_a_family_without_any_address_fails_the_node() -> None:
     ],
 )  # fmt: skip
 def test_subnets_go_before_networks_and_exclusions_before_all(
-    nodes: dict[str, object], expected: list[tuple[str, str]]
+    nodes: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     assert of(LAN, DMZ, **nodes) == expected
 
@@ -107,7 +110,7 @@ def test_a_machine_in_neither_of_two_named_networks_is_refused() -> None:
 
 
 def test_addresses_that_nobody_else_reaches_do_not_count() -> None:
-    nobody = ("127.0.0.1", "169.254.1.1", "fe80::1", "::1", "0.0.0.0", "224.0.0.5", "ff02::1", "no")
+    nobody = ("127.0.0.1", "169.254.1.1", "fe80::1", "::1", "0.0.0.0", "224.0.0.5", "ff02::1", "no")  # noqa: S104
     assert of(Nic("LAN", (*nobody, "10.0.0.5"))) == [
         ("Internal", "10.0.0.5"),
         ("External", "10.0.0.5"),
@@ -170,7 +173,7 @@ BOMB = base64.b64encode(zlib.compress(b"\0" * (1 << 24), wbits=zlib.MAX_WBITS | 
     ids=["no gzip", "too large", "no YAML", "no base64", "no text"],
 )
 def test_metadata_that_cannot_be_read_name_themselves(metadata: str) -> None:
-    with pytest.raises(InvalidRequest, match="guestinfo.metadata"):
+    with pytest.raises(InvalidRequest, match=r"guestinfo\.metadata"):
         static_addresses(metadata)
 
 

@@ -14,13 +14,11 @@ from proreus.testing.conformance.fixture import Answer
 from .site import cloud, site
 
 
-MANY = 20
-
-
 class VSphereFixture(CloudFixture):
-    """The simulator behind its gateway. It tells of 100 changes at once, as a vCenter does."""
+    """The simulator behind its gateway."""
 
     lacks = frozenset({"load_balancers", "routes"})
+    page_size = 4
     timeout = 60.0
     patience = 30.0
     throttled = Answer(429, b"", {"Retry-After": "120"})
@@ -29,6 +27,7 @@ class VSphereFixture(CloudFixture):
         self._stack = AsyncExitStack()
         directory = self._stack.enter_context(TemporaryDirectory())
         self._site = await self._stack.enter_async_context(site(Path(directory)))
+        self._site.gateway.page = self.page_size
         self.endpoint = self._site.gateway.url
         self.authority = self._site.gateway.authority
         return self
@@ -47,9 +46,6 @@ class VSphereFixture(CloudFixture):
 
     async def create_machines(self, names: Sequence[str]) -> None:
         await self._site.simulator.create(*names)
-        if len(names) > MANY:
-            # The simulator computes each change from all machines: they are read anew instead.
-            await self._site.simulator.expire()
 
     async def remove_machine(self, name: str) -> None:
         await self._site.simulator.destroy(name)

@@ -71,14 +71,21 @@ async def test_what_changes_is_known_at_the_next_question_which_costs_one_call(
     assert later["b"] == NotFound()
 
 
-async def test_120_machines_cost_two_calls_once_and_then_one(vcenter: Site) -> None:
-    names = [f"n{number}" for number in range(120)]
+async def test_many_machines_are_read_page_by_page_once_and_then_cost_one_call(
+    vcenter: Site,
+) -> None:
+    names = [f"n{number}" for number in range(25)]
+    vcenter.gateway.page = 20
     await vcenter.simulator.create(*names)
     async with started(vcenter.config()) as provider:
+        # Between them and the root stand ten objects more.
         assert vcenter.gateway.calls["WaitForUpdatesEx"] == 2
         found = await describe(provider, *(node(name, vcenter.id(name)) for name in names))
+        unknown = node("x", "vsphere://00000000-0000-4000-8000-000000000001")
+        assert await one(provider, unknown) == NotFound()
     assert [it.provider_id for it in found.values()] == [vcenter.id(name) for name in names]
-    assert vcenter.gateway.calls["WaitForUpdatesEx"] == 3
+    assert vcenter.gateway.calls["WaitForUpdatesEx"] == 4
+    assert vcenter.gateway.calls["ContinueRetrievePropertiesEx"] == 1
 
 
 async def test_a_machine_that_is_gone_is_proved_by_a_listing_its_reference_and_the_index(

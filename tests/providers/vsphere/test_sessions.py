@@ -8,7 +8,7 @@ import pytest
 
 from labs.vsphere import Fault
 from proreus.cloudprovider.errors import CloudError, ConfigError, Unauthenticated
-from proreus.cloudprovider.instances import Instance, NotFound
+from proreus.cloudprovider.instances import Instance, NotFound, scope_of
 from proreus.providers.vsphere import logins
 from proreus.testing.controlplane.certificates import Authority
 
@@ -143,9 +143,9 @@ async def test_a_certificate_is_trusted_by_its_thumbprint(vcenter: Site, algorit
 
 
 async def test_a_certificate_of_nobody_is_refused(vcenter: Site) -> None:
-    for more in ({}, {"thumbprint": "00:" * 19 + "00"}):
+    for thumbprint in ("", "00:" * 19 + "00"):
         with pytest.raises(CloudError, match="certificate is not trusted"):
-            async with started(vcenter.config(ca_file="", **more)):
+            async with started(vcenter.config(ca_file="", thumbprint=thumbprint)):
                 pass
     async with started(vcenter.config(ca_file="", insecure_flag="true")):
         pass
@@ -197,14 +197,14 @@ async def test_several_vcenters_are_one_cloud_with_a_scope_each(
             ]  # fmt: skip
             assert found["b"].addresses[1].address == "fd00::5"
             assert found["c"] == NotFound()
-            assert [provider.instances.scope(one) for one in nodes] == ["east", "west"]
+            assert [scope_of(provider.instances, one) for one in nodes] == ["east", "west"]
             labelled = node("c", unseen.spec.provider_id, vsphere__vcenter="")
             with pytest.raises(CloudError, match="which vCenter"):
-                provider.instances.scope(labelled)
+                scope_of(provider.instances, labelled)
         async with started(two(vcenter, other)) as provider:
             assert provider.instances is not None
             told = node("c", unseen.spec.provider_id, **{"vsphere.proreus/vcenter": "west"})
-            assert provider.instances.scope(told) == "west"
+            assert scope_of(provider.instances, told) == "west"
 
 
 async def test_a_vcenter_that_is_down_holds_up_only_what_it_may_have(

@@ -7,7 +7,7 @@ is known is as new as the question, and costs one call, whatever the number of m
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
