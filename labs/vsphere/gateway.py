@@ -101,6 +101,14 @@ class Gateway:
         """Let calls fail."""
         self._left.append([fault, fault.times])
 
+    def unspent(self) -> list[Fault]:
+        """Return the faults that have not all happened yet."""
+        return [fault for fault, left in self._left if left]
+
+    def mend(self) -> None:
+        """Let no call fail any more."""
+        self._left.clear()
+
     async def __aenter__(self) -> Self:
         """Serve."""
         self._client = aiohttp.ClientSession(
