@@ -31,7 +31,6 @@ _API: Final = re.compile(r"/api/(session|cis/tagging/.*)")
 _REST: Final = "/rest/com/vmware/"
 _NAMES: Final = (
     ("POST", r"cis/session", "session.create"),
-    ("DELETE", r"cis/session", "session.delete"),
     ("GET", r"cis/tagging/category", "category.list"),
     ("GET", r"cis/tagging/category/id:[^/]+", "category.get"),
     ("POST", r"cis/tagging/tag/id:[^/]+\?~action=list-tags-for-category", "tag.list"),

@@ -126,6 +126,7 @@ class Inventory:
             session, now, collector, [], Objects((*PATHS, "parent")), Snapshot({}, {})
         )
         watch.views += await self._views(session)
+        watch.views.append(await self._view(session, session.root, PLACES))
         paths = {_MACHINE: PATHS, **dict.fromkeys(PLACES, ("parent",))}
         filter_ = {"spec": collected(paths, watch.views), "partialUpdates": False}
         await call(session, collector, "CreateFilter", filter_)
@@ -157,11 +158,10 @@ class Inventory:
                 await self.client.call(watch.session, view, "DestroyView", {})
 
     async def _views(self, session: Session) -> tuple[Ref, ...]:
-        """Make a view of the machines of each datacenter, and one of all places."""
+        """Make a view of the machines of each datacenter."""
         datacenters = self.client.vcenter.datacenters
         roots = [await self._datacenter(session, one) for one in datacenters] or [session.root]
-        views = [await self._view(session, root, (_MACHINE,)) for root in roots]
-        return (*views, await self._view(session, session.root, PLACES))
+        return tuple([await self._view(session, root, (_MACHINE,)) for root in roots])
 
     async def _view(self, session: Session, root: Ref, kinds: Iterable[str]) -> Ref:
         parameters = {"container": root, "type": list(kinds), "recursive": True}
@@ -197,7 +197,7 @@ class Inventory:
         views = await self._views(session)
         try:
             found = await self.client.retrieve(
-                session, collected({_MACHINE: ("config.uuid",)}, views[:-1])
+                session, collected({_MACHINE: ("config.uuid",)}, views)
             )
         finally:
             for view in views:

@@ -29,7 +29,6 @@ SOAP: Final = {
 
 REST: Final = {
     "session.create": ANONYMOUS,
-    "session.delete": ANONYMOUS,
     "category.list": READ,
     "category.get": READ,
     "tag.list": READ,

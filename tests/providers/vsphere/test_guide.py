@@ -1,0 +1,56 @@
+"""The guide has exactly the keys, variables, privileges and calls that the code knows."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proreus.providers.vsphere import VSphereCloud, config, operations
+
+from .site import Site, describe, node, started
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "vsphere.md").read_text()
+
+
+def rows(header: str) -> list[tuple[str, ...]]:
+    """The cells of the table that begins so, without the marks of code."""
+    _, _, rest = GUIDE.partition(f"\n| {header} |")
+    table = rest.partition("\n\n")[0].splitlines()[2:]
+    return [tuple(cell.strip(" `") for cell in line.strip("|").split("|")) for line in table]
+
+
+def keys(section: type[msgspec.Struct]) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(section)]
+
+
+@pytest.mark.parametrize(
+    ("header", "known"),
+    [
+        ('key in `[Global]` and `[VirtualCenter "x"]`', keys(config.Connection)),
+        ("key in `[Global]` only", keys(config.Global)[len(keys(config.Connection)) :]),
+        ("key in `[Labels]`", keys(config.Labels)),
+        ("key in `[Nodes]`", keys(config.Nodes)),
+        ("key in `[Client]`, of ours", keys(config.Client)),
+    ],
+)
+def test_the_tables_of_keys_have_those_that_are_read(header: str, known: list[str]) -> None:
+    assert [row[0] for row in rows(header)] == known
+
+
+def test_the_table_of_privileges_has_every_call() -> None:
+    assert dict(rows("operation")) == operations.SOAP | operations.REST
+
+
+def test_the_variables_are_named() -> None:
+    named = set(re.findall(r"`(VSPHERE_[A-Z_]+)`", GUIDE))
+    assert named == set(VSphereCloud.config_environment)
+
+
+async def test_a_start_costs_the_calls_that_the_guide_says(vcenter: Site) -> None:
+    async with started(vcenter.config()) as provider:
+        assert vcenter.gateway.calls.total() == 6 + 1
+        vcenter.gateway.calls.clear()
+        unknown = node("x", "vsphere://00000000-0000-4000-8000-000000000001")
+        await describe(provider, unknown)
+        assert vcenter.gateway.calls.total() == 1 + 2 + 1 + 1  # nothing was ever seen of it
