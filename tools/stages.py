@@ -115,6 +115,8 @@ _OPENSTACK: Final = (
     "tests/providers/openstack",
 )
 
+_VSPHERE: Final = ("src/proreus/providers/vsphere", "labs/vsphere", "tests/providers/vsphere")
+
 STAGES: Final = (
     Stage(
         "oldest",
@@ -165,6 +167,13 @@ STAGES: Final = (
         ci=True,
     ),
     Stage(
+        "vsphere",
+        "200 nodes live on a vCenter that fails, and a cluster moves to the official manager and back",
+        tests("tests/providers/vsphere"),
+        300,
+        _VSPHERE,
+    ),
+    Stage(
         "kills",
         "a manager that is killed at any recorded boundary leaves nothing behind",
         tests("tests/faults/test_crashes.py", *_files("tests/faults", "test_kill*.py")),
@@ -203,6 +212,7 @@ STAGES: Final = (
             "tests",
             *(f"--ignore=tests/{one}" for one in ("cluster", "faults", "parity", "properties")),
             *("--ignore=tests/providers/aws", "--ignore=tests/providers/openstack"),
+            "--ignore=tests/providers/vsphere",
         ),
         400,
         ("docs", "tests/apiserver", "src/proreus/testing/demo"),
