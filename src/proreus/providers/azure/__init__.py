@@ -1,0 +1,52 @@
+"""The provider `azure`: a drop-in for the official cloud-controller-manager of Azure.
+
+Every call goes through `api.Arm`; what an answer means and what is done next is decided in pure
+functions (`names`, `machines`).
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.azure.api import Arm
+from proreus.providers.azure.config import AzureConfig
+from proreus.providers.azure.instances import AzureInstances
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["AzureCloud"]
+
+
+class AzureCloud(CloudProvider):
+    """A subscription of Azure, as a cloud of Kubernetes."""
+
+    name: ClassVar[str] = "azure"
+    config_type: ClassVar[type[msgspec.Struct] | None] = AzureConfig
+    config_environment: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "AZURE_CLIENT_ID": "aad_client_id",
+            "AZURE_FEDERATED_TOKEN_FILE": "aad_federated_token_file",
+            "AZURE_TENANT_ID": "tenant_id",
+        }
+    )
+    timeout: ClassVar[float] = 60.0
+    """Seconds for an answer of Azure."""
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Keep the cloud-config.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        super().__init__(config)
+        self._config = self.config_as(AzureConfig)
+
+    async def start(self, context: "Context") -> None:
+        """Get a token, and set the capabilities."""
+        arm = self.closing(Arm(self._config, context, timeout=self.timeout))
+        await arm.connect()
+        self.instances = AzureInstances(arm)

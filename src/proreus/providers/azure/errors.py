@@ -1,0 +1,71 @@
+"""Reads the bodies of Azure's errors, all of one form."""
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import ErrorBody, Reason
+from proreus.cloudprovider.requests import Answer
+
+ABSENCES: Final = frozenset(
+    {"NotFound", "ParentResourceNotFound", "ResourceGroupNotFound", "ResourceNotFound"}
+)
+"""What Azure says where a resource is not there. That a subscription is not there is none of it: a
+wrong credential is answered so, too."""
+_THROTTLES: Final = frozenset({"OperationNotAllowed", "SubscriptionRequestsThrottled"})
+_BUSY: Final = frozenset(
+    {"AnotherOperationInProgress", "CanceledAndSupersededDueToAnotherOperation",
+     "ReferencedResourceNotProvisioned", "RetryableError"}
+)  # fmt: skip
+_LOGIN: Final = frozenset({"invalid_client", "invalid_grant", "unauthorized_client"})
+
+
+class _Said(msgspec.Struct):
+    code: str = ""
+    message: str = ""
+
+
+class _Arm(msgspec.Struct):
+    error: _Said
+
+
+class _Login(msgspec.Struct):
+    error: str
+    error_description: str = ""
+
+
+def read_error(answer: Answer) -> ErrorBody | None:
+    """Parse an answer of 300 and above; return None if Azure has not written it."""
+    try:
+        said = answer.json(_Arm).error
+    except CloudError:
+        return _read_login(answer)
+    return error_body(said.code, said.message, answer.status)
+
+
+def error_body(code: str, message: str, status: int = 0) -> ErrorBody | None:
+    """Return what an error of Azure means, in an answer or at the end of an operation."""
+    if not code:
+        return None
+    reason: Reason | None = None
+    if status == HTTPStatus.NOT_FOUND or code in ABSENCES:
+        reason = Reason.NOT_FOUND if code in ABSENCES else Reason.UNKNOWN
+    elif code == "PreconditionFailed":
+        reason = Reason.PRECONDITION_FAILED
+    elif code in _BUSY:
+        reason = Reason.CONFLICT
+    elif status == HTTPStatus.CONFLICT and code in _THROTTLES and "429" in message:
+        reason = Reason.TOO_MANY_REQUESTS
+    return ErrorBody(code, message, reason)
+
+
+def _read_login(answer: Answer) -> ErrorBody | None:
+    try:
+        said = answer.json(_Login)
+    except CloudError:
+        return None
+    # Entra answers 400 or 401 where a credential is wrong; nothing renews one that the file has.
+    reason = Reason.FORBIDDEN if said.error in _LOGIN else None
+    return ErrorBody(said.error, said.error_description, reason)

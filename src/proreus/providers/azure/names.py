@@ -1,0 +1,75 @@
+"""Finds out which machine of Azure a Node names. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.kube.objects import Node
+from proreus.providers.azure.ids import MachineId, machine_id
+
+LABEL_GROUP: Final = "kubernetes.azure.com/resource-group"
+"""Names the resource group of a Node's machine, where it is not that of the cluster."""
+LABEL_MANAGED: Final = "kubernetes.azure.com/managed"
+"""Is "false" on Nodes whose machines are not in Azure."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The key by which a Node's machine is looked up: an id, or a name in a group, or neither."""
+
+    id: MachineId | None = None
+    name: str = ""
+    group: str = ""
+    problem: str = ""
+
+
+def is_unmanaged(node: Node) -> bool:
+    """Tell whether a Node's labels say that its machine is not in Azure."""
+    return node.metadata.labels.get(LABEL_MANAGED, "").lower() == "false"
+
+
+def group_of(node: Node, group: str) -> str:
+    """Return the resource group of a Node's machine, in small letters."""
+    return (node.metadata.labels.get(LABEL_GROUP) or group).lower()
+
+
+def target(node: Node, subscription: str, group: str) -> Target:
+    """Return the key by which a Node's machine is looked up: the provider id, or else the name.
+
+    Args:
+        node: The Node.
+        subscription: That of the cloud-config.
+        group: The resource group of the cloud-config.
+    """
+    text = node.spec.provider_id
+    if not text:
+        return Target(name=node.metadata.name.lower(), group=group_of(node, group))
+    found = machine_id(text)
+    if found is None:
+        return Target(
+            problem=f"spec.providerID {text!r} is not one of Azure: it must have the form azure:///"
+            "subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/virtualMachines/…"
+        )
+    if found.subscription != subscription.lower():
+        return Target(
+            problem=f"spec.providerID {text!r} names another subscription than {subscription}, the"
+            " one of the cloud-config: the manager of that subscription takes care of this node"
+        )
+    return Target(id=found)
+
+
+def ownership(node: Node, subscription: str) -> Ownership:
+    """Tell whether a Node's machine is in the subscription, as far as the Node shows."""
+    if is_unmanaged(node):
+        return Ownership.NO
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    found = machine_id(node.spec.provider_id)
+    is_here = found is not None and found.subscription == subscription.lower()
+    return Ownership.YES if is_here else Ownership.NO
+
+
+def scope(node: Node, group: str) -> str:
+    """Return the resource group in whose listings a Node's machine is looked for."""
+    found = machine_id(node.spec.provider_id) if node.spec.provider_id else None
+    return found.group if found is not None else group_of(node, group)
