@@ -3,6 +3,7 @@
 import ipaddress
 import re
 import uuid
+from collections.abc import Mapping
 
 from proreus.cloudprovider import (
     Instance,
@@ -44,7 +45,8 @@ async def lacks_true(site: Site) -> None:
     """
     started = await site.start()
     for what in site.cloud.lacks:
-        if await _has(site, started, what):
+        has = _foretells if what in {"fingerprint", "preview"} else _has
+        if await has(site, started, what):
             raise Violated(f"`lacks` names {what!r}, but it is offered")
 
 
@@ -67,6 +69,19 @@ async def _has(site: Site, started: Started, what: str) -> bool:
             return len({started.load_balancers.group(one) for one in refs}) > 1
         case capability:
             return getattr(provider, capability) is not None
+
+
+async def _foretells(site: Site, started: Started, what: str) -> bool:
+    """Tell whether the provider has fingerprints, or previews."""
+    if started.provider.load_balancers is None:
+        return False
+    desired = site.desired(started, ())
+    if what == "fingerprint":
+        return bool(started.load_balancers.fingerprint(desired))
+    function = getattr(started.load_balancers, "preview", None)
+    answers = await outcome(function([desired])) if function is not None else {}
+    said = answers.get(desired.ref.uid) if isinstance(answers, Mapping) else answers
+    return said is not None and not isinstance(said, NotSupported)
 
 
 @rule(capabilities, wants=("instances", "create_machines"))
