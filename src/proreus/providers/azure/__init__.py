@@ -12,6 +12,7 @@ import msgspec
 
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.azure.api import Arm
+from proreus.providers.azure.balancing.load_balancers import AzureLoadBalancers
 from proreus.providers.azure.config import AzureConfig
 from proreus.providers.azure.instances import AzureInstances
 
@@ -33,6 +34,7 @@ class AzureCloud(CloudProvider):
             "AZURE_TENANT_ID": "tenant_id",
         }
     )
+    needs: ClassVar[frozenset[str]] = frozenset({"nodes", "services"})
     timeout: ClassVar[float] = 60.0
     """Seconds for an answer of Azure."""
 
@@ -50,3 +52,4 @@ class AzureCloud(CloudProvider):
         arm = self.closing(Arm(self._config, context, timeout=self.timeout))
         await arm.connect()
         self.instances = AzureInstances(arm)
+        self.load_balancers = AzureLoadBalancers(arm)

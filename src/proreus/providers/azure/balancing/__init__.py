@@ -1,0 +1,1 @@
+"""Load balancers of Azure: one for public and one for internal Services of a cluster."""

@@ -1,0 +1,230 @@
+"""Decides which public addresses Services have, and what becomes of those that they had. Pure."""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.ownership import Owner, Tenants, Verdict, refusal
+from proreus.providers.azure.balancing import marks
+from proreus.providers.azure.balancing.annotations import Options
+from proreus.providers.azure.balancing.desired import Place, is_of
+from proreus.providers.azure.balancing.documents import agrees, with_properties
+from proreus.providers.azure.ids import last
+from proreus.providers.azure.machines import Resource, part
+
+Known = Mapping[str, Resource]
+"""Public addresses by their ids in small letters."""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The public address of a Service on one family.
+
+    Attributes:
+        id: Of the resource.
+        document: What it is to be; None: as it is, for it is not the manager's.
+    """
+
+    id: str
+    document: dict[str, Any] | None = None
+
+
+class Departure(Enum):
+    """What becomes of a public address that a Service does not have any more."""
+
+    KEEP = auto()
+    UNTAG = auto()
+    DELETE = auto()
+
+
+def choose(lb: LoadBalancer, options: Options, family: str, place: Place, known: Known) -> Chosen:
+    """Return the public address of a Service on one family.
+
+    Raises:
+        InvalidRequest: It names one that is not there, or that it may not name.
+        CloudError: The name is taken by what is not the Service's.
+    """
+    named, asked = options.names.get(family, ""), options.addresses.get(family, "")
+    group = place.address_group(options)
+    if named:
+        id_ = place.network_id(group, "publicIPAddresses", named)
+        return _given(lb.ref, id_, known, place, f"the public IP {named}")
+    if asked:
+        for id_, one in known.items():
+            if part(one, "ipAddress") == asked:
+                return _given(lb.ref, id_, known, place, f"the public IP {asked}")
+        raise InvalidRequest(
+            f"there is no public IP with the address {asked} in the resource group {group}: make"
+            " it, or leave out the address"
+        )
+    dual = len(lb.families) > 1
+    name = place.address_name(lb.ref, options, family, dual=dual)
+    id_ = place.network_id(group, "publicIPAddresses", name)
+    observed = known.get(id_.lower())
+    if observed is None:
+        return Chosen(id_, _made(lb, options, family, place))
+    if not marks.verdict_on(observed, lb.ref).is_ours:
+        raise CloudError(
+            f"the public IP {name} exists without the marks of this Service: delete it in Azure if"
+            " nobody needs it, or name it in the annotation azure-pip-name"
+        )
+    return Chosen(id_, _changed(observed, lb, options, place))
+
+
+def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str) -> Chosen:
+    """Return an address that was not made for this Service, with its name among the users'."""
+    observed = known.get(id_.lower())
+    if observed is None:
+        raise InvalidRequest(f"{what} does not exist: make it, or leave out the annotation")
+    if ref.key in marks.users(observed) or marks.verdict_on(observed, ref).is_ours:
+        return Chosen(str(observed["id"]))
+    own = marks.owner(observed)
+    owners = [own] if own is not None else marks.official_owners(observed)
+    reason = refusal(owners, ref, place.config.tenants, (str(observed["id"]), last(id_)))
+    if reason:
+        raise InvalidRequest(f"{what} cannot be used: {reason}")
+    if not owners:
+        return Chosen(str(observed["id"]))
+    names = marks.joined((*marks.users(observed), ref.key))
+    changed = {**marks.tags(observed), marks.TAG_SERVICE: names}
+    return Chosen(str(observed["id"]), {**observed, "tags": changed})
+
+
+def _made(lb: LoadBalancer, options: Options, family: str, place: Place) -> dict[str, Any]:
+    config = place.config
+    properties: dict[str, Any] = {
+        "publicIPAllocationMethod": "Static",
+        "publicIPAddressVersion": family,
+    }
+    if options.ip_tags:
+        properties["ipTags"] = _ip_tags(options)
+    if prefix := options.prefixes.get(family, ""):
+        properties["publicIPPrefix"] = {"id": prefix}
+    if options.label:
+        properties["dnsSettings"] = {"domainNameLabel": options.label}
+    document = {
+        "location": config.location,
+        "sku": {"name": "Standard"},
+        "tags": _tags(lb, options, place, {}),
+        "properties": properties,
+    }
+    return document | extended(place)
+
+
+def extended(place: Place) -> dict[str, Any]:
+    """Return the edge zone of what is made, if the cloud-config names one."""
+    config = place.config
+    if not config.extended_location_name:
+        return {}
+    kind = config.extended_location_type or "EdgeZone"
+    return {"extendedLocation": {"name": config.extended_location_name, "type": kind}}
+
+
+def _changed(
+    observed: Resource, lb: LoadBalancer, options: Options, place: Place
+) -> dict[str, Any] | None:
+    """Return what an address of the Service is to be; None if it is so."""
+    desired: dict[str, Any] = {}
+    if options.label is not None:
+        other = marks.tags(observed).get(marks.TAG_DNS, lb.ref.key)
+        if other != lb.ref.key:
+            raise InvalidRequest(
+                "annotation service.beta.kubernetes.io/azure-dns-label-name: the label of this"
+                f" public IP is chosen by the Service {other}"
+            )
+        desired["dnsSettings"] = {"domainNameLabel": options.label}
+    asked = _ip_tags(options)
+    if asked and not agrees(part(observed, "ipTags") or [], asked):
+        raise InvalidRequest(
+            "annotation service.beta.kubernetes.io/azure-pip-ip-tags: Azure does not change them on"
+            f" the public IP {observed['name']}: make the Service anew"
+        )
+    document = with_properties(observed, desired)
+    tags = _tags(lb, options, place, marks.tags(observed))
+    if tags == marks.tags(observed) and document == observed:
+        return None
+    return {**document, "tags": tags}
+
+
+def _ip_tags(options: Options) -> list[dict[str, str]]:
+    pairs = sorted(options.ip_tags.items())
+    return [{"ipTagType": kind, "tag": tag} for kind, tag in pairs]
+
+
+def _tags(
+    lb: LoadBalancer, options: Options, place: Place, observed: Mapping[str, str]
+) -> dict[str, str]:
+    users = observed.get(marks.TAG_SERVICE) or observed.get("service", "")
+    found = {
+        **observed,
+        **place.config.shared_tags,
+        **options.tags,
+        marks.TAG_SERVICE: marks.joined((*filter(None, users.split(",")), lb.ref.key)),
+        marks.TAG_CLUSTER: lb.ref.cluster.name,
+        **marks.written(lb.marks),
+    }
+    if options.label:
+        found[marks.TAG_DNS] = lb.ref.key
+    elif found.get(marks.TAG_DNS) == lb.ref.key and options.label is not None:
+        del found[marks.TAG_DNS]
+    return found
+
+
+def departure(address: Resource, ref: LoadBalancerRef) -> Departure:
+    """Return what becomes of an address once a Service does not have it any more."""
+    own = marks.owner(address)
+    if own is not None and own.cluster_uid != ref.cluster.uid:
+        return Departure.KEEP
+    if any(one.cluster not in {"", ref.cluster.name} for one in marks.official_owners(address)):
+        return Departure.KEEP
+    found = marks.verdict_on(address, ref)
+    is_user = ref.key in marks.users(address)
+    if not (found.is_ours or (is_user and own is not None)):
+        return Departure.KEEP
+    others = [one for one in marks.users(address) if one != ref.key]
+    if others:
+        return Departure.UNTAG if is_user else Departure.KEEP
+    return Departure.DELETE
+
+
+def untagged(address: Resource, ref: LoadBalancerRef) -> dict[str, Any]:
+    """Return an address without a Service among its users."""
+    tags = marks.tags(address)
+    left = marks.joined(one for one in marks.users(address) if one != ref.key)
+    tags[marks.TAG_SERVICE] = left
+    if tags.get(marks.TAG_DNS) == ref.key:
+        del tags[marks.TAG_DNS]
+    return {**address, "tags": tags}
+
+
+def of_service(known: Known, ref: LoadBalancerRef) -> list[Resource]:
+    """Return the addresses that have to do with a Service."""
+    return [
+        one
+        for one in known.values()
+        if ref.key in marks.users(one) or marks.verdict_on(one, ref) is Verdict.MARKED
+    ]
+
+
+def may_share(
+    frontends: Iterable[str], ref: LoadBalancerRef, tenants: Tenants, services: Mapping[str, str]
+) -> str:
+    """Return why a Service may not use another's frontend; "" if it may.
+
+    Args:
+        frontends: Names of the frontends.
+        ref: The Service.
+        tenants: The section of the cloud-config.
+        services: Namespaces by the names that frontends of the cluster's Services begin with.
+    """
+    for name in frontends:
+        if is_of(name, ref):
+            continue
+        namespace = services.get(name.partition("-")[0], "")
+        owners = [Owner(cluster_uid=ref.cluster.uid, namespace=namespace)] if namespace else []
+        if reason := refusal(owners, ref, tenants, (name,)):
+            return reason
+    return ""

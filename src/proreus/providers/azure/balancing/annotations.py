@@ -1,0 +1,251 @@
+"""Reads what annotations ask of a Service's load balancer. Pure.
+
+They come from a cluster's tenants, so every value is checked before it can reach a call, and all
+that is wrong is told at once.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.annotations import AnnotationReader
+from proreus.kube.objects import Service
+
+PREFIX: Final = "service.beta.kubernetes.io/"
+"""What all of them begin with."""
+FAMILIES: Final = ("IPv4", "IPv6")
+_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,78}[A-Za-z0-9_])?")
+_GROUP: Final = re.compile(r"[A-Za-z0-9_().-]{1,90}")
+_LABEL: Final = re.compile(r"[a-z][a-z0-9-]{1,61}[a-z0-9]")
+_TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,79}")
+_PATH: Final = re.compile(r"/[!-~]{0,2000}")
+_PREFIX_ID: Final = re.compile(
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/publicIPPrefixes/[^/]+",
+    re.IGNORECASE,
+)
+_MOST_SECONDS: Final = 120
+DEFAULT_INTERVAL: Final = 5
+DEFAULT_COUNT: Final = 2
+
+
+class Probing(msgspec.Struct, frozen=True):
+    """How nodes are probed for a port.
+
+    Attributes:
+        protocol: tcp, http, https, or "" for what else says it.
+        port: A port of the Service by number or name, or any number; "" for the node port.
+        path: For http and https; "" for the Service's, or `/`.
+        interval: Seconds; 0 for the Service's.
+        count: Failed probes until a node is out; 0 for the Service's.
+    """
+
+    protocol: str = ""
+    port: str = ""
+    path: str = ""
+    interval: int = 0
+    count: int = 0
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The options of a Service's load balancer that its annotations choose.
+
+    Attributes:
+        internal: In the network of the nodes, not on the Internet.
+        subnet: Where an internal one stands; "" for that of the cloud-config.
+        group: The resource group of its public addresses; "" for that of the cluster.
+        addresses: By family the address that is asked for.
+        names: By family the public address that is named.
+        prefixes: By family the id of the prefix that a new public address is of.
+        label: The DNS label of the public address; None: whatever it has.
+        tags: Of the public address.
+        ip_tags: The same, to Azure's network: by their types.
+        idle_minutes: Until an idle connection is forgotten.
+        all_ports: One rule for all ports, of an internal one.
+        resets: Whether connections that are forgotten are reset.
+        floats: Whether nodes see the load balancer's address; else their node ports are used.
+        guards: Whether the security group gets rules.
+        additional: Public addresses that somebody else leads to the nodes.
+        allowed_tags: Service tags of sources.
+        allowed_ranges: CIDRs of sources.
+        denies: Whether what is not allowed is denied before rules of others.
+        probing: What all ports have.
+        ports: What single ports have.
+        without_rule: Ports that have no rule.
+        without_probe: Ports whose rule has no probe.
+    """
+
+    internal: bool = False
+    subnet: str = ""
+    group: str = ""
+    addresses: Mapping[str, str] = {}
+    names: Mapping[str, str] = {}
+    prefixes: Mapping[str, str] = {}
+    label: str | None = None
+    tags: Mapping[str, str] = {}
+    ip_tags: Mapping[str, str] = {}
+    idle_minutes: int = 4
+    all_ports: bool = False
+    resets: bool = True
+    floats: bool = True
+    guards: bool = True
+    additional: tuple[str, ...] = ()
+    allowed_tags: tuple[str, ...] = ()
+    allowed_ranges: tuple[str, ...] = ()
+    denies: bool = False
+    probing: Probing = Probing()
+    ports: Mapping[int, Probing] = {}
+    without_rule: frozenset[int] = frozenset()
+    without_probe: frozenset[int] = frozenset()
+
+    def probe_of(self, port: int) -> Probing:
+        """Return how nodes are probed for a port; its own words go first."""
+        own = self.ports.get(port, Probing())
+        return Probing(
+            own.protocol,
+            own.port,
+            own.path or self.probing.path or "/",
+            own.interval or self.probing.interval or DEFAULT_INTERVAL,
+            own.count or self.probing.count or DEFAULT_COUNT,
+        )
+
+
+def read_options(service: Service) -> Options:
+    """Return what a Service asks for.
+
+    Raises:
+        InvalidRequest: An annotation is wrong; names every one, and the remedy.
+    """
+    read = AnnotationReader(service.metadata.annotations, PREFIX)
+    ports = sorted({one.port for one in service.spec.ports})
+    internal = _flag(read, "azure-load-balancer-internal")
+    idle = read.number("azure-load-balancer-tcp-idle-timeout", 4, 100, 4)
+    if _flag(read, "azure-pls-create"):
+        read.wrong("azure-pls-create", "private link services are not made by this provider")
+    label = read.form(
+        "azure-dns-label-name", _LABEL, "give 3 to 63 small letters, digits and dashes"
+    )
+    found = Options(
+        internal=internal,
+        subnet=read.form("azure-load-balancer-internal-subnet", _NAME, "give a subnet's name")
+        if internal
+        else "",
+        group=read.form("azure-load-balancer-resource-group", _GROUP, "give a resource group"),
+        addresses=_addresses(read, service),
+        names=_by_family(read, "azure-pip-name", _NAME, "give the name of a public IP"),
+        prefixes=_by_family(read, "azure-pip-prefix-id", _PREFIX_ID, "give the id of a prefix"),
+        label=label if read.text("azure-dns-label-name") else None,
+        tags=read.pairs("azure-pip-tags"),
+        ip_tags=read.pairs("azure-pip-ip-tags"),
+        idle_minutes=int(idle),
+        all_ports=internal and _flag(read, "azure-load-balancer-enable-high-availability-ports"),
+        resets=not _flag(read, "azure-load-balancer-disable-tcp-reset"),
+        floats=not _flag(read, "azure-disable-load-balancer-floating-ip"),
+        guards=not _flag(read, "azure-disable-load-balancer-nsg-rule"),
+        additional=_parsed(read, "azure-additional-public-ips", _address, "give IP addresses"),
+        allowed_tags=read.names("azure-allowed-service-tags", _TAG, "give service tags of Azure"),
+        allowed_ranges=_parsed(read, "azure-allowed-ip-ranges", _range, "give CIDRs"),
+        denies=_flag(read, "azure-deny-all-except-load-balancer-source-ranges"),
+        probing=_probing(read, "azure-load-balancer-health-probe-"),
+        ports={port: _probing(read, f"port_{port}_health-probe_") for port in ports},
+        without_rule=frozenset(p for p in ports if _flag(read, f"port_{p}_no_lb_rule")),
+        without_probe=frozenset(p for p in ports if _flag(read, f"port_{p}_no_probe_rule")),
+    )
+    if found.allowed_ranges and service.spec.load_balancer_source_ranges:
+        read.wrong("azure-allowed-ip-ranges", "give it or spec.loadBalancerSourceRanges, not both")
+    _check_probes(read, found, ports)
+    read.check()
+    return found
+
+
+def _flag(read: AnnotationReader, name: str) -> bool:
+    """Return whether an annotation is true; anything else is false, as officially."""
+    return read.text(name).lower() == "true"
+
+
+def _probing(read: AnnotationReader, stem: str) -> Probing:
+    is_global = stem.startswith("azure-")
+    return Probing(
+        # Officially an unknown protocol is TCP.
+        read.text(f"{stem}protocol").lower(),
+        "" if is_global else read.text(f"{stem}port"),
+        read.form(f"{stem}request-path", _PATH, "give a path that begins with /"),
+        int(read.number(f"{stem}interval", DEFAULT_INTERVAL, _MOST_SECONDS, 0) or 0)
+        if read.text(f"{stem}interval")
+        else 0,
+        int(read.number(f"{stem}num-of-probe", DEFAULT_COUNT, _MOST_SECONDS, 0) or 0)
+        if read.text(f"{stem}num-of-probe")
+        else 0,
+    )
+
+
+def _check_probes(read: AnnotationReader, options: Options, ports: Iterable[int]) -> None:
+    for port in ports:
+        found = options.probe_of(port)
+        if found.interval * found.count >= _MOST_SECONDS:
+            read.wrong(
+                "azure-load-balancer-health-probe-interval",
+                f"with the number of probes (port {port}) it must come to less than 120 s",
+            )
+            return
+
+
+def _addresses(read: AnnotationReader, service: Service) -> dict[str, str]:
+    found: dict[str, str] = {}
+    given = [(f"azure-load-balancer-{family.lower()}", family) for family in FAMILIES]
+    for name, family in given:
+        text = read.text(name)
+        if not text:
+            continue
+        if _family(text) != family:
+            read.wrong(name, f"give an {family} address")
+            continue
+        found[family] = str(ip_address(text))
+    if (text := service.spec.load_balancer_ip) and not found:
+        family = _family(text)
+        if not family:
+            read.problems.append("spec.loadBalancerIP: give an IP address")
+        else:
+            found[family] = str(ip_address(text))
+    return found
+
+
+def _by_family(
+    read: AnnotationReader, name: str, form: re.Pattern[str], remedy: str
+) -> dict[str, str]:
+    pairs = ((family, name if family == "IPv4" else f"{name}-ipv6") for family in FAMILIES)
+    return {family: text for family, full in pairs if (text := read.form(full, form, remedy))}
+
+
+def _parsed(
+    read: AnnotationReader, name: str, parse: Callable[[str], str], remedy: str
+) -> tuple[str, ...]:
+    found = []
+    for text in _parts(read.text(name)):
+        try:
+            found.append(parse(text))
+        except ValueError:
+            read.wrong(name, remedy)
+            return ()
+    return tuple(dict.fromkeys(found))
+
+
+def _parts(text: str) -> Iterator[str]:
+    return filter(None, (part.strip() for part in text.split(",")))
+
+
+def _address(text: str) -> str:
+    return str(ip_address(text))
+
+
+def _range(text: str) -> str:
+    return str(ip_network(text))
+
+
+def _family(text: str) -> str:
+    try:
+        return f"IPv{ip_address(text).version}"
+    except ValueError:
+        return ""

@@ -1,0 +1,300 @@
+"""Decides what a load balancer is to be: the parts of a pass's Services, and all others'. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.load_balancers import Host
+from proreus.providers.azure.balancing import marks
+from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
+from proreus.providers.azure.balancing.desired import (
+    SHARED_PROBE,
+    frontend_name,
+    is_of,
+    parts,
+)
+from proreus.providers.azure.balancing.documents import (
+    changed_parts,
+    copied,
+    named_id,
+    named_ids,
+)
+from proreus.providers.azure.balancing.parts import Document, Job, Scene, State
+from proreus.providers.azure.config import PoolType
+from proreus.providers.azure.machines import Resource, properties
+
+_FRONTENDS = "frontendIPConfigurations"
+_POOLS = "backendAddressPools"
+_RULES = "loadBalancingRules"
+_USERS = ("outboundRules", "inboundNatRules", "inboundNatPools")
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """The place where a Service is reached on one family: a frontend.
+
+    Attributes:
+        id: Of the frontend.
+        name: Of its own one; "" for one that it shares.
+        properties: What its own one is to have.
+        public: The public address.
+    """
+
+    id: str
+    name: str = ""
+    properties: Mapping[str, Any] = {}
+    public: Chosen | None = None
+
+
+Spots = Mapping[tuple[str, str], Spot]
+"""By a Service's UID and a family."""
+
+
+def listed(balancer: Resource | None, field: str) -> Sequence[Resource]:
+    """Return the parts of one type of a load balancer."""
+    found: Sequence[Resource] = properties(balancer or {}).get(field) or ()
+    return found
+
+
+def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
+    """Return where the Services of a pass are reached.
+
+    Raises:
+        CloudError: A Service names what it may not have, or what is not there.
+    """
+    found: dict[tuple[str, str], Spot] = {}
+    taken: dict[str, str] = {}
+    for job in jobs:
+        if job.lb is None:
+            continue
+        for family in job.lb.families:
+            one = _spot(job, family, state, scene, taken)
+            if one.public is not None:
+                taken.setdefault(one.public.id.lower(), one.id)
+            found[job.ref.uid, family] = one
+    return found
+
+
+def _spot(job: Job, family: str, state: State, scene: Scene, taken: Mapping[str, str]) -> Spot:
+    options, place = job.options, scene.place
+    assert job.lb is not None  # noqa: S101 - for the types; asked by the caller
+    balancer = state.balancers.get(options.internal)
+    name = frontend_name(job.ref, options, family, dual=len(job.lb.families) > 1)
+    base = place.balancer_id(internal=options.internal)
+    own = f"{base}/{_FRONTENDS}/{name}"
+    others = [one for one in listed(balancer, _FRONTENDS) if not is_of(str(one["name"]), job.ref)]
+    if options.internal:
+        asked = options.addresses.get(family, "")
+        shared = [
+            one for one in others if asked and properties(one).get("privateIPAddress") == asked
+        ]
+        if shared:
+            _check_sharing(shared, job, scene)
+            return Spot(f"{base}/{_FRONTENDS}/{shared[0]['name']}")
+        is_there = any(str(one["name"]) == name for one in listed(balancer, _FRONTENDS))
+        return Spot(own, name, _inside(job, family, scene, is_there=is_there))
+    chosen = choose(job.lb, options, family, place, state.addresses)
+    known = taken.get(chosen.id.lower(), "")
+    for one in others:
+        if named_id(one, "publicIPAddress") == chosen.id.lower():
+            known = f"{base}/{_FRONTENDS}/{one['name']}"
+    if known and known != own:
+        return Spot(known, public=chosen)
+    return Spot(own, name, {"publicIPAddress": {"id": chosen.id}}, chosen)
+
+
+def _check_sharing(shared: Sequence[Resource], job: Job, scene: Scene) -> None:
+    names = [str(one["name"]) for one in shared]
+    reason = may_share(names, job.ref, scene.place.config.tenants, scene.services)
+    if reason:
+        raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
+
+
+def _inside(job: Job, family: str, scene: Scene, *, is_there: bool) -> dict[str, Any]:
+    """Return the properties of an internal frontend."""
+    subnet = job.options.subnet or scene.place.config.subnet_name
+    found: dict[str, Any] = {"subnet": {"id": scene.place.subnet_id(subnet)}}
+    if asked := job.options.addresses.get(family, ""):
+        found |= {"privateIPAddress": asked, "privateIPAllocationMethod": "Static"}
+    elif not is_there:
+        found["privateIPAllocationMethod"] = "Dynamic"
+    if family == "IPv6":
+        found["privateIPAddressVersion"] = family
+    return found
+
+
+def balancer(
+    jobs: Sequence[Job], state: State, scene: Scene, where: Spots, *, internal: bool
+) -> Document | None:
+    """Return the load balancer of a kind as it is to be; None if there is to be none.
+
+    Raises:
+        CloudError: A Service asks for what Azure cannot do.
+    """
+    place, observed = scene.place, state.balancers.get(internal)
+    live = [job for job in jobs if job.lb is not None and job.options.internal is internal]
+    if observed is None and not live:
+        return None
+    document = copied(observed) if observed is not None else _new(scene)
+    frontends: dict[str, Mapping[str, Any]] = {}
+    rules: dict[str, Mapping[str, Any]] = {}
+    probes: dict[str, Mapping[str, Any]] = {}
+    families: set[str] = set()
+    for job in live:
+        assert job.lb is not None  # noqa: S101 - for the types; see `live`
+        for family in job.lb.families:
+            found = where[job.ref.uid, family]
+            if found.name:
+                frontends[found.name] = found.properties
+            own = parts(job.lb, job.options, place, family, found.id)
+            rules |= own.rules
+            probes |= own.probes
+            families.add(family)
+    before, content = properties(document), dict(properties(document))
+    content[_RULES] = changed_parts(
+        before.get(_RULES) or (), rules, lambda one: _is_of_any(one, jobs)
+    )
+    content["probes"] = _probes(before.get("probes") or (), probes, content[_RULES], jobs)
+    orphans = _orphans(document, content[_RULES], jobs, scene)
+    used = set(_used(content))
+    base = f"{place.balancer_id(internal=internal)}/{_FRONTENDS}/".lower()
+    content[_FRONTENDS] = changed_parts(
+        before.get(_FRONTENDS) or (),
+        frontends,
+        lambda one: (
+            (_is_of_any(one, jobs) and f"{base}{one['name']}".lower() not in used)
+            or str(one["name"]) in orphans
+        ),
+    )
+    content[_POOLS] = _pools(before.get(_POOLS) or (), live, scene, families, internal=internal)
+    if not content[_FRONTENDS]:
+        return None
+    # A list that was not there is not there still, if nothing is in it.
+    document["properties"] = {key: one for key, one in content.items() if one or key in before}
+    if live:
+        shared = place.config.shared_tags | marks.cluster_marks(jobs[0].ref.cluster)
+        document["tags"] = {**marks.tags(document), **shared}
+    return document
+
+
+def _new(scene: Scene) -> Document:
+    document: Document = {
+        "location": scene.place.config.location,
+        "sku": {"name": "Standard"},
+        "properties": {},
+    }
+    return document | extended(scene.place)
+
+
+def _is_of_any(one: Resource, jobs: Sequence[Job]) -> bool:
+    return any(is_of(str(one.get("name", "")), job.ref) for job in jobs)
+
+
+def _used(content: Mapping[str, Any]) -> Iterator[str]:
+    """Return the ids of frontends that rules of any type use, in small letters."""
+    for field in (_RULES, *_USERS):
+        for one in content.get(field) or ():
+            yield named_id(one, "frontendIPConfiguration")
+            yield from named_ids(one, _FRONTENDS)
+
+
+def _orphans(
+    document: Document, rules: Sequence[Resource], jobs: Sequence[Job], scene: Scene
+) -> set[str]:
+    """Return frontends of Services that are gone, which only Services of this pass still used."""
+    still = {named_id(one, "frontendIPConfiguration") for one in rules}
+    found = set()
+    for one in properties(document).get(_RULES) or ():
+        frontend = named_id(one, "frontendIPConfiguration")
+        if not _is_of_any(one, jobs) or frontend in still:
+            continue
+        for candidate in properties(document).get(_FRONTENDS) or ():
+            name = str(candidate["name"])
+            is_it = frontend.endswith(f"/{name.lower()}")
+            is_made = len(name.partition("-")[0]) == _BASE and name.startswith("a")
+            if is_it and is_made and name.partition("-")[0] not in scene.services:
+                found.add(name)
+    taken = {
+        str(one["name"])
+        for one in properties(document).get(_FRONTENDS) or ()
+        if any(job.lb is not None and is_of(str(one["name"]), job.ref) for job in jobs)
+    }
+    return found - taken
+
+
+_BASE = 32
+
+
+def _probes(
+    observed: Sequence[Resource],
+    desired: Mapping[str, Mapping[str, Any]],
+    rules: Sequence[Resource],
+    jobs: Sequence[Job],
+) -> list[Document]:
+    used = {named_id(one, "probe").rpartition("/")[2] for one in rules}
+
+    def drops(one: Resource) -> bool:
+        name = str(one["name"])
+        return _is_of_any(one, jobs) or (name == SHARED_PROBE and name not in used)
+
+    return changed_parts(observed, desired, drops)
+
+
+def _pools(
+    observed: Sequence[Resource],
+    live: Sequence[Job],
+    scene: Scene,
+    families: set[str],
+    *,
+    internal: bool,
+) -> list[Document]:
+    config = scene.place.config
+    desired: dict[str, Mapping[str, Any]] = {}
+    by_address = config.pools is PoolType.NODE_IP and not config.preconfigures(internal=internal)
+    for family in sorted(families):
+        name = scene.place.pool_name(family)
+        desired[name] = {}
+        if by_address:
+            desired[name] = _by_address(observed, name, live, scene, family)
+    return changed_parts(observed, desired, lambda _: False)
+
+
+def _by_address(
+    observed: Sequence[Resource], name: str, live: Sequence[Job], scene: Scene, family: str
+) -> dict[str, Any]:
+    """Return the properties of a pool that names the nodes' addresses."""
+    wanted = {one.addresses[family][0]: one.node for one in hosts(live, scene, family)}
+    for one in observed:
+        if str(one["name"]).lower() == name.lower():
+            known = properties(one).get("loadBalancerBackendAddresses") or ()
+            if {properties(each).get("ipAddress") for each in known} == set(wanted):
+                return {}
+    group = scene.place.config.vnet_resource_group or scene.place.config.resource_group
+    net = scene.place.network_id(group, "virtualNetworks", scene.place.config.vnet_name)
+    return {
+        "virtualNetwork": {"id": net},
+        "loadBalancerBackendAddresses": [
+            {"name": node, "properties": {"ipAddress": address}}
+            for address, node in sorted(wanted.items(), key=lambda pair: pair[1])
+        ],
+    }
+
+
+def hosts(live: Sequence[Job], scene: Scene, family: str) -> list[Host]:
+    """Return the nodes that are to be in the pool of a family, each once."""
+    found = {
+        host.node: host
+        for job in live
+        if job.lb is not None and family in job.lb.families
+        for host in job.lb.hosts
+        if host.addresses.get(family) and host.node not in scene.excluded
+    }
+    return list(found.values())
+
+
+def differs(observed: Resource | None, document: Document | None) -> bool:
+    """Tell whether a load balancer is to be written or deleted."""
+    return (observed is None) is not (document is None) or (
+        observed is not None and document is not None and dict(observed) != document
+    )

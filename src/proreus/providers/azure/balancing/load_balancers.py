@@ -1,0 +1,296 @@
+"""The capability `LoadBalancers` of the provider `azure`.
+
+All Services of a cluster are one group, since they share a load balancer of each kind and the
+security group: whatever is ready goes into one write of each. What differs is found by a pure plan.
+Azure's ETags tell of a change by others in between: then all is observed again.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from proreus.cloudprovider.errors import CloudError, Throttled, Unauthenticated
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    PartChange,
+    Pending,
+)
+from proreus.cloudprovider.mark_forms import owned_object
+from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.refused import Reason, Refused
+from proreus.cloudprovider.steps import converge, foresee
+from proreus.kube.objects import LoadBalancerIngress, Node, Service
+from proreus.providers.azure.api import Arm, Waiting
+from proreus.providers.azure.balancing import marks
+from proreus.providers.azure.balancing.annotations import Options, read_options
+from proreus.providers.azure.balancing.balancers import spots
+from proreus.providers.azure.balancing.desired import Place, is_of
+from proreus.providers.azure.balancing.parts import Job, Scene, State, Step
+from proreus.providers.azure.balancing.plan import KINDS, ingress, plan
+from proreus.providers.azure.balancing.preview import part_change, pretend
+from proreus.providers.azure.balancing.work import Work
+from proreus.providers.azure.ids import machine_id
+from proreus.providers.azure.machines import part
+from proreus.providers.azure.names import group_of, is_unmanaged
+
+MOST_TRIES: Final = 4
+"""How often a pass observes again when somebody else has changed something meanwhile."""
+_LATER: Final = 5.0
+_STALE: Final = frozenset({Reason.CONFLICT, Reason.PRECONDITION_FAILED})
+_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+Answer = TypeVar("Answer")
+
+
+class AzureLoadBalancers:
+    """Load balancers, public addresses and rules of the security group."""
+
+    def __init__(self, arm: Arm) -> None:
+        """Keep how to call Azure."""
+        self._arm = arm
+        self._config = arm.config
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        """Return the group of all: they share what Azure has."""
+        return ("azure", lb.cluster.uid)
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """Choose all nodes; those of the control plane and of other groups are left out later."""
+        read_options(service)
+        return HostPolicy()
+
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """Make all load balancers as desired, in one write of what they share."""
+        answers: dict[str, EnsureAnswer] = {}
+        jobs = []
+        for lb in desired:
+            try:
+                jobs.append(Job(lb.ref, lb, read_options(lb.service)))
+            except CloudError as error:
+                answers[lb.ref.uid] = error
+        return {**answers, **await self._all(jobs, self._ensure)}
+
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+        """Do as `ensure`."""
+        return await self.ensure(desired)
+
+    async def delete(self, refs: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:
+        """Delete every part of the load balancers."""
+        return await self._all([Job(ref, None, _last_options(ref)) for ref in refs], self._delete)
+
+    def fingerprint(self, desired: LoadBalancer) -> str:
+        """Return nothing: to ensure all Services at once costs a handful of reads."""
+        del desired
+        return ""
+
+    async def preview(
+        self, desired: Sequence[LoadBalancer]
+    ) -> Mapping[str, Sequence[PartChange] | CloudError]:
+        """Return what `ensure` would change, for each Service by itself."""
+        found: dict[str, Sequence[PartChange] | CloudError] = {}
+        for lb in desired:
+            try:
+                job = Job(lb.ref, lb, read_options(lb.service))
+                found[lb.ref.uid] = await self._foresee(job)
+            except CloudError as error:
+                found[lb.ref.uid] = error
+        return found
+
+    async def _foresee(self, job: Job) -> Sequence[PartChange]:
+        scene = self._scene(job.ref.cluster, [job])
+        state = await Work(self._arm, scene).observe([job])
+        _check_owner(state, job.ref)
+        steps, _ = foresee(
+            state,
+            lambda now: plan([job], now, scene),
+            lambda now, step: pretend(now, step, scene),
+        )
+        return [part_change(step, state, scene) for step in steps]
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """List load balancers and public addresses with the cluster's mark."""
+        scene = self._scene(cluster, [])
+        state = await Work(self._arm, scene).observe([])
+        found = []
+        for internal in KINDS:
+            balancer = state.balancers.get(internal)
+            own = marks.owner(balancer) if balancer is not None else None
+            if balancer is not None and own is not None and own.cluster_uid == cluster.uid:
+                found.append(OwnedObject("load balancer", str(balancer["id"])))
+        for address in state.addresses.values():
+            own = marks.owner(address)
+            if own is not None and own.cluster_uid == cluster.uid and own.service_uid:
+                found.append(owned_object("public IP", str(address["id"]), marks.read(address)))
+        return found
+
+    async def _all(
+        self,
+        jobs: Sequence[Job],
+        verb: Callable[[Sequence[Job]], Awaitable[Mapping[str, Answer]]],
+    ) -> dict[str, Answer | Pending | CloudError]:
+        """Do it for all at once, or for halves where one of them may be the reason of a refusal."""
+        if not jobs:
+            return {}
+        try:
+            return dict(await self._steady(jobs, verb))
+        except Waiting as waiting:
+            return {job.ref.uid: waiting.pending for job in jobs}
+        except (Throttled, Unauthenticated) as error:
+            return {job.ref.uid: error for job in jobs}
+        except CloudError as error:
+            is_everyones = isinstance(error, Refused) and error.reason is Reason.UNKNOWN
+            if len(jobs) == 1 or is_everyones:
+                return {job.ref.uid: error for job in jobs}
+        middle = len(jobs) // 2
+        first = await self._all(jobs[:middle], verb)
+        return {**first, **await self._all(jobs[middle:], verb)}
+
+    async def _steady(
+        self,
+        jobs: Sequence[Job],
+        verb: Callable[[Sequence[Job]], Awaitable[Mapping[str, Answer]]],
+    ) -> Mapping[str, Answer]:
+        """Try again while others change what is being changed.
+
+        Raises:
+            Waiting: They do so all the time.
+            CloudError: Azure refuses, or does not answer.
+        """
+        for _ in range(MOST_TRIES):
+            try:
+                return await verb(jobs)
+            except Refused as error:
+                if error.reason not in _STALE:
+                    raise
+                reason = str(error)
+        raise Waiting(Pending(_LATER, f"somebody else changes the same: {reason}"))
+
+    async def _ensure(self, jobs: Sequence[Job]) -> Mapping[str, EnsureAnswer]:
+        scene = self._scene(jobs[0].ref.cluster, jobs)
+        work = Work(self._arm, scene)
+        state = await work.observe(jobs)
+        _check_owner(state, jobs[0].ref)
+        state = await self._converged(jobs, state, scene, work)
+        where = spots(jobs, state, scene)
+        answers: dict[str, EnsureAnswer] = {}
+        for job in jobs:
+            found = ingress(job, state, where)
+            if job.lb is None or len(found) < len(job.lb.families):
+                answers[job.ref.uid] = Pending(_LATER, "Azure has given no address yet")
+                continue
+            points = tuple(LoadBalancerIngress(ip=ip) for ip in (*found, *job.options.additional))
+            answers[job.ref.uid] = Ensured(points, _rejected(job.lb, state))
+        return answers
+
+    async def _delete(self, jobs: Sequence[Job]) -> Mapping[str, DeleteAnswer]:
+        scene = self._scene(jobs[0].ref.cluster, jobs)
+        work = Work(self._arm, scene)
+        state = await work.observe(jobs)
+        if any(_is_foreign(state, job.ref) for job in jobs):
+            # Nothing of this cluster can be there.
+            return {job.ref.uid: Done(found=False) for job in jobs}
+        found = {job.ref.uid: _is_there(job, state) for job in jobs}
+        await self._converged(jobs, state, scene, work)
+        return {job.ref.uid: Done(found=found[job.ref.uid]) for job in jobs}
+
+    async def _converged(
+        self, jobs: Sequence[Job], state: State, scene: Scene, work: Work
+    ) -> State:
+        def steps(now: State) -> Sequence[Step]:
+            return plan(jobs, now, scene)
+
+        return await converge(state, steps, work.take)
+
+    def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
+        listers = self._arm.context.listers
+        nodes: dict[str, str] = {}
+        excluded: set[str] = set()
+        for node in listers["nodes"].all() if "nodes" in listers else ():
+            if not isinstance(node, Node):
+                continue
+            id_ = machine_id(node.spec.provider_id)
+            if id_ is not None:
+                nodes[id_.resource] = node.metadata.name
+            if self._is_excluded(node):
+                excluded.add(node.metadata.name)
+        services = {job.ref.name: job.ref.namespace for job in jobs if job.lb is not None}
+        for service in listers["services"].all() if "services" in listers else ():
+            meta = service.metadata
+            services[default_load_balancer_name(meta.uid)] = meta.namespace
+        for job in jobs:
+            if job.lb is None:
+                services.pop(job.ref.name, None)
+        return Scene(Place(self._config, cluster.name), services, nodes, frozenset(excluded))
+
+    def _is_excluded(self, node: Node) -> bool:
+        """Tell whether a node is no host of load balancers, as officially."""
+        config, labels = self._config, node.metadata.labels
+        is_control = labels.get("kubernetes.io/role") == "master" or any(
+            label in labels for label in _CONTROL_PLANE
+        )
+        group = config.resource_group
+        is_elsewhere = group_of(node, group) != group.lower()
+        is_control = is_control and config.exclude_master_from_standard_lb
+        return is_control or is_elsewhere or is_unmanaged(node)
+
+
+def _last_options(ref: LoadBalancerRef) -> Options:
+    """Return what a Service that goes asked for last, as far as it helps to find its parts."""
+    if ref.service is None:
+        return Options()
+    try:
+        return read_options(ref.service)
+    except CloudError:
+        return Options()
+
+
+def _is_foreign(state: State, ref: LoadBalancerRef) -> bool:
+    return any(
+        one is not None and marks.is_of_another_cluster(one, ref.cluster)
+        for one in state.balancers.values()
+    )
+
+
+def _check_owner(state: State, ref: LoadBalancerRef) -> None:
+    """Refuse to change what another cluster has marked.
+
+    Raises:
+        CloudError: A load balancer has the mark of another cluster.
+    """
+    for one in state.balancers.values():
+        if one is not None and marks.is_of_another_cluster(one, ref.cluster):
+            raise CloudError(
+                f"the load balancer {one['name']} belongs to {marks.owner(one)}: give this cluster"
+                " another --cluster-name, or loadBalancerName in the cloud-config"
+            )
+
+
+def _is_there(job: Job, state: State) -> bool:
+    parts = ("frontendIPConfigurations", "loadBalancingRules", "probes")
+    names = (
+        str(one["name"])
+        for balancer in state.balancers.values()
+        for field in parts
+        for one in part(balancer or {}, field) or ()
+    )
+    has_part = any(is_of(name, job.ref) for name in names)
+    return has_part or any(
+        marks.verdict_on(one, job.ref).is_ours for one in state.addresses.values()
+    )
+
+
+def _rejected(lb: LoadBalancer, state: State) -> dict[str, str]:
+    found = {}
+    for host in lb.hosts:
+        id_ = machine_id(host.provider_id)
+        if id_ is None:
+            found[host.node] = "its provider id is none of Azure"
+        elif reason := state.refused.get(id_.resource):
+            found[host.node] = reason
+    return found

@@ -1,0 +1,53 @@
+"""Writes which pools an interface is in, into the documents that say so. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from proreus.providers.azure.balancing.documents import copied, named_ids
+from proreus.providers.azure.balancing.parts import Document
+from proreus.providers.azure.machines import Resource, primary_configurations, properties
+
+_POOLS = "loadBalancerBackendAddressPools"
+
+
+def with_pools(interface: Resource, add: Iterable[str], drop: Iterable[str]) -> Document | None:
+    """Return an interface, or the model of one, in these pools and out of those.
+
+    None if it is so. A pool is of the second family by the end of its name.
+    """
+    document = copied(interface)
+    by_family = primary_configurations(document)
+    for pool in add:
+        family = "IPv6" if pool.lower().endswith("-ipv6") else "IPv4"
+        configuration = by_family.get(family)
+        if configuration is None or pool.lower() in named_ids(configuration, _POOLS):
+            continue
+        found = properties(configuration).get(_POOLS) or []
+        _set(configuration, [*found, {"id": pool}])
+    gone = {pool.lower() for pool in drop}
+    for configuration in by_family.values():
+        found = properties(configuration).get(_POOLS) or []
+        kept = [one for one in found if str(one.get("id", "")).lower() not in gone]
+        if len(kept) < len(found):
+            _set(configuration, kept)
+    return document if document != interface else None
+
+
+def _set(configuration: Resource, pools: Sequence[object]) -> None:
+    found = properties(configuration)
+    assert isinstance(found, dict)  # noqa: S101 - it is a copy's
+    found[_POOLS] = list(pools)
+
+
+def other_balancer(interface: Resource, pool: str) -> str:
+    """Return the load balancer of the same kind that an interface is in already; "" if none.
+
+    Azure takes an interface into one public and one internal load balancer.
+    """
+    balancer = pool.lower().partition("/backendaddresspools/")[0]
+    is_internal = balancer.endswith("-internal")
+    for configuration in primary_configurations(interface).values():
+        for known in named_ids(configuration, _POOLS):
+            other = known.partition("/backendaddresspools/")[0]
+            if other != balancer and other.endswith("-internal") is is_internal:
+                return other
+    return ""

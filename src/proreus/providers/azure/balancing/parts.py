@@ -1,0 +1,113 @@
+"""The words of plans: what there is, what is desired, and the steps from one to the other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.providers.azure.balancing.addresses import Known
+from proreus.providers.azure.balancing.annotations import Options
+from proreus.providers.azure.balancing.desired import Place
+from proreus.providers.azure.machines import Resource
+
+Document = dict[str, Any]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A Service of a pass: what is desired of it, or nothing if it is to go."""
+
+    ref: LoadBalancerRef
+    lb: LoadBalancer | None = None
+    options: Options = Options()
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """What does not change within a pass.
+
+    Attributes:
+        place: Where the load balancers are.
+        services: Namespaces of the cluster's Services, by the default names of load balancers.
+        nodes: The cluster's nodes by the ids of their machines.
+        excluded: Names of nodes that are no hosts although they are desired.
+    """
+
+    place: Place
+    services: Mapping[str, str] = {}
+    nodes: Mapping[str, str] = {}
+    excluded: frozenset[str] = frozenset()
+
+
+class State(msgspec.Struct, frozen=True):
+    """What there is in Azure.
+
+    Attributes:
+        balancers: Whether internal, and the load balancer.
+        addresses: Public addresses.
+        group: The security group.
+        members: The ids of machines by the id of the pool that their interfaces are in.
+        interfaces: Primary interfaces by the ids of their machines, but for those of scale sets of
+            the mode Uniform.
+        sets: Scale sets of the mode Uniform by their ids.
+        refused: Why a machine cannot be in a pool, by its id.
+    """
+
+    balancers: Mapping[bool, Resource | None] = {}
+    addresses: Known = {}
+    group: Resource | None = None
+    members: Mapping[str, frozenset[str]] = {}
+    interfaces: Mapping[str, Resource] = {}
+    sets: Mapping[str, Resource] = {}
+    refused: Mapping[str, str] = {}
+
+
+class PutAddress(msgspec.Struct, frozen=True):
+    """Make or change a public address; `uid` is the Service that it is for."""
+
+    id: str
+    document: Document
+    uid: str = ""
+
+
+class DeleteAddress(msgspec.Struct, frozen=True):
+    """Delete a public address."""
+
+    id: str
+
+
+class PutBalancer(msgspec.Struct, frozen=True):
+    """Make or change a load balancer."""
+
+    internal: bool
+    document: Document
+
+
+class DeleteBalancer(msgspec.Struct, frozen=True):
+    """Delete a load balancer that nothing is left of."""
+
+    internal: bool
+
+
+class PutGroup(msgspec.Struct, frozen=True):
+    """Change the security group."""
+
+    document: Document
+
+
+class Join(msgspec.Struct, frozen=True):
+    """Put a machine's interface into pools, and take it out of others."""
+
+    machine: str
+    add: Sequence[str] = ()
+    drop: Sequence[str] = ()
+
+
+class JoinSet(msgspec.Struct, frozen=True):
+    """The same of the model of a scale set, so that new machines are there from the start."""
+
+    set: str
+    add: Sequence[str] = ()
+    drop: Sequence[str] = ()
+
+
+Step = PutAddress | DeleteAddress | PutBalancer | DeleteBalancer | PutGroup | Join | JoinSet

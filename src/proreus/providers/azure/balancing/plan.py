@@ -1,0 +1,321 @@
+"""Plans the next steps for the load balancers of a cluster: one round at a time. Pure.
+
+A round holds steps that do not need one another. First come public addresses, then the security
+group loses what goes, then the load balancers are written whole, then machines join their pools,
+then the security group lets clients in, and last goes what nobody has any more.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.providers.azure.balancing import guard, marks
+from proreus.providers.azure.balancing.addresses import (
+    Departure,
+    departure,
+    of_service,
+    untagged,
+)
+from proreus.providers.azure.balancing.balancers import (
+    Spots,
+    balancer,
+    differs,
+    hosts,
+    listed,
+    spots,
+)
+from proreus.providers.azure.balancing.desired import is_of
+from proreus.providers.azure.balancing.documents import named_id, named_ids
+from proreus.providers.azure.balancing.parts import (
+    DeleteAddress,
+    DeleteBalancer,
+    Document,
+    Job,
+    Join,
+    JoinSet,
+    PutAddress,
+    PutBalancer,
+    PutGroup,
+    Scene,
+    State,
+    Step,
+)
+from proreus.providers.azure.config import PoolType
+from proreus.providers.azure.ids import machine_id
+from proreus.providers.azure.machines import Resource, part, primary_configurations, properties
+
+KINDS = (False, True)
+"""Public, and internal."""
+
+
+def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
+    """Return the next round of steps; nothing if all is as desired.
+
+    Raises:
+        CloudError: A Service cannot have what it asks for.
+    """
+    where = spots(jobs, state, scene)
+    desired = {
+        internal: balancer(jobs, state, scene, where, internal=internal) for internal in KINDS
+    }
+    rounds: Iterable[Sequence[Step]] = (
+        _addresses(where),
+        _stripped(jobs, state, desired),
+        _detached(state, desired, scene),
+        _balancers(state, desired),
+        _joined(jobs, state, scene),
+        _guarded(jobs, state, scene, where),
+        _departed(jobs, state, where),
+    )
+    return next((list(steps) for steps in rounds if steps), [])
+
+
+def _addresses(where: Spots) -> list[Step]:
+    found: dict[str, Step] = {}
+    for (uid, _), one in where.items():
+        if one.public is not None and one.public.document is not None:
+            # Two Services may name one address: one write, and the other's comes next.
+            found.setdefault(
+                one.public.id.lower(), PutAddress(one.public.id, one.public.document, uid)
+            )
+    return list(found.values())
+
+
+def _balancers(state: State, desired: dict[bool, Document | None]) -> list[Step]:
+    found: list[Step] = []
+    for internal, document in desired.items():
+        if not differs(state.balancers.get(internal), document):
+            continue
+        is_gone = document is None
+        found.append(
+            DeleteBalancer(internal) if is_gone or document is None
+            else PutBalancer(internal, document)
+        )  # fmt: skip
+    return found
+
+
+def ingress(job: Job, state: State, where: Spots) -> list[str]:
+    """Return the addresses at which a Service is reached, as far as it has them yet."""
+    found = []
+    for family in job.lb.families if job.lb is not None else ():
+        one = where[job.ref.uid, family]
+        if one.public is not None:
+            address = part(state.addresses.get(one.public.id.lower(), {}), "ipAddress")
+        else:
+            balancer_ = state.balancers.get(job.options.internal)
+            address = _private(balancer_, one.id)
+        if address:
+            found.append(str(address))
+    return found
+
+
+def _private(observed: Resource | None, frontend: str) -> str:
+    name = frontend.rpartition("/")[2].lower()
+    for one in listed(observed, "frontendIPConfigurations"):
+        if str(one["name"]).lower() == name:
+            return str(properties(one).get("privateIPAddress") or "")
+    return ""
+
+
+def _frontend_address(one: Resource, state: State) -> str:
+    public = named_id(one, "publicIPAddress")
+    if public:
+        return str(part(state.addresses.get(public, {}), "ipAddress") or "")
+    return str(properties(one).get("privateIPAddress") or "")
+
+
+def _stripped(
+    jobs: Sequence[Job], state: State, desired: dict[bool, Document | None]
+) -> list[Step]:
+    """Return how the security group loses the addresses that are about to go."""
+    if state.group is None:
+        return []
+    strips = []
+    for job in jobs:
+        going = set()
+        for internal in KINDS:
+            left = {
+                (str(one["name"]), _frontend_address(one, state))
+                for one in listed(desired[internal], "frontendIPConfigurations")
+            }
+            for one in listed(state.balancers.get(internal), "frontendIPConfigurations"):
+                address = _frontend_address(one, state)
+                is_kept = (str(one["name"]), address) in left
+                if is_of(str(one["name"]), job.ref) and address and not is_kept:
+                    going.add(address)
+        if job.lb is None:
+            going |= set(_last_addresses(job, state))
+            going |= set(job.options.additional)
+        if going:
+            strips.append(_strip(job, going, state))
+    document = guard.changed(state.group, strips, ()) if strips else None
+    return [PutGroup(document)] if document is not None else []
+
+
+def _last_addresses(job: Job, state: State) -> Iterator[str]:
+    """Return the addresses that a Service that goes still has: its own, and of its rules."""
+    for address in of_service(state.addresses, job.ref):
+        if departure(address, job.ref) is not Departure.KEEP:
+            yield str(part(address, "ipAddress") or "")
+    for internal in KINDS:
+        observed = state.balancers.get(internal)
+        used = {
+            named_id(one, "frontendIPConfiguration").rpartition("/")[2]
+            for one in listed(observed, "loadBalancingRules")
+            if is_of(str(one["name"]), job.ref)
+        }
+        for one in listed(observed, "frontendIPConfigurations"):
+            if str(one["name"]).lower() in used:
+                yield _frontend_address(one, state)
+
+
+def _strip(job: Job, targets: Iterable[str], state: State) -> guard.Strip:
+    wanted = frozenset(filter(None, targets))
+    kept: dict[str, set[int]] = {}
+    for internal in KINDS:
+        observed = state.balancers.get(internal)
+        by_id = {
+            str(one["name"]).lower(): _frontend_address(one, state)
+            for one in listed(observed, "frontendIPConfigurations")
+        }
+        for rule in listed(observed, "loadBalancingRules"):
+            if is_of(str(rule["name"]), job.ref):
+                continue
+            floats = bool(properties(rule).get("enableFloatingIP"))
+            frontend = named_id(rule, "frontendIPConfiguration").rpartition("/")[2]
+            if by_id.get(frontend) in wanted if floats else not job.options.floats:
+                port = properties(rule).get("frontendPort" if floats else "backendPort")
+                protocol = str(properties(rule).get("protocol"))
+                kept.setdefault("*" if protocol == "All" else protocol, set()).add(int(port or 0))
+    frozen = {protocol: frozenset(ports) for protocol, ports in kept.items()}
+    return guard.Strip(wanted, frozen, prefix=f"{job.ref.name}-")
+
+
+def _guarded(jobs: Sequence[Job], state: State, scene: Scene, where: Spots) -> list[Step]:
+    """Return how the security group lets clients in, and in nowhere else."""
+    if state.group is None:
+        return []
+    strips, granted = [], []
+    for job in jobs:
+        if job.lb is None:
+            continue
+        targets = {*ingress(job, state, where), *job.options.additional}
+        if not job.options.floats:
+            targets = set(_node_addresses(job, job.lb, scene)) | set(job.options.additional)
+        strips.append(_strip(job, targets, state))
+        granted += guard.grants(job.lb, job.options, targets)
+    document = guard.changed(state.group, strips, granted) if strips else None
+    if document is None:
+        return []
+    tags = {**marks.tags(document), **scene.place.config.shared_tags}
+    return [PutGroup({**document, "tags": tags} if tags else document)]
+
+
+def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
+    for family in lb.families:
+        for host in hosts([job], scene, family):
+            yield host.addresses[family][0]
+
+
+def _departed(jobs: Sequence[Job], state: State, where: Spots) -> list[Step]:
+    """Return what becomes of public addresses that Services have no more."""
+    found: list[Step] = []
+    for job in jobs:
+        kept = {
+            one.public.id.lower()
+            for (uid, _), one in where.items()
+            if uid == job.ref.uid and one.public is not None
+        }
+        for address in of_service(state.addresses, job.ref):
+            id_ = str(address["id"])
+            if id_.lower() in kept:
+                continue
+            match departure(address, job.ref):
+                case Departure.DELETE:
+                    found.append(DeleteAddress(id_))
+                case Departure.UNTAG:
+                    found.append(PutAddress(id_, untagged(address, job.ref), job.ref.uid))
+    return found
+
+
+def _detached(state: State, desired: dict[bool, Document | None], scene: Scene) -> list[Step]:
+    """Return how machines leave the pools of a load balancer that is to be deleted."""
+    pools = {
+        scene.place.pool_id(family, internal=internal).lower()
+        for internal, document in desired.items()
+        if document is None and state.balancers.get(internal) is not None
+        for family in ("IPv4", "IPv6")
+    }
+    drops: dict[str, list[str]] = {}
+    for pool in sorted(pools):
+        for machine in state.members.get(pool, ()):
+            drops.setdefault(machine, []).append(pool)
+    sets = {
+        id_: [pool for pool in model_pools(one) if pool in pools] for id_, one in state.sets.items()
+    }
+    return [
+        *(JoinSet(id_, drop=tuple(found)) for id_, found in sorted(sets.items()) if found),
+        *(Join(machine, drop=tuple(found)) for machine, found in sorted(drops.items())),
+    ]
+
+
+def _joined(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
+    """Return how machines come into the pools that they are to be in, and out of others."""
+    config = scene.place.config
+    if config.pools is PoolType.NODE_IP:
+        return []
+    adds: dict[str, list[str]] = {}
+    drops: dict[str, list[str]] = {}
+    for internal in KINDS:
+        live = [job for job in jobs if job.lb is not None and job.options.internal is internal]
+        if not live or config.preconfigures(internal=internal):
+            continue
+        families = {family for job in live if job.lb is not None for family in job.lb.families}
+        for family in sorted(families):
+            pool = scene.place.pool_id(family, internal=internal)
+            members = state.members.get(pool.lower(), frozenset())
+            wanted = _machines(live, scene, family)
+            for machine in sorted(wanted - members - state.refused.keys()):
+                adds.setdefault(machine, []).append(pool)
+            # A machine that is no node of the cluster may be there for somebody else's reason.
+            for machine in sorted((members & scene.nodes.keys()) - wanted):
+                drops.setdefault(machine, []).append(pool)
+    machines = sorted({*adds, *drops})
+    return [
+        *_models(adds, state),
+        *(Join(one, tuple(adds.get(one, ())), tuple(drops.get(one, ()))) for one in machines),
+    ]
+
+
+def _machines(live: Sequence[Job], scene: Scene, family: str) -> set[str]:
+    found = (machine_id(host.provider_id) for host in hosts(live, scene, family))
+    return {one.resource for one in found if one is not None}
+
+
+def _models(adds: dict[str, list[str]], state: State) -> list[Step]:
+    """Return how the models of scale sets come to name pools that their machines are to join."""
+    found: dict[str, list[str]] = {}
+    for machine, pools in adds.items():
+        id_ = machine.partition("/virtualmachines/")[0]
+        model = state.sets.get(id_)
+        if model is None or "/virtualmachinescalesets/" not in id_ or id_ in state.refused:
+            continue
+        for pool in pools:
+            if pool.lower() not in model_pools(model) and pool not in found.setdefault(id_, []):
+                found[id_].append(pool)
+    return [JoinSet(id_, tuple(pools)) for id_, pools in sorted(found.items()) if pools]
+
+
+def model_interfaces(set_: Resource) -> list[Resource]:
+    """Return the interfaces in the model of a scale set, the primary one first."""
+    found = part(set_, "virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations")
+    return sorted(found or (), key=lambda one: not properties(one).get("primary"))
+
+
+def model_pools(set_: Resource) -> list[str]:
+    """Return the ids of the pools that the model of a scale set names, in small letters."""
+    return [
+        pool
+        for one in model_interfaces(set_)[:1]
+        for configuration in primary_configurations(one).values()
+        for pool in named_ids(configuration, "loadBalancerBackendAddressPools")
+    ]

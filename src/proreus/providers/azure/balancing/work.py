@@ -1,0 +1,341 @@
+"""Observes what load balancers are made of, and takes the steps of a plan."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.refused import Reason, Refused
+from proreus.providers.azure import operations
+from proreus.providers.azure.api import Arm, Resource
+from proreus.providers.azure.balancing.addresses import Known
+from proreus.providers.azure.balancing.balancers import listed
+from proreus.providers.azure.balancing.memberships import other_balancer, with_pools
+from proreus.providers.azure.balancing.parts import (
+    DeleteAddress,
+    DeleteBalancer,
+    Job,
+    Join,
+    JoinSet,
+    PutAddress,
+    PutBalancer,
+    PutGroup,
+    Scene,
+    State,
+    Step,
+)
+from proreus.providers.azure.balancing.plan import KINDS, model_interfaces
+from proreus.providers.azure.config import PoolType
+from proreus.providers.azure.ids import machine_id, resource_id
+from proreus.providers.azure.machines import by_id, part, properties
+
+Change = Callable[[State], State]
+"""What a step has changed of what there is."""
+
+_AT_ONCE: Final = 10
+_COMPUTE: Final = "/providers/Microsoft.Compute"
+_NETWORK: Final = "/providers/Microsoft.Network"
+_IN_SET: Final = "/virtualmachinescalesets/"
+_LEFT_OUT: Final = frozenset({Reason.NOT_FOUND, Reason.INVALID})
+
+
+class Work:
+    """What a pass asks of Azure and tells it."""
+
+    def __init__(self, arm: Arm, scene: Scene) -> None:
+        """Keep how to call Azure."""
+        self._arm = arm
+        self._scene = scene
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def observe(self, jobs: Sequence[Job]) -> State:
+        """Read all that a plan needs, in as few calls as Azure has for it.
+
+        Raises:
+            CloudError: Something could not be read.
+        """
+        place = self._scene.place
+        group_id = place.group_id()
+        *balancers, group = await asyncio.gather(
+            *(
+                self._arm.find(operations.LOAD_BALANCER_GET, place.balancer_id(internal=internal))
+                for internal in KINDS
+            ),
+            self._arm.find(operations.SECURITY_GROUP_GET, group_id) if group_id else _nothing(),
+        )
+        if group_id and group is None:
+            raise CloudError(
+                f"the security group {group_id} is not there: make it, or correct securityGroupName"
+                " in the cloud-config"
+            )
+        pools = _configurations(balancers)
+        addresses, nics, sets = await asyncio.gather(
+            self._addresses(jobs, balancers),
+            self._interfaces(jobs, pools),
+            self._sets(jobs, pools),
+        )
+        return State(
+            dict(zip(KINDS, balancers, strict=True)),
+            addresses,
+            group,
+            _members(pools, nics),
+            {
+                machine: one
+                for one in nics.values()
+                if (machine := str((part(one, "virtualMachine") or {}).get("id", "")).lower())
+                and properties(one).get("primary", True)
+            },
+            sets,
+        )
+
+    async def _addresses(
+        self, jobs: Iterable[Job], balancers: Iterable[Resource | None]
+    ) -> dict[str, Resource]:
+        """Read the public addresses of every resource group that may have one of the Services."""
+        groups = {self._scene.place.address_group(job.options).lower() for job in jobs}
+        groups.add(self._scene.place.config.resource_group.lower())
+        for balancer in balancers:
+            for one in listed(balancer, "frontendIPConfigurations"):
+                public = (properties(one).get("publicIPAddress") or {}).get("id", "")
+                if found := resource_id(str(public)):
+                    groups.add(found.group.lower())
+        subscription = self._scene.place.config.network_subscription
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(
+                    operations.PUBLIC_IP_LIST,
+                    f"/subscriptions/{subscription}/resourceGroups/{group}{_NETWORK}"
+                    "/publicIPAddresses",
+                )
+                for group in sorted(groups)
+            )
+        )
+        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _interfaces(
+        self, jobs: Sequence[Job], pools: Mapping[str, Sequence[str]]
+    ) -> dict[str, Resource]:
+        """Read the interfaces of machines that are in no scale set of the mode Uniform."""
+        members = [one for found in pools.values() for one in found if _IN_SET not in one]
+        alone = [one for one in self._machines(jobs) if _IN_SET not in one]
+        if self._scene.place.config.pools is PoolType.NODE_IP and not members:
+            return {}
+        groups = {one.partition("/providers/")[0] for one in (*members, *alone)}
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(operations.NIC_LIST, f"{group}{_NETWORK}/networkInterfaces")
+                for group in sorted(groups)
+            )
+        )
+        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    async def _sets(
+        self, jobs: Sequence[Job], pools: Mapping[str, Sequence[str]]
+    ) -> dict[str, Resource]:
+        members = [one for found in pools.values() for one in found if _IN_SET in one]
+        inside = [one for one in self._machines(jobs) if _IN_SET in one]
+        if self._scene.place.config.pools is PoolType.NODE_IP and not members:
+            return {}
+        groups = {one.partition("/providers/")[0] for one in (*members, *inside)}
+        lists = await asyncio.gather(
+            *(
+                self._arm.listed(
+                    operations.SCALE_SET_LIST, f"{group}{_COMPUTE}/virtualMachineScaleSets"
+                )
+                for group in sorted(groups)
+            )
+        )
+        return {id_: dict(one) for found in lists for id_, one in by_id(found).items()}
+
+    def _machines(self, jobs: Sequence[Job]) -> set[str]:
+        hosts = (host for job in jobs if job.lb is not None for host in job.lb.hosts)
+        found = (machine_id(host.provider_id) for host in hosts)
+        return {one.resource for one in found if one is not None}
+
+    async def take(self, state: State, step: Step) -> Change:  # noqa: PLR0911 - a table
+        """Take a step; return what it has changed.
+
+        Raises:
+            CloudError: Azure refuses it, or does not answer.
+        """
+        async with self._slots:
+            match step:
+                case PutAddress():
+                    return await self._put_address(state, step)
+                case DeleteAddress():
+                    await self._arm.delete(operations.PUBLIC_IP_DELETE, step.id)
+                    return lambda now: _with(now, addresses=_without(now.addresses, step.id))
+                case PutBalancer():
+                    return await self._put_balancer(step)
+                case DeleteBalancer():
+                    id_ = self._scene.place.balancer_id(internal=step.internal)
+                    await self._arm.delete(operations.LOAD_BALANCER_DELETE, id_)
+                    return lambda now: _with(now, balancers={**now.balancers, step.internal: None})
+                case PutGroup():
+                    return await self._put_group(step)
+                case Join():
+                    return await self._join(state, step)
+                case JoinSet():
+                    return await self._join_set(state, step)
+
+    async def _put_address(self, state: State, step: PutAddress) -> Change:
+        known = state.addresses.get(step.id.lower())
+        etag = str(known.get("etag", "")) if known else ""
+        found = await self._arm.put(operations.PUBLIC_IP_PUT, step.id, step.document, etag=etag)
+        return lambda now: _with(now, addresses={**now.addresses, step.id.lower(): found})
+
+    async def _put_balancer(self, step: PutBalancer) -> Change:
+        id_ = self._scene.place.balancer_id(internal=step.internal)
+        etag = str(step.document.get("etag", ""))
+        await self._arm.put(operations.LOAD_BALANCER_PUT, id_, step.document, etag=etag)
+        # Azure fills in addresses and more; the next write needs its new ETag.
+        found = await self._arm.get(operations.LOAD_BALANCER_GET, id_)
+        return lambda now: _with(now, balancers={**now.balancers, step.internal: found})
+
+    async def _put_group(self, step: PutGroup) -> Change:
+        etag = str(step.document.get("etag", ""))
+        found = await self._arm.put(
+            operations.SECURITY_GROUP_PUT, self._scene.place.group_id(), step.document, etag=etag
+        )
+        return lambda now: _with(now, group=found)
+
+    async def _join(self, state: State, step: Join) -> Change:
+        try:
+            if _IN_SET in step.machine:
+                reason = await self._change_set_machine(step)
+            else:
+                reason = await self._change_interface(state, step)
+        except Refused as error:
+            if error.reason not in _LEFT_OUT:
+                raise
+            reason = str(error)
+        if reason:
+            return lambda now: _with(now, refused={**now.refused, step.machine: reason})
+        return lambda now: _with(now, members=_moved(now.members, step))
+
+    async def _change_interface(self, state: State, step: Join) -> str:
+        interface = state.interfaces.get(step.machine)
+        if interface is None:
+            return "" if not step.add else "Azure shows no network interface of the machine"
+        if reason := _kept_out(interface, step.add):
+            return reason
+        document = with_pools(interface, step.add, step.drop)
+        if document is None:
+            return _NO_ADDRESS if step.add else ""
+        etag = str(interface.get("etag", ""))
+        await self._arm.put(operations.NIC_PUT, str(interface["id"]), document, etag=etag)
+        return ""
+
+    async def _change_set_machine(self, step: Join) -> str:
+        machine = await self._arm.find(operations.SCALE_SET_VM_GET, step.machine)
+        if machine is None:
+            return "" if not step.add else "Azure has no such machine"
+        interfaces = list(
+            part(machine, "networkProfileConfiguration", "networkInterfaceConfigurations") or ()
+        )
+        changed = _changed_models(interfaces, step.add, step.drop)
+        if isinstance(changed, str):
+            return changed if step.add else ""
+        network = {"networkInterfaceConfigurations": changed}
+        body: Resource = {
+            "location": machine.get("location"),
+            "properties": {
+                "hardwareProfile": part(machine, "hardwareProfile") or {},
+                "networkProfileConfiguration": network,
+            },
+        }
+        await self._arm.put(operations.SCALE_SET_VM_PUT, step.machine, body)
+        return ""
+
+    async def _join_set(self, state: State, step: JoinSet) -> Change:
+        model = state.sets[step.set]
+        interfaces = model_interfaces(model)
+        changed = _changed_models(interfaces, step.add, step.drop)
+        if isinstance(changed, str):
+            return lambda now: _with(now, refused={**now.refused, step.set: changed})
+        profile = {"networkInterfaceConfigurations": changed}
+        body: Resource = {
+            "location": model.get("location"),
+            "sku": model.get("sku"),
+            "properties": {"virtualMachineProfile": {"networkProfile": profile}},
+        }
+        found = await self._arm.put(operations.SCALE_SET_PUT, str(model["id"]), body)
+        return lambda now: _with(now, sets={**now.sets, step.set: found})
+
+
+_NO_ADDRESS: Final = "its network interface has no address of the family"
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _with(state: State, **fields: Any) -> State:
+    return msgspec.structs.replace(state, **fields)
+
+
+def _without(known: Known, id_: str) -> Known:
+    return {key: one for key, one in known.items() if key != id_.lower()}
+
+
+def _moved(members: Mapping[str, frozenset[str]], step: Join) -> dict[str, frozenset[str]]:
+    found = dict(members)
+    for pool in step.add:
+        found[pool.lower()] = found.get(pool.lower(), frozenset()) | {step.machine}
+    for pool in step.drop:
+        found[pool.lower()] = found.get(pool.lower(), frozenset()) - {step.machine}
+    return found
+
+
+def _kept_out(interface: Mapping[str, Any], pools: Iterable[str]) -> str:
+    for pool in pools:
+        if other := other_balancer(interface, pool):
+            return f"its network interface is in another load balancer of this kind: {other}"
+    return ""
+
+
+def _changed_models(
+    interfaces: Sequence[Any], add: Collection[str], drop: Collection[str]
+) -> list[Any] | str:
+    """Return models of interfaces whose primary one is in these pools, or why that cannot be."""
+    ordered = sorted(interfaces, key=lambda one: not properties(one).get("primary"))
+    if not ordered:
+        return "it has no network interface yet"
+    if reason := _kept_out(ordered[0], add):
+        return reason
+    changed = with_pools(ordered[0], add, drop)
+    if changed is None:
+        return _NO_ADDRESS
+    return [changed if one is ordered[0] else one for one in interfaces]
+
+
+def _configurations(balancers: Iterable[Resource | None]) -> dict[str, list[str]]:
+    """Return the ids of IP configurations of machines by the ids of the pools they are in."""
+    found: dict[str, list[str]] = {}
+    for balancer in balancers:
+        for pool in listed(balancer, "backendAddressPools"):
+            ids = [
+                str(one.get("id", "")).lower()
+                for one in properties(pool).get("backendIPConfigurations") or ()
+            ]
+            found[str(pool.get("id", "")).lower()] = ids
+    return found
+
+
+def _members(
+    pools: Mapping[str, Sequence[str]], nics: Mapping[str, Resource]
+) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for pool, ids in pools.items():
+        machines = set()
+        for id_ in ids:
+            nic = id_.partition("/ipconfigurations/")[0]
+            if _IN_SET in nic:
+                machines.add(nic.partition("/networkinterfaces/")[0])
+            elif nic in nics:
+                owner = part(nics[nic], "virtualMachine") or {}
+                machines.add(str(owner.get("id", "")).lower())
+        found[pool] = frozenset(machines - {""})
+    return found
