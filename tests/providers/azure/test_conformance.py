@@ -30,7 +30,7 @@ class AzureFixture(CloudFixture):
     patience = 60.0
     marks_routes = False
     throttled = Answer(429, _QUOTA, {"Retry-After": "120"})
-    lacks = frozenset({"groups", "fingerprint", "routes"})
+    lacks = frozenset({"groups", "fingerprint"})
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()

@@ -1,7 +1,7 @@
 """The provider `azure`: a drop-in for the official cloud-controller-manager of Azure.
 
 Every call goes through `api.Arm`; what an answer means and what is done next is decided in pure
-functions (`names`, `machines`).
+functions (`names`, `machines`, `balancing.plan`, `balancing.guard`).
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,8 @@ from proreus.providers.azure.api import Arm
 from proreus.providers.azure.balancing.load_balancers import AzureLoadBalancers
 from proreus.providers.azure.config import AzureConfig
 from proreus.providers.azure.instances import AzureInstances
+from proreus.providers.azure.routes import AzureRoutes
+from proreus.providers.azure.volumes import AzureVolumes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -53,3 +55,6 @@ class AzureCloud(CloudProvider):
         await arm.connect()
         self.instances = AzureInstances(arm)
         self.load_balancers = AzureLoadBalancers(arm)
+        self.volumes = AzureVolumes(arm)
+        if self._config.route_table_name:
+            self.routes = AzureRoutes(arm)
