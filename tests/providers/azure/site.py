@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from proreus.cloudprovider.config import read
@@ -19,6 +20,7 @@ from .emulator.seed import seed
 from .emulator.server import Emulator, served
 from .emulator.store import GROUP, LOCATION, SUBSCRIPTION
 
+ROLE = json.loads((Path(__file__).parents[3] / "deploy" / "azure" / "role.json").read_text())
 CLUSTER = ClusterIdentity("kubernetes", "0b5e3a1c-0000-4000-8000-000000000001")
 ID = f"azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP.lower()}/providers/Microsoft.Compute"
 
@@ -78,8 +80,9 @@ def config(url: str, **more: Any) -> AzureConfig:
 
 @asynccontextmanager
 async def emulated() -> AsyncIterator[Emulator]:
-    """An emulator with a network."""
+    """An emulator with a network, which lets the manager do what its role has."""
     emulator = Emulator()
+    emulator.actions = set(ROLE["Actions"])
     seed(emulator.store)
     async with served(emulator):
         yield emulator

@@ -23,11 +23,6 @@ from .emulator.server import Emulator, Fault
 from .emulator.store import GROUP, LOCATION, SUBSCRIPTION, compute, network
 from .site import ID, node, started
 
-LISTS = {
-    "virtualMachines": "Microsoft.Compute/virtualMachines",
-    "set machines": "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
-}
-
 
 async def describe(provider: AzureCloud, *nodes: Node) -> dict[str, InstanceAnswer]:
     assert provider.instances is not None
@@ -240,3 +235,16 @@ async def test_who_owns_a_node(azure: Emulator) -> None:
         assert provider.instances.owns(node("a", own, unmanaged)) is Ownership.NO
         found = await describe(provider, node("a", other), node("b", "azure://b"))
     assert all(isinstance(one, InvalidRequest) for one in found.values())
+
+
+async def test_without_rights_to_the_subscription_machines_are_asked_for_one_by_one(
+    azure: Emulator,
+) -> None:
+    for number in range(5):
+        seed.machine(azure.store, f"node-{number}")
+    azure.readers_of_group_only = True
+    async with started(azure, vmType="standard") as provider:
+        found = await describe(provider, *(node(f"node-{n}") for n in range(5)))
+    assert {one.state for one in found.values() if isinstance(one, Instance)} == {
+        InstanceState.RUNNING
+    }

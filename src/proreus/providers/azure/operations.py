@@ -68,7 +68,6 @@ ROUTE_TABLE: Final = "routeTables"
 
 VM_GET: Final = _of(COMPUTE, VM, "get")
 VM_LIST: Final = _of(COMPUTE, VM, "list")
-SCALE_SET_GET: Final = _of(COMPUTE, SCALE_SET, "get")
 SCALE_SET_LIST: Final = _of(COMPUTE, SCALE_SET, "list")
 SCALE_SET_PUT: Final = _of(COMPUTE, SCALE_SET, "put")
 SCALE_SET_VM_GET: Final = _of(COMPUTE, SCALE_SET_VM, "get")
@@ -77,7 +76,6 @@ SCALE_SET_VM_PUT: Final = _of(COMPUTE, SCALE_SET_VM, "put")
 SCALE_SET_NIC_LIST: Final = _of(COMPUTE, f"{SCALE_SET}/{NIC}", "list", SCALE_SET_NETWORK)
 SCALE_SET_IP_LIST: Final = _of(COMPUTE, f"{SCALE_SET}/{PUBLIC_IP}", "list", SCALE_SET_NETWORK)
 DISK_GET: Final = _of(COMPUTE, "disks", "get", DISKS)
-NIC_GET: Final = _of(NETWORK, NIC, "get")
 NIC_LIST: Final = _of(NETWORK, NIC, "list")
 NIC_PUT: Final = _of(NETWORK, NIC, "put")
 PUBLIC_IP_LIST: Final = _of(NETWORK, PUBLIC_IP, "list")
@@ -88,7 +86,6 @@ LOAD_BALANCER_PUT: Final = _of(NETWORK, LOAD_BALANCER, "put")
 LOAD_BALANCER_DELETE: Final = _of(NETWORK, LOAD_BALANCER, "delete")
 SECURITY_GROUP_GET: Final = _of(NETWORK, SECURITY_GROUP, "get")
 SECURITY_GROUP_PUT: Final = _of(NETWORK, SECURITY_GROUP, "put")
-SUBNET_GET: Final = _of(NETWORK, "virtualNetworks/subnets", "get")
 ROUTE_TABLE_GET: Final = _of(NETWORK, ROUTE_TABLE, "get")
 ROUTE_TABLE_PUT: Final = _of(NETWORK, ROUTE_TABLE, "put")
 
@@ -99,8 +96,8 @@ OPERATIONS: Final[Mapping[Use, tuple[Operation, ...]]] = {
     ),
     Use.BALANCING: (
         PUBLIC_IP_LIST, PUBLIC_IP_PUT, PUBLIC_IP_DELETE, LOAD_BALANCER_GET, LOAD_BALANCER_PUT,
-        LOAD_BALANCER_DELETE, SECURITY_GROUP_GET, SECURITY_GROUP_PUT, SUBNET_GET, VM_LIST, NIC_LIST,
-        NIC_GET, NIC_PUT, SCALE_SET_GET, SCALE_SET_PUT, SCALE_SET_VM_GET, SCALE_SET_VM_PUT,
+        LOAD_BALANCER_DELETE, SECURITY_GROUP_GET, SECURITY_GROUP_PUT, NIC_LIST, NIC_PUT,
+        SCALE_SET_LIST, SCALE_SET_PUT, SCALE_SET_VM_GET, SCALE_SET_VM_PUT,
     ),
     Use.ROUTES: (ROUTE_TABLE_GET, ROUTE_TABLE_PUT),
     Use.VOLUMES: (DISK_GET,),
@@ -110,7 +107,7 @@ OPERATIONS: Final[Mapping[Use, tuple[Operation, ...]]] = {
 JOINS: Final[Mapping[Use, tuple[str, ...]]] = {
     Use.BALANCING: (
         f"{NETWORK}/loadBalancers/backendAddressPools/join/action",
-        f"{NETWORK}/loadBalancers/frontendIPConfigurations/join/action",
+        f"{NETWORK}/networkInterfaces/join/action",
         f"{NETWORK}/networkSecurityGroups/join/action",
         f"{NETWORK}/publicIPAddresses/join/action",
         f"{NETWORK}/publicIPPrefixes/join/action",

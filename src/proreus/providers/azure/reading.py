@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Mu
 from types import TracebackType
 from typing import Any, Final, Self
 
-from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.cloudprovider.lookups import attempt
 from proreus.providers.azure import operations
 from proreus.providers.azure.api import Arm, Resource
@@ -95,10 +95,7 @@ class Questions:
             return dict(view) if view is not None else None
         id_ = str(machine["id"])
         if not self._arm.config.is_stack:
-            statuses = await self._listed(
-                operations.VM_LIST, f"{self._subscription()}{_COMPUTE}/virtualMachines",
-                {"statusOnly": "true"},
-            )  # fmt: skip
+            statuses = await self._statuses()
             view = part(statuses.get(id_.lower(), {}), "instanceView")
             # The list of statuses has no fault domains, which stand for zones.
             known = self._domains.get(str(part(machine, "vmId") or id_))
@@ -114,6 +111,17 @@ class Questions:
         if domain is not None:
             self._domains[str(part(machine, "vmId") or id_)] = domain
         return dict(found) if found is not None else None
+
+    async def _statuses(self) -> Found:
+        """Return the statuses of all machines of the subscription.
+
+        Without the right to read these, nothing: then each machine is asked for by itself.
+        """
+        id_ = f"{self._subscription()}{_COMPUTE}/virtualMachines"
+        try:
+            return await self._listed(operations.VM_LIST, id_, {"statusOnly": "true"})
+        except Unauthenticated:
+            return {}
 
     async def named(self, name: str, group: str) -> list[Resource]:
         """Return the machines in a resource group whose Nodes have a name.

@@ -25,15 +25,18 @@ _JOINED = {
 
 def check_right(actions: set[str] | None, method: str, place: "Place") -> None:
     """Refuse a request whose action the caller's role does not have."""
-    if actions is None:
-        return
-    action = f"{place.kind}/{_VERBS[method]}"
-    if action.lower() not in {one.lower() for one in actions}:
+    check_action(actions, f"{place.kind}/{_VERBS[method]}", place.path)
+
+
+def check_action(actions: set[str] | None, action: str, scope: str) -> None:
+    """Refuse an action that the caller's role does not have."""
+    if actions is not None and action.lower() not in {one.lower() for one in actions}:
         raise ArmError(
-            403, "AuthorizationFailed",
+            403,
+            "AuthorizationFailed",
             f"The client does not have authorization to perform action '{action}' over scope"
-            f" '{place.path}'.",
-        )  # fmt: skip
+            f" '{scope}'.",
+        )
 
 
 def check_joins(actions: set[str] | None, body: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from aiohttp import web
 from .errors import ArmError, invalid, missing
 from .identity import Identity
 from .kinds import check_deletion, filled
-from .rights import check_joins, check_right
+from .rights import check_action, check_joins, check_right
 from .store import LOCATION, SUBSCRIPTION, Resource, Store
 
 LONG = {"loadBalancers", "publicIPAddresses", "networkSecurityGroups", "routeTables",
@@ -68,6 +68,7 @@ class Emulator:
         page: Resources on a page of a list.
         works: How often an operation says that it goes on; 0: the answer is the end.
         actions: What the caller has the right to; None for everything.
+        readers_of_group_only: Whether the caller has rights to resource groups only.
         quota: Reads and writes that are let through at once, and for each second.
         requests: All requests, the oldest first: method and type.
     """
@@ -80,6 +81,7 @@ class Emulator:
         self.works = 0
         self.delay = 0.0
         self.actions: set[str] | None = None
+        self.readers_of_group_only = False
         self.quota: dict[str, tuple[float, float]] = {}
         self.faults: list[Fault] = []
         self.requests: deque[tuple[str, str]] = deque(maxlen=100_000)
@@ -176,6 +178,8 @@ class Emulator:
         path = request.path
         if "/locations/" in path.lower():
             self.requests.append((method, "operation"))
+            kind = re.split("/providers/", path, flags=re.IGNORECASE)[1].split("/")
+            check_action(self.actions, f"{kind[0]}/locations/{kind[3]}/read", path)
             return self._polled(
                 path.rpartition("/")[2], is_result="operationresults" in path.lower()
             )
@@ -184,6 +188,8 @@ class Emulator:
         for hook in self.hooks:
             hook(method, place.path)
         check_right(self.actions, method, place)
+        if self.readers_of_group_only and not place.group:
+            raise ArmError(403, "AuthorizationFailed", "The role is of a resource group only.")
         before = self._fault(method, place, after_effect=False)
         if before is not None and not before.asynchronous:
             raise before.error()
