@@ -1,4 +1,4 @@
-"""The chart's roles, what is made from it (README, `deploy/*.yaml`), and the IAM policy for AWS.
+"""The chart's roles, what is made from it (README, `deploy/*.yaml`), and the rights in clouds.
 
 `write` makes the files, `check` says which of them are out of date, and `programs` prints the
 directory of the Go programs that render charts and read Prometheus rules (`tools/gotools`). Those
@@ -28,7 +28,11 @@ from proreus.testing.controlplane.progress import announced
 
 ROOT: Final = Path(__file__).parents[1]
 CHART: Final = ROOT / "charts" / "cloud-controller-manager"
-POLICY: Final = ROOT / "deploy" / "aws" / "iam-policy.json"
+RIGHTS: Final = {
+    ROOT / "deploy" / "aws" / "iam-policy.json": "aws_policy.py",
+    ROOT / "deploy" / "azure" / "role.json": "azure_role.py",
+}
+"""What clouds let the manager do, and the tools that print it."""
 SOURCE: Final = ROOT / "tools" / "gotools"
 PROGRAMS: Final = ("chart", "queries", "rules")
 NAMESPACE: Final = "kube-system"
@@ -71,10 +75,10 @@ async def programs() -> Path:
     return place
 
 
-def printed_policy() -> str:
-    """Return what `tools/aws_policy.py` prints."""
+def printed_rights(tool: str) -> str:
+    """Return what a tool prints that writes the rights in a cloud."""
     done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "aws_policy.py"],
+        [sys.executable, ROOT / "tools" / tool],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -193,6 +197,7 @@ def put(files: Mapping[Path, str], *, write: bool) -> list[Path]:
         file for file, content in files.items() if not file.exists() or file.read_text() != content
     ]
     for file in stale if write else ():
+        file.parent.mkdir(exist_ok=True)
         file.write_text(files[file])
     return stale
 
@@ -207,7 +212,8 @@ async def main() -> int:
             print(await programs())
             return 0
         write = what == "write"
-        first = {CHART / "files" / "roles.yaml": roles(), POLICY: printed_policy()}
+        first = {file: printed_rights(tool) for file, tool in RIGHTS.items()}
+        first[CHART / "files" / "roles.yaml"] = roles()
         stale = put(first, write=write)  # first of all: the chart is rendered with the roles
         stale += put(await everything(), write=write)
     except ControlPlaneError as error:
