@@ -1,0 +1,329 @@
+"""What is special about each kind of resource: what it refers to, what it gets, what can be done."""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+from .errors import ApiError, exists, in_use, invalid, not_found
+from .world import Resource, World, check_fingerprint, fingerprint
+
+MOST_AT_CREATION: Final = 200
+MOST_AT_ONCE: Final = 1000
+MOST_IN_GROUP: Final = 1000
+MOST_ADDRESSES: Final = 100
+
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL: Final = re.compile(r"[\w-]{0,63}")
+_CHECKS: Final = ("healthChecks", "httpHealthChecks")
+
+
+def insert(world: World, collection: str, body: Resource) -> tuple[str, Callable[[], None]]:
+    """Check a new resource; its path, and what makes it."""
+    name = body.get("name", "")
+    if not _NAME.fullmatch(name):
+        raise invalid("resource.name", name, f"Must be a match of regex '{_NAME.pattern}'")
+    if body.get("labels"):
+        raise invalid("resource.labels", body["labels"], "Labels are set with setLabels.")
+    kind = collection.split("/")[-1]
+    path = f"{collection}/{name}"
+    if path in world.objects:
+        raise exists(path)
+    whole = _COMPLETE[kind](world, path, deepcopy(body))
+
+    def effect() -> None:
+        _FINAL.get(kind, lambda *_: None)(world, path, whole)
+        world.put(path, whole)
+
+    return path, effect
+
+
+def delete(world: World, path: str) -> Callable[[], None]:
+    """Check that nothing uses a resource; what deletes it."""
+    world.get(path)
+    for user, one in world.objects.items():
+        if path in _references(world, user, one):
+            raise in_use(path, user)
+    return lambda: world.drop(path)
+
+
+def _references(world: World, path: str, resource: Resource) -> set[str]:
+    """What a resource keeps from being deleted."""
+    kind = path.split("/")[-2]
+    if kind == "forwardingRules":
+        links = [resource.get("target"), resource.get("backendService")]
+    elif kind == "targetPools":
+        links = resource.get("healthChecks", [])
+    elif kind == "backendServices":
+        groups = [one["group"] for one in resource.get("backends", [])]
+        links = [*resource.get("healthChecks", []), *groups]
+    else:
+        return set()
+    return {world.path(one) for one in links if one}
+
+
+# What each kind needs, and what it gets
+
+
+def _address(world: World, path: str, body: Resource) -> Resource:
+    body.setdefault("addressType", "EXTERNAL")
+    _labelled(body)
+    given = body.get("address", "")
+    if body["addressType"] == "EXTERNAL":
+        body.setdefault("networkTier", "PREMIUM")
+        users = rules_with(world, given) if given else []
+        if given and not users:
+            raise invalid("resource.address", given, "The address is not in use in this region.")
+        if any(one.get("networkTier") != body["networkTier"] for one in users):
+            raise invalid("resource.networkTier", body["networkTier"])
+        if given and address_of(world, given):
+            raise invalid("resource.address", given, "It is reserved already.")
+    else:
+        body["subnetwork"] = world.link(world.require(body.get("subnetwork", ""), "subnetwork"))
+        if given and address_of(world, given):
+            raise ApiError(409, "alreadyExists", f"IP '{given}' is already being used")
+    count = sum(1 for _ in world.of("addresses"))
+    if count >= MOST_ADDRESSES:
+        raise ApiError(403, "quotaExceeded", "Quota 'STATIC_ADDRESSES' exceeded. Limit: 100.0")
+    return body
+
+
+def _address_final(world: World, path: str, body: Resource) -> None:
+    body["address"] = body.get("address") or _free(world, body)
+    body["status"] = "IN_USE" if rules_with(world, body["address"]) else "RESERVED"
+
+
+def _free(world: World, body: Resource) -> str:
+    """An address that nothing has."""
+    taken = {one.get("address") or one.get("IPAddress") for one in world.objects.values()}
+    taken |= {
+        nic.get("networkIP")
+        for _, one in world.of("instances")
+        for nic in one.get("networkInterfaces", [])
+    }
+    if body.get("subnetwork"):
+        network = world.get(world.path(body["subnetwork"]))["ipCidrRange"]
+        pool = ipaddress.ip_network(network)
+        return next(str(one) for one in list(pool.hosts())[1000:] if str(one) not in taken)
+    tier = {"STANDARD": "35.206.0.0/16"}.get(body.get("networkTier", ""), "34.10.0.0/16")
+    return next(str(one) for one in ipaddress.ip_network(tier).hosts() if str(one) not in taken)
+
+
+def address_of(world: World, address: str) -> Resource | None:
+    """The reserved address with this value."""
+    return next((one for _, one in world.of("addresses") if one["address"] == address), None)
+
+
+def rules_with(world: World, address: str) -> list[Resource]:
+    """The forwarding rules with this address."""
+    return [one for _, one in world.of("forwardingRules") if one["IPAddress"] == address]
+
+
+def _forwarding_rule(world: World, path: str, body: Resource) -> Resource:
+    scheme = body.setdefault("loadBalancingScheme", "EXTERNAL")
+    if body.get("IPProtocol") not in {"TCP", "UDP", "SCTP", "ESP", "AH", "ICMP", "L3_DEFAULT"}:
+        raise invalid("resource.IPProtocol", body.get("IPProtocol"))
+    _labelled(body)
+    body["fingerprint"] = fingerprint(body)
+    if scheme == "INTERNAL":
+        return _internal_rule(world, body)
+    if bool(body.get("target")) == bool(body.get("backendService")):
+        raise invalid("resource.target", body.get("target", ""), "Give a target or a backendService.")
+    if body.get("target"):
+        body["target"] = world.link(world.require(body["target"], "target"))
+    first, _, last = body.get("portRange", "").partition("-")
+    if not first.isdigit():
+        raise invalid("resource.portRange", body.get("portRange", ""))
+    body["portRange"] = f"{int(first)}-{int(last or first)}"
+    body.setdefault("networkTier", "PREMIUM")
+    _check_rule_address(world, body)
+    return body
+
+
+def _internal_rule(world: World, body: Resource) -> Resource:
+    if body.get("networkTier"):
+        raise invalid("resource.networkTier", body["networkTier"])
+    ports = body.get("ports") or []
+    if bool(ports) == bool(body.get("allPorts")) or len(ports) > 5:
+        raise invalid("resource.ports", ports, "Give one to five ports, or allPorts.")
+    service = world.require(body.get("backendService", ""), "backendService")
+    if world.get(service)["protocol"] != body["IPProtocol"]:
+        raise invalid("resource.IPProtocol", body["IPProtocol"], "The backend service has another.")
+    if world.get(service)["loadBalancingScheme"] != "INTERNAL":
+        raise invalid("resource.backendService", service)
+    body["backendService"] = world.link(service)
+    subnet = world.require(body.get("subnetwork", ""), "subnetwork")
+    body["subnetwork"] = world.link(subnet)
+    body["network"] = world.get(subnet)["network"]
+    body.setdefault("allowGlobalAccess", False)
+    _check_rule_address(world, body)
+    return body
+
+
+def _check_rule_address(world: World, body: Resource) -> None:
+    address = body.get("IPAddress", "")
+    if not address:
+        return
+    if "/" in address:
+        address = body["IPAddress"] = world.get(world.path(address))["address"]
+    reserved = address_of(world, address)
+    if reserved is None and body["loadBalancingScheme"] == "EXTERNAL":
+        raise invalid("resource.IPAddress", address, "Specified IP address is not reserved.")
+    if reserved is not None and reserved.get("networkTier") != body.get("networkTier"):
+        raise invalid("resource.networkTier", body.get("networkTier"), "The address has another.")
+    if reserved is not None and reserved["addressType"] != body["loadBalancingScheme"]:
+        raise invalid("resource.IPAddress", address, "The address is of another type.")
+    if body["loadBalancingScheme"] == "INTERNAL":
+        subnet = ipaddress.ip_network(world.get(world.path(body["subnetwork"]))["ipCidrRange"])
+        if ipaddress.ip_address(address) not in subnet:
+            raise invalid("resource.IPAddress", address, "It is outside of the subnetwork.")
+    for other in rules_with(world, address):
+        if other["IPProtocol"] == body["IPProtocol"]:
+            raise invalid("resource.IPAddress", address, "IP_IN_USE_BY_ANOTHER_RESOURCE")
+
+
+def _forwarding_rule_final(world: World, path: str, body: Resource) -> None:
+    body["IPAddress"] = body.get("IPAddress") or _free(world, body)
+    for _, one in world.of("addresses"):
+        if one["address"] == body["IPAddress"]:
+            one["status"] = "IN_USE"
+
+
+def _target_pool(world: World, path: str, body: Resource) -> Resource:
+    body.setdefault("sessionAffinity", "NONE")
+    if len(body.get("instances", [])) > MOST_AT_CREATION:
+        raise invalid("resource.instances", "", f"At most {MOST_AT_CREATION} can be given.")
+    body["instances"] = [
+        world.link(world.require(one, f"instances[{n}]"))
+        for n, one in enumerate(body.get("instances", []))
+    ]
+    body["healthChecks"] = [
+        world.link(world.require(one, "healthChecks")) for one in body.get("healthChecks", [])
+    ]
+    if len(body["healthChecks"]) > 1:
+        raise invalid("resource.healthChecks", "", "A target pool has at most one.")
+    return body
+
+
+def _backend_service(world: World, path: str, body: Resource) -> Resource:
+    body.setdefault("sessionAffinity", "NONE")
+    checks = [world.link(world.require(one, "healthChecks")) for one in body.get("healthChecks", [])]
+    if len(checks) != 1:
+        raise invalid("resource.healthChecks", checks, "Give exactly one.")
+    body["healthChecks"] = checks
+    body["backends"] = [
+        {"balancingMode": "CONNECTION", **one, "group": world.link(world.require(one["group"], "backends"))}
+        for one in body.get("backends", [])
+    ]
+    body["fingerprint"] = fingerprint({**body, "fingerprint": ""})
+    return body
+
+
+def _health_check(world: World, path: str, body: Resource) -> Resource:
+    for field, usual in (("checkIntervalSec", 5), ("timeoutSec", 5)):
+        body.setdefault(field, usual)
+    body.setdefault("healthyThreshold", 2)
+    body.setdefault("unhealthyThreshold", 2)
+    if body["timeoutSec"] > body["checkIntervalSec"]:
+        raise invalid("resource.timeoutSec", body["timeoutSec"], "It is longer than the interval.")
+    if path.split("/")[-2] == "healthChecks" and body.get("type") not in {"HTTP", "TCP", "HTTPS"}:
+        raise invalid("resource.type", body.get("type", ""))
+    return body
+
+
+def firewall(world: World, path: str, body: Resource) -> Resource:
+    """A firewall rule with what Google adds."""
+    body["network"] = world.link(world.require(body.get("network", ""), "network", path.split("/")[1]))
+    body.setdefault("direction", "INGRESS")
+    body.setdefault("priority", 1000)
+    body.setdefault("disabled", False)
+    if not body.get("allowed") and not body.get("denied"):
+        raise invalid("resource.allowed", "", "Give allowed or denied.")
+    for one in body.get("allowed", []):
+        if len(one.get("ports", [])) > 100:
+            raise invalid("resource.allowed", "", "At most 100 ports.")
+    if not body.get("sourceRanges") and not body.get("sourceTags"):
+        body["sourceRanges"] = ["0.0.0.0/0"]
+    for field in ("sourceRanges", "destinationRanges"):
+        for text in body.get(field, []):
+            try:
+                ipaddress.ip_network(text)
+            except ValueError:
+                raise invalid(f"resource.{field}", text, "Must be a CIDR address range.") from None
+        if not body.get(field):
+            body.pop(field, None)
+    return body
+
+
+def _instance_group(world: World, path: str, body: Resource) -> Resource:
+    body.update(size=0, fingerprint=fingerprint(body["name"]), members=[])
+    body.setdefault("network", "")
+    return body
+
+
+def _route(world: World, path: str, body: Resource) -> Resource:
+    body["network"] = world.link(world.require(body.get("network", ""), "network", path.split("/")[1]))
+    ipaddress.ip_network(body["destRange"])
+    hop = world.path(body.get("nextHopInstance", ""))
+    if hop not in world.objects:
+        raise not_found(hop)
+    body["nextHopInstance"] = world.link(hop)
+    body.setdefault("priority", 1000)
+    return body
+
+
+def _labelled(body: Resource) -> None:
+    body["labels"] = {}
+    body["labelFingerprint"] = fingerprint({})
+
+
+_Complete = Callable[[World, str, Resource], Resource]
+_COMPLETE: Final[Mapping[str, _Complete]] = {
+    "addresses": _address,
+    "backendServices": _backend_service,
+    "firewalls": firewall,
+    "forwardingRules": _forwarding_rule,
+    "healthChecks": _health_check,
+    "httpHealthChecks": _health_check,
+    "instanceGroups": _instance_group,
+    "routes": _route,
+    "targetPools": _target_pool,
+}
+_FINAL: Final[Mapping[str, Callable[[World, str, Resource], None]]] = {
+    "addresses": _address_final,
+    "forwardingRules": _forwarding_rule_final,
+}
+
+
+def replaced(world: World, path: str, body: Resource, *, merges: bool) -> Callable[[], None]:
+    """Check a resource that is to stand in the place of another; what puts it there."""
+    before, kind = world.get(path), path.split("/")[-2]
+    if kind == "backendServices":
+        check_fingerprint(body.get("fingerprint"), before, "fingerprint")
+    whole = {**deepcopy(before), **body} if merges else deepcopy(body)
+    whole = {key: one for key, one in whole.items() if one is not None}
+    whole["name"] = before["name"]
+    for kept in ("labels", "labelFingerprint"):
+        if kept in before:
+            whole[kept] = before[kept]
+    complete = _COMPLETE[kind](world, path, whole)
+    return lambda: (world.get(path), world.put(path, complete)) and None
+
+
+def set_labels(world: World, path: str, body: Resource) -> Callable[[], None]:
+    """Check labels; what puts them in the place of the former."""
+    resource = world.get(path)
+    check_fingerprint(body.get("labelFingerprint"), resource, "labelFingerprint")
+    labels = body.get("labels") or {}
+    for key, value in labels.items():
+        is_fit = re.fullmatch(r"[a-z][\w-]{0,62}", key) and _LABEL.fullmatch(value)
+        if not is_fit or value != value.lower():
+            raise invalid("resource.labels", f"{key}={value}")
+
+    def effect() -> None:
+        found = world.get(path)
+        found["labels"] = dict(labels)
+        found["labelFingerprint"] = fingerprint(labels)
+
+    return effect
