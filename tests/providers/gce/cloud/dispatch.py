@@ -41,7 +41,9 @@ def answer(
         world.tick()
         return world.operation(operation_path(method, path))
     place = _place(method, path)
-    if (zone := path.get("zone")) and f"projects/{path['project']}/zones/{zone}" not in world.objects:
+    if (
+        zone := path.get("zone")
+    ) and f"projects/{path['project']}/zones/{zone}" not in world.objects:
         raise invalid("zone", zone, "Unknown zone.")
     world.tick()
     kind = place.split("/")[-1] if place else ""
@@ -52,7 +54,7 @@ def answer(
         return reader(world, method, target, query)
     if method.verb == "listInstances":
         return _members(world, target, query)
-    return _change(world, method, place, target, path, query, body or {})
+    return _change(world, method, (place, target), query, body or {})
 
 
 def _place(method: Method, path: Parameters) -> str:
@@ -61,7 +63,7 @@ def _place(method: Method, path: Parameters) -> str:
         return f"projects/{path['project']}"
     filled = method.path.format(**path)
     parts = filled.split("/")
-    if method.verb in {"aggregatedList"}:
+    if method.verb == "aggregatedList":
         return f"projects/{path['project']}/aggregated/{parts[-1]}"
     size = 4 if parts[2] == "global" else 5
     return "/".join(parts[:size]) if parts[2] in {"global", "zones", "regions"} else filled
@@ -70,13 +72,11 @@ def _place(method: Method, path: Parameters) -> str:
 def _change(
     world: World,
     method: Method,
-    place: str,
-    target: str,
-    path: Parameters,
+    where: tuple[str, str],
     query: Parameters,
     body: Resource,
 ) -> Resource:
-    verb = method.verb
+    verb, (place, target) = method.verb, where
     claims = verb in {"insert", "delete"}
     effect: Callable[[], None]
     if verb == "insert":
@@ -119,9 +119,7 @@ def _list(world: World, method: Method, target: str, query: Parameters) -> Resou
     return {"kind": f"compute#{method.collection}List", "items": items, **token}
 
 
-def _page(
-    world: World, items: list[Any], query: Parameters
-) -> tuple[list[Any], dict[str, str]]:
+def _page(world: World, items: list[Any], query: Parameters) -> tuple[list[Any], dict[str, str]]:
     size = min(int(query.get("maxResults", "500")) or 500, world.page)
     try:
         first = int(query.get("pageToken", "0"))
@@ -133,7 +131,7 @@ def _page(
 
 def _aggregated(world: World, method: Method, target: str, query: Parameters) -> Resource:
     """All zones, those without anything with a warning, those that are down as unreachable."""
-    project, kind = target.split("/")[1], target.split("/")[-1]
+    project, kind = target.split("/")[1], target.rsplit("/", maxsplit=1)[-1]
     zones = sorted(path.split("/")[-1] for path, _ in world.of("zones"))
     every: list[tuple[str, Resource]] = []
     for zone in zones:

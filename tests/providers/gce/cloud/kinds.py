@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, Final
+from typing import Final
 
 from .errors import ApiError, exists, in_use, invalid, not_found
 from .world import Resource, World, check_fingerprint, fingerprint
@@ -26,14 +26,15 @@ def insert(world: World, collection: str, body: Resource) -> tuple[str, Callable
         raise invalid("resource.name", name, f"Must be a match of regex '{_NAME.pattern}'")
     if body.get("labels"):
         raise invalid("resource.labels", body["labels"], "Labels are set with setLabels.")
-    kind = collection.split("/")[-1]
+    kind = collection.rsplit("/", maxsplit=1)[-1]
     path = f"{collection}/{name}"
     if path in world.objects:
         raise exists(path)
     whole = _COMPLETE[kind](world, path, deepcopy(body))
 
     def effect() -> None:
-        _FINAL.get(kind, lambda *_: None)(world, path, whole)
+        if kind in _FINAL:
+            _FINAL[kind](world, path, whole)
         world.put(path, whole)
 
     return path, effect
@@ -129,7 +130,9 @@ def _forwarding_rule(world: World, path: str, body: Resource) -> Resource:
     if scheme == "INTERNAL":
         return _internal_rule(world, body)
     if bool(body.get("target")) == bool(body.get("backendService")):
-        raise invalid("resource.target", body.get("target", ""), "Give a target or a backendService.")
+        raise invalid(
+            "resource.target", body.get("target", ""), "Give a target or a backendService."
+        )
     if body.get("target"):
         body["target"] = world.link(world.require(body["target"], "target"))
     first, _, last = body.get("portRange", "").partition("-")
@@ -208,12 +211,18 @@ def _target_pool(world: World, path: str, body: Resource) -> Resource:
 
 def _backend_service(world: World, path: str, body: Resource) -> Resource:
     body.setdefault("sessionAffinity", "NONE")
-    checks = [world.link(world.require(one, "healthChecks")) for one in body.get("healthChecks", [])]
+    checks = [
+        world.link(world.require(one, "healthChecks")) for one in body.get("healthChecks", [])
+    ]
     if len(checks) != 1:
         raise invalid("resource.healthChecks", checks, "Give exactly one.")
     body["healthChecks"] = checks
     body["backends"] = [
-        {"balancingMode": "CONNECTION", **one, "group": world.link(world.require(one["group"], "backends"))}
+        {
+            "balancingMode": "CONNECTION",
+            **one,
+            "group": world.link(world.require(one["group"], "backends")),
+        }
         for one in body.get("backends", [])
     ]
     body["fingerprint"] = fingerprint({**body, "fingerprint": ""})
@@ -234,7 +243,9 @@ def _health_check(world: World, path: str, body: Resource) -> Resource:
 
 def firewall(world: World, path: str, body: Resource) -> Resource:
     """A firewall rule with what Google adds."""
-    body["network"] = world.link(world.require(body.get("network", ""), "network", path.split("/")[1]))
+    body["network"] = world.link(
+        world.require(body.get("network", ""), "network", path.split("/")[1])
+    )
     body.setdefault("direction", "INGRESS")
     body.setdefault("priority", 1000)
     body.setdefault("disabled", False)
@@ -263,7 +274,9 @@ def _instance_group(world: World, path: str, body: Resource) -> Resource:
 
 
 def _route(world: World, path: str, body: Resource) -> Resource:
-    body["network"] = world.link(world.require(body.get("network", ""), "network", path.split("/")[1]))
+    body["network"] = world.link(
+        world.require(body.get("network", ""), "network", path.split("/")[1])
+    )
     ipaddress.ip_network(body["destRange"])
     hop = world.path(body.get("nextHopInstance", ""))
     if hop not in world.objects:
@@ -308,7 +321,12 @@ def replaced(world: World, path: str, body: Resource, *, merges: bool) -> Callab
         if kept in before:
             whole[kept] = before[kept]
     complete = _COMPLETE[kind](world, path, whole)
-    return lambda: (world.get(path), world.put(path, complete)) and None
+
+    def effect() -> None:
+        world.get(path)
+        world.put(path, complete)
+
+    return effect
 
 
 def set_labels(world: World, path: str, body: Resource) -> Callable[[], None]:

@@ -15,9 +15,13 @@ Effect = Callable[[], None]
 def pool_members(world: World, path: str, verb: str, body: Resource) -> Effect:
     """Add instances or health checks to a target pool, or take them away."""
     pool = world.get(path)
-    field, inner = ("instances", "instance") if verb.endswith("Instance") else (
-        "healthChecks",
-        "healthCheck",
+    field, inner = (
+        ("instances", "instance")
+        if verb.endswith("Instance")
+        else (
+            "healthChecks",
+            "healthCheck",
+        )
     )
     given = [world.path(one[inner]) for one in body.get(field, [])]
     if not given or len(given) > MOST_AT_ONCE:
@@ -91,16 +95,14 @@ def network_interface(world: World, path: str, name: str, body: Resource) -> Eff
     for one in ranges:
         of = secondary.get(one.setdefault("subnetworkRangeName", PODS))
         network = ipaddress.ip_network(one["ipCidrRange"])
-        if of is None or not (network.version == of.version and network.subnet_of(of)):
+        if of is None or network[0] not in of or network[-1] not in of:
             raise invalid("aliasIpRanges", one["ipCidrRange"], "It is not in the secondary range.")
         if any(network.overlaps(other) for other in taken):
             raise invalid("aliasIpRanges", one["ipCidrRange"], "Alias IP CIDR range is in use.")
         taken.append(network)
 
     def effect() -> None:
-        interface = next(
-            one for one in world.get(path)["networkInterfaces"] if one["name"] == name
-        )
+        interface = next(one for one in world.get(path)["networkInterfaces"] if one["name"] == name)
         interface["aliasIpRanges"] = ranges
         interface["fingerprint"] = fingerprint((name, ranges))
 

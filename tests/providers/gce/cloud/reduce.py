@@ -80,7 +80,7 @@ def _keep(every: dict[str, Any], name: str, kept: dict[str, Any]) -> None:
 
 
 def _schema(whole: dict[str, Any]) -> dict[str, Any]:
-    found = {key: whole[key] for key in _KEPT_OF_SCHEMAS if key in whole}
+    found: dict[str, Any] = {key: whole[key] for key in _KEPT_OF_SCHEMAS if key in whole}
     if "properties" in found:
         found["properties"] = {key: _schema(one) for key, one in whole["properties"].items()}
     for key in ("items", "additionalProperties"):

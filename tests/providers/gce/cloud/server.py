@@ -36,6 +36,7 @@ class Fault(msgspec.Struct):
         reason: The reason.
         after: Whether the effect comes nevertheless.
         target: What the path must hold.
+        message: What is said, if not that the test did it.
     """
 
     method: str
@@ -44,6 +45,7 @@ class Fault(msgspec.Struct):
     reason: str = "backendError"
     after: bool = False
     target: str = ""
+    message: str = ""
 
 
 class Gce:
@@ -91,7 +93,9 @@ class Gce:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
-    def run(self, *names: str, zone: str = ZONES[0], tags: tuple[str, ...] = ("node",), **more: Any) -> None:
+    def run(
+        self, *names: str, zone: str = ZONES[0], tags: tuple[str, ...] = ("node",), **more: Any
+    ) -> None:
         """Start machines."""
         with self.world.lock:
             for name in names:
@@ -144,23 +148,26 @@ class Gce:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._serve())
+        runner = self._loop.run_until_complete(self._serve())
         self._ready.set()
         self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
 
-    async def _serve(self) -> None:
+    async def _serve(self) -> web.AppRunner:
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/compute/{version}/{path:.*}", self._compute)
         app.router.add_get("/computeMetadata/v1/{path:.*}", self._metadata)
         app.router.add_post("/token", self._token)
         app.router.add_post("/alternative", self._alternative)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         host, port = runner.addresses[0][:2]
         self.world.base = f"http://{host}:{port}"
         self.world.reset()
+        return runner
 
     async def _metadata(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -238,7 +245,8 @@ class Gce:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        return _refused(ApiError(fault.status, fault.reason, f"{fault.reason} by the test"))
+        message = fault.message or f"{fault.reason} by the test"
+        return _refused(ApiError(fault.status, fault.reason, message))
 
     def _admit(self, group: str) -> None:
         most = self.quota.get(group)

@@ -45,7 +45,9 @@ class Method:
             if name in _UNIVERSAL:
                 continue
             if described is None or described["location"] != "query":
-                raise ApiError(400, "invalidParameter", f'Invalid JSON payload: Unknown name "{name}"')
+                raise ApiError(
+                    400, "invalidParameter", f'Invalid JSON payload: Unknown name "{name}"'
+                )
             _parameter(name, value, described)
         for name, described in self._parameters.items():
             if described.get("required") and name not in path and name not in query:
@@ -71,7 +73,9 @@ class Method:
                 inner = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
                 if inner is None:
                     yield ApiError(
-                        400, "badRequest", f'Invalid JSON payload. Unknown name "{key}" at "{place}"'
+                        400,
+                        "badRequest",
+                        f'Invalid JSON payload. Unknown name "{key}" at "{place}"',
                     )
                     return
                 yield from self._wrong(one, inner, f"{place}.{key}")
@@ -113,9 +117,7 @@ def _parameter(name: str, value: str, described: Mapping[str, Any]) -> None:
 def methods() -> tuple[Method, ...]:
     """All methods."""
     document = json.loads(SPEC.read_text())
-    return tuple(
-        Method(id_, one, document["schemas"]) for id_, one in document["methods"].items()
-    )
+    return tuple(Method(id_, one, document["schemas"]) for id_, one in document["methods"].items())
 
 
 def find(method: str, path: str) -> tuple[Method, dict[str, str]]:

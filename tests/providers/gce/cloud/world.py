@@ -94,7 +94,11 @@ class World:
 
     def path(self, reference: str, within: str = "") -> str:
         """The path of what a URL or a part of one names."""
-        text = reference.split("/compute/v1/")[-1].split("/compute/beta/")[-1].strip("/")
+        text = (
+            reference.rsplit("/compute/v1/", maxsplit=1)[-1]
+            .rsplit("/compute/beta/", maxsplit=1)[-1]
+            .strip("/")
+        )
         if not text.startswith("projects/"):
             text = f"projects/{within or PROJECT}/{text}"
         return text.replace(f"projects/{NUMBER}/", f"projects/{PROJECT}/")
@@ -150,9 +154,7 @@ class World:
 
     # Operations
 
-    def operate(
-        self, verb: str, target: str, effect: Effect, *, claims: bool = False
-    ) -> Resource:
+    def operate(self, verb: str, target: str, effect: Effect, *, claims: bool = False) -> Resource:
         """Begin an operation, whose effect comes when it is done.
 
         Args:
@@ -190,7 +192,7 @@ class World:
                 shown[kind] = self.link(place)
         if claims:
             self._busy[target] = path
-        first = deepcopy(shown)
+        first: Resource = deepcopy(shown)
         if not self.latency:
             self.tick()
         return first
@@ -214,7 +216,8 @@ class World:
         """An operation as it is now."""
         if path not in self._operations:
             raise not_found(path)
-        return deepcopy(self._operations[path]["shown"])
+        found: Resource = deepcopy(self._operations[path]["shown"])
+        return found
 
     def remaining(self, path: str) -> float:
         """Seconds until it is done."""

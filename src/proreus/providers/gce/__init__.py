@@ -1,0 +1,57 @@
+"""The provider `gce` (Google Compute Engine): a drop-in for the official manager.
+
+Every call goes through `api.Api`; what an answer means and what is done next is decided in pure
+functions.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.gce.api import Api
+from proreus.providers.gce.config import GCEConfig
+from proreus.providers.gce.credentials import TokenSource, key_file_path
+from proreus.providers.gce.instances import GCEInstances
+from proreus.providers.gce.metadata import TIMEOUT, Metadata
+from proreus.providers.gce.place import find_place
+from proreus.providers.gce.reading import Reader
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["GCECloud"]
+
+
+class GCECloud(CloudProvider):
+    """A project of Google Cloud, and one region of it, as a cloud of Kubernetes."""
+
+    name: ClassVar[str] = "gce"
+    config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Keep the cloud-config; what it leaves out, the metadata server tells.
+
+        Raises:
+            ConfigError: It is another provider's.
+        """
+        super().__init__(config)
+        if config is not None and not isinstance(config, GCEConfig):
+            raise ConfigError(("--cloud-config: is not a cloud-config of the provider gce",))
+        self._config = config or GCEConfig()
+        path = key_file_path(self._config.global_)
+        self.watched_files = (path,) if path else ()
+
+    async def start(self, context: "Context") -> None:
+        """Get a token, find out where the cluster is, and set the capabilities."""
+        config = self._config
+        timeout = config.client.timeout.total_seconds()
+        metadata = self.closing(Metadata(context, timeout=min(timeout, TIMEOUT)))
+        tokens = self.closing(TokenSource(context, config.global_, metadata, timeout))
+        credential = tokens.credential()
+        api = self.closing(Api(context, config, credential))
+        await credential.get()
+        place = await find_place(config.global_, metadata, api)
+        reader = Reader(api, place.project)
+        self.instances = GCEInstances(reader, place)

@@ -1,0 +1,108 @@
+"""Reads and writes what things are called: provider ids, paths and URLs of resources. Pure."""
+
+import re
+from typing import Final
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.kube.objects import Node
+
+SCHEME: Final = "gce://"
+PUBLIC_ENDPOINT: Final = "https://www.googleapis.com/compute/v1/"
+"""How URLs of resources begin in the official manager's objects."""
+
+_PROVIDER_ID = re.compile(r"gce://(?P<project>[^/]+)/(?P<zone>[^/]+)/(?P<name>[^/]+)")
+_IN_URL = re.compile(r"(?:^|/)(projects/[^/]+/.+)$")
+_PART = r"[a-z](?:[-a-z0-9]*[a-z0-9])?"
+_ZONE = re.compile(_PART)
+_INSTANCE = re.compile(_PART)
+
+
+class Machine(str):
+    """The key of an instance: `ZONE/NAME`, which is unique in a project."""
+
+    __slots__ = ()
+
+    @property
+    def zone(self) -> str:
+        """The zone."""
+        return self.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The instance's name."""
+        return self.partition("/")[2]
+
+
+def machine(zone: str, name: str) -> Machine:
+    """Return the key of an instance."""
+    return Machine(f"{zone}/{name}")
+
+
+def provider_id(project: str, key: Machine) -> str:
+    """Return the provider id of an instance."""
+    return f"{SCHEME}{project}/{key}"
+
+
+def parsed(text: str) -> tuple[str, Machine] | None:
+    """Return project and instance of a provider id; None if it is not of this form.
+
+    A name may be a host name: what follows its first dot does not count, as officially.
+    """
+    found = _PROVIDER_ID.fullmatch(text)
+    if found is None:
+        return None
+    name = instance_name(found["name"])
+    if not _ZONE.fullmatch(found["zone"]) or "-" not in found["zone"]:
+        return None
+    return (found["project"], machine(found["zone"], name)) if _INSTANCE.fullmatch(name) else None
+
+
+def instance_name(node_name: str) -> str:
+    """Return the name of a node's instance: up to the first dot."""
+    return node_name.partition(".")[0]
+
+
+def is_instance_name(text: str) -> bool:
+    """Tell whether an instance can have this name."""
+    return _INSTANCE.fullmatch(text) is not None
+
+
+def region_of(zone: str) -> str:
+    """Return the region of a zone: the zone without what follows the last dash."""
+    return zone.rpartition("-")[0]
+
+
+def ownership(node: Node, project: str) -> Ownership:
+    """Tell whether a Node's machine is in this project, by its provider id."""
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    found = parsed(node.spec.provider_id)
+    if found is None:
+        return Ownership.NO
+    return Ownership.YES if found[0] == project else Ownership.NO
+
+
+def path_in(url: str) -> str:
+    """Return the path of the resource that a URL names: from `projects/` on.
+
+    Google writes URLs with one host or another, so paths are what is compared. "" if there is
+    none.
+    """
+    found = _IN_URL.search(url)
+    return found[1] if found else ""
+
+
+def last_part(url: str) -> str:
+    """Return what follows the last slash: the name of a resource, a zone or a machine type."""
+    return url.rpartition("/")[2]
+
+
+def machine_in(url: str) -> Machine | None:
+    """Return the instance that a URL names, or a part of one from `zones/` on; None if none."""
+    found = re.search(r"zones/([^/]+)/instances/([^/]+)$", url)
+    return machine(found[1], found[2]) if found else None
+
+
+def instance_path(project: str, key: Machine) -> str:
+    """Return the path of an instance."""
+    return f"projects/{project}/zones/{key.zone}/instances/{key.name}"
