@@ -104,7 +104,7 @@ async def test_a_key_file_that_cannot_be_used(gce: Gce, key: Path, text: str, pr
 
 async def test_a_key_file_that_is_not_there(gce: Gce, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
-    with pytest.raises(ConfigError, match="GOOGLE_APPLICATION_CREDENTIALS: /nowhere/key.json"):
+    with pytest.raises(ConfigError, match=r"GOOGLE_APPLICATION_CREDENTIALS: /nowhere/key\.json"):
         async with started(config_text(gce, NIL)):
             pass
 

@@ -4,15 +4,22 @@ Every call goes through `api.Api`; what an answer means and what is done next is
 functions.
 """
 
+import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing.desired import CHECK_RANGES
+from proreus.providers.gce.balancing.load_balancers import GCELoadBalancers
 from proreus.providers.gce.config import GCEConfig
 from proreus.providers.gce.credentials import TokenSource, key_file_path
+from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.instances import GCEInstances
 from proreus.providers.gce.metadata import TIMEOUT, Metadata
 from proreus.providers.gce.place import find_place
@@ -23,12 +30,34 @@ if TYPE_CHECKING:
 
 __all__ = ["GCECloud"]
 
+FLAG_RANGES = "cloud-provider-gce-lb-src-cidrs"
+FLAG_RANGES_L7 = "cloud-provider-gce-l7lb-src-cidrs"
+
+
+def ranges(text: str) -> tuple[str, ...]:
+    """Read CIDRs between commas.
+
+    Raises:
+        ValueError: One is none.
+    """
+    return tuple(str(ipaddress.ip_network(one.strip(), strict=False)) for one in text.split(","))
+
 
 class GCECloud(CloudProvider):
     """A project of Google Cloud, and one region of it, as a cloud of Kubernetes."""
 
     name: ClassVar[str] = "gce"
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
+    flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(
+        {
+            FLAG_RANGES: ProviderFlag(
+                "Where Google checks the health of nodes from: CIDRs, separated by commas.", ranges
+            ),
+            FLAG_RANGES_L7: ProviderFlag(
+                "The same for load balancers of HTTP, which this manager does not make.", ranges
+            ),
+        }
+    )
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; what it leaves out, the metadata server tells.
@@ -55,3 +84,13 @@ class GCECloud(CloudProvider):
         place = await find_place(config.global_, metadata, api)
         reader = Reader(api, place.project)
         self.instances = GCEInstances(reader, place)
+        if config.load_balancer.enabled:
+            balancers = GCELoadBalancers(
+                api,
+                reader,
+                place,
+                config,
+                cluster_id=ClusterId(context, config.load_balancer.cluster_id),
+                check_ranges=context.flags.get(FLAG_RANGES, CHECK_RANGES),
+            )
+            self.load_balancers = balancers.offered()

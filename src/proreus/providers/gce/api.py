@@ -106,16 +106,22 @@ class Api:
         return await self._client(operation).call(_request(operation, path), form)
 
     async def listed(
-        self, operation: str, path: str, form: type[T], query: Query | None = None
+        self,
+        operation: str,
+        path: str,
+        form: type[T],
+        query: Query | None = None,
+        *,
+        body: object = None,
     ) -> list[T]:
-        """Read a list, all its pages.
+        """Read a list, all its pages; some are asked for with a body.
 
         Raises:
             CloudError: A page could not be had.
         """
 
         async def page(token: str) -> tuple[Iterable[msgspec.Raw], str]:
-            request = _request(operation, path, query=_paged(query, token))
+            request = _request(operation, path, query=_paged(query, token), body=body)
             found = await self._client(operation).call(request, _Page)
             return found.items, found.next_page_token
 
@@ -153,9 +159,7 @@ class Api:
                 what came of it has to be observed.
             CloudError: Google refuses it, or the outcome is unknown.
         """
-        content = None if body is None else json_body(body)
-        request = _request(operation, path, query=query)
-        request = msgspec.structs.replace(request, body=content)
+        request = _request(operation, path, query=query, body=body)
         try:
             begun = await self._client(operation).call(request, _Operation)
         except Refused as error:
@@ -196,7 +200,9 @@ class Api:
         return self._firewalls if operation.startswith("firewalls.") else self._rest
 
 
-def _request(operation: str, path: str, *, query: Query | None = None) -> Request:
+def _request(
+    operation: str, path: str, *, query: Query | None = None, body: object = None
+) -> Request:
     """Make the request for an operation of the table."""
     known = OPERATIONS[operation]
     return Request(
@@ -204,6 +210,7 @@ def _request(operation: str, path: str, *, query: Query | None = None) -> Reques
         known.method,
         path,
         query=query or {},
+        body=None if body is None else json_body(body),
         read=True if operation in READS else None,
         quota=known.quota,
     )

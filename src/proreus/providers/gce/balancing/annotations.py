@@ -1,0 +1,108 @@
+"""Reads the annotations of Services that the official manager of GCE knows. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.annotations import AnnotationReader
+from proreus.kube.objects import Service
+
+TYPE: Final = "networking.gke.io/load-balancer-type"
+OLD_TYPE: Final = "cloud.google.com/load-balancer-type"
+TIER: Final = "cloud.google.com/network-tier"
+SHARE: Final = "alpha.cloud.google.com/load-balancer-backend-share"
+OLD_SHARE: Final = "cloud.google.com/load-balancer-backend-share"
+GLOBAL_ACCESS: Final = "networking.gke.io/internal-load-balancer-allow-global-access"
+SUBNET: Final = "networking.gke.io/internal-load-balancer-subnet"
+RBS: Final = "cloud.google.com/l4-rbs"
+
+INTERNAL_BEFORE: Final = "gke.networking.io/l4-ilb-v1"
+"""The finalizer of the official manager on internal Services."""
+INTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-ilb-v2"
+"""The finalizer of the controller that gives internal Services a subset of nodes."""
+EXTERNAL_ELSEWHERE: Final = "gke.networking.io/l4-netlb-v2"
+"""The finalizer of the controller that gives external Services a backend service."""
+
+STANDARD: Final = "STANDARD"
+PREMIUM: Final = "PREMIUM"
+
+_TIERS: Final = {"Standard": STANDARD, "Premium": PREMIUM}
+_SUBNET_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What annotations ask.
+
+    Attributes:
+        internal: Whether only the network reaches it.
+        tier: The network tier of an external one.
+        is_tier_given: Whether the annotation names it: only then one of another tier goes.
+        shares_backend: Whether it shares the backend service of internal ones like it.
+        global_access: Whether clients of other regions reach an internal one.
+        subnet: The name of the subnetwork for the address of an internal one, or "".
+    """
+
+    internal: bool = False
+    tier: str = PREMIUM
+    is_tier_given: bool = False
+    shares_backend: bool = False
+    global_access: bool = False
+    subnet: str = ""
+
+
+def read_options(annotations: Mapping[str, str]) -> Options:
+    """Read a Service's annotations.
+
+    Raises:
+        InvalidRequest: Names every annotation that is wrong, and the remedy.
+    """
+    read = AnnotationReader(annotations, "networking.gke.io/")
+    tier = read.parsed(TIER, _TIERS.__getitem__, "give Standard or Premium", PREMIUM)
+    subnet = read.form(SUBNET, _SUBNET_NAME, "give the name of a subnetwork of the region")
+    read.check()
+    kind = annotations.get(TYPE, annotations.get(OLD_TYPE, ""))
+    return Options(
+        internal=kind in {"Internal", "internal"},
+        tier=tier,
+        is_tier_given=TIER in annotations,
+        shares_backend="true" in {annotations.get(SHARE), annotations.get(OLD_SHARE)},
+        global_access=annotations.get(GLOBAL_ACCESS) == "true",
+        subnet=subnet,
+    )
+
+
+def handled_elsewhere(service: Service, options: Options, *, has_rule: bool, subsets: bool) -> str:
+    """Return why another controller makes a Service's load balancer; "" if it is this one.
+
+    Args:
+        service: The Service.
+        options: What its annotations ask.
+        has_rule: Whether there is a forwarding rule as this provider makes it.
+        subsets: Whether the cloud-config leaves new internal Services to another controller.
+    """
+    finalizers = service.metadata.finalizers
+    claims: tuple[tuple[bool, str], ...] = (
+        (
+            service.metadata.annotations.get(RBS) == "enabled",
+            f"the annotation {RBS} leaves it to the controller of backend services",
+        ),
+        (
+            EXTERNAL_ELSEWHERE in finalizers,
+            f"the finalizer {EXTERNAL_ELSEWHERE} says that another controller has it",
+        ),
+    )
+    if options.internal:
+        is_new = not has_rule and INTERNAL_BEFORE not in finalizers
+        claims = (
+            (
+                is_new and subsets,
+                "alpha-features in [Global] leaves new internal Services to another controller",
+            ),
+            (
+                is_new and INTERNAL_ELSEWHERE in finalizers,
+                f"the finalizer {INTERNAL_ELSEWHERE} says that another controller has it",
+            ),
+        )
+    return next((why for holds, why in claims if holds), "")

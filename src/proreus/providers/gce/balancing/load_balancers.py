@@ -1,0 +1,398 @@
+"""The capability `LoadBalancers` of the provider `gce`.
+
+External ones have a target pool, internal ones a backend service with the instance groups of all
+zones, as the official manager makes them. Parts are found by their names, which hold the Service's
+uid; the forwarding rule carries our marks and the record of what it was made from, as labels.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.adapters import per_service
+from proreus.cloudprovider.errors import (
+    CloudError,
+    ImplementedElsewhere,
+    InvalidRequest,
+    RetryAfter,
+)
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER_UID,
+    MARK_FINGERPRINT,
+    ClusterIdentity,
+    OwnedObject,
+)
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    PartChange,
+    Pending,
+)
+from proreus.cloudprovider.mark_forms import LABELS, owned_object, owner_of
+from proreus.cloudprovider.ownership import verdict
+from proreus.cloudprovider.recorded import Record, desired_digest
+from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.steps import converge, foresee
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.gce import errors
+from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing import naming
+from proreus.providers.gce.balancing.annotations import (
+    Options,
+    handled_elsewhere,
+    read_options,
+)
+from proreus.providers.gce.balancing.apply import Applier, Effect
+from proreus.providers.gce.balancing.desired import (
+    FAMILY,
+    Desired,
+    Setting,
+    desired_parts,
+    machines_of,
+    tags_for,
+)
+from proreus.providers.gce.balancing.observe import Observer
+from proreus.providers.gce.balancing.parts import INTERNAL, Kind, Rule
+from proreus.providers.gce.balancing.plan import check, deletion, group_steps, other_kind, plan
+from proreus.providers.gce.balancing.preview import part_changes
+from proreus.providers.gce.balancing.steps import Observed, Step, pretend
+from proreus.providers.gce.balancing.sweeping import Sweeps
+from proreus.providers.gce.config import ILB_SUBSETS, SKIP_GROUPS, GCEConfig
+from proreus.providers.gce.identity import ClusterId
+from proreus.providers.gce.names import Machine
+from proreus.providers.gce.place import Place, find_subnetwork
+from proreus.providers.gce.reading import Reader
+
+_MOST_TRIES: Final = 5
+"""Times that something shared may be taken away while one load balancer is made."""
+
+
+class GCELoadBalancers:
+    """The verbs of `LoadBalancers` for one Service at a time."""
+
+    def __init__(
+        self,
+        api: Api,
+        reader: Reader,
+        place: Place,
+        config: GCEConfig,
+        *,
+        cluster_id: ClusterId,
+        check_ranges: tuple[str, ...],
+    ) -> None:
+        """Keep how to call Google, and where."""
+        self._api = api
+        self._reader = reader
+        self._place = place
+        self._config = config
+        self._cluster_id = cluster_id
+        self._check_ranges = check_ranges
+        self._observer = Observer(api, place)
+        self._applier = Applier(api, place, self._observer)
+        self._sweeps = Sweeps()
+        self._groups = asyncio.Lock()
+        self._subnetwork: str | None = place.subnetwork or None
+
+    def offered(self) -> LoadBalancers:
+        """Return the verbs as the capability of the provider."""
+        return per_service(
+            self.ensure,
+            self.delete,
+            host_policy=self.host_policy,
+            list_owned=self.list_owned,
+            fingerprint=self.fingerprint,
+            preview=self.preview,
+        )
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """Choose all nodes; these load balancers have IPv4 addresses only."""
+        del service
+        return HostPolicy(families=(FAMILY,))
+
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
+        """Make or change the parts to be as desired; record that on the forwarding rule."""
+        try:
+            return await self._ensure(lb)
+        except RetryAfter as error:
+            return Pending(error.after, str(error))
+
+    async def _ensure(self, lb: LoadBalancer) -> EnsureAnswer:
+        options = read_options(lb.service.metadata.annotations)
+        first = await self._rule(lb, options)
+        desired, rejected = await self._desired(lb, options)
+        record = Record(
+            first.marks.get(MARK_FINGERPRINT, "") if first is not None else "",
+            partial(self._mark, lb),
+        )
+        if first is not None and first.load_balancing_scheme != desired.rule.load_balancing_scheme:
+            await self._tear_down(lb.ref)
+        observed = await self._converge(lb, desired, record)
+        rule = observed.rule(lb.ref.name)
+        if rule is None:
+            raise CloudError(f"{lb.ref.name} was deleted while it was being made")
+        if not desired.shares_check:
+            await self._sweep(lb.ref.name, internal=desired.internal)
+        ingress = (LoadBalancerIngress(ip=rule.address),)
+        refused = {
+            node: observed.refused[machine]
+            for node, machine in machines_of(lb.hosts, self._place)[0].items()
+            if machine in observed.refused
+        }
+        answer = Ensured(ingress, {**rejected, **refused})
+        if answer.rejected:
+            # They are to be tried again with each look at all Services.
+            if not LABELS.write(lb.marks).items() <= rule.labels.items():
+                await self._mark(lb, "")
+            await record.clear()
+        else:
+            await record.keep(self._made_from(lb, options, ingress))
+        return answer
+
+    async def _converge(self, lb: LoadBalancer, desired: Desired, record: Record) -> Observed:
+        """Take steps until there are none, and nothing shared was taken away meanwhile."""
+        for _ in range(_MOST_TRIES):
+            count = await self._sweeps.count()
+            observed = await self._observer.observe(desired)
+            check(desired, observed, lb.ref, self._config.tenants)
+            groups = await self._ensure_groups(desired, record)
+            observed = msgspec.structs.replace(
+                observed,
+                parts={**observed.parts, **groups.parts},
+                refused={**observed.refused, **groups.refused},
+            )
+            observed = await converge(
+                observed,
+                lambda observed: plan(desired, observed, self._place),
+                partial(self._take, lb),
+                before=record.clear,
+            )
+            if await self._sweeps.count() == count:
+                return observed
+        raise RetryAfter(f"{lb.ref.name}: other load balancers are being deleted", after=1.0)
+
+    async def _ensure_groups(self, desired: Desired, record: Record) -> Observed:
+        """Make the instance groups as desired, of which all internal load balancers have need."""
+        if not desired.internal:
+            return Observed()
+        async with self._groups:
+            observed = await self._observer.groups(desired.group)
+            if SKIP_GROUPS in self._config.global_.alpha_features:
+                return observed
+            return await converge(
+                observed,
+                lambda observed: group_steps(desired.machines, observed),
+                lambda _, step: self._applier.take(step, desired.group),
+                before=record.clear,
+            )
+
+    async def _take(self, lb: LoadBalancer, observed: Observed, step: Step) -> Effect:
+        """Take a step; a firewall rule that only others may change is told to them."""
+        del observed
+        try:
+            return await self._applier.take(step)
+        except Refused as error:
+            if not self._place.is_shared or not errors.is_forbidden(error):
+                raise
+            (change, *_) = part_changes(step)
+            self._api.context.events.event(
+                lb.service,
+                "Normal",
+                "LoadBalancerManualChange",
+                f"Firewall change required by security admin: {change.action} {change.part} in the"
+                f" project {self._place.network_project}: {error.text}",
+            )
+            return lambda before: pretend(before, step)
+
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
+        """Return what `ensure` would change."""
+        options = read_options(lb.service.metadata.annotations)
+        await self._rule(lb, options)
+        desired, _ = await self._desired(lb, options)
+        observed = await self._observer.observe(desired)
+        check(desired, observed, lb.ref, self._config.tenants)
+        steps: tuple[Step, ...] = ()
+        if other_kind(desired, observed):
+            before = await self._observer.everything(lb.ref.name)
+            steps, _ = foresee(before, lambda seen: deletion(lb.ref.name, seen), pretend)
+            kept = {key: one for key, one in observed.parts.items() if key not in before.parts}
+            observed = Observed(kept)
+        if desired.internal:
+            groups = await self._observer.groups(desired.group)
+            more, after = foresee(groups, lambda seen: group_steps(desired.machines, seen), pretend)
+            steps += more
+            observed = msgspec.structs.replace(observed, parts={**observed.parts, **after.parts})
+        last, _ = foresee(observed, lambda seen: plan(desired, seen, self._place), pretend)
+        return [change for step in (*steps, *last) for change in part_changes(step)]
+
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        """Return what `list_owned` shows if all is as desired."""
+        options = read_options(lb.service.metadata.annotations)
+        return self._made_from(lb, options, lb.ref.last_ingress)
+
+    def _made_from(
+        self, lb: LoadBalancer, options: Options, ingress: Sequence[LoadBalancerIngress]
+    ) -> str:
+        inputs = (
+            options,
+            self._cluster_id.value(),
+            self._config.global_.node_tags,
+            self._check_ranges,
+        )
+        return desired_digest(lb, *inputs, ingress=ingress)
+
+    async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
+        """Delete all parts, then what no other load balancer needs any more."""
+        try:
+            rule = await self._observer.find(Kind.RULE, ref.name)
+            if rule is not None and not _is_ours(rule, ref):
+                return Done(found=False)
+            found = await self._tear_down(ref)
+        except RetryAfter as error:
+            return Pending(error.after, str(error))
+        return Done(found=found)
+
+    async def _tear_down(self, ref: LoadBalancerRef) -> bool:
+        """Delete all parts of both kinds; return whether there were any."""
+        observed = await self._observer.everything(ref.name)
+        await converge(
+            observed,
+            lambda observed: deletion(ref.name, observed),
+            lambda _, step: self._applier.take(step),
+        )
+        was_external = observed.pool(ref.name) is not None
+        was_internal = observed.backend(ref.name) is not None
+        for internal in (False, True):
+            # A process that ended here before has left no clue which kind it was.
+            if (was_internal if internal else was_external) or was_external is was_internal:
+                await self._sweep(ref.name, internal=internal)
+        return bool(observed.parts)
+
+    async def _sweep(self, name: str, *, internal: bool) -> None:
+        """Delete what load balancers of a kind share, unless one of them uses it."""
+        id_ = self._cluster_id.value()
+        kind, firewall = Kind.HTTP_CHECK, naming.external_check_firewall(name, id_, shared=True)
+        if internal:
+            kind, firewall = Kind.CHECK, naming.internal_check_firewall(name, id_, shared=True)
+        if internal:
+            await self._sweep_services(id_)
+        is_swept = False
+        async with self._sweeps.running():
+            is_swept = await self._delete_unused(kind, naming.shared_check(id_))
+            if is_swept:
+                await self._delete_unused(Kind.FIREWALL, firewall)
+        if internal and SKIP_GROUPS not in self._config.global_.alpha_features:
+            await self._sweep_groups(naming.instance_group(id_))
+
+    async def _sweep_services(self, id_: str) -> None:
+        for protocol in ("TCP", "UDP"):
+            for affinity in (False, True):
+                name = naming.shared_service(id_, protocol, affinity=affinity)
+                if await self._observer.find(Kind.SERVICE, name) is not None:
+                    await self._delete_unused(Kind.SERVICE, name)
+
+    async def _sweep_groups(self, name: str) -> None:
+        async with self._groups:
+            for zone in (await self._observer.groups(name)).groups():
+                await self._delete_unused(Kind.GROUP, name, zone)
+
+    async def _delete_unused(self, kind: Kind, name: str, zone: str = "") -> bool:
+        """Delete a part; return False if something uses it."""
+        try:
+            await self._api.delete(f"{kind.method}.delete", self._observer.path(kind, name, zone))
+        except Refused as error:
+            if error.code in errors.IN_USE:
+                return False
+            if kind is Kind.FIREWALL and self._place.is_shared and errors.is_forbidden(error):
+                return False
+            raise
+        return True
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """List the forwarding rules with the cluster's label."""
+        (key, value), *_ = LABELS.write({MARK_CLUSTER_UID: cluster.uid}).items()
+        path = self._observer.path(Kind.RULE)
+        query = {"filter": f"labels.{key}={value}"}
+        found = await self._api.listed("forwardingRules.list", path, Rule, query)
+        return [
+            msgspec.structs.replace(
+                owned_object("forwarding rule", one.name, one.marks), addresses=(one.address,)
+            )
+            for one in found
+            if one.marks.get(MARK_CLUSTER_UID) == cluster.uid
+        ]
+
+    async def _rule(self, lb: LoadBalancer, options: Options) -> Rule | None:
+        """Return the forwarding rule as it is.
+
+        Raises:
+            ImplementedElsewhere: Another controller makes the load balancer.
+            CloudError: It is somebody else's.
+        """
+        rule: Rule | None = await self._observer.find(Kind.RULE, lb.ref.name)
+        subsets = ILB_SUBSETS in self._config.global_.alpha_features
+        why = handled_elsewhere(lb.service, options, has_rule=rule is not None, subsets=subsets)
+        if rule is not None and rule.backend_service and rule.load_balancing_scheme != INTERNAL:
+            why = "its forwarding rule leads to a backend service, which another controller makes"
+        if why:
+            raise ImplementedElsewhere(why)
+        if rule is not None and not _is_ours(rule, lb.ref):
+            raise CloudError(
+                f"the forwarding rule {rule.name} has labels of another owner: delete it, or"
+                " correct its labels"
+            )
+        return rule
+
+    async def _desired(self, lb: LoadBalancer, options: Options) -> tuple[Desired, dict[str, str]]:
+        """Return the desired parts, and by node why some hosts cannot be one."""
+        given = self._config.global_.node_tags
+        nodes, rejected = machines_of(lb.hosts, self._place)
+        tags: Mapping[Machine, str] = {}
+        if not given:
+            read = await self._reader.tags_of(nodes.values())
+            if failed := [one for one in read.values() if isinstance(one, CloudError)]:
+                raise failed[0]
+            tags = {key: tag for key, tag in read.items() if isinstance(tag, str)}
+        chosen, missing = tags_for(nodes, tags, given)
+        if nodes and not chosen:
+            raise InvalidRequest("no firewall rule can be made: " + next(iter(missing.values())))
+        setting = Setting(
+            self._place,
+            self._cluster_id.value(),
+            await self._default_subnetwork() if options.internal else "",
+            self._check_ranges,
+        )
+        machines = {machine for node, machine in nodes.items() if node not in missing}
+        return desired_parts(lb, options, setting, machines, chosen), {**rejected, **missing}
+
+    async def _default_subnetwork(self) -> str:
+        if self._subnetwork is None:
+            self._subnetwork = await find_subnetwork(self._place, self._api)
+        return self._subnetwork
+
+    async def _mark(self, lb: LoadBalancer, made_from: str) -> None:
+        """Write our marks and the record as labels of the forwarding rule, if there is one."""
+        rule: Rule | None = await self._observer.find(Kind.RULE, lb.ref.name)
+        if rule is None:
+            return
+        record = LABELS.write({MARK_FINGERPRINT: made_from})
+        labels = {**rule.labels, **LABELS.write(lb.marks), **record}
+        if not made_from:
+            labels = {key: one for key, one in labels.items() if key not in record}
+        body = {"labels": labels, "labelFingerprint": rule.label_fingerprint}
+        path = f"{self._observer.path(Kind.RULE, rule.name)}/setLabels"
+        await self._api.change("forwardingRules.setLabels", path, body)
+
+
+def _is_ours(rule: Rule, ref: LoadBalancerRef) -> bool:
+    """Tell whether a forwarding rule of the Service's name is not another cluster's. Pure."""
+    owners = filter(None, (owner_of(rule.marks),))
+    return verdict(ref, owners=owners, texts=(rule.name,)).is_ours

@@ -1,0 +1,157 @@
+"""Reads what there is of a load balancer."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing import naming
+from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.parts import FORMS, Address, Group, Kind, Part
+from proreus.providers.gce.balancing.plan import (
+    check_kind,
+    is_obsolete,
+    own_check_firewalls,
+)
+from proreus.providers.gce.balancing.steps import Key, Observed
+from proreus.providers.gce.names import Machine, last_part, machine_in
+from proreus.providers.gce.place import Place
+
+_ALL_STATES: Final = {"instanceState": "ALL"}
+
+
+class _Group(msgspec.Struct, frozen=True):
+    name: str
+    zone: str
+
+
+class _Member(msgspec.Struct, frozen=True):
+    instance: str
+
+
+class Observer:
+    """Reads the parts of load balancers."""
+
+    def __init__(self, api: Api, place: Place) -> None:
+        """Keep how to call Google, and where."""
+        self._api = api
+        self._place = place
+
+    def path(self, kind: Kind, name: str = "", zone: str = "") -> str:
+        """Return the path of a part, or of its collection."""
+        place = self._place
+        if kind is Kind.GROUP:
+            return place.in_zone(zone, kind, name)
+        if kind is Kind.FIREWALL:
+            return place.of_network(kind, name)
+        if kind in {Kind.CHECK, Kind.HTTP_CHECK}:
+            return place.everywhere(kind, name)
+        return place.in_region(kind, name)
+
+    async def find(self, kind: Kind, name: str) -> Any:
+        """Return a part; None if there is none.
+
+        Raises:
+            CloudError: Google does not tell.
+        """
+        return await self._api.find(f"{kind.method}.get", self.path(kind, name), FORMS[kind])
+
+    async def observe(self, desired: Desired) -> Observed:
+        """Read the parts that matter for what is desired.
+
+        Raises:
+            CloudError: Google does not tell.
+        """
+        name = desired.rule.name
+        keys: list[Key] = [
+            (Kind.RULE, name),
+            (Kind.ADDRESS, name),
+            (Kind.FIREWALL, naming.firewall(name)),
+            (check_kind(desired), desired.check.name),
+        ]
+        if desired.check_firewall is not None:
+            keys.append((Kind.FIREWALL, desired.check_firewall.name))
+        if desired.backend is None:
+            keys.append((Kind.POOL, name))
+        else:
+            keys += [(Kind.SERVICE, desired.backend.name), (Kind.FIREWALL, name)]
+            if desired.backend.name != name:
+                keys.append((Kind.SERVICE, name))
+        if desired.shares_check:
+            keys.append((check_kind(desired), name))
+        observed = await self.parts(keys)
+        if desired.shares_check and (check_kind(desired), name) in observed.parts:
+            more = await self.parts((Kind.FIREWALL, one) for one in own_check_firewalls(name))
+            observed = msgspec.structs.replace(observed, parts={**observed.parts, **more.parts})
+        return msgspec.structs.replace(observed, reserved=await self._reserved(desired, observed))
+
+    async def parts(self, keys: Iterable[Key]) -> Observed:
+        """Read some parts side by side.
+
+        Raises:
+            CloudError: Google does not tell.
+        """
+        asked = list(dict.fromkeys(keys))
+        found = await asyncio.gather(*(self.find(*key) for key in asked))
+        parts: dict[Key, Part] = {
+            key: one for key, one in zip(asked, found, strict=True) if one is not None
+        }
+        return Observed(parts)
+
+    async def everything(self, name: str) -> Observed:
+        """Read all that may be named after a load balancer, of both kinds.
+
+        Raises:
+            CloudError: Google does not tell.
+        """
+        kinds = (Kind.RULE, Kind.ADDRESS, Kind.POOL, Kind.SERVICE, Kind.HTTP_CHECK, Kind.CHECK)
+        firewalls = (naming.firewall(name), name, *own_check_firewalls(name))
+        return await self.parts(
+            [*((kind, name) for kind in kinds), *((Kind.FIREWALL, one) for one in firewalls)]
+        )
+
+    async def groups(self, name: str) -> Observed:
+        """Read the instance groups of this name in all zones, with their members.
+
+        Raises:
+            CloudError: Google does not tell.
+        """
+        path = f"projects/{self._place.project}/aggregated/instanceGroups"
+        scopes, _ = await self._api.aggregated(
+            "instanceGroups.aggregatedList", path, {"filter": f"name={name}"}
+        )
+        found = [
+            msgspec.json.decode(one, type=_Group)
+            for scope in scopes
+            for one in scope.instance_groups
+        ]
+        zones = sorted(last_part(one.zone) for one in found if one.name == name)
+        members = await asyncio.gather(*(self._members(name, zone) for zone in zones))
+        return Observed(
+            {
+                (Kind.GROUP, zone): Group(zone, machines)
+                for zone, machines in zip(zones, members, strict=True)
+            }
+        )
+
+    async def _members(self, name: str, zone: str) -> frozenset[Machine]:
+        path = f"{self.path(Kind.GROUP, name, zone)}/listInstances"
+        found = await self._api.listed(
+            "instanceGroups.listInstances", path, _Member, body=_ALL_STATES
+        )
+        return frozenset(one for member in found if (one := machine_in(member.instance)))
+
+    async def _reserved(self, desired: Desired, observed: Observed) -> Address | None:
+        """Read whoever's reserved address it is to have, or keep while it is made anew."""
+        rule = observed.rule(desired.rule.name)
+        asked = desired.requested_address
+        if not asked and rule is not None and is_obsolete(desired, observed):
+            asked = rule.address
+        if not asked:
+            return None
+        path, query = self.path(Kind.ADDRESS), {"filter": f"address={asked}"}
+        found = await self._api.listed("addresses.list", path, Address, query)
+        others = (one for one in found if one.name != desired.rule.name)
+        return next((one for one in others if one.address == asked), None)

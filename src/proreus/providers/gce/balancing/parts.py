@@ -1,0 +1,235 @@
+"""What load balancers consist of, as the Compute API has it, and when two are alike. Pure.
+
+The fields are the API's, so a part is the body of the request that makes it. URLs are compared by
+the resources that they name, lists by what is in them.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from proreus.cloudprovider.mark_forms import LABELS
+from proreus.providers.gce.names import Machine, machine_in, path_in
+
+EXTERNAL = "EXTERNAL"
+INTERNAL = "INTERNAL"
+
+
+class Kind(StrEnum):
+    """A kind of resource, in the API's word for a collection of it."""
+
+    ADDRESS = "addresses"
+    CHECK = "healthChecks"
+    FIREWALL = "firewalls"
+    GROUP = "instanceGroups"
+    HTTP_CHECK = "httpHealthChecks"
+    POOL = "targetPools"
+    RULE = "forwardingRules"
+    SERVICE = "backendServices"
+
+    @property
+    def method(self) -> str:
+        """The word in the names of methods."""
+        return "regionBackendServices" if self is Kind.SERVICE else self.value
+
+    @property
+    def word(self) -> str:
+        """The word for people."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Kind.ADDRESS: "address",
+    Kind.CHECK: "health check",
+    Kind.FIREWALL: "firewall rule",
+    Kind.GROUP: "instance group",
+    Kind.HTTP_CHECK: "HTTP health check",
+    Kind.POOL: "target pool",
+    Kind.RULE: "forwarding rule",
+    Kind.SERVICE: "backend service",
+}
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    name: str
+    description: str = ""
+
+
+class Address(_Part, frozen=True, kw_only=True):
+    """A reserved address; `users` are the URLs of what has it."""
+
+    address: str = ""
+    address_type: str = ""
+    network_tier: str = ""
+    subnetwork: str = ""
+    users: tuple[str, ...] = ()
+
+
+class HttpCheck(_Part, frozen=True, kw_only=True):
+    """A health check of a target pool."""
+
+    port: int = 0
+    request_path: str = ""
+    check_interval_sec: int = 0
+    timeout_sec: int = 0
+    healthy_threshold: int = 0
+    unhealthy_threshold: int = 0
+
+
+class Http(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a health check asks for."""
+
+    port: int = 0
+    request_path: str = ""
+
+
+class Check(_Part, frozen=True, kw_only=True):
+    """A health check of a backend service."""
+
+    type: str = ""
+    http_health_check: Http = Http()
+    check_interval_sec: int = 0
+    timeout_sec: int = 0
+    healthy_threshold: int = 0
+    unhealthy_threshold: int = 0
+
+
+class Allowed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a firewall rule lets through."""
+
+    protocol: str = msgspec.field(default="", name="IPProtocol")
+    ports: tuple[str, ...] = ()
+
+
+class Firewall(_Part, frozen=True, kw_only=True):
+    """A firewall rule."""
+
+    network: str = ""
+    source_ranges: tuple[str, ...] = ()
+    destination_ranges: tuple[str, ...] = ()
+    target_tags: tuple[str, ...] = ()
+    allowed: tuple[Allowed, ...] = ()
+
+
+class Pool(_Part, frozen=True, kw_only=True):
+    """A target pool."""
+
+    instances: tuple[str, ...] = ()
+    session_affinity: str = ""
+    health_checks: tuple[str, ...] = ()
+
+    @property
+    def machines(self) -> frozenset[Machine]:
+        """The instances."""
+        return frozenset(filter(None, map(machine_in, self.instances)))
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """An instance group in a backend service."""
+
+    group: str
+
+
+class BackendService(_Part, frozen=True, kw_only=True):
+    """A backend service of an internal load balancer."""
+
+    protocol: str = ""
+    session_affinity: str = ""
+    load_balancing_scheme: str = ""
+    health_checks: tuple[str, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    fingerprint: str = ""
+
+
+class Rule(_Part, frozen=True, kw_only=True):
+    """A forwarding rule; `labels` are set by a call of their own."""
+
+    address: str = msgspec.field(default="", name="IPAddress")
+    protocol: str = msgspec.field(default="", name="IPProtocol")
+    load_balancing_scheme: str = ""
+    port_range: str = ""
+    target: str = ""
+    network_tier: str = ""
+    ports: tuple[str, ...] = ()
+    all_ports: bool = False
+    backend_service: str = ""
+    network: str = ""
+    subnetwork: str = ""
+    allow_global_access: bool = False
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    label_fingerprint: str = ""
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """Our marks on it."""
+        return LABELS.read(self.labels)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """An instance group with its members, known by its zone."""
+
+    name: str
+    machines: frozenset[Machine] = frozenset()
+
+
+Part = Address | HttpCheck | Check | Firewall | Pool | BackendService | Rule | Group
+
+FORMS: Mapping[Kind, type[Any]] = {
+    Kind.ADDRESS: Address,
+    Kind.CHECK: Check,
+    Kind.FIREWALL: Firewall,
+    Kind.HTTP_CHECK: HttpCheck,
+    Kind.POOL: Pool,
+    Kind.RULE: Rule,
+    Kind.SERVICE: BackendService,
+}
+"""What each kind is decoded to."""
+
+
+def differing(desired: Part, observed: Part) -> tuple[str, ...]:
+    """Return the fields in which a part is not as desired.
+
+    The thresholds and intervals of a health check may be larger: somebody has made it slower on
+    purpose, which the official manager leaves, too.
+    """
+    found = []
+    for field in desired.__struct_fields__:
+        if field in {"fingerprint", "labels", "label_fingerprint", "users"}:
+            continue
+        want, have = getattr(desired, field), getattr(observed, field)
+        if field in _AT_LEAST and have >= want:
+            continue
+        if _comparable(want) != _comparable(have):
+            found.append(field)
+    return tuple(found)
+
+
+_AT_LEAST = frozenset(
+    {"check_interval_sec", "timeout_sec", "healthy_threshold", "unhealthy_threshold"}
+)
+
+
+def merged(desired: Part, observed: Part) -> Part:
+    """Return what to put in the place of a part: as desired, but no less patient."""
+    if isinstance(desired, HttpCheck | Check) and isinstance(observed, HttpCheck | Check):
+        most = {
+            field: max(getattr(desired, field), getattr(observed, field)) for field in _AT_LEAST
+        }
+        return msgspec.structs.replace(desired, **most)
+    if isinstance(desired, BackendService) and isinstance(observed, BackendService):
+        return msgspec.structs.replace(desired, fingerprint=observed.fingerprint)
+    return desired
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, str):
+        return path_in(value) or value
+    if isinstance(value, tuple):
+        return frozenset(_comparable(one) for one in value)
+    if isinstance(value, Backend):
+        return path_in(value.group)
+    if isinstance(value, Allowed):
+        return value.protocol.lower(), frozenset(value.ports)
+    return value
