@@ -35,6 +35,7 @@ class GCEFixture(CloudFixture):
     timeout = 60.0
     patience = 60.0
     marks_routes = False
+    uses_node_ports = False
     lacks = ("routes",)
     throttled = Answer(403, json.dumps(_QUOTA.body).encode(), {"Retry-After": "120"})
 

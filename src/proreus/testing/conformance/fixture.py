@@ -57,6 +57,8 @@ class CloudFixture:
             such a short `timeout`.
         own_data_path: Whether the provider brings packets to Services itself, so that node ports
             and health checks are nothing that is written to a cloud.
+        uses_node_ports: Whether the cloud sends packets to the node ports of hosts; some leave them
+            as clients send them, with the load balancer's address and port.
         marks_routes: Whether routes of the cloud can carry the mark of a cluster.
         annotations: Of the Services that load balancers are made for.
         throttled: What the cloud answers when its quota is used up; it asks to wait 120 s.
@@ -69,6 +71,7 @@ class CloudFixture:
     timeout: float = 30.0
     patience: float = 10.0
     own_data_path: bool = False
+    uses_node_ports: bool = True
     marks_routes: bool = True
     annotations: Mapping[str, str] = {}
     throttled: Answer = Answer(429, b"{}", {"Retry-After": "120"})

@@ -138,6 +138,7 @@ async def fields_honoured(site: Site) -> None:
             site, started, first, hosts,
             external_traffic_policy="Local", health_check_node_port=30999,
         )  # fmt: skip
+    if not site.cloud.own_data_path and site.cloud.uses_node_ports:
         changed["spec.ports[].nodePort"] = site.desired(
             started, hosts, service=first.service, ports=((port, node_port + 1), *PORTS[1:])
         )

@@ -62,7 +62,14 @@ from proreus.providers.gce.balancing.desired import (
 )
 from proreus.providers.gce.balancing.observe import Observer
 from proreus.providers.gce.balancing.parts import INTERNAL, Kind, Rule
-from proreus.providers.gce.balancing.plan import check, deletion, group_steps, other_kind, plan
+from proreus.providers.gce.balancing.plan import (
+    check,
+    deletion,
+    group_steps,
+    leaves_shared_check,
+    other_kind,
+    plan,
+)
 from proreus.providers.gce.balancing.preview import part_changes
 from proreus.providers.gce.balancing.steps import Observed, Step, pretend
 from proreus.providers.gce.balancing.sweeping import Sweeps
@@ -135,11 +142,11 @@ class GCELoadBalancers:
         )
         if first is not None and first.load_balancing_scheme != desired.rule.load_balancing_scheme:
             await self._tear_down(lb.ref)
-        observed = await self._converge(lb, desired, record)
+        observed, leaves_shared = await self._converge(lb, desired, record)
         rule = observed.rule(lb.ref.name)
         if rule is None:
             raise CloudError(f"{lb.ref.name} was deleted while it was being made")
-        if not desired.shares_check:
+        if leaves_shared:
             await self._sweep(lb.ref.name, internal=desired.internal)
         ingress = (LoadBalancerIngress(ip=rule.address),)
         refused = {
@@ -157,11 +164,18 @@ class GCELoadBalancers:
             await record.keep(self._made_from(lb, options, ingress))
         return answer
 
-    async def _converge(self, lb: LoadBalancer, desired: Desired, record: Record) -> Observed:
-        """Take steps until there are none, and nothing shared was taken away meanwhile."""
+    async def _converge(
+        self, lb: LoadBalancer, desired: Desired, record: Record
+    ) -> tuple[Observed, bool]:
+        """Take steps until there are none, and nothing shared was taken away meanwhile.
+
+        Return what there is then, and whether the health check of nodes was used before.
+        """
+        leaves_shared = False
         for _ in range(_MOST_TRIES):
             count = await self._sweeps.count()
             observed = await self._observer.observe(desired)
+            leaves_shared |= leaves_shared_check(desired, observed)
             check(desired, observed, lb.ref, self._config.tenants)
             groups = await self._ensure_groups(desired, record)
             observed = msgspec.structs.replace(
@@ -176,7 +190,7 @@ class GCELoadBalancers:
                 before=record.clear,
             )
             if await self._sweeps.count() == count:
-                return observed
+                return observed, leaves_shared
         raise RetryAfter(f"{lb.ref.name}: other load balancers are being deleted", after=1.0)
 
     async def _ensure_groups(self, desired: Desired, record: Record) -> Observed:

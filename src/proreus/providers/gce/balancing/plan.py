@@ -332,6 +332,16 @@ def _gone(observed: Observed, *keys: Key) -> Iterator[Step]:
     yield from (Delete(*key) for key in keys if key in observed.parts)
 
 
+def leaves_shared_check(desired: Desired, observed: Observed) -> bool:
+    """Tell whether hosts are checked by the health check of nodes, and are not to be."""
+    user: Pool | BackendService | None = observed.pool(desired.rule.name)
+    if desired.backend is not None:
+        user = observed.backend(desired.rule.name)
+    if desired.shares_check or user is None:
+        return False
+    return any(last_part(one) != desired.check.name for one in user.health_checks)
+
+
 def other_kind(desired: Desired, observed: Observed) -> bool:
     """Tell whether there is a load balancer of the other kind, which has to go first."""
     rule = observed.rule(desired.rule.name)

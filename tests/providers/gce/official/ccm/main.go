@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/controllers/node"
+	node "k8s.io/cloud-provider/controllers/node"
 	"k8s.io/cloud-provider/controllers/route"
 	"k8s.io/cloud-provider/controllers/service"
 	"k8s.io/component-base/metrics/prometheus/controllers"
@@ -65,7 +65,7 @@ func main() {
 	must(err)
 	config.QPS, config.Burst = 1000, 1000
 	clients := builder{config}
-	cloud, err := cloudprovider.InitCloudProvider("aws", *cloudConfig)
+	cloud, err := cloudprovider.InitCloudProvider("gce", *cloudConfig)
 	must(err)
 	cloud.Initialize(clients, ctx.Done())
 	factory := informers.NewSharedInformerFactory(clients.ClientOrDie("informers"), 12*time.Hour)
@@ -76,7 +76,7 @@ func main() {
 	metrics := controllers.NewControllerManagerMetrics("ccm")
 
 	nodeController, err := node.NewCloudNodeController(
-		nodes, clients.ClientOrDie("node-controller"), cloud, *nodePeriod, workers, workers)
+		nodes, clients.ClientOrDie("node-controller"), cloud, *nodePeriod, workers)
 	must(err)
 	serviceController, err := service.New(cloud, clients.ClientOrDie("service-controller"),
 		services, nodes, *clusterName, feature.DefaultFeatureGate)
@@ -84,9 +84,8 @@ func main() {
 	routes, _ := cloud.Routes()
 	_, cidr, err := net.ParseCIDR(*clusterCIDR)
 	must(err)
-	routeController, err := route.New(
+	routeController := route.New(
 		routes, clients.ClientOrDie("route-controller"), nodes, *clusterName, []*net.IPNet{cidr})
-	must(err)
 
 	factory.Start(ctx.Done())
 	go nodeController.Run(ctx.Done(), metrics)
