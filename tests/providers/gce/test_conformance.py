@@ -36,7 +36,6 @@ class GCEFixture(CloudFixture):
     patience = 60.0
     marks_routes = False
     uses_node_ports = False
-    lacks = ("routes",)
     throttled = Answer(403, json.dumps(_QUOTA.body).encode(), {"Retry-After": "120"})
 
     async def __aenter__(self) -> Self:
@@ -125,5 +124,6 @@ class TestExternal(Conformance):
     fixture = GCEFixture
 
 
+@pytest.mark.long
 class TestInternal(Conformance):
     fixture = InternalFixture

@@ -23,7 +23,11 @@ from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.instances import GCEInstances
 from proreus.providers.gce.metadata import TIMEOUT, Metadata
 from proreus.providers.gce.place import find_place
+from proreus.providers.gce.pod_cidrs import GCEPodCIDRs
 from proreus.providers.gce.reading import Reader
+from proreus.providers.gce.routes import GCERoutes
+from proreus.providers.gce.ssh_keys import GCESSHKeys
+from proreus.providers.gce.volumes import GCEVolumes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -84,6 +88,10 @@ class GCECloud(CloudProvider):
         place = await find_place(config.global_, metadata, api)
         reader = Reader(api, place.project)
         self.instances = GCEInstances(reader, place)
+        self.routes = GCERoutes(api, place)
+        self.volumes = GCEVolumes(api, place)
+        self.pod_cidrs = GCEPodCIDRs(api, reader, place, config.global_.secondary_range_name)
+        self.ssh_keys = GCESSHKeys(api, place.project)
         if config.load_balancer.enabled:
             balancers = GCELoadBalancers(
                 api,

@@ -86,6 +86,7 @@ OPERATIONS: Final = {
     ),
     "regionDisks.get": Operation("GET", ("disks.get",)),
     "regionOperations.wait": Operation("POST", ("regionOperations.get",), "operations"),
+    "routes.get": Operation("GET", ("routes.get",)),
     "routes.delete": Operation("DELETE", ("routes.delete", _NETWORK)),
     "routes.insert": Operation("POST", ("routes.create", _NETWORK, _INSTANCE)),
     "routes.list": Operation("GET", ("routes.list",), "lists"),

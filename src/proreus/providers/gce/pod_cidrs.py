@@ -1,0 +1,119 @@
+"""The capability `PodCIDRs` of the provider `gce`: alias IP ranges of instances.
+
+Either Google gives them to an instance when that is made, or the cluster chooses them and they are
+assigned here. The IPv6 block of pods is the first /112 of the instance's own /96.
+"""
+
+import ipaddress
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.kube.objects import Node
+from proreus.providers.gce.api import Api
+from proreus.providers.gce.machines import AliasRange, Described, Interface
+from proreus.providers.gce.names import Machine, instance_path, parsed
+from proreus.providers.gce.place import Place
+from proreus.providers.gce.reading import Reader
+
+IPV6_BITS: Final = 112
+
+
+def pod_cidrs_of(described: Described) -> tuple[str, ...]:
+    """Return the blocks of an instance: alias ranges, and an IPv6 block of each interface. Pure."""
+    found: list[str] = []
+    for nic in described.network_interfaces:
+        found += [one.ip_cidr_range for one in nic.alias_ip_ranges]
+        if nic.ipv6:
+            block = ipaddress.ip_network(f"{nic.ipv6}/{IPV6_BITS}", strict=False)
+            found.append(str(block))
+    return tuple(found)
+
+
+def changed_ranges(
+    nic: Interface, add: Collection[str], remove: Collection[str], range_name: str
+) -> tuple[AliasRange, ...] | None:
+    """Return the alias ranges of an interface after a change; None if nothing changes. Pure.
+
+    Args:
+        nic: The interface as it is.
+        add: Blocks that it should have; those of IPv6 follow from its address.
+        remove: Blocks that it should not have.
+        range_name: The range of the subnetwork from which new ones are.
+    """
+    have = {one.ip_cidr_range for one in nic.alias_ip_ranges}
+    new = [one for one in add if ":" not in one and one not in have]
+    rest = tuple(one for one in nic.alias_ip_ranges if one.ip_cidr_range not in set(remove))
+    ranges = (*rest, *(AliasRange(one, range_name) for one in new))
+    return ranges if ranges != nic.alias_ip_ranges else None
+
+
+class GCEPodCIDRs:
+    """The alias ranges of instances."""
+
+    def __init__(self, api: Api, reader: Reader, place: Place, range_name: str) -> None:
+        """Keep how to call Google, and the range of the subnetwork for pods, or ""."""
+        self._api = api
+        self._reader = reader
+        self._place = place
+        self._range_name = range_name
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
+        """Read blocks in bulk by provider id; leave out a node without an instance."""
+        keys = {node.metadata.name: key for node in nodes if (key := self._key(node)) is not None}
+        found = await self._reader.by_key(set(keys.values()))
+        described = {name: found[key] for name, key in keys.items()}
+        return {
+            name: pod_cidrs_of(one) for name, one in described.items() if isinstance(one, Described)
+        }
+
+    async def assign(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        """Add blocks to the first interface; those that it has are no error.
+
+        Raises:
+            InvalidRequest: The node has no instance in the project.
+            CloudError: Google refuses.
+        """
+        key = self._key(node)
+        described = await self._described(key) if key is not None else None
+        if key is None or described is None or not described.network_interfaces:
+            raise InvalidRequest(
+                f"spec.providerID {node.spec.provider_id!r} is no instance of the project"
+                f" {self._place.project} with a network interface"
+            )
+        await self._change(key, described.network_interfaces[0], cidrs, ())
+
+    async def release(self, node: Node, cidrs: tuple[str, ...]) -> None:
+        """Take blocks from all interfaces; an instance that is gone has none.
+
+        Raises:
+            CloudError: Google refuses.
+        """
+        key = self._key(node)
+        described = await self._described(key) if key is not None else None
+        for nic in described.network_interfaces if described is not None else ():
+            if key is not None:
+                await self._change(key, nic, (), cidrs)
+
+    async def _change(
+        self, key: Machine, nic: Interface, add: Collection[str], remove: Collection[str]
+    ) -> None:
+        ranges = changed_ranges(nic, add, remove, self._range_name)
+        if ranges is None:
+            return
+        path = f"{instance_path(self._place.project, key)}/updateNetworkInterface"
+        body = {"fingerprint": nic.fingerprint, "aliasIpRanges": msgspec.to_builtins(ranges)}
+        query = {"networkInterface": nic.name}
+        await self._api.change("instances.updateNetworkInterface", path, body, query)
+
+    async def _described(self, key: Machine) -> Described | None:
+        found = (await self._reader.by_key({key}))[key]
+        if isinstance(found, CloudError):
+            raise found
+        return found
+
+    def _key(self, node: Node) -> Machine | None:
+        found = parsed(node.spec.provider_id)
+        return found[1] if found is not None and found[0] == self._place.project else None
