@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from proreus.app.caches import config_maps, needed
 from proreus.app.clients import Clients
 from proreus.app.cloud import Cloud
 from proreus.app.election import Election, Lock
@@ -183,7 +184,7 @@ class Leader:
             cluster,
             now=self._now,
             events=self._events.source(NAME),
-            listers=self._listers(),
+            listers=await self._listers(),
             flags=self._options.provider_flags,
             gate=self._election.check,
         )
@@ -258,7 +259,7 @@ class Leader:
 
         return Reloader(origin, self._provider, self.replace_cloud, record)
 
-    def _listers(self) -> Mapping[str, Lister[KubeObject]]:
+    async def _listers(self) -> Mapping[str, Lister[KubeObject]]:
         """Return the caches that the provider declares to need.
 
         Raises:
@@ -269,16 +270,15 @@ class Leader:
             "services": self._services,
             "endpoint_slices": self._slices,
         }
-        unknown = sorted(self._provider.needs - offered.keys())
-        if unknown:
-            raise ConfigError(
-                (f"the provider {self._provider.name} needs {', '.join(unknown)}: no such cache",)
-            )
-        return {
-            name: lister
-            for name, lister in offered.items()
-            if lister is not None and name in self._provider.needs
-        }
+        needs = self._provider.needs
+        for failures in itertools.count():
+            try:
+                read = await config_maps(self._client, needs)
+                break
+            except KubeError as exc:
+                klog.warning(log, "A ConfigMap cannot be read yet", err=exc)
+                await asyncio.sleep(RESTART.delay(failures))
+        return needed(self._provider.name, needs, {**offered, **read})
 
     async def _identify(self) -> ClusterIdentity:
         """Return the cluster's identity: its name and the UID of kube-system."""

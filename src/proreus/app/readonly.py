@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
 
+from proreus.app.caches import needed
 from proreus.app.options import Options
 from proreus.app.reload import secret_text
 from proreus.cloudprovider import (
     CloudError,
     CloudProvider,
     ClusterIdentity,
-    ConfigError,
     Context,
     InitCloudProvider,
     Lister,
@@ -148,15 +148,10 @@ async def started(
     Raises:
         CloudError: It cannot be started, or needs what there is none of.
     """
-    unknown = sorted(provider.needs - listers.keys())
-    if unknown:
-        raise ConfigError(
-            (f"the provider {provider.name} needs {', '.join(unknown)}: no such cache",)
-        )
+    chosen = needed(provider.name, provider.needs, listers)
     events = NoEvents()
-    needed = {name: lister for name, lister in listers.items() if name in provider.needs}
     context = Context(
-        cluster, now=now, events=events, listers=needed, flags=flags, hooks=_OnlyReads()
+        cluster, now=now, events=events, listers=chosen, flags=flags, hooks=_OnlyReads()
     )
     guard = Guard(Faults(provider.name, events), context.outlasts)
     try:

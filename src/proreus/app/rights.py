@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proreus.app.caches import config_map_names
 from proreus.app.options import Options
 from proreus.controllers.table import CONTROLLERS, Descriptor, Rule
 
@@ -72,7 +73,7 @@ def roles(
         main.append(Rule("authentication.k8s.io", "tokenreviews", ("create",)))
         main.append(Rule("authorization.k8s.io", "subjectaccessreviews", ("create",)))
     found = [Role(ROLE, ACCOUNT, merged(main))]
-    for namespace, rules in _namespaced(options, leases).items():
+    for namespace, rules in _namespaced(options, leases, needs).items():
         found.append(Role(ROLE, ACCOUNT, merged(rules), namespace))
     if apart:
         names = tuple(sorted(accounts))
@@ -97,7 +98,9 @@ def _shared(needs: frozenset[str]) -> tuple[Rule, ...]:
     )
 
 
-def _namespaced(options: Options, leases: Sequence[str]) -> Mapping[str, list[Rule]]:
+def _namespaced(
+    options: Options, leases: Sequence[str], needs: frozenset[str]
+) -> Mapping[str, list[Rule]]:
     found: dict[str, list[Rule]] = defaultdict(list)
     if options.leader_elect:
         group = "coordination.k8s.io"
@@ -108,6 +111,8 @@ def _namespaced(options: Options, leases: Sequence[str]) -> Mapping[str, list[Ru
     if options.secure_port and not options.authentication_skip_lookup:
         name = "extension-apiserver-authentication"
         found[SYSTEM].append(Rule("", "configmaps", ("get", "list", "watch"), (name,)))
+    if names := config_map_names(needs):
+        found[SYSTEM].append(Rule("", "configmaps", ("get",), names))
     if options.cloud_config_secret:
         namespace, name, *_ = options.cloud_config_secret.split("/")
         found[namespace].append(Rule("", "secrets", ("get", "list", "watch"), (name,)))

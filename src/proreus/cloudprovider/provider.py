@@ -98,8 +98,12 @@ class CloudProvider:
             leaves out, such as {"HCLOUD_TOKEN": "token", "CATTLE_URL": "global.url"}.
         flags: Its own flags by their names without dashes, such as {"user-agent": ProviderFlag(…)};
             what is given for them is in `Context.flags`.
-        needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices". The
-            last is also needed where a `HostPolicy` asks for endpoints.
+        needs: What `context.listers` must offer: "nodes", "services", "endpoint_slices", or
+            "config_maps/NAME", the ConfigMap of that name in kube-system as it was at the start,
+            if there is one. Endpoint slices are also needed where a `HostPolicy` asks for
+            endpoints.
+        left_finalizers: Finalizers that the official manager leaves on Services: they are removed
+            with ours, once the load balancer is gone.
         watched_files: Files that `start` reads besides the cloud-config, such as one with
             credentials that the cloud-config names; set it in `__init__`. When one changes, a
             new provider is made and started as if the cloud-config had changed.
@@ -123,6 +127,7 @@ class CloudProvider:
     ssh_keys: SSHKeys | None = None
     pod_cidrs: PodCIDRs | None = None
     has_cluster_id: bool = True
+    left_finalizers: tuple[str, ...] = ()
     watched_files: tuple[str, ...] = ()
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
     _opened: tuple["_Closable", ...] = ()

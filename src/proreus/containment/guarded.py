@@ -70,6 +70,7 @@ class _Guarded(CloudProvider):
         super().__init__(None)
         self.name = provider.name  # type: ignore[misc]  # of the class, but this is of any
         self.has_cluster_id = provider.has_cluster_id
+        self.left_finalizers = provider.left_finalizers
         if provider.instances is not None:
             self.instances = GuardedInstances(provider.instances, guard)
         if provider.load_balancers is not None:

@@ -11,6 +11,7 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.kube.objects import KubeObject, Node
 from proreus.providers.gce import GCECloud
 from proreus.providers.gce.config import GCEConfig
+from proreus.providers.gce.identity import NEED
 from proreus.testing import objects
 
 from .cloud.server import Gce
@@ -74,7 +75,7 @@ def context(
         CLUSTER,
         now=clock or Clock(),
         events=events or Events(),
-        listers={"config_maps": Objects(), **listers},
+        listers={NEED: Objects(), **listers},
         hooks=hooks,
     )
 

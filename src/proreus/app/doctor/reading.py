@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from proreus.app import readonly
+from proreus.app.caches import config_maps
 from proreus.app.doctor import manager
 from proreus.app.doctor.observed import (
     DAEMON_SETS,
@@ -276,7 +277,10 @@ async def _cloud(client: Client, observed: Observed, options: DoctorOptions) -> 
         identity = ClusterIdentity(
             options.cluster_name, (await client.get(NAMESPACES, "kube-system")).metadata.uid
         )
-        listers = readonly.listers(observed.nodes, observed.services, observed.slices or ())
+        listers = {
+            **readonly.listers(observed.nodes, observed.services, observed.slices or ()),
+            **await config_maps(client, provider.needs),
+        }
         async with readonly.started(
             provider, identity, listers, flags=options.provider_flags
         ) as cloud:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from proreus.app import readonly
+from proreus.app.caches import config_maps
 from proreus.app.leader import settings_of
 from proreus.app.options import Options
 from proreus.app.preview import routes, services
@@ -35,7 +36,7 @@ from proreus.controllers.networks import cluster_cidrs
 from proreus.controllers.node_ipam.cidrset import Blocks
 from proreus.controllers.node_ipam.plan import Mode, ranges
 from proreus.controllers.service.hosts import candidates
-from proreus.controllers.service.intake import Classes
+from proreus.controllers.service.intake import classes_of
 from proreus.controllers.settings import Settings
 from proreus.controllers.table import Descriptor, select
 from proreus.kube.clientconfig import ClientConfig
@@ -78,7 +79,10 @@ async def observe(options: Options, config: ClientConfig) -> Preview:
         all_services = (await client.list(SERVICES)).items
         is_needed = "endpoint_slices" in provider.needs
         slices = (await client.list(ENDPOINT_SLICES)).items if is_needed else ()
-        listers = readonly.listers(nodes, all_services, slices)
+        listers = {
+            **readonly.listers(nodes, all_services, slices),
+            **await config_maps(client, provider.needs),
+        }
         async with readonly.started(
             provider, cluster, listers, flags=options.provider_flags
         ) as cloud:
@@ -229,7 +233,7 @@ async def _services(
     except NotSupported:
         owned = None
     settings = world.settings
-    classes = Classes(frozenset(settings.load_balancer_classes), settings.classless_load_balancers)
+    classes = classes_of(settings)
     due = services.due(
         world.services,
         tuple(candidates(drafts.nodes.values(), world.owns)),

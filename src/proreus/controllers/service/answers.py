@@ -303,11 +303,12 @@ def _deleted(service: Service, now: datetime, classes: Classes) -> Change:
         ingress = () if has_ingress else None
         status = _status(service, condition=condition, ingress=ingress)
         return Change(status=status, events=(event,))
+    finalizers = (FINALIZER_LOAD_BALANCER, *classes.left_finalizers)
     return Change(
         status=_status(
             service,
             ingress=() if has_ingress and not is_of_others(service, classes) else None,
-            removed=(FINALIZER_LOAD_BALANCER,) if has_finalizer(service) else (),
+            removed=tuple(one for one in finalizers if one in service.metadata.finalizers),
             removed_conditions=(CONDITION,) if current_condition(service) else (),
         ),
         events=(event,),

@@ -59,10 +59,7 @@ class ServiceController:
         self._env = env
         self._cloud = env.provider.load_balancers
         self._writer = ServiceWriter(env, env.events.source(CONTROLLER))
-        self._classes = intake.Classes(
-            owned=frozenset(env.settings.load_balancer_classes),
-            classless=env.settings.classless_load_balancers,
-        )
+        self._classes = intake.classes_of(env.settings, env.provider.left_finalizers)
         former: dict[str, Memory] = env.heritage.get(CONTROLLER, {})
         self._memory = {key: plan.inherited(memory) for key, memory in former.items()}
         env.heritage[CONTROLLER] = self._memory

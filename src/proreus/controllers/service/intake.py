@@ -12,6 +12,7 @@ import msgspec
 from proreus.cloudprovider.desired import LABEL_SERVICE_NAME, hosts
 from proreus.cloudprovider.load_balancers import Host, HostPolicy
 from proreus.controllers.service.conditions import CONDITION, Reason, current_reason
+from proreus.controllers.settings import Settings
 from proreus.kube.objects import FINALIZER_LOAD_BALANCER, EndpointSlice, Node, Service, condition
 
 TYPE_LOAD_BALANCER = "LoadBalancer"
@@ -29,10 +30,20 @@ _ANY_HOST = HostPolicy()
 
 
 class Classes(msgspec.Struct, frozen=True):
-    """The values of `spec.loadBalancerClass` that are ours; `classless`: also Services without."""
+    """The values of `spec.loadBalancerClass` that are ours; `classless`: also Services without.
+
+    `left_finalizers` are those of the official manager, which go with ours.
+    """
 
     owned: frozenset[str] = frozenset()
     classless: bool = True
+    left_finalizers: tuple[str, ...] = ()
+
+
+def classes_of(settings: Settings, left_finalizers: tuple[str, ...] = ()) -> Classes:
+    """Return the classes that the settings name, with the finalizers that go with ours."""
+    owned = frozenset(settings.load_balancer_classes)
+    return Classes(owned, settings.classless_load_balancers, left_finalizers)
 
 
 AS_GO = Classes()

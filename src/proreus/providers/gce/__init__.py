@@ -15,11 +15,12 @@ from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.flags import ProviderFlag
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing.annotations import INTERNAL_BEFORE
 from proreus.providers.gce.balancing.desired import CHECK_RANGES
 from proreus.providers.gce.balancing.load_balancers import GCELoadBalancers
 from proreus.providers.gce.config import GCEConfig
 from proreus.providers.gce.credentials import TokenSource, key_file_path
-from proreus.providers.gce.identity import ClusterId
+from proreus.providers.gce.identity import NEED, ClusterId
 from proreus.providers.gce.instances import GCEInstances
 from proreus.providers.gce.metadata import TIMEOUT, Metadata
 from proreus.providers.gce.place import find_place
@@ -52,6 +53,8 @@ class GCECloud(CloudProvider):
 
     name: ClassVar[str] = "gce"
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
+    needs: ClassVar[frozenset[str]] = frozenset({NEED})
+    left_finalizers: tuple[str, ...] = (INTERNAL_BEFORE,)
     flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(
         {
             FLAG_RANGES: ProviderFlag(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 CONFIG_MAP: Final = "kube-system/ingress-uid"
 """Where the official manager keeps the id; the ingress controller of GCE reads it, too."""
+NEED: Final = "config_maps/ingress-uid"
 LENGTH: Final = 16
 
 _KEYS: Final = ("provider-uid", "uid")
@@ -23,7 +24,7 @@ class ClusterId:
 
     def __init__(self, context: "Context", configured: str) -> None:
         """Keep where it is read."""
-        self._maps = context.listers.get("config_maps")
+        self._maps = context.listers.get(NEED)
         self._fallback = configured or digest_of((context.cluster.uid,), length=LENGTH)
 
     def value(self) -> str:
