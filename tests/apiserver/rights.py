@@ -28,6 +28,7 @@ GRANTED: Final = (
         Options(leader_elect_resource_name="own-lease", leader_elect_resource_namespace="default"),
     ),
     (MANAGERS, Options(cloud_config_secret=SECRET)),
+    (MANAGERS, Options(cloud_provider="gce")),
     (APART, Options(use_service_account_credentials=True)),
 )
 """The flags whose roles each group has: all together what tests give to managers."""

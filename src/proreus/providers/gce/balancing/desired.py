@@ -54,8 +54,8 @@ class Desired(msgspec.Struct, frozen=True):
         check_firewall: The firewall rule for it; None while no host has a tag.
         firewall: The firewall rule for clients, without address; None while no host has a tag.
         service: The Service, as namespace/name.
-        pool: The target pool of an external one, without instances and check.
-        backend: The backend service of an internal one, without its groups.
+        target: Where the rule leads: the target pool of an external one, without instances, or
+            the backend service of an internal one, without its groups.
         machines: The hosts.
         requested_address: What the Service asks for, or "".
         is_tier_given: Whether one of another network tier must go.
@@ -68,13 +68,22 @@ class Desired(msgspec.Struct, frozen=True):
     check_firewall: Firewall | None
     firewall: Firewall | None
     service: str
-    pool: Pool | None = None
-    backend: BackendService | None = None
+    target: Pool | BackendService
     machines: frozenset[Machine] = frozenset()
     requested_address: str = ""
     is_tier_given: bool = False
     shares_check: bool = True
     group: str = ""
+
+    @property
+    def pool(self) -> Pool | None:
+        """The target pool of an external one."""
+        return self.target if isinstance(self.target, Pool) else None
+
+    @property
+    def backend(self) -> BackendService | None:
+        """The backend service of an internal one."""
+        return self.target if isinstance(self.target, BackendService) else None
 
     @property
     def internal(self) -> bool:
@@ -239,7 +248,7 @@ def _external(
         ),
         firewall=firewall if tags else None,
         service=lb.ref.key,
-        pool=pool,
+        target=pool,
         machines=machines,
         requested_address=lb.requested_address,
         is_tier_given=options.is_tier_given,
@@ -297,7 +306,7 @@ def _internal(
         ),
         firewall=_firewall(lb, setting, tags) if tags else None,
         service=lb.ref.key,
-        backend=BackendService(
+        target=BackendService(
             name=backend_name,
             description="" if shares_backend else naming.described(lb.ref.key),
             protocol=protocol,

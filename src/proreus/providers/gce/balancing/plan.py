@@ -113,11 +113,12 @@ def plan(desired: Desired, observed: Observed, place: Place) -> tuple[Step, ...]
     rule = observed.rule(desired.rule.name)
     if rule is not None and is_obsolete(desired, observed):
         return (*_checks(desired, observed), *_removal(desired, observed, rule))
-    steps = [
-        *_checks(desired, observed),
-        *(_pool(desired, observed, place) if desired.pool else _backend(desired, observed, place)),
-        *_rule(desired, observed, rule),
-    ]
+    steps = [*_checks(desired, observed)]
+    if isinstance(desired.target, Pool):
+        steps += _pool(desired, desired.target, observed, place)
+    else:
+        steps += _backend(desired, desired.target, observed, place)
+    steps += _rule(desired, observed, rule)
     if rule is not None:
         steps += _clients(desired, observed, rule)
         steps += _leftovers(desired, observed)
@@ -170,11 +171,9 @@ def _part(kind: Kind, part: Part, observed: Observed) -> Iterator[Step]:
         yield Change(kind, merged(part, there), fields)
 
 
-def _pool(desired: Desired, observed: Observed, place: Place) -> Iterator[Step]:
+def _pool(desired: Desired, want: Pool, observed: Observed, place: Place) -> Iterator[Step]:
     name, rule = desired.rule.name, observed.rule(desired.rule.name)
     pool = observed.pool(name)
-    if desired.pool is None:
-        return
     if pool is not None and rule is None and _has_other_affinity(desired, pool):
         yield Delete(Kind.POOL, name)
         return
@@ -183,9 +182,9 @@ def _pool(desired: Desired, observed: Observed, place: Place) -> Iterator[Step]:
         if has_check:
             first = sorted(desired.machines - observed.refused.keys())[:MOST_AT_CREATION]
             urls = instance_urls(first, place)
-            yield Insert(Kind.POOL, msgspec.structs.replace(desired.pool, instances=urls))
+            yield Insert(Kind.POOL, msgspec.structs.replace(want, instances=urls))
         return
-    yield from _pool_check(desired.pool, pool, has_check=has_check)
+    yield from _pool_check(want, pool, has_check=has_check)
     hosts = desired.machines - observed.refused.keys()
     yield from _hosts(Kind.POOL, name, hosts, pool.machines)
 
@@ -228,10 +227,10 @@ def group_steps(machines: frozenset[Machine], observed: Observed) -> tuple[Step,
     return tuple(steps)
 
 
-def _backend(desired: Desired, observed: Observed, place: Place) -> Iterator[Step]:
-    if desired.backend is None:
-        return
-    want = with_groups(desired.backend, desired, observed, place)
+def _backend(
+    desired: Desired, backend: BackendService, observed: Observed, place: Place
+) -> Iterator[Step]:
+    want = with_groups(backend, desired, observed, place)
     there = observed.backend(want.name)
     if there is None and (Kind.CHECK, desired.check.name) not in observed.parts:
         return
