@@ -168,7 +168,7 @@ STAGES: Final = (
     ),
     Stage(
         "vsphere",
-        "200 nodes live on a vCenter that fails, and a cluster moves to the official manager and back",
+        "200 nodes live on a vCenter that fails; a cluster moves to the official manager and back",
         tests("tests/providers/vsphere"),
         300,
         _VSPHERE,

@@ -23,7 +23,7 @@ SOURCE = ROOT / "src" / "proreus" / "providers" / "azure"
 
 
 def test_the_role_is_what_the_table_makes_today() -> None:
-    command = [sys.executable, ROOT / "tools" / "azure_role.py"]
+    command = [sys.executable, str(ROOT / "tools" / "azure_role.py")]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert printed == (ROOT / "deploy" / "azure" / "role.json").read_text()
 
