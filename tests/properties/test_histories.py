@@ -176,7 +176,11 @@ def test_long_histories(capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(first, first + int(os.environ.get("PROREUS_HISTORIES", "10"))):
         with capsys.disabled():
             print(f"PROREUS_SEED={seed} PROREUS_STEPS={steps}", end="", flush=True)
-        end = digest(lived(random_history(seed, steps)))
+        try:
+            end = digest(lived(random_history(seed, steps)))
+        except AssertionError as exc:
+            exc.add_note(f"PROREUS_SEED={seed} PROREUS_STEPS={steps}")  # workers print nothing
+            raise
         with capsys.disabled():
             print(f" ends as {end}")
 

@@ -22,6 +22,7 @@ from proreus.app.election import Election
 from proreus.app.leader import Leader, controllers_of
 from proreus.app.options import Options
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID
+from proreus.controllers.cloud_node_lifecycle.scopes import ANNOTATION_GONE, ANNOTATION_UNKNOWN
 from proreus.kube.config import ClientConfig
 from proreus.kube.objects import TAINT_AUTOSCALER
 from proreus.kube.requests import NODES, SERVICES, Resource
@@ -172,10 +173,26 @@ class World:
         loop = asyncio.get_running_loop()
         end = loop.time() + patience
         while (found := self.promises.unkept()) and loop.time() < end:
+            with self.promises.by_others():
+                self.vouch()
             await self.pass_time(HEARTBEAT)
             if self.promises.broken:
                 break
         return found
+
+    def vouch(self) -> None:
+        """An operator says that machines are gone, of the Nodes that are never deleted otherwise.
+
+        Those are the ones that the cloud did not know while they were Ready.
+        """
+        alive = {machine.name for machine in self._alive()}
+        for _, name in self._keys(NODES):
+            body = copy.deepcopy(self.store.get(NODES, "", name).body)
+            annotations = body["metadata"].get("annotations", {})
+            is_marked = ANNOTATION_UNKNOWN in annotations and ANNOTATION_GONE not in annotations
+            if is_marked and name not in alive:
+                annotations[ANNOTATION_GONE] = "true"
+                self._write(NODES, body)
 
     async def trail(self) -> list[str]:
         """Every request and call so far, then what there is: one line each."""
