@@ -48,7 +48,7 @@ def _end_soon(loop: asyncio.AbstractEventLoop, code: int) -> None:
         klog.warning(
             log,
             "Ending at once, although something still runs",
-            tasks=", ".join(_function(one) for one in asyncio.all_tasks(loop)),
+            tasks=", ".join(_function(task) for task in asyncio.all_tasks(loop)),
             threads=", ".join(f"{one.name}: {threads.stack(one.ident or 0)}" for one in running),
         )
         os._exit(code)

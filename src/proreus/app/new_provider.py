@@ -89,7 +89,7 @@ def _check(name: str) -> None:
             f" a letter first, at most {_LONGEST_NAME} characters"
         )
     if name in available():
-        packages = (one.dist.name for one in entry_points(group=GROUP, name=name) if one.dist)
+        packages = (entry.dist.name for entry in entry_points(group=GROUP, name=name) if entry.dist)
         raise Refused(
             f"there is a provider {name!r} already: choose another name, or uninstall"
             f" {next(packages, 'its package')} to begin anew"

@@ -101,7 +101,7 @@ class ServerTLS:
             ValueError: It is no PEM of certificates; all stays as it was.
         """
         self._client_cas = b"".join(
-            one.public_bytes(serialization.Encoding.DER) for one in authorities(pem)
+            authority.public_bytes(serialization.Encoding.DER) for authority in authorities(pem)
         )
         self.context.inner = self._build()
 

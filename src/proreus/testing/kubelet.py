@@ -137,7 +137,9 @@ class KubeletPlayer:
         A new kubelet registers its Node, which is not ready; its next beat makes it ready. A
         kubelet that finds its Node gone registers it again.
         """
-        running = {one.id: one for one in await self._machines() if one.state == "running"}
+        running = {
+            machine.id: machine for machine in await self._machines() if machine.state == "running"
+        }
         for id_ in self._kubelets.keys() - running.keys():
             del self._kubelets[id_]
         await asyncio.gather(*(self._guarded(self._beat, one) for one in running.values()))
@@ -222,7 +224,7 @@ class KubeletPlayer:
         )
 
     def _ip(self, machine: Machine) -> str:
-        ips = (one.address for one in machine.addresses if one.type == "InternalIP")
+        ips = (address.address for address in machine.addresses if address.type == "InternalIP")
         return next(ips, "") if self._node_ip else ""
 
 

@@ -50,8 +50,8 @@ def node(
     given = {
         "uid": f"uid-{name}",
         "addresses": tuple(
-            one if isinstance(one, NodeAddress) else NodeAddress("InternalIP", one)
-            for one in addresses
+            address if isinstance(address, NodeAddress) else NodeAddress("InternalIP", address)
+            for address in addresses
         ),
         "node_info": NodeSystemInfo(system_uuid),
         "pod_cidr": cidrs[0] if cidrs else "",

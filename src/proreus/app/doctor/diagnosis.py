@@ -34,8 +34,8 @@ def diagnose(observed: Observed, *, node: str = "", service: str = "") -> Diagno
     about_nodes = tuple(nodes.findings(observed))
     about_services = tuple(services.findings(observed))
     if node or service:
-        about_nodes = tuple(one for one in about_nodes if one.about == f"node/{node}")
-        about_services = tuple(one for one in about_services if _is_meant(one, service))
+        about_nodes = tuple(finding for finding in about_nodes if finding.about == f"node/{node}")
+        about_services = tuple(finding for finding in about_services if _is_meant(finding, service))
     return Diagnosis(
         findings=(
             *cloud.findings(observed),

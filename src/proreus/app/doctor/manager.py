@@ -46,8 +46,8 @@ def is_manager(meta: ObjectMeta) -> bool:
 
 def stated_flags(observed: Observed) -> Mapping[str, str]:
     """Return the flags on the first manager's command line, by name without dashes."""
-    specs = [one.spec.template.spec for one in observed.workloads or ()]
-    specs += [one.spec for one in observed.pods or ()]
+    specs = [workload.spec.template.spec for workload in observed.workloads or ()]
+    specs += [pod.spec for pod in observed.pods or ()]
     stated: dict[str, str] = {}
     for spec in specs[:1]:
         for container in spec.containers:
@@ -60,8 +60,8 @@ def stated_flags(observed: Observed) -> Mapping[str, str]:
 
 def service_account(observed: Observed) -> str:
     """Return the user name of the manager's service account, or "" without a manager."""
-    for one in observed.workloads or ():
-        return _user(one.metadata.namespace, one.spec.template.spec)
+    for workload in observed.workloads or ():
+        return _user(workload.metadata.namespace, workload.spec.template.spec)
     for pod in observed.pods or ():
         if _STATIC not in pod.metadata.annotations:
             return _user(pod.metadata.namespace, pod.spec)
@@ -77,7 +77,7 @@ def findings(observed: Observed) -> Iterator[Finding]:
     taints = _taints_to_bear(observed)
     # A manager that reaches the API over the pod network is no mistake while all nodes are well.
     needs_host = any(
-        has_taint(one, TAINT_UNINITIALIZED) or not is_ready(one) for one in observed.nodes
+        has_taint(node, TAINT_UNINITIALIZED) or not is_ready(node) for node in observed.nodes
     )
     for workload in observed.workloads or ():
         about = f"{workload.kind.lower()}/{workload.metadata.namespace}/{workload.metadata.name}"
@@ -101,7 +101,7 @@ def _spec(
     about: str, spec: PodSpec, taints: Iterable[Taint], *, needs_host: bool
 ) -> Iterator[Finding]:
     for taint in taints:
-        if not any(_tolerates(one, taint) for one in spec.tolerations):
+        if not any(_tolerates(toleration, taint) for toleration in spec.tolerations):
             line = f"- {{key: {taint.key}, operator: Exists, effect: {taint.effect}}}"
             yield Finding(
                 "toleration-missing",
@@ -158,14 +158,15 @@ def _pod(pod: Pod, observed: Observed) -> Iterator[Finding]:
             f"{scheduled.reason}: {scheduled.message}",
             "add the tolerations that the message asks for, or correct the node selector",
         )
-    for one in pod.status.container_statuses:
-        waiting = one.state.waiting
+    for status in pod.status.container_statuses:
+        waiting = status.state.waiting
         if waiting is not None and waiting.reason not in ("", "ContainerCreating"):
             yield Finding(
                 "pod-failing",
                 _about(pod),
                 "a pod of the manager does not run",
-                f"{one.name}: {waiting.reason}, {one.restart_count} restarts: {waiting.message}",
+                f"{status.name}: {waiting.reason}, {status.restart_count} restarts:"
+                f" {waiting.message}",
                 f"kubectl -n {observed.namespace} logs {pod.metadata.name} --previous",
             )
 

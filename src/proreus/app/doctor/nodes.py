@@ -229,7 +229,10 @@ def _no_machine(node: Node, evidence: str) -> Finding:
 
 
 def _not_external(node: Node) -> Finding:
-    given = ", ".join(f"{one.type} {one.address}" for one in node.status.addresses) or "none"
+    given = (
+        ", ".join(f"{address.type} {address.address}" for address in node.status.addresses)
+        or "none"
+    )
     annotation = node.metadata.annotations.get(ANNOTATION_PROVIDED_NODE_IP)
     extra = "" if annotation is None else f"; {ANNOTATION_PROVIDED_NODE_IP}: {annotation}"
     return Finding(

@@ -160,7 +160,7 @@ async def _cluster(reader: _Reader, options: DoctorOptions) -> Observed:
             for one in await reader.items(resource, namespace) or ()
             if manager.is_manager(one.metadata)
         ]
-    manager_pods = tuple(one for one in pods or () if manager.is_manager(one.metadata))
+    manager_pods = tuple(pod for pod in pods or () if manager.is_manager(pod.metadata))
     notes: tuple[str, ...] = ()
     if pods is not None and not workloads and not manager_pods:
         note = (
@@ -188,9 +188,9 @@ async def _recent_events(reader: _Reader, reason: str) -> tuple[Held, ...]:
     items = await reader.items(EVENTS, EVENTS_OF_NODES, field_selector=f"reason={reason}")
     events = msgspec.convert(items or (), tuple[_Event, ...])
     return tuple(
-        Held(one.involved_object.name, one.message, one.last_timestamp)
-        for one in events
-        if one.last_timestamp and (now - one.last_timestamp).total_seconds() < RECENT
+        Held(event.involved_object.name, event.message, event.last_timestamp)
+        for event in events
+        if event.last_timestamp and (now - event.last_timestamp).total_seconds() < RECENT
     )
 
 
@@ -295,7 +295,7 @@ async def _ask_cloud(
     cloud: CloudProvider, identity: ClusterIdentity, observed: Observed, options: DoctorOptions
 ) -> Cloud:
     nodes = [node for node in observed.nodes if options.node in ("", node.metadata.name)]
-    balanced = [one for one in observed.services if one.spec.type == TYPE_LOAD_BALANCER]
+    balanced = [service for service in observed.services if service.spec.type == TYPE_LOAD_BALANCER]
     instances, balancers = cloud.instances, cloud.load_balancers
     answers: dict[str, InstanceAnswer] = {}
     if instances is not None:

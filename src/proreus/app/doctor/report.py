@@ -13,10 +13,10 @@ def as_json(diagnosis: Diagnosis) -> str:
 def as_text(diagnosis: Diagnosis) -> str:
     """Return a paragraph for each finding, then what was left out."""
     parts = [
-        f"{one.about}: {one.problem} [{one.check}]\n"
-        f"    seen:   {one.evidence}\n"
-        f"    remedy: {one.remedy}\n"
-        for one in diagnosis.findings
+        f"{finding.about}: {finding.problem} [{finding.check}]\n"
+        f"    seen:   {finding.evidence}\n"
+        f"    remedy: {finding.remedy}\n"
+        for finding in diagnosis.findings
     ]
     parts += [f"could not read {text}\n" for text in diagnosis.unread]
     parts += [f"note: {text}\n" for text in diagnosis.notes]

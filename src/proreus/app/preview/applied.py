@@ -47,10 +47,10 @@ def _operate(document: Any, op: Mapping[str, Any]) -> None:
 
 def _merge(status: dict[str, Any], body: Mapping[str, Any]) -> None:
     if "addresses" in body:
-        status["addresses"] = [one for one in body["addresses"] if "$patch" not in one]
-    by_type = {one["type"]: one for one in status["conditions"]}
-    for one in body.get("conditions", ()):
-        by_type[one["type"]] = one
+        status["addresses"] = [address for address in body["addresses"] if "$patch" not in address]
+    by_type = {condition["type"]: condition for condition in status["conditions"]}
+    for condition in body.get("conditions", ()):
+        by_type[condition["type"]] = condition
     status["conditions"] = list(by_type.values())
 
 
@@ -102,10 +102,11 @@ def _taints(document: Any, op: Mapping[str, Any], parts: Sequence[str]) -> Itera
 
 def _status(body: Mapping[str, Any]) -> Iterator[str]:
     if "addresses" in body:
-        given = [one for one in body["addresses"] if "$patch" not in one]
+        given = [address for address in body["addresses"] if "$patch" not in address]
         yield "~ addresses: " + ", ".join(f"{one['type']} {one['address']}" for one in given)
-    for one in body.get("conditions", ()):
-        yield f"~ condition {one['type']}={one['status']} ({one['reason']}): {one['message']}"
+    for condition in body.get("conditions", ()):
+        state = f"{condition['type']}={condition['status']} ({condition['reason']})"
+        yield f"~ condition {state}: {condition['message']}"
 
 
 def _json(value: Any) -> Any:

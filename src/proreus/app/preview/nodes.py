@@ -89,7 +89,7 @@ class Drafts:
         )
         suspected = decided.waiting.keys() | decided.held.keys()
         suspected |= {deletion.node.metadata.name for deletion in decided.delete}
-        asked = {node.metadata.name for one in replies for node in one.question.candidates}
+        asked = {node.metadata.name for reply in replies for node in reply.question.candidates}
         if alive := sorted(asked - suspected):
             self.held.append(
                 "not Ready, but kept while their machines exist or are not known to be gone: "

@@ -190,7 +190,9 @@ async def _deletions(
 
 def _at_zero(observations: Sequence[Observation]) -> Sequence[Observation]:
     """Move the observations to a clock whose time is now 0."""
-    return [msgspec.structs.replace(one, began=0.0, ended=0.0) for one in observations]
+    return [
+        msgspec.structs.replace(observation, began=0.0, ended=0.0) for observation in observations
+    ]
 
 
 def _sighted(seen: Sighting) -> Sighting:

@@ -158,7 +158,7 @@ def counts(rows: Iterable[Row]) -> Mapping[State, int]:
 def leak_rows(leaks: Iterable[Leak]) -> tuple[LeakRow, ...]:
     """Return the rows of objects that are left over."""
     return tuple(
-        LeakRow(one.object.kind, one.object.id, one.object.service, one.since) for one in leaks
+        LeakRow(leak.object.kind, leak.object.id, leak.object.service, leak.since) for leak in leaks
     )
 
 

@@ -69,7 +69,7 @@ def _inside(inside: Inside | None, rows: int) -> list[str]:
     ]
     if deletions.unknown:
         lines.insert(1, f"  Ready, but unknown to the cloud: {', '.join(deletions.unknown)}")
-    lines += [f"  {one.kind} {one.id} of {one.service}" for one in inside.leaks[:rows]]
+    lines += [f"  {leak.kind} {leak.id} of {leak.service}" for leak in inside.leaks[:rows]]
     return lines
 
 

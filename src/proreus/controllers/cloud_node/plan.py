@@ -131,7 +131,7 @@ def _initialise(
         new_labels=change.labels,
         new_annotations=change.annotations,
         provider_id=answer.provider_id,
-        new_taints=tuple(one for one in node.spec.taints if one.key != TAINT_UNINITIALIZED),
+        new_taints=tuple(taint for taint in node.spec.taints if taint.key != TAINT_UNINITIALIZED),
     )
     return Change(
         _status(node, desired, _condition(node, "True", _FINE, now)),

@@ -45,7 +45,7 @@ def listed(
     }
     for route in routes:
         net = network(route.destination)
-        if net is None or net in kept or not any(is_within(net, one) for one in clusters):
+        if net is None or net in kept or not any(is_within(net, cluster) for cluster in clusters):
             continue
         found[net] = (*found.get(net, ()), route)
     return Table(found, began, settling)

@@ -218,7 +218,7 @@ def _access_log(reader: AnnotationReader) -> AccessLog | None:
 
 def _tls_ports(reader: AnnotationReader) -> frozenset[str] | None:
     ports = frozenset(filter(None, (one.strip() for one in reader.text("ssl-ports").split(","))))
-    return None if ports <= {"*"} else frozenset(one.lower() for one in ports)
+    return None if ports <= {"*"} else frozenset(port.lower() for port in ports)
 
 
 def _ids(reader: AnnotationReader, name: str) -> tuple[str, ...]:

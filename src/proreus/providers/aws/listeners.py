@@ -94,14 +94,14 @@ def check(lb: LoadBalancer, options: Options) -> None:
 
 def _problems(lb: LoadBalancer, options: Options) -> Iterator[str]:
     known = _PROTOCOLS[options.kind]
-    for one in lb.frontends:
-        place = f"spec.ports {one.port}/{one.protocol}"
-        if one.protocol not in known:
+    for frontend in lb.frontends:
+        place = f"spec.ports {frontend.port}/{frontend.protocol}"
+        if frontend.protocol not in known:
             hint = "" if options.kind is Kind.NETWORK else f"; UDP needs {PREFIX}type: nlb"
             yield f"{place}: the load balancer forwards only {' and '.join(known)}{hint}"
-        elif not one.node_port:
+        elif not frontend.node_port:
             yield f"{place}: it has no node port: set spec.allocateLoadBalancerNodePorts to true"
-    has_udp = any(one.protocol == "UDP" for one in lb.frontends)
+    has_udp = any(frontend.protocol == "UDP" for frontend in lb.frontends)
     if has_udp and options.target_attributes.get(_PRESERVE) == "false":
         yield f"annotation {PREFIX}target-group-attributes: with UDP, {_PRESERVE} can only be true"
     if lb.affinity_seconds is not None:
@@ -115,7 +115,7 @@ def _problems(lb: LoadBalancer, options: Options) -> Iterator[str]:
 
 def classic_listeners(lb: LoadBalancer, options: Options) -> frozenset[Listener]:
     """Return the listeners of a classic load balancer."""
-    return frozenset(_classic_listener(one, options) for one in lb.frontends)
+    return frozenset(_classic_listener(frontend, options) for frontend in lb.frontends)
 
 
 def _classic_listener(frontend: Frontend, options: Options) -> Listener:
@@ -159,7 +159,7 @@ def _is_shared(settings: Global) -> bool:
 
 
 def _given(health: Health, *fields: str) -> dict[str, int]:
-    return {one: getattr(health, one) for one in fields if getattr(health, one) is not None}
+    return {field: getattr(health, field) for field in fields if getattr(health, field) is not None}
 
 
 def port_mappings(lb: LoadBalancer, options: Options, settings: Global) -> tuple[PortMapping, ...]:
@@ -171,18 +171,18 @@ def port_mappings(lb: LoadBalancer, options: Options, settings: Global) -> tuple
         InvalidRequest: TCP and UDP at the same port cannot be one listener.
     """
     by_port: dict[int, list[Frontend]] = {}
-    for one in lb.frontends:
-        by_port.setdefault(one.port, []).append(one)
+    for frontend in lb.frontends:
+        by_port.setdefault(frontend.port, []).append(frontend)
     health = health_check(lb, options, settings)
     return tuple(_mapping(by_port[port], options, health) for port in sorted(by_port))
 
 
 def _mapping(frontends: list[Frontend], options: Options, health: HealthCheck) -> PortMapping:
     first = frontends[0]
-    protocols = {one.protocol for one in frontends}
+    protocols = {frontend.protocol for frontend in frontends}
     mixed = {"TCP", "UDP"} <= protocols
     place = f"spec.ports {first.port}"
-    if mixed and len({one.node_port for one in frontends}) > 1:
+    if mixed and len({frontend.node_port for frontend in frontends}) > 1:
         raise InvalidRequest(f"{place}: TCP and UDP need the same nodePort to share a port")
     is_tls = "TCP" in protocols and options.has_tls(first.port, first.name)
     if mixed and is_tls:

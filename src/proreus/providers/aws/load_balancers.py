@@ -141,10 +141,10 @@ class Verbs:
             CloudError: AWS refuses.
         """
         answers = (await self._classic.delete(ref), await self._network.delete(ref))
-        for one in answers:
-            if isinstance(one, Pending):
-                return one
-        return Done(found=any(isinstance(one, Done) and one.found for one in answers))
+        for answer in answers:
+            if isinstance(answer, Pending):
+                return answer
+        return Done(found=any(isinstance(answer, Done) and answer.found for answer in answers))
 
     async def _check_kind(self, lb: LoadBalancer, kind: Kind) -> None:
         """Refuse another kind of load balancer than the Service has already.

@@ -76,7 +76,11 @@ def addresses(described: Described, families: Sequence[Family]) -> tuple[NodeAdd
     each interface's first. The public address follows those of IPv4, and the names come last.
     """
     interfaces = sorted(
-        (one for one in described.get("NetworkInterfaces") or () if one.get("Status") == "in-use"),
+        (
+            interface
+            for interface in described.get("NetworkInterfaces") or ()
+            if interface.get("Status") == "in-use"
+        ),
         key=lambda one: int(one.get("Attachment", {}).get("DeviceIndex", 0)),
     )
     found: list[NodeAddress] = []
@@ -93,15 +97,15 @@ def addresses(described: Described, families: Sequence[Family]) -> tuple[NodeAdd
 
 
 def _ipv4(interfaces: Iterable[Described]) -> Iterator[str]:
-    for one in interfaces:
-        for private in one.get("PrivateIpAddresses") or ():
+    for interface in interfaces:
+        for private in interface.get("PrivateIpAddresses") or ():
             if private.get("PrivateIpAddress"):
                 yield private["PrivateIpAddress"]
 
 
 def _ipv6(interfaces: Iterable[Described]) -> Iterator[str]:
-    for one in interfaces:
-        for first in (one.get("Ipv6Addresses") or ())[:1]:
+    for interface in interfaces:
+        for first in (interface.get("Ipv6Addresses") or ())[:1]:
             yield first["Ipv6Address"]
 
 

@@ -59,6 +59,6 @@ class Memberships:
         now = self._api.context.now()
         for answer in answers:
             for reservation in answer:
-                for one in reservation["Instances"]:
-                    kept = {key: one.get(key) for key in ("InstanceId", "SecurityGroups")}
-                    self._known[str(one["InstanceId"])] = now, kept
+                for instance in reservation["Instances"]:
+                    kept = {key: instance.get(key) for key in ("InstanceId", "SecurityGroups")}
+                    self._known[str(instance["InstanceId"])] = now, kept

@@ -34,7 +34,7 @@ async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObje
     )
     names = [one["LoadBalancerName"] for one in classic]
     arns = [one["LoadBalancerArn"] for one in network if one["Type"] == NETWORK]
-    target_arns = [one["TargetGroupArn"] for one in targets]
+    target_arns = [target["TargetGroupArn"] for target in targets]
     by_name, by_arn = await asyncio.gather(
         tags_by_name(api, names), tags_by_arn(api, [*arns, *target_arns])
     )
@@ -42,7 +42,7 @@ async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObje
         *(("load balancer", name, by_name.get(name, {})) for name in names),
         *(("load balancer", arn, by_arn.get(arn, {})) for arn in arns),
         *(("target group", arn, by_arn.get(arn, {})) for arn in target_arns),
-        *(("security group", one["GroupId"], tags_of(one)) for one in groups),
+        *(("security group", group["GroupId"], tags_of(group)) for group in groups),
     ]
     return [
         owned_object(kind, id_, tags)

@@ -235,8 +235,8 @@ class AWSRoutes:
             if error.code != "RouteAlreadyExists":
                 raise
             net = _parsed(_text(given))
-            for one in (await self._table())["Routes"]:
-                if _parsed(_text(one)) == net and one.get("NetworkInterfaceId") == interface:
+            for route in (await self._table())["Routes"]:
+                if _parsed(_text(route)) == net and route.get("NetworkInterfaceId") == interface:
                     return
             raise
 

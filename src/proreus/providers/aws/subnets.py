@@ -46,7 +46,7 @@ class Subnet(msgspec.Struct, frozen=True):
 
 def subnets_of(subnets: Iterable[Described], tables: Sequence[Described]) -> tuple[Subnet, ...]:
     """Return the subnets that EC2 describes, each with what route tables say of it. Pure."""
-    return tuple(_subnet(one, tables) for one in subnets)
+    return tuple(_subnet(subnet, tables) for subnet in subnets)
 
 
 def _subnet(described: Described, tables: Sequence[Described]) -> Subnet:
@@ -74,7 +74,7 @@ def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
 
     def associated(table: Described, **what: object) -> bool:
         associations = table.get("Associations") or ()
-        return any(what.items() <= one.items() for one in associations)
+        return any(what.items() <= association.items() for association in associations)
 
     own = [table for table in tables if associated(table, SubnetId=subnet)]
     main = [table for table in tables if table["VpcId"] == vpc and associated(table, Main=True)]
@@ -87,7 +87,7 @@ def _is_public(subnet: str, vpc: str, tables: Sequence[Described]) -> bool:
 
 def usable_zones(zones: Iterable[Described]) -> frozenset[str]:
     """Return the zones of a region that can be used: not local and wavelength zones. Pure."""
-    return frozenset(one["ZoneName"] for one in zones if one.get("ZoneType", _ZONES) == _ZONES)
+    return frozenset(zone["ZoneName"] for zone in zones if zone.get("ZoneType", _ZONES) == _ZONES)
 
 
 def default_subnets(
@@ -113,8 +113,8 @@ def default_subnets(
     subnets = tuple(subnets)
     role = TAG_INTERNAL if internal else TAG_PUBLIC
     # A subnet with a role is meant for load balancers, whatever cluster it is tagged for.
-    usable = [one for one in subnets if cluster.has(one.tags) or role in one.tags]
-    usable = usable or [one for one in subnets if one.id == default]
+    usable = [subnet for subnet in subnets if cluster.has(subnet.tags) or role in subnet.tags]
+    usable = usable or [subnet for subnet in subnets if subnet.id == default]
     best: dict[str, Subnet] = {}
     for one in sorted(
         (one for one in usable if one.zone in zones and (internal or one.public)),
@@ -139,7 +139,7 @@ def named_subnets(names: Sequence[str], subnets: Iterable[Subnet]) -> tuple[Subn
     subnets = tuple(subnets)
     problems, chosen = [], []
     for name in names:
-        matches = [one for one in subnets if name in {one.id, one.tags.get("Name")}]
+        matches = [subnet for subnet in subnets if name in {subnet.id, subnet.tags.get("Name")}]
         if len(matches) != 1:
             many = "is none" if not matches else f"are {len(matches)}"
             problems.append(f"{_FIELD}: there {many} of {name!r} in the cluster's VPC")

@@ -150,7 +150,9 @@ class Tagging:
             filters = [{"Name": "volume-id", "Values": part}]
             shown = await self._api.pages("ec2", "DescribeVolumes", "Volumes", Filters=filters)
             for volume in shown:
-                attached = {str(one["InstanceId"]) for one in volume.get("Attachments") or ()}
+                attached = {
+                    str(attachment["InstanceId"]) for attachment in volume.get("Attachments") or ()
+                }
                 if attached <= set(instances):
                     found.append(str(volume["VolumeId"]))
         return found

@@ -47,14 +47,14 @@ class Topology:
         known: dict[str, Mapping[str, str] | CloudError] = {}
         async with self._asking:  # the same instances are asked about by several controllers
             unknown: dict[str, Described] = {}
-            for one in instances:
-                if not self._types.search(str(one.get("InstanceType", ""))):
+            for instance in instances:
+                if not self._types.search(str(instance.get("InstanceType", ""))):
                     continue
-                kept = self._layers.get(_key(one))
+                kept = self._layers.get(_key(instance))
                 if kept is None:
-                    unknown[str(one["InstanceId"])] = one
+                    unknown[str(instance["InstanceId"])] = instance
                 else:
-                    known[str(one["InstanceId"])] = kept
+                    known[str(instance["InstanceId"])] = kept
             if self._rests_until is not None and self._api.context.now() < self._rests_until:
                 return known
             for part in in_parts(unknown, MOST_IDS):
@@ -90,8 +90,8 @@ class Topology:
             CloudError: It cannot be had now. Where the rights are missing, there is none.
         """
         lacking = set()
-        for one in instances:
-            zone, id_ = zone_of(one), zone_id_of(one)
+        for instance in instances:
+            zone, id_ = zone_of(instance), zone_id_of(instance)
             if id_:
                 self._zone_ids[zone] = id_
             elif zone and zone not in self._zone_ids:

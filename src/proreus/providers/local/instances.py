@@ -144,7 +144,7 @@ def from_node(node: Node, defaults: Defaults) -> InstanceAnswer:
         return problem
     addresses = addresses_of(node)
     name = node.metadata.name
-    if all(one.type not in {"InternalIP", "ExternalIP"} for one in addresses):
+    if all(address.type not in {"InternalIP", "ExternalIP"} for address in addresses):
         return CloudError(
             f"the Node {name} has no address: start its kubelet with --node-ip, or name an"
             " inventory in the cloud-config (instances.inventory)"
@@ -232,8 +232,8 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
             f" machine {uuid}: it is another machine, or the inventory is wrong"
         )
     addresses = [
-        *(NodeAddress("InternalIP", one) for one in machine.addresses),
-        *(NodeAddress("ExternalIP", one) for one in machine.external_addresses),
+        *(NodeAddress("InternalIP", address) for address in machine.addresses),
+        *(NodeAddress("ExternalIP", address) for address in machine.external_addresses),
         NodeAddress("Hostname", machine.hostname or machine.name),
     ]
     is_told = machine.addresses or machine.external_addresses
@@ -256,7 +256,7 @@ def _is_ready(node: Node) -> bool:
 
 def _ips(found: Instance) -> tuple[str, ...]:
     """Return the addresses to probe: the internal ones if there are any."""
-    every = [one for one in found.addresses if _is_ip(one.address)]
+    every = [address for address in found.addresses if _is_ip(address.address)]
     internal = [one for one in every if one.type == "InternalIP"]
     return tuple(one.address for one in internal or every)
 

@@ -188,7 +188,9 @@ def decode(files: Mapping[str, str], defaults: Defaults) -> Inventory:
             continue
         if not content.machines:
             problems.append(f"{path}: machines: holds no machine; to empty it, delete the file")
-        found += [(path, _filled(one, content.defaults, defaults)) for one in content.machines]
+        found += [
+            (path, _filled(machine, content.defaults, defaults)) for machine in content.machines
+        ]
     problems += _twice(found)
     if problems:
         raise ConfigError(tuple(problems))

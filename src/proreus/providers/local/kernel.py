@@ -62,7 +62,7 @@ class Kernel:
             *network.QUESTIONABLE, *(f"ipv4/conf/{one.name}/rp_filter" for one in found),
         )  # fmt: skip
         settings = {name: value for name in names if (value := _setting(name)) is not None}
-        device = any(one.get("ifname") == gateway.device for one in links)
+        device = any(link.get("ifname") == gateway.device for link in links)
         return Observed(self._table("inet"), self._table("arp"), ways, found, settings, device)
 
     def counters(self) -> Mapping[str, tuple[int, int]]:

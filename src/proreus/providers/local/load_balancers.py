@@ -214,7 +214,7 @@ class LocalLoadBalancers:
         )
         if isinstance(assigned, pools.Refused):
             raise InvalidRequest(assigned.reason)
-        addresses = {_FAMILY_OF_DOTS["." in one]: one for one in assigned.addresses}
+        addresses = {_FAMILY_OF_DOTS["." in address]: address for address in assigned.addresses}
         draining = self._settings.draining.total_seconds()
         state, rejected = plan.ensured(
             state,
@@ -224,7 +224,9 @@ class LocalLoadBalancers:
             sharing_key=request.sharing_key,
             leave=self._now() + draining if draining else 0.0,
         )
-        ingress = tuple(LoadBalancerIngress(ip=one, ip_mode="VIP") for one in addresses.values())
+        ingress = tuple(
+            LoadBalancerIngress(ip=address, ip_mode="VIP") for address in addresses.values()
+        )
         return state, Ensured(ingress, rejected)
 
     def _others(self, state: State) -> Iterator[Service]:
@@ -357,9 +359,9 @@ def _check(lb: LoadBalancer) -> None:
         InvalidRequest: Names every such field.
     """
     problems = [
-        f"spec.ports {one.port}/{one.protocol}: only TCP, UDP and SCTP are forwarded"
-        for one in lb.frontends
-        if one.protocol not in _PROTOCOLS
+        f"spec.ports {frontend.port}/{frontend.protocol}: only TCP, UDP and SCTP are forwarded"
+        for frontend in lb.frontends
+        if frontend.protocol not in _PROTOCOLS
     ]
     if problems:
         raise InvalidRequest("; ".join(problems))

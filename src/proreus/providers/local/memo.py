@@ -41,7 +41,7 @@ def read(chains: Mapping[str, Sequence[str]]) -> State:
     pools = {
         key: pool
         for key, pool in _all(chains, POOL, Pool).items()
-        if all(one.node in machines for one in pool.members)
+        if all(member.node in machines for member in pool.members)
     }
     balancers = {
         uid: one

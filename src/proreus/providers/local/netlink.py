@@ -65,7 +65,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
                         continue  # no such table yet; no IPv6 in this kernel
                     raise _refusal("list routes", error) from error
                 # A kernel without IPv6 answers with what it has.
-                mine = (self._ours(one) for one in results if one["family"] == family)
+                mine = (self._ours(result) for result in results if result["family"] == family)
                 found += [one for one in mine if one is not None]
         return found
 
@@ -124,7 +124,7 @@ def own_addresses() -> frozenset[str]:
             results = [*netlink.get_addr()]
         except NetlinkError as error:
             raise _refusal("list addresses", error) from error
-    found = {one.get("IFA_LOCAL") or one.get("IFA_ADDRESS") for one in results}
+    found = {result.get("IFA_LOCAL") or result.get("IFA_ADDRESS") for result in results}
     return frozenset(str(ipaddress.ip_address(one)) for one in found if one)
 
 

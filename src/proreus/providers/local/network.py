@@ -98,12 +98,14 @@ def ways(state: State, found: Sequence[Interface], gateway: Gateway) -> Mapping[
     desired = {}
     for family in FAMILIES:
         nodes = {
-            one.mark: one.addresses[family]
-            for one in state.machines.values()
-            if one.mark != HERE and family in one.addresses
+            machine.mark: machine.addresses[family]
+            for machine in state.machines.values()
+            if machine.mark != HERE and family in machine.addresses
         }
         addresses = frozenset(
-            one.addresses[family] for one in state.balancers.values() if family in one.addresses
+            balancer.addresses[family]
+            for balancer in state.balancers.values()
+            if family in balancer.addresses
         )
         announced = frozenset(
             (address, name)
@@ -123,7 +125,7 @@ def parse_ways(
     """Parse the answers of `ip -N -j` to the `QUESTIONS` as routes and rules."""
     protocol = str(gateway.protocol)
     settings = Settings(mask=gateway.mark_mask)
-    ours = [one for one in rules if one.get("protocol") == protocol]
+    ours = [rule for rule in rules if rule.get("protocol") == protocol]
     numbers = {int(one["table"]) - gateway.first_table: one for one in ours}
     return Ways(
         frozenset(
@@ -132,11 +134,11 @@ def parse_ways(
             if int(one.get("fwmark", "0"), 16) == settings.mark(number)
         ),
         {
-            int(one["table"]) - gateway.first_table: one.get("gateway", "")
-            for one in routes
-            if one.get("dst") == "default"
+            int(route["table"]) - gateway.first_table: route.get("gateway", "")
+            for route in routes
+            if route.get("dst") == "default"
         },
-        frozenset(one["dst"] for one in routes if one.get("dev") == gateway.device),
+        frozenset(route["dst"] for route in routes if route.get("dev") == gateway.device),
         frozenset((one["dst"], one["dev"]) for one in proxies if one.get("protocol") == protocol),
     )
 
@@ -187,7 +189,7 @@ def answers_pass_by(state: State, found: Sequence[Interface], gateway: Gateway) 
 
     Not if this machine is a node itself, for its kube-proxy has to see whole connections.
     """
-    if any(one.mark == HERE for one in state.machines.values()):
+    if any(machine.mark == HERE for machine in state.machines.values()):
         return False
     announced = {name for one in ways(state, found, gateway).values() for _, name in one.announced}
     return bool(announced.intersection(_towards_nodes(state, found)))
@@ -218,7 +220,7 @@ def obstacles(
 
     `settings` holds what is below /proc/sys/net; a setting left out is not there.
     """
-    families = {family for one in state.balancers.values() for family in one.addresses}
+    families = {family for balancer in state.balancers.values() for family in balancer.addresses}
     problems = []
     if "IPv4" in families and settings.get("ipv4/ip_forward") == 0:
         problems.append(
@@ -242,8 +244,8 @@ def obstacles(
 
 
 def _towards_nodes(state: State, found: Sequence[Interface]) -> list[str]:
-    nodes = [one for each in state.machines.values() for one in each.addresses.values()]
-    return sorted({name for one in nodes for name in announcing(one, found, ())})
+    nodes = [address for each in state.machines.values() for address in each.addresses.values()]
+    return sorted({name for node in nodes for name in announcing(node, found, ())})
 
 
 QUESTIONABLE: Final = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/all/rp_filter")

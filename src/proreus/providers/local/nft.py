@@ -72,7 +72,7 @@ class Chain(msgspec.Struct, frozen=True):
     @property
     def comments(self) -> tuple[str, ...]:
         """The comments of the rules, by which chains are compared."""
-        return tuple(one.comment for one in self.rules)
+        return tuple(rule.comment for rule in self.rules)
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ def program(state: State, settings: Settings) -> Program:
             sets |= _clients_sets(state, uid, family)
     for key, pool in state.pools.items():
         chains[f"pool-{key}"] = _chain(_pool_rules(state, settings, pool))
-    for number in {one.mark for one in state.machines.values()}:
+    for number in {machine.mark for machine in state.machines.values()}:
         chains[f"node-{number}"] = _chain(_node_rules(settings, number))
     for name, comments in memo.written(state).items():
         chains[name] = Chain(tuple(Rule(text, ({"continue": None},)) for text in comments))
@@ -172,7 +172,7 @@ def service_chain(uid: str, family: str) -> str:
 
 def _addresses(state: State, family: str) -> list[str]:
     """Return every address once; Services may share them."""
-    every = (one.addresses.get(family) for one in state.balancers.values())
+    every = (balancer.addresses.get(family) for balancer in state.balancers.values())
     return sorted({one for one in every if one})
 
 
@@ -218,7 +218,7 @@ def _base(state: State, settings: Settings) -> Iterator[tuple[str, Chain]]:
     refused = [*_refuse(settings)]
     yield "forward", _chain(refused, ("filter", "forward", _FILTER))
     yield "refuse-output", _chain([*_no_redirects(state), *refused], ("filter", "output", _FILTER))
-    marks = sorted({one.mark for one in state.machines.values()} - {HERE})
+    marks = sorted({machine.mark for machine in state.machines.values()} - {HERE})
     nodes = [(settings.mark(number), f"node-{number}") for number in marks]
     for family, digit in FAMILY.items():
         by_port = {"concat": [ex.field(family, "daddr"), ex.meta("l4proto"), ex.port("dport")]}
@@ -265,7 +265,7 @@ def _silent(state: State, settings: Settings) -> Iterator[Rule]:
     if settings.held and addresses:
         asks = ex.match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")
         target_field = {"payload": {"base": "th", "offset": 64, "len": 128}}
-        numbers = [f"{int(ipaddress.IPv6Address(one)):#x}" for one in addresses]
+        numbers = [f"{int(ipaddress.IPv6Address(address)):#x}" for address in addresses]
         dead = ex.match(ex.meta("protocol"), f"@{ALIVE}", "!=")
         yield _rule(asks, ex.match(target_field, {"set": numbers}), dead, {"drop": None})
 
@@ -285,7 +285,7 @@ def _no_redirects(state: State) -> Iterator[Rule]:
     if addresses:
         # The address is within the packet that the redirect quotes, behind eight bytes of ICMP.
         quoted = {"payload": {"base": "th", "offset": (8 + 16) * 8, "len": 32}}
-        numbers = [int(ipaddress.IPv4Address(one)) for one in addresses]
+        numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
         redirect = ex.match({"payload": {"protocol": "icmp", "field": "type"}}, "redirect")
         yield _rule(redirect, ex.match(quoted, {"set": numbers}), {"drop": None})
 

@@ -84,7 +84,9 @@ def holding(table: str, seconds: float) -> list[Json]:
     for family, protocols in PROTOCOLS.items():
         members = {"family": family, "table": table, "name": ALIVE}
         forever: Json = {"element": {**members, "elem": [*protocols]}}
-        expiring = [{"elem": {"val": one, "timeout": max(1, round(seconds))}} for one in protocols]
+        expiring = [
+            {"elem": {"val": protocol, "timeout": max(1, round(seconds))}} for protocol in protocols
+        ]
         # A member that is there already would keep its time.
         commands += [
             {"add": forever},

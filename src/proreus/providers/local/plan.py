@@ -118,7 +118,7 @@ class Reach(msgspec.Struct, frozen=True):
         """Tell whether an address is reached without a router between."""
         found = parse(address)
         return found is not None and any(
-            one.version == found.version and found in one for one in self.networks
+            network.version == found.version and found in network for network in self.networks
         )
 
 
@@ -134,7 +134,11 @@ def check_of(lb: LoadBalancer) -> Check:
     if health_check.port:
         return Check(health_check.port, health_check.path, lb.local_traffic)
     # The node port itself answers only where a pod is; of UDP nobody can tell.
-    ports = [one.node_port for one in lb.frontends if one.protocol == "TCP" and one.node_port]
+    ports = [
+        frontend.node_port
+        for frontend in lb.frontends
+        if frontend.protocol == "TCP" and frontend.node_port
+    ]
     return Check(ports[0], "", lb.local_traffic) if ports else Check()
 
 
@@ -167,7 +171,7 @@ def ensured(
     found = dict(state.pools)
     keys = {}
     for family in addresses:
-        nodes = [one.node for one in lb.hosts if _has(machines, one.node, family, rejected)]
+        nodes = [host.node for host in lb.hosts if _has(machines, host.node, family, rejected)]
         key = digest(family, check, sorted(nodes))
         old = found.get(before.pools.get(family, "")) if before is not None else None
         found[key] = _pool(found, key, Pool(family, check), nodes, old=old, leave=leave)
@@ -176,7 +180,9 @@ def ensured(
         cluster=lb.ref.cluster.uid,
         service=lb.ref.key,
         addresses=dict(addresses),
-        ports=tuple(sorted({(one.protocol.lower(), one.port) for one in lb.frontends})),
+        ports=tuple(
+            sorted({(frontend.protocol.lower(), frontend.port) for frontend in lb.frontends})
+        ),
         ranges={family: _merged(lb.source_ranges.get(family, ())) for family in addresses},
         pools=keys,
         affinity=lb.affinity_seconds,
@@ -188,9 +194,9 @@ def ensured(
 
 def _merged(cidrs: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ranges of one family without those within others, which the kernel refuses."""
-    networks = [ipaddress.ip_network(one) for one in cidrs]
+    networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
     # All are of one version, which their type does not say.
-    return tuple(str(one) for one in ipaddress.collapse_addresses(networks))  # type: ignore[type-var]
+    return tuple(str(network) for network in ipaddress.collapse_addresses(networks))  # type: ignore[type-var]
 
 
 def _has(
@@ -241,7 +247,7 @@ def _unusable(every: Mapping[str, tuple[str, ...]]) -> str:
 
 def _free_mark(machines: Mapping[str, Machine], most: int) -> int | None:
     """Return a mark that no node had lately, since old connections still carry it."""
-    used = {one.mark for one in machines.values()}
+    used = {machine.mark for machine in machines.values()}
     last = max(used, default=0)
     every = (*range(last + 1, most + 1), *range(1, last))
     return next((one for one in every if one not in used), None)
@@ -259,17 +265,17 @@ def _pool(
     """Return the pool of these nodes, with their conditions, and those of `old` leaving."""
     same = known.get(key)
     conditions = {
-        one.node: one.condition
+        member.node: member.condition
         for pool in known.values()
         if pool.family == empty.family and pool.check == empty.check
-        for one in pool.members
+        for member in pool.members
     }
-    leaving = {one.node: one for one in (same.members if same else ()) if one.leaving}
-    for one in old.members if old is not None and leave else ():
-        if one.node not in nodes:
-            when = one.leaving or leave
-            condition = conditions.get(one.node, one.condition)
-            leaving[one.node] = Member(one.node, condition, when)
+    leaving = {member.node: member for member in (same.members if same else ()) if member.leaving}
+    for member in old.members if old is not None and leave else ():
+        if member.node not in nodes:
+            when = member.leaving or leave
+            condition = conditions.get(member.node, member.condition)
+            leaving[member.node] = Member(member.node, condition, when)
     staying = [Member(node, conditions.get(node, Condition.UNKNOWN)) for node in nodes]
     members = sorted((*staying, *leaving.values()), key=lambda one: one.node)
     return msgspec.structs.replace(empty, members=tuple(members))
@@ -298,15 +304,15 @@ def sketch(state: State, uid: str) -> str:
 
 def swept(state: State, now: float) -> State:
     """Return the state without members whose time is over."""
-    used = {key for one in state.balancers.values() for key in one.pools.values()}
+    used = {key for balancer in state.balancers.values() for key in balancer.pools.values()}
     found = {
         key: msgspec.structs.replace(
-            pool, members=tuple(one for one in pool.members if not 0 < one.leaving <= now)
+            pool, members=tuple(member for member in pool.members if not 0 < member.leaving <= now)
         )
         for key, pool in state.pools.items()
         if key in used
     }
-    nodes = {one.node for pool in found.values() for one in pool.members}
+    nodes = {member.node for pool in found.values() for member in pool.members}
     machines = {node: one for node, one in state.machines.items() if node in nodes}
     return State(state.balancers, found, machines)
 
@@ -319,9 +325,9 @@ class Target(msgspec.Struct, frozen=True, order=True):
 
 
 def _targets(state: State, pool: Pool) -> Iterator[tuple[Member, Target]]:
-    for one in pool.members:
-        address = state.machines[one.node].addresses.get(pool.family, "")
-        yield one, Target(address, pool.check)
+    for member in pool.members:
+        address = state.machines[member.node].addresses.get(pool.family, "")
+        yield member, Target(address, pool.check)
 
 
 def targets(state: State) -> frozenset[Target]:
@@ -351,7 +357,7 @@ def chosen(pool: Pool) -> tuple[str, ...]:
     good = {Condition.SERVING}
     if not pool.check.port or not pool.check.needed:
         good.add(Condition.UNKNOWN)
-    staying = [one for one in pool.members if not one.leaving]
+    staying = [member for member in pool.members if not member.leaving]
     serving = tuple(one.node for one in staying if one.condition in good)
     if serving or (pool.check.port and pool.check.needed):
         return serving
@@ -365,13 +371,13 @@ def is_asking(pool: Pool) -> bool:
 
     A gateway that takes over must not refuse what belongs to connections of the last one.
     """
-    conditions = (one.condition for one in pool.members if not one.leaving)
+    conditions = (member.condition for member in pool.members if not member.leaving)
     return not chosen(pool) and Condition.UNKNOWN in conditions
 
 
 def keeping(pool: Pool) -> tuple[str, ...]:
     """Return the nodes that keep the connections which they have."""
-    alive = {one.node for one in pool.members if one.condition is not Condition.SILENT}
+    alive = {member.node for member in pool.members if member.condition is not Condition.SILENT}
     return tuple(sorted(alive.union(chosen(pool))))
 
 

@@ -147,7 +147,7 @@ def taken_by(services: Iterable[Service]) -> tuple[Taken, ...]:
 
 def ports_of(service: Service) -> frozenset[Port]:
     """Return every protocol and port of a Service."""
-    return frozenset((one.protocol, one.port) for one in service.spec.ports)
+    return frozenset((port.protocol, port.port) for port in service.spec.ports)
 
 
 def annotation(service: Service, name: str) -> str:
@@ -271,7 +271,7 @@ class _Choice:
         """Return the addresses of Services with the same sharing key."""
         key = self._request.sharing_key
         for address, users in self._taken.items():
-            if key and all(one.sharing_key == key for one in users):
+            if key and all(user.sharing_key == key for user in users):
                 yield address
 
     def _conflict(self, address: Address) -> str:

@@ -36,7 +36,7 @@ def _parts(state: State, uid: str) -> Mapping[str, str]:
     if balancer is None:
         return {}
     affinity = f"affinity {balancer.affinity} s" if balancer.affinity else ""
-    found = {f"address {one}": balancer.sharing_key for one in balancer.addresses.values()}
+    found = {f"address {address}": balancer.sharing_key for address in balancer.addresses.values()}
     found |= {f"port {protocol.upper()}/{port}": affinity for protocol, port in balancer.ports}
     for family, ranges in balancer.ranges.items():
         found |= {f"source range {one}": family for one in ranges}
@@ -45,7 +45,7 @@ def _parts(state: State, uid: str) -> Mapping[str, str]:
         check = pool.check
         found[f"health check {family}"] = f"{check.port}{check.path}" if check.port else "none"
         # Nodes that are leaving keep their connections for a while, and get no new ones.
-        staying = [one.node for one in pool.members if not one.leaving]
+        staying = [member.node for member in pool.members if not member.leaving]
         found |= {
             f"node {node} {family}": state.machines[node].addresses.get(family, "")
             for node in staying

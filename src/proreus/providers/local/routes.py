@@ -103,7 +103,7 @@ def seen(found: Iterable[KernelRoute], nodes: Sequence[Node], own: frozenset[str
         ids = owners.get(one.via, set()) - {""}
         target = next(iter(ids)) if len(ids) == 1 else one.via
         routes.append(Route(one.destination, one.destination, target))
-    known = {one.destination for one in routes}
+    known = {route.destination for route in routes}
     routes += [
         Route(destination, destination, node.spec.provider_id)
         for node in nodes
@@ -130,7 +130,9 @@ def ways(
             problems[route] = InvalidRequest(f"no Node has the provider id {route.target}")
         elif not _is_here(node, own):
             version = ipaddress.ip_network(destination).version
-            via = next((one for one in _addresses(node) if _version(one) == version), None)
+            via = next(
+                (address for address in _addresses(node) if _version(address) == version), None
+            )
             if via is None:
                 problems[route] = InvalidRequest(
                     f"the Node {node.metadata.name} has the pod CIDR {destination}, but no"
@@ -162,10 +164,10 @@ def _age(node: Node) -> tuple[datetime, str]:
 def _addresses(node: Node) -> list[str]:
     """Return the node's IP addresses, the internal ones first."""
     return [
-        str(ipaddress.ip_address(one.address))
+        str(ipaddress.ip_address(address.address))
         for type_ in _IP_TYPES
-        for one in node.status.addresses
-        if one.type == type_ and _version(one.address)
+        for address in node.status.addresses
+        if address.type == type_ and _version(address.address)
     ]
 
 

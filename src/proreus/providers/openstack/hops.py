@@ -70,8 +70,10 @@ def hop(
 
 def addresses_of(node: Node | None, ports: Iterable[Described]) -> frozenset[str]:
     """Return every address of a node to which a route may lead."""
-    own = {one.address for one in node.status.addresses} if node is not None else set()
-    fixed = {str(one["ip_address"]) for port in ports for one in port.get("fixed_ips") or ()}
+    own = {address.address for address in node.status.addresses} if node is not None else set()
+    fixed = {
+        str(fixed_ip["ip_address"]) for port in ports for fixed_ip in port.get("fixed_ips") or ()
+    }
     return frozenset(own | fixed)
 
 

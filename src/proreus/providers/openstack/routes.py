@@ -78,8 +78,10 @@ class OpenStackRoutes:
         """List the router's extra routes by one request."""
         del cluster, nodes
         return [
-            Route(name=one["destination"], destination=one["destination"], target=one["nexthop"])
-            for one in (await self._read())["routes"]
+            Route(
+                name=route["destination"], destination=route["destination"], target=route["nexthop"]
+            )
+            for route in (await self._read())["routes"]
         ]
 
     async def apply(
@@ -125,7 +127,7 @@ class OpenStackRoutes:
         }
         strangers = {route.target for route in delete if route.target} - set(servers)
         known = frozenset[str]().union(*addresses.values())
-        wanted = {f"ip_address={one}" for one in strangers - known}
+        wanted = {f"ip_address={stranger}" for stranger in strangers - known}
         ports += await self._reader.ports("fixed_ips", wanted)
         return _Work(hops, subnets, ports, addresses, {})
 

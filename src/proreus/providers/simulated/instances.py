@@ -65,10 +65,10 @@ class Read:
 
     def __init__(self, machines: Machines) -> None:
         """Index the answer."""
-        self.by_id = {one.id: one for one in machines.instances}
+        self.by_id = {instance.id: instance for instance in machines.instances}
         self.by_name: dict[str, list[Machine]] = {}
-        for one in machines.instances:
-            self.by_name.setdefault(one.name, []).append(one)
+        for instance in machines.instances:
+            self.by_name.setdefault(instance.name, []).append(instance)
         self.missing_ids = frozenset(machines.missing_ids)
         self.missing_names = frozenset(machines.missing_names)
 
@@ -116,7 +116,9 @@ def _matched(node: Node, machine: Machine) -> InstanceAnswer:
         instance_type=machine.type,
         zone=machine.zone,
         region=machine.region,
-        addresses=tuple(NodeAddress(one.type, one.address) for one in machine.addresses),
+        addresses=tuple(
+            NodeAddress(address.type, address.address) for address in machine.addresses
+        ),
         additional_labels=machine.labels,
         state=_STATES.get(machine.state, InstanceState.UNKNOWN),
     )
@@ -128,4 +130,4 @@ def _same_machine(node: Node, machine: Machine) -> bool:
 
 
 def _ids(machines: Iterable[Machine]) -> str:
-    return ", ".join(sorted(one.id for one in machines))
+    return ", ".join(sorted(machine.id for machine in machines))

@@ -162,10 +162,14 @@ def conclude(desired: LoadBalancer, observed: Observed, region: str) -> EnsureAn
     balancer, address = observed.balancers[0], observed.addresses[0]
     if balancer.state != "active":
         return Pending(_ASK_AGAIN, f"load balancer {balancer.id} is {balancer.state}")
-    errors = {(one.protocol, one.port): one.error for one in observed.listeners if one.error}
+    errors = {
+        (listener.protocol, listener.port): listener.error
+        for listener in observed.listeners
+        if listener.error
+    }
     if errors and len(errors) == len(observed.listeners):
         return CloudError("; ".join(errors.values()))
-    if any(one.state == "pending" for one in observed.listeners):
+    if any(listener.state == "pending" for listener in observed.listeners):
         return Pending(_ASK_AGAIN, "listeners are not ready yet", (_ingress(address, desired),))
     desired_targets, rejected = targets(desired, region)
     refused = {
@@ -181,7 +185,7 @@ def _shown(part: Part, of_service: dict[str, Part]) -> dict[str, Any]:
     if not isinstance(part, Balancer):
         return {}
     observed = Observed(of_service)
-    addresses = tuple(one.address for one in observed.addresses)
+    addresses = tuple(address.address for address in observed.addresses)
     return {"fingerprint": fingerprint(observed), "addresses": addresses}
 
 
@@ -191,9 +195,11 @@ def _ingress(
     """Return the ingress point; its ports are listed only if one has an error."""
     ports = tuple(
         PortStatus(
-            one.port, one.protocol, PORT_ERROR if (one.protocol, one.port) in errors else None
+            frontend.port,
+            frontend.protocol,
+            PORT_ERROR if (frontend.protocol, frontend.port) in errors else None,
         )
-        for one in desired.frontends
+        for frontend in desired.frontends
     )
     # The cloud hands over connections of its own, and PROXY lines that kube-proxy cannot make.
     return LoadBalancerIngress(ip=address.address, ip_mode="Proxy", ports=ports if errors else ())

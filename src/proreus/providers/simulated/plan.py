@@ -171,7 +171,8 @@ def fingerprint(observed: Observed) -> str:
     if balancer.address_id not in {address.id for address in observed.addresses}:
         return ""
     listeners = [
-        [one.protocol, one.port, one.target_port, one.proxy_protocol] for one in observed.listeners
+        [listener.protocol, listener.port, listener.target_port, listener.proxy_protocol]
+        for listener in observed.listeners
     ]
     ranges = sorted(cidr for firewall in observed.firewalls for cidr in firewall.source_ranges)
     traits = {
@@ -216,8 +217,8 @@ def _obsolete(observed: Observed, address: Address, balancer: Balancer | None) -
     keep = balancer.id if balancer is not None else ""
     gone: list[Part] = [one for one in observed.addresses if one.id != address.id]
     gone += [one for one in observed.balancers if one.id != keep]
-    gone += [one for one in observed.listeners if one.load_balancer_id != keep]
-    gone += [one for one in observed.firewalls if one.load_balancer_id != keep]
+    gone += [listener for listener in observed.listeners if listener.load_balancer_id != keep]
+    gone += [firewall for firewall in observed.firewalls if firewall.load_balancer_id != keep]
     return gone
 
 

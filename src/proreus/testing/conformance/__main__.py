@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.disable(logging.CRITICAL)  # rules provoke errors; the report tells what matters
     findings = asyncio.run(Suite(fixture).findings([known[one] for one in parsed.rules] or RULES))
     print(report(findings))
-    return int(any(one.status in {Status.FAILS, Status.NOT_TRIED} for one in findings))
+    return int(any(finding.status in {Status.FAILS, Status.NOT_TRIED} for finding in findings))
 
 
 def _load(name: str) -> type[CloudFixture]:

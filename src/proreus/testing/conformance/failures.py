@@ -157,7 +157,7 @@ async def black_hole(site: Site) -> None:
         for answer in [found] if not isinstance(found, Mapping) else found.values():
             if isinstance(answer, NotFound | Ensured | Done):
                 raise Violated(f"without an answer of the cloud, the provider answered {answer}")
-        if not any(one.outcome in _UNANSWERED for one in started.context.calls):
+        if not any(call.outcome in _UNANSWERED for call in started.context.calls):
             raise Violated("no call was logged with the outcome TIMEOUT")
         await _no_threads(site, started, threads)
 

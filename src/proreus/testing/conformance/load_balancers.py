@@ -238,13 +238,15 @@ async def group_members(site: Site) -> None:
         groups.setdefault(started.load_balancers.group(one.ref), []).append(one)
     for members in groups.values():
         for verb in (started.load_balancers.ensure, started.load_balancers.update_hosts):
-            extra = mapping("it", await verb(members)).keys() - {one.ref.uid for one in members}
+            extra = mapping("it", await verb(members)).keys() - {
+                member.ref.uid for member in members
+            }
             if extra:
                 raise Violated(f"{verb.__name__} also answered for {sorted(extra)}")
         await site.ensure(started, *members)
-        for one in members:
-            await converged(site, one, f"{len(members)} members of a group were ensured at once")
-        await site.delete(started, *(one.ref for one in members))
+        for member in members:
+            await converged(site, member, f"{len(members)} members of a group were ensured at once")
+        await site.delete(started, *(member.ref for member in members))
 
 
 @rule(ensure_again, wants=("groups",))
@@ -260,9 +262,9 @@ async def groups_beside(site: Site) -> None:
     groups = {started.load_balancers.group(one.ref): one for one in desired}
     if len(groups) == 1:
         raise NotOffered(DECLARED["groups"], "groups")
-    await asyncio.gather(*(site.ensure(started, one) for one in groups.values()))
-    for one in groups.values():
-        await converged(site, one, "load balancers were ensured side by side")
+    await asyncio.gather(*(site.ensure(started, group) for group in groups.values()))
+    for group in groups.values():
+        await converged(site, group, "load balancers were ensured side by side")
 
 
 @rule(ensured, wants=(OBJECTS_LISTED,))

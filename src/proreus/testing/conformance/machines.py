@@ -66,7 +66,7 @@ async def _has(site: Site, started: Started, what: str) -> bool:
             return not isinstance(listed, NotSupported)
         case "groups":
             refs = [site.desired(started, ()).ref for _ in range(2)] if load_balancers else []
-            return len({started.load_balancers.group(one) for one in refs}) > 1
+            return len({started.load_balancers.group(ref) for ref in refs}) > 1
         case capability:
             return getattr(provider, capability) is not None
 

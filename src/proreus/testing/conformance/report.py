@@ -12,19 +12,21 @@ def report(findings: Sequence[Finding]) -> str:
 
 
 def _table(findings: Sequence[Finding]) -> Iterable[str]:
-    width = max((len(one.rule.id) for one in findings), default=0)
-    for one in findings:
-        why = f" ({one.seen})" if one.status in {Status.NOT_OFFERED, Status.NOT_TRIED} else ""
-        yield f"{one.status.value:<12} {one.rule.id:<{width}}  {one.rule.title}{why}"
+    width = max((len(finding.rule.id) for finding in findings), default=0)
+    for finding in findings:
+        why = (
+            f" ({finding.seen})" if finding.status in {Status.NOT_OFFERED, Status.NOT_TRIED} else ""
+        )
+        yield f"{finding.status.value:<12} {finding.rule.id:<{width}}  {finding.rule.title}{why}"
 
 
 def _failures(findings: Sequence[Finding]) -> Iterable[str]:
-    for one in findings:
-        if one.status is Status.FAILS:
-            yield str(one)
+    for finding in findings:
+        if finding.status is Status.FAILS:
+            yield str(finding)
             yield ""
 
 
 def _summary(findings: Sequence[Finding]) -> str:
-    counts = Counter(one.status for one in findings)
+    counts = Counter(finding.status for finding in findings)
     return ", ".join(f"{counts[status]} {status.value}" for status in Status if counts[status])

@@ -71,7 +71,7 @@ async def _listed(
     """List the routes and check that they are the desired ones."""
     found = await started.routes.list(CLUSTER, hosts)
     # A cloud may have other names for them, or none, and lead to addresses.
-    owners = {one.address: host for host in hosts for one in host.status.addresses}
+    owners = {address.address: host for host in hosts for address in host.status.addresses}
     if sorted(_which(one, owners) for one in found) != sorted(_which(one, {}) for one in desired):
         raise Violated(f"list should show {list(desired)}, but shows {list(found)}")
     return found

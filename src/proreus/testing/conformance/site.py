@@ -309,9 +309,9 @@ class Site:
             withdrawn.update(uid for uid, one in pending.items() if one.withdrawn)
             return said
 
-        answers = await self._settled("delete", verb, {one.uid: one for one in refs})
-        for one in refs:
-            expect(Done, answers[one.uid], "delete")
+        answers = await self._settled("delete", verb, {ref.uid: ref for ref in refs})
+        for ref in refs:
+            expect(Done, answers[ref.uid], "delete")
 
     async def _settled(
         self,

@@ -111,7 +111,9 @@ async def _in_cloud(cloud: Admin, endpoint: str, options: argparse.Namespace) ->
             raise ConsoleError(f"there is a machine {options.name} already")
         used = {address_of(one) for one in there}
         free = next(
-            one for one in machines(endpoint, _MOST_MACHINES) if address_of(one) not in used
+            machine
+            for machine in machines(endpoint, _MOST_MACHINES)
+            if address_of(machine) not in used
         )
         wanted = msgspec.structs.replace(free, name=options.name, zone=options.zone)
         done = await cloud.create([wanted])
@@ -129,7 +131,11 @@ def _objects(file: Path) -> list[tuple[Resource[Any], dict[str, Any]]]:
         documents = [one for one in yaml.safe_load_all(file.read_text()) if one]
     except yaml.YAMLError as error:
         raise ConsoleError(f"{file}: {error}") from error
-    kinds = [str(one.get("kind", "")).lower() for one in documents if isinstance(one, dict)]
+    kinds = [
+        str(document.get("kind", "")).lower()
+        for document in documents
+        if isinstance(document, dict)
+    ]
     if len(kinds) < len(documents) or not set(kinds) <= _KINDS.keys():
         raise ConsoleError(f"{file}: each document must be of kind Node or Service")
     return [(_KINDS[kind], one) for kind, one in zip(kinds, documents, strict=True)]

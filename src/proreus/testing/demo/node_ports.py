@@ -36,8 +36,10 @@ class NodePorts:
 
     async def _follow(self) -> None:
         services = (await self._client.list(SERVICES)).items
-        ports = {port.node_port for one in services for port in one.spec.ports if port.node_port}
-        ports |= {one.spec.health_check_node_port for one in services} - {0}
+        ports = {
+            port.node_port for service in services for port in service.spec.ports if port.node_port
+        }
+        ports |= {service.spec.health_check_node_port for service in services} - {0}
         running = {
             address_of(machine): machine.name
             for machine in await self._machines()
@@ -58,4 +60,4 @@ class NodePorts:
 
 def address_of(machine: Instance) -> str:
     """Return the machine's own loopback address."""
-    return next(one.address for one in machine.addresses if one.type == "InternalIP")
+    return next(address.address for address in machine.addresses if address.type == "InternalIP")

@@ -12,8 +12,8 @@ def matcher(labels: str, fields: str) -> Matches | None:
     Raises:
         ApiError: A selector cannot be read (400).
     """
-    tests = [_label_test(one) for one in _terms(labels)] + [
-        _field_test(one) for one in _terms(fields)
+    tests = [_label_test(term) for term in _terms(labels)] + [
+        _field_test(term) for term in _terms(fields)
     ]
     return (lambda body: all(test(body) for test in tests)) if tests else None
 

@@ -59,7 +59,9 @@ class DataPlane:
         listeners = [p for p in self._parts.on(balancer.id) if isinstance(p, Listener)]
         answer = []
         for target in balancer.targets:
-            of = {self.health.of(_probe(balancer, one, target.address)) for one in listeners}
+            of = {
+                self.health.of(_probe(balancer, listener, target.address)) for listener in listeners
+            }
             worst = next((h for h in ("unhealthy", "unknown", "healthy") if h in of), "unknown")
             answer.append(
                 {"instance_id": target.instance_id, "address": target.address, "health": worst}

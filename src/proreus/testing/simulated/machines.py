@@ -82,7 +82,7 @@ class Machines:
 
     def create(self, instances: Iterable[Instance]) -> list[Instance]:
         """Start instances, filling in what was left empty."""
-        made = [self._fill(one) for one in instances]
+        made = [self._fill(instance) for instance in instances]
         self._check([one.id for one in made])
         self._table.put(made)
         return made
@@ -109,16 +109,19 @@ class Machines:
         instances = [_network(cidr) for cidr in cidrs]
         for other in self.all():
             for taken in map(_network, other.pod_cidrs if other.id != id_ else ()):
-                if any(one.version == taken.version and one.overlaps(taken) for one in instances):
+                if any(
+                    instance.version == taken.version and instance.overlaps(taken)
+                    for instance in instances
+                ):
                     raise ApiError(409, "Conflict", f"{other.id} has the pod CIDR {taken}")
         has = self._living(id_).pod_cidrs
-        new = [str(one) for one in instances if str(one) not in has]
+        new = [str(instance) for instance in instances if str(instance) not in has]
         return self.change(id_, {"pod_cidrs": [*has, *new]})
 
     def release(self, id_: str, cidrs: Sequence[str]) -> Instance:
         """Take blocks of pod addresses back from an instance."""
         gone = {str(_network(cidr)) for cidr in cidrs}
-        kept = [one for one in self._living(id_).pod_cidrs if one not in gone]
+        kept = [pod_cidr for pod_cidr in self._living(id_).pod_cidrs if pod_cidr not in gone]
         return self.change(id_, {"pod_cidrs": kept})
 
     def _living(self, id_: str) -> Instance:

@@ -252,7 +252,7 @@ def desired_of(
         name=ref.name,
         tags=place.tags.new(tags),
         scheme=options.scheme,
-        subnets={one.id: one.zone for one in subnets},
+        subnets={subnet.id: subnet.zone for subnet in subnets},
         own=None if given else own,
         groups=tuple(dict.fromkeys((*given, *options.extra_security_groups))),
         listeners=listeners,

@@ -74,7 +74,9 @@ async def _nothing() -> dict[str, str]:
 
 async def _policies(api: "Api", name: str) -> dict[str, str]:
     answer = await api.call("elb", "DescribeLoadBalancerPolicies", LoadBalancerName=name)
-    return {one["PolicyName"]: one["PolicyTypeName"] for one in answer["PolicyDescriptions"]}
+    return {
+        policy["PolicyName"]: policy["PolicyTypeName"] for policy in answer["PolicyDescriptions"]
+    }
 
 
 async def tags_by_name(api: "Api", names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -90,9 +92,9 @@ async def tags_by_name(api: "Api", names: Sequence[str]) -> dict[str, dict[str, 
         )
     )
     return {
-        one["LoadBalancerName"]: tags_of(one)
+        description["LoadBalancerName"]: tags_of(description)
         for answer in answers
-        for one in answer["TagDescriptions"]
+        for description in answer["TagDescriptions"]
     }
 
 
@@ -115,15 +117,16 @@ def balancer_of(described: Described) -> Balancer:
         subnets=frozenset(described.get("Subnets") or ()),
         zones=frozenset(described.get("AvailabilityZones") or ()),
         groups=tuple(described.get("SecurityGroups") or ()),
-        listeners=frozenset(_listener(one["Listener"]) for one in listeners),
+        listeners=frozenset(_listener(listener["Listener"]) for listener in listeners),
         health=_health(described.get("HealthCheck")),
-        targets=frozenset(one["InstanceId"] for one in described.get("Instances") or ()),
+        targets=frozenset(instance["InstanceId"] for instance in described.get("Instances") or ()),
         listener_policies={
-            int(one["Listener"]["LoadBalancerPort"]): tuple(one.get("PolicyNames") or ())
-            for one in listeners
+            int(listener["Listener"]["LoadBalancerPort"]): tuple(listener.get("PolicyNames") or ())
+            for listener in listeners
         },
         backend_policies={
-            int(one["InstancePort"]): tuple(one.get("PolicyNames") or ()) for one in backends
+            int(backend["InstancePort"]): tuple(backend.get("PolicyNames") or ())
+            for backend in backends
         },
     )
 

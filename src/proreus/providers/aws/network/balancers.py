@@ -140,7 +140,7 @@ class NetworkBalancers:
         """
         subnets = await self._subnets.choose(options.subnets, internal=options.internal)
         desired = desired_of(lb, options, self._place, self._settings, subnets)
-        names = [plan.target_group_name(desired, one) for one in desired.mappings]
+        names = [plan.target_group_name(desired, mapping) for mapping in desired.mappings]
         observed = await self._observe(lb.ref, names, with_group=self._makes_groups)
         plan.check(desired, observed)
         # One that was made without groups gets none.
@@ -188,7 +188,7 @@ def _access(
     lb: LoadBalancer, desired: Desired, observed: Observed, subnets: Sequence[Subnet]
 ) -> Access:
     """Return the rules that clients and health checks need in the groups of hosts."""
-    ranges = [cidr for one in subnets for cidr in (one.v4, one.v6) if cidr]
+    ranges = [cidr for subnet in subnets for cidr in (subnet.v4, subnet.v6) if cidr]
     return network_access(
         desired.name,
         desired.targets - observed.refused.keys(),
@@ -248,8 +248,8 @@ def desired_of(
             f"annotation {PREFIX}{name}: give one for each subnet; there are {len(subnets)}"
         )
     is_dual = _IPV6 in lb.families
-    if is_dual and not all(one.v6 for one in subnets):
-        without = ", ".join(one.id for one in subnets if not one.v6)
+    if is_dual and not all(subnet.v6 for subnet in subnets):
+        without = ", ".join(subnet.id for subnet in subnets if not subnet.v6)
         raise InvalidRequest(f"spec.ipFamilies: IPv6 needs subnets with it, unlike {without}")
     ref, mappings = lb.ref, port_mappings(lb, options, settings)
     own = DesiredGroup(
@@ -266,7 +266,7 @@ def desired_of(
         scheme=options.scheme,
         address_type=DUALSTACK if is_dual else "ipv4",
         # Without, one with IPv6 addresses takes no listener of UDP.
-        source_nat=is_dual and any("UDP" in one.protocol for one in mappings),
+        source_nat=is_dual and any("UDP" in mapping.protocol for mapping in mappings),
         target_type="ipv4" if _IPV4 in lb.families else "ipv6",
         vpc=place.vpc,
         placed=tuple(_placed(options, n, one) for n, one in enumerate(subnets)),
@@ -319,16 +319,16 @@ def ours(observed: Observed, ref: LoadBalancerRef, place: Place) -> Observed:
             f"the load balancer {balancer.name} has tags of another owner: delete "
             "it, or correct its tags"
         )
-    used = {one.target_group for one in observed.listeners}
+    used = {listener.target_group for listener in observed.listeners}
     groups = (
-        one
-        for one in observed.target_groups
-        if place.made_for(ref, one.tags)
+        target_group
+        for target_group in observed.target_groups
+        if place.made_for(ref, target_group.tags)
         and (
             place.tags.id
-            or one.arn in used
-            or MARK_CLUSTER_UID in one.tags
-            or not owning_clusters(one.tags)
+            or target_group.arn in used
+            or MARK_CLUSTER_UID in target_group.tags
+            or not owning_clusters(target_group.tags)
         )
     )
     return msgspec.structs.replace(observed, target_groups=tuple(groups))

@@ -63,7 +63,7 @@ async def observe(
             api.pages("elbv2", "DescribeListeners", "Listeners", LoadBalancerArn=arn),
             api.pages("elbv2", "DescribeTargetGroups", "TargetGroups", LoadBalancerArn=arn),
         )
-    have = {one["TargetGroupName"] for one in groups}
+    have = {group["TargetGroupName"] for group in groups}
     if prefix and not have.issuperset(names):
         every = await api.pages("elbv2", "DescribeTargetGroups", "TargetGroups")
         groups += (
@@ -73,14 +73,14 @@ async def observe(
             and one["TargetGroupName"] not in have
             and not one.get("LoadBalancerArns")
         )
-    arns = [one["TargetGroupArn"] for one in groups]
+    arns = [group["TargetGroupArn"] for group in groups]
     tags = await tags_by_arn(api, [*arns, *([balancer["LoadBalancerArn"]] if balancer else [])])
     return Observed(
         await with_attributes(api, balancer, tags.get(balancer["LoadBalancerArn"], {}))
         if balancer is not None
         else None,
         tuple(map(listener_of, listeners)),
-        tuple(await asyncio.gather(*(target_group_of(api, one, tags) for one in groups))),
+        tuple(await asyncio.gather(*(target_group_of(api, group, tags) for group in groups))),
     )
 
 
@@ -97,7 +97,9 @@ async def tags_by_arn(api: "Api", arns: Sequence[str]) -> dict[str, dict[str, st
         )
     )
     return {
-        one["ResourceArn"]: tags_of(one) for answer in answers for one in answer["TagDescriptions"]
+        description["ResourceArn"]: tags_of(description)
+        for answer in answers
+        for description in answer["TagDescriptions"]
     }
 
 
@@ -110,7 +112,7 @@ def balancer_of(balancer: Described, tags: Mapping[str, str]) -> Balancer:
         scheme=balancer["Scheme"],
         state=balancer.get("State", {}).get("Code", ""),
         address_type=balancer.get("IpAddressType", "ipv4"),
-        zones={one["ZoneName"]: one["SubnetId"] for one in balancer["AvailabilityZones"]},
+        zones={zone["ZoneName"]: zone["SubnetId"] for zone in balancer["AvailabilityZones"]},
         source_nat=balancer.get("EnablePrefixForIpv6SourceNat") == "on",
         groups=tuple(balancer.get("SecurityGroups") or ()),
         tags=tags,
@@ -130,7 +132,7 @@ async def with_attributes(api: "Api", balancer: Described, tags: Mapping[str, st
 
 def attributes_of(answer: Described) -> dict[str, str]:
     """Return attributes by key. Pure."""
-    return {one["Key"]: one.get("Value", "") for one in answer["Attributes"]}
+    return {attribute["Key"]: attribute.get("Value", "") for attribute in answer["Attributes"]}
 
 
 def listener_of(described: Described) -> Listener:
@@ -141,8 +143,10 @@ def listener_of(described: Described) -> Listener:
         arn=described["ListenerArn"],
         port=int(described["Port"]),
         protocol=described["Protocol"],
-        target_group=next((one.get("TargetGroupArn", "") for one in actions), ""),
-        certificate=next((one.get("CertificateArn", "") for one in certificates), ""),
+        target_group=next((action.get("TargetGroupArn", "") for action in actions), ""),
+        certificate=next(
+            (certificate.get("CertificateArn", "") for certificate in certificates), ""
+        ),
         policy=described.get("SslPolicy") or "",
     )
 
@@ -165,9 +169,9 @@ async def target_group_of(
         name=described["TargetGroupName"],
         health=health_of(described),
         targets=frozenset(
-            one["Target"]["Id"]
-            for one in health["TargetHealthDescriptions"]
-            if one.get("TargetHealth", {}).get("Reason") != _GOING
+            description["Target"]["Id"]
+            for description in health["TargetHealthDescriptions"]
+            if description.get("TargetHealth", {}).get("Reason") != _GOING
         ),
         attributes=attributes_of(attributes),
         tags=tags.get(arn, {}),

@@ -105,7 +105,7 @@ def groups_of(desired: Desired, observed: Observed) -> tuple[str, ...] | None:
 
 def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
     """Return the steps to take now; none when all is as desired."""
-    by_name = {one.name: one for one in observed.target_groups}
+    by_name = {target_group.name: target_group for target_group in observed.target_groups}
     needed = {target_group_name(desired, one): one for one in desired.mappings}
     taken: list[Step] = [
         steps.create_target_group(desired, name, mapping)
@@ -121,18 +121,18 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
         return (*new, *taken)
     if balancer.groups and groups and set(balancer.groups) != set(groups):
         taken.append(steps.set_groups(balancer, groups))
-    has_udp = any("UDP" in one.protocol for one in observed.listeners)
+    has_udp = any("UDP" in listener.protocol for listener in observed.listeners)
     blocked = has_udp and desired.address_type == DUALSTACK and not desired.source_nat
     taken += _balancer_steps(desired, balancer, blocked=blocked)
     for name, mapping in needed.items():
         if group := by_name.get(name):
             taken += _target_group_steps(desired, mapping, group, observed.refused)
     taken += _listener_steps(desired, observed, balancer, by_name)
-    used = {one.target_group for one in observed.listeners}
+    used = {listener.target_group for listener in observed.listeners}
     taken += (
-        steps.delete(one)
-        for one in observed.target_groups
-        if one.name not in needed and one.arn not in used
+        steps.delete(target_group)
+        for target_group in observed.target_groups
+        if target_group.name not in needed and target_group.arn not in used
     )
     return tuple(taken)
 

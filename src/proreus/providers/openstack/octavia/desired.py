@@ -42,7 +42,7 @@ def desired_balancer(
         member_subnet: The subnet of members, or "".
     """
     name = owners.name_of(lb.ref, "" if family == lb.families[0] else family)
-    frontends = [one for one in lb.frontends if one.family == family]
+    frontends = [frontend for frontend in lb.frontends if frontend.family == family]
     return Balancer(
         name=name,
         fields={
@@ -121,8 +121,8 @@ def new_parts(options: Options, observed: Balancer | None) -> dict[str, str]:
         observed: What there is, or None; members that are not read yet are none.
     """
     listeners = observed.listeners if observed is not None else ()
-    pools = [one.pool for one in listeners if one.pool is not None]
-    has = {str(one.fields.get("default_tls_container_ref")) for one in listeners}
+    pools = [listener.pool for listener in listeners if listener.pool is not None]
+    has = {str(listener.fields.get("default_tls_container_ref")) for listener in listeners}
     has |= {member.subnet_id for pool in pools for member in pool.members}
     return {name: id_ for name, id_ in options.named.items() if name in _PARTS and id_ not in has}
 

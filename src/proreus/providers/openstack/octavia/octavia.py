@@ -80,11 +80,11 @@ class Octavia:
         id_ = id_of(described)
         listeners = await self._list("listeners", {"load_balancer_id": id_})
         pools = await self._list("pools", {"loadbalancer_id": id_})
-        own = [one for one in listeners if owners.is_part_of(one, described, ref)]
-        foreign = [one for one in listeners if one not in own]
+        own = [listener for listener in listeners if owners.is_part_of(listener, described, ref)]
+        foreign = [listener for listener in listeners if listener not in own]
         used = {str(one.get("default_pool_id")) for one in own}
         kept = [
-            one for one in pools if id_of(one) in used or owners.is_part_of(one, described, ref)
+            pool for pool in pools if id_of(pool) in used or owners.is_part_of(pool, described, ref)
         ]
         return msgspec.structs.replace(
             documents.observed(described, own, kept),
@@ -100,8 +100,8 @@ class Octavia:
             CloudError: Octavia does not tell.
         """
         listeners = []
-        for one in lb.listeners:
-            found = one.pool
+        for listener in lb.listeners:
+            found = listener.pool
             if found is not None and found.id == pool:
                 monitor = None
                 if id_ := documents.monitor_of(found):
@@ -110,7 +110,7 @@ class Octavia:
                         "octavia", "healthmonitor_get", path, "healthmonitor"
                     )
                 found = documents.read(found, await self._members(pool), monitor)
-            listeners.append(msgspec.structs.replace(one, pool=found))
+            listeners.append(msgspec.structs.replace(listener, pool=found))
         return msgspec.structs.replace(lb, listeners=tuple(listeners))
 
     async def take(self, step: Step, balancer: str, tags: Sequence[str]) -> None:
@@ -140,7 +140,7 @@ class Octavia:
             body = documents.monitor(step.desired, tags)
             await self._post("healthmonitors", {**body, "pool_id": step.pool})
         elif isinstance(step, SetMembers):
-            members = [documents.member(one) for one in step.members]
+            members = [documents.member(member) for member in step.members]
             path = f"lbaas/pools/{step.pool}/members"
             await self._change("pool_member_update", "PUT", path, {"members": members})
         elif isinstance(step, Change):

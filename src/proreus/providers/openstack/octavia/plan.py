@@ -154,8 +154,8 @@ def plan(
         return Change("loadbalancers", observed.id, changed)
     if (surplus := _surplus(desired, observed)) is not None:
         return surplus
-    there = {one.key: one for one in observed.listeners}
-    pairs = [(one, there.get(one.key)) for one in desired.listeners]
+    there = {listener.key: listener for listener in observed.listeners}
+    pairs = [(listener, there.get(listener.key)) for listener in desired.listeners]
     steps = (decide(*pair) for decide in (_listener, _hosts) for pair in pairs)
     return next((step for step in steps if step is not None), None)
 
@@ -215,16 +215,16 @@ def _kept(desired: Balancer, observed: Balancer, *, cascade: bool, is_known: boo
         return Broken() if is_needed else deletion(observed, cascade=cascade)
     if observed.status != ACTIVE:
         return Wait(observed.status)
-    taken = [one.key for one in desired.listeners if one.key in observed.taken]
+    taken = [listener.key for listener in desired.listeners if listener.key in observed.taken]
     return Taken(*taken[0]) if taken else None
 
 
 def _surplus(desired: Balancer, observed: Balancer) -> Step | None:
     """Return a part that is not desired, or that stands in the way of another."""
-    protocols = {one.key: one.protocol for one in desired.listeners}
-    for one in observed.listeners:
-        if protocols.get(one.key) != one.protocol:
-            return Drop("listeners", one.id)
+    protocols = {listener.key: listener.protocol for listener in desired.listeners}
+    for listener in observed.listeners:
+        if protocols.get(listener.key) != listener.protocol:
+            return Drop("listeners", listener.id)
     return Drop("pools", observed.stray[0]) if observed.stray else None
 
 
@@ -272,7 +272,7 @@ def _monitor(desired: Monitor | None, pool: Pool) -> Step | None:
 
 
 def _keys(members: Iterable[Member]) -> frozenset[tuple[str, int, str, int]]:
-    return frozenset(one.key for one in members)
+    return frozenset(member.key for member in members)
 
 
 def _differing(desired: Fields, observed: Fields) -> Mapping[str, object]:

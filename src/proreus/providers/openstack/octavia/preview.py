@@ -27,7 +27,7 @@ def pretend(observed: Balancer | None, step: Step) -> Balancer | None:
     """Return what Octavia would have after a step; what is new has no id yet."""
     if isinstance(step, MakeBalancer):
         parts = step.desired.listeners if step.with_parts else ()
-        listeners = tuple(_whole(one) for one in parts)
+        listeners = tuple(_whole(part) for part in parts)
         id_ = f"{_NEW}{step.desired.name}"
         return msgspec.structs.replace(step.desired, id=id_, status=ACTIVE, listeners=listeners)
     if isinstance(step, DropBalancer) or observed is None:
@@ -39,7 +39,7 @@ def pretend(observed: Balancer | None, step: Step) -> Balancer | None:
         return msgspec.structs.replace(observed, listeners=(*observed.listeners, new))
     if isinstance(step, Drop):
         return _without(observed, step)
-    listeners = tuple(_changed(one, step) for one in observed.listeners)
+    listeners = tuple(_changed(listener, step) for listener in observed.listeners)
     return msgspec.structs.replace(observed, listeners=listeners)
 
 
@@ -57,11 +57,13 @@ def _made(pool: Pool, listener: Listener) -> Pool:
 
 def _without(observed: Balancer, step: Drop) -> Balancer:
     """Return the load balancer without a part; a pool stays when its listener goes."""
-    gone = [one for one in observed.listeners if one.id == step.id]
+    gone = [listener for listener in observed.listeners if listener.id == step.id]
     loose = [one.pool.id for one in gone if one.pool is not None]
     return msgspec.structs.replace(
         observed,
-        listeners=tuple(_changed(one, step) for one in observed.listeners if one.id != step.id),
+        listeners=tuple(
+            _changed(listener, step) for listener in observed.listeners if listener.id != step.id
+        ),
         stray=(*(one for one in observed.stray if one != step.id), *loose),
     )
 
@@ -101,8 +103,8 @@ def part_changes(step: Step, observed: Balancer | None) -> Iterator[PartChange]:
     match step:
         case MakeBalancer(desired):
             yield PartChange("create", f"load balancer {desired.name}", _text(desired.placed))
-            for one in desired.listeners if step.with_parts else ():
-                yield from _changes_of_listener(one)
+            for listener in desired.listeners if step.with_parts else ():
+                yield from _changes_of_listener(listener)
         case DropBalancer(id_):
             yield PartChange("delete", f"load balancer {id_}")
         case MakeListener(desired):
@@ -125,21 +127,25 @@ def _changes_of_listener(listener: Listener) -> Iterator[PartChange]:
     if pool is None:
         return
     yield PartChange("create", f"pool {pool.name}", _text(pool.fields))
-    for one in pool.members:
-        yield PartChange("create", f"member {one.address}:{one.port}", one.name)
+    for member in pool.members:
+        yield PartChange("create", f"member {member.address}:{member.port}", member.name)
     if pool.monitor is not None:
         yield PartChange("create", f"monitor {pool.monitor.type}", _text(pool.monitor.fields))
 
 
 def _changes_of_members(step: SetMembers, observed: Balancer | None) -> Iterator[PartChange]:
-    pools = [one.pool for one in observed.listeners if one.pool is not None] if observed else []
+    pools = (
+        [listener.pool for listener in observed.listeners if listener.pool is not None]
+        if observed
+        else []
+    )
     old = {
-        (one.address, one.port): one
+        (member.address, member.port): member
         for pool in pools
         if pool.id == step.pool
-        for one in pool.members
+        for member in pool.members
     }
-    new = {(one.address, one.port): one for one in step.members}
+    new = {(member.address, member.port): member for member in step.members}
     for (address, port), one in new.items():
         part = f"member {address}:{port}"
         if (address, port) not in old:
@@ -154,7 +160,7 @@ def _changes_of_members(step: SetMembers, observed: Balancer | None) -> Iterator
 
 def _named(collection: str, id_: str, observed: Balancer | None) -> str:
     listeners = observed.listeners if observed is not None else ()
-    names = {one.id: f"listener {_port(one)}" for one in listeners}
+    names = {listener.id: f"listener {_port(listener)}" for listener in listeners}
     return names.get(id_, f"{collection.removesuffix('s')} {id_}")
 
 
