@@ -195,7 +195,7 @@ def _election(options: Options, client: Client, chosen: Sequence[Descriptor]) ->
             deference=deference,
         )
 
-    async def follow(lock: Lock, look: Callable[[], None]) -> None:
+    async def follow(lock: Lock, observe: Callable[[], None]) -> None:
         """Tell the elector that a lease has changed; it reads the lease itself."""
 
         def failed(error: Exception) -> None:
@@ -209,7 +209,7 @@ def _election(options: Options, client: Client, chosen: Sequence[Descriptor]) ->
             backoff=WATCH_BACKOFF.delay,
             on_error=failed,
         ):
-            look()
+            observe()
 
     return Election(
         locks(

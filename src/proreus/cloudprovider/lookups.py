@@ -42,9 +42,9 @@ async def ask_all(*questions: Question) -> list[Any]:
         CloudError: All that were about anything failed: the batch is to be tried again as a whole.
     """
     answers = await asyncio.gather(*(attempt(ask(about)) for about, ask in questions))
-    asked = [answer for answer, (about, _) in zip(answers, questions, strict=True) if about]
-    failed = [answer for answer in asked if isinstance(answer, CloudError)]
-    if failed and len(failed) == len(asked):
+    relevant = [answer for answer, (about, _) in zip(answers, questions, strict=True) if about]
+    failed = [answer for answer in relevant if isinstance(answer, CloudError)]
+    if failed and len(failed) == len(relevant):
         raise failed[0]
     return list(answers)
 

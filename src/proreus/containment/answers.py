@@ -38,31 +38,31 @@ class Verb:
         return await self._guard.call(self._name, call, seconds=self._seconds, text=self._text)
 
     async def each(
-        self, call: Call, asked: Collection[Key], success: type[S], other: type[T]
+        self, call: Call, keys: Collection[Key], success: type[S], other: type[T]
     ) -> dict[Key, S | T | CloudError]:
-        """Call, and check the answer for each of `asked`; one that is left out stays missing."""
+        """Call, and check the answer for each of `keys`; one that is left out stays missing."""
         checked: dict[Key, S | T | CloudError] = {}
-        for key, value in (await self.values(call, asked)).items():
+        for key, value in (await self.values(call, keys)).items():
             try:
                 checked[key] = contract.answer(value, success, other)
             except contract.Broken as broken:
                 checked[key] = self.wrong(f"gave an invalid answer for {_named(key)}: {broken}")
         return checked
 
-    async def values(self, call: Call, asked: Collection[Key]) -> Mapping[Key, object]:
-        """Call, and return the values for the keys in `asked`; report missing and unknown keys."""
+    async def values(self, call: Call, keys: Collection[Key]) -> Mapping[Key, object]:
+        """Call, and return the values for the keys in `keys`; report missing and unknown keys."""
         answer = await self.call(call)
         if not isinstance(answer, Mapping):
             raise self.wrong(f"answered with a {type(answer).__name__}; it must be a mapping")
-        unasked = answer.keys() - set(asked)
+        unasked = answer.keys() - set(keys)
         if unasked:
             self.wrong(
                 f"answered for {len(unasked)} objects that were not in the call", Kind.UNASKED
             )
-        for key in asked:
+        for key in keys:
             if key not in answer:
                 self.wrong(f"left out {_named(key)} of its answer", Kind.LEFT_OUT)
-        return {key: answer[key] for key in asked if key in answer}
+        return {key: answer[key] for key in keys if key in answer}
 
     async def listing(self, call: Call, type_: type[S]) -> Sequence[S]:
         """Call, and check that the answer is a sequence of values of the type."""

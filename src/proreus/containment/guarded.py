@@ -146,12 +146,12 @@ class GuardedInstances:
             for node in nodes
             if _is_unreadable(node)
         }
-        asked = [node for node in nodes if node.metadata.name not in refused]
-        if not asked:
+        accepted = [node for node in nodes if node.metadata.name not in refused]
+        if not accepted:
             return refused
-        names = [node.metadata.name for node in asked]
+        names = [node.metadata.name for node in accepted]
         answers = refused | await self._describe.each(
-            lambda: self._instances.describe(asked), names, Instance, NotFound
+            lambda: self._instances.describe(accepted), names, Instance, NotFound
         )
         for name in names:
             if name not in answers:
@@ -206,34 +206,34 @@ class GuardedLoadBalancers:
             raise answer
         return answer
 
-    def fingerprint(self, wanted: LoadBalancer) -> str:
+    def fingerprint(self, desired: LoadBalancer) -> str:
         """Return the provider's fingerprint, or "": then the load balancer is ensured."""
 
         def read() -> str:
-            answer: object = self._cloud.fingerprint(wanted)
+            answer: object = self._cloud.fingerprint(desired)
             if isinstance(answer, str):
                 return answer
             raise contract.Broken(f"expected a fingerprint as str, got {type(answer).__name__}")
 
-        answer = self._guard.hook("fingerprint", read, wanted.service)
+        answer = self._guard.hook("fingerprint", read, desired.service)
         return "" if isinstance(answer, CloudError) else answer
 
-    async def ensure(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Call the provider's `ensure`, and check each answer."""
         _refuse_ungrouped()
-        uids = [lb.ref.uid for lb in wanted]
-        return await self._ensure.each(lambda: self._cloud.ensure(wanted), uids, Ensured, Pending)
+        uids = [lb.ref.uid for lb in desired]
+        return await self._ensure.each(lambda: self._cloud.ensure(desired), uids, Ensured, Pending)
 
-    async def update_hosts(self, wanted: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, EnsureAnswer]:
         """Call the provider's `update_hosts`, and check each answer."""
         _refuse_ungrouped()
-        uids = [lb.ref.uid for lb in wanted]
+        uids = [lb.ref.uid for lb in desired]
         return await self._update_hosts.each(
-            lambda: self._cloud.update_hosts(wanted), uids, Ensured, Pending
+            lambda: self._cloud.update_hosts(desired), uids, Ensured, Pending
         )
 
     async def preview(
-        self, wanted: Sequence[LoadBalancer]
+        self, desired: Sequence[LoadBalancer]
     ) -> Mapping[str, Sequence[PartChange] | CloudError]:
         """Call the provider's `preview`: what would `ensure` change?
 
@@ -244,13 +244,13 @@ class GuardedLoadBalancers:
         function = getattr(self._cloud, "preview", None)
         if function is None:
             raise NotSupported("the provider cannot say what it would change")
-        answer = await self._preview.call(lambda: function(wanted))
+        answer = await self._preview.call(lambda: function(desired))
         changes = answer if isinstance(answer, Mapping) else {}
         return {
             lb.ref.uid: change
             if isinstance(change := changes.get(lb.ref.uid), CloudError)
             else self._preview.whole(change, PartChange)
-            for lb in wanted
+            for lb in desired
         }
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, DeleteAnswer]:

@@ -82,25 +82,25 @@ class Op(msgspec.Struct, frozen=True):
     value: Any = msgspec.UNSET
 
 
-def labels(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
-    """Set the labels that differ from `wanted`; a wanted value of None removes the label."""
-    return _entries("/metadata/labels", current, wanted)
+def labels(current: Mapping[str, str], desired: Mapping[str, str | None]) -> list[Op]:
+    """Set the labels that differ from `desired`; a desired value of None removes the label."""
+    return _entries("/metadata/labels", current, desired)
 
 
-def annotations(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
-    """Set the annotations that differ from `wanted`; a wanted value of None removes one."""
-    return _entries("/metadata/annotations", current, wanted)
+def annotations(current: Mapping[str, str], desired: Mapping[str, str | None]) -> list[Op]:
+    """Set the annotations that differ from `desired`; a desired value of None removes one."""
+    return _entries("/metadata/annotations", current, desired)
 
 
-def taints(current: tuple[Taint, ...], wanted: tuple[Taint, ...]) -> list[Op]:
+def taints(current: tuple[Taint, ...], desired: tuple[Taint, ...]) -> list[Op]:
     """Remove the taints that are not desired and append those that are new.
 
     Only single entries are touched, so that taints which others set meanwhile stay, as do fields
     that we do not know. A taint is known by key, value and effect.
     """
     if not current:
-        return _set_whole("/spec/taints", None, _bodies(wanted)) if wanted else []
-    kept = {_identity(taint) for taint in wanted}
+        return _set_whole("/spec/taints", None, _bodies(desired)) if desired else []
+    kept = {_identity(taint) for taint in desired}
     present = {_identity(taint) for taint in current}
     ops: list[Op] = []
     for index in reversed(range(len(current))):  # so that the indexes before it stay right
@@ -109,15 +109,15 @@ def taints(current: tuple[Taint, ...], wanted: tuple[Taint, ...]) -> list[Op]:
             ops.append(Op("test", f"{pointer}/key", current[index].key))
             ops.append(Op("test", f"{pointer}/effect", current[index].effect))
             ops.append(Op("remove", pointer))
-    new = tuple(taint for taint in wanted if _identity(taint) not in present)
+    new = tuple(taint for taint in desired if _identity(taint) not in present)
     return ops + [Op("add", "/spec/taints/-", body) for body in _bodies(new)]
 
 
-def finalizers(current: tuple[str, ...], wanted: tuple[str, ...]) -> list[Op]:
+def finalizers(current: tuple[str, ...], desired: tuple[str, ...]) -> list[Op]:
     """Set the list of finalizers if it is still `current`."""
-    if current == wanted:
+    if current == desired:
         return []
-    return _set_whole("/metadata/finalizers", list(current) or None, list(wanted))
+    return _set_whole("/metadata/finalizers", list(current) or None, list(desired))
 
 
 def set_once(pointer: str, value: Any) -> list[Op]:
@@ -256,8 +256,10 @@ def _condition(condition: Condition) -> dict[str, Any]:
     return body
 
 
-def _entries(parent: str, current: Mapping[str, str], wanted: Mapping[str, str | None]) -> list[Op]:
-    changed = _changed(current, wanted)
+def _entries(
+    parent: str, current: Mapping[str, str], desired: Mapping[str, str | None]
+) -> list[Op]:
+    changed = _changed(current, desired)
     if not changed:
         return []
     if not current:
@@ -271,22 +273,24 @@ def _entries(parent: str, current: Mapping[str, str], wanted: Mapping[str, str |
     return ops
 
 
-def _changed(current: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
-    return {key: value for key, value in wanted.items() if current.get(key) != value}
+def _changed(
+    current: Mapping[str, str], desired: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    return {key: value for key, value in desired.items() if current.get(key) != value}
 
 
-def _merged_taints(current: tuple[Taint, ...], wanted: tuple[Taint, ...]) -> tuple[Taint, ...]:
+def _merged_taints(current: tuple[Taint, ...], desired: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """Return the list that the operations of `taints` leave."""
-    kept, present = set(map(_identity, wanted)), set(map(_identity, current))
+    kept, present = set(map(_identity, desired)), set(map(_identity, current))
     return (
         *(taint for taint in current if _identity(taint) in kept),
-        *(taint for taint in wanted if _identity(taint) not in present),
+        *(taint for taint in desired if _identity(taint) not in present),
     )
 
 
-def _set_whole(pointer: str, current: Any, wanted: Any) -> list[Op]:
+def _set_whole(pointer: str, current: Any, desired: Any) -> list[Op]:
     """Make the operations that set a field from its present value; None means it is absent."""
-    return [Op("test", pointer, current), Op("add", pointer, wanted)]
+    return [Op("test", pointer, current), Op("add", pointer, desired)]
 
 
 def _bodies(entries: Sequence[Taint] | Sequence[NodeAddress]) -> list[Any]:

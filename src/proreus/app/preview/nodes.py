@@ -89,8 +89,8 @@ class Drafts:
         )
         suspected = decided.waiting.keys() | decided.held.keys()
         suspected |= {deletion.node.metadata.name for deletion in decided.delete}
-        asked = {node.metadata.name for reply in replies for node in reply.question.candidates}
-        if alive := sorted(asked - suspected):
+        candidates = {node.metadata.name for reply in replies for node in reply.question.candidates}
+        if alive := sorted(candidates - suspected):
             self.held.append(
                 "not Ready, but kept while their machines exist or are not known to be gone: "
                 f"{', '.join(alive)}"

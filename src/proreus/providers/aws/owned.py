@@ -38,7 +38,7 @@ async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObje
     by_name, by_arn = await asyncio.gather(
         tags_by_name(api, names), tags_by_arn(api, [*arns, *target_arns])
     )
-    seen = [
+    parts = [
         *(("load balancer", name, by_name.get(name, {})) for name in names),
         *(("load balancer", arn, by_arn.get(arn, {})) for arn in arns),
         *(("target group", arn, by_arn.get(arn, {})) for arn in target_arns),
@@ -46,6 +46,6 @@ async def list_owned(api: "Api", cluster: ClusterIdentity) -> Sequence[OwnedObje
     ]
     return [
         owned_object(kind, id_, tags)
-        for kind, id_, tags in seen
+        for kind, id_, tags in parts
         if tags.get(MARK_CLUSTER_UID) == cluster.uid
     ]

@@ -30,11 +30,11 @@ def _said(answer: Answer) -> tuple[str, str] | None:
         return None
     if "faultstring" in content:
         return str(content.get("faultcode", "")), str(content["faultstring"])
-    for kind, said in content.items():
-        if isinstance(said, dict) and "message" in said:
-            named: Any = said.get("type") or (kind if kind != "error" else said.get("title"))
-            return str(named or ""), str(said["message"])
-        if kind in {"NeutronError", "message"} and isinstance(said, str):
-            return "", said
+    for kind, text in content.items():
+        if isinstance(text, dict) and "message" in text:
+            named: Any = text.get("type") or (kind if kind != "error" else text.get("title"))
+            return str(named or ""), str(text["message"])
+        if kind in {"NeutronError", "message"} and isinstance(text, str):
+            return "", text
     # Octavia's, of what lies below something that is not there.
     return ("", str(content["description"])) if content.get("description") else None

@@ -127,8 +127,8 @@ class OpenStackRoutes:
         }
         strangers = {route.target for route in delete if route.target} - set(servers)
         known = frozenset[str]().union(*addresses.values())
-        wanted = {f"ip_address={stranger}" for stranger in strangers - known}
-        ports += await self._reader.ports("fixed_ips", wanted)
+        needed = {f"ip_address={stranger}" for stranger in strangers - known}
+        ports += await self._reader.ports("fixed_ips", needed)
         return _Work(hops, subnets, ports, addresses, {})
 
     def _hop(
@@ -155,9 +155,9 @@ class OpenStackRoutes:
         Routes whose port could not be changed are answered, and left out.
         """
         allowed: dict[Route, bool] = {}
-        wanted: dict[str, list[Route]] = {}
+        needed: dict[str, list[Route]] = {}
         for route, one in made.items():
-            wanted.setdefault(id_of(one.port), []).append(route)
+            needed.setdefault(id_of(one.port), []).append(route)
 
         async def change(routes: list[Route]) -> None:
             port = made[routes[0]].port
@@ -171,7 +171,7 @@ class OpenStackRoutes:
             else:
                 allowed.update(new)
 
-        await asyncio.gather(*(change(routes) for routes in wanted.values()))
+        await asyncio.gather(*(change(routes) for routes in needed.values()))
         return allowed
 
     async def _create(self, made: Mapping[Route, Hop], work: _Work) -> None:

@@ -102,8 +102,8 @@ def change_targets(id_: str, verb: str, body: Mapping[str, Any]) -> Request:
 
 def read_error(answer: Answer) -> ErrorBody:
     """Parse the body of an error of the cloud."""
-    said = answer.json(_ErrorAnswer).error
-    return ErrorBody(said.code, said.message)
+    error = answer.json(_ErrorAnswer).error
+    return ErrorBody(error.code, error.message)
 
 
 class Api:

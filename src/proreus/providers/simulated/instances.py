@@ -57,7 +57,7 @@ class SimulatedInstances:
             machines = await self._api.batch_get(sorted(ids), sorted(names))
         read = Read(machines)
         found = {node.metadata.name: answer(node, read, self._region) for node in nodes}
-        return {name: said for name, said in found.items() if said is not None}
+        return {name: given for name, given in found.items() if given is not None}
 
 
 class Read:

@@ -22,9 +22,9 @@ class SimulatedPodCIDRs:
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
         """Read blocks in bulk by provider id; leave out a node without an instance."""
         ids = {node.metadata.name: self._id(node) for node in nodes}
-        asked = {id_ for id_ in ids.values() if id_ is not None}
+        needed = {id_ for id_ in ids.values() if id_ is not None}
         found: dict[str, Machine] = {}
-        for part in in_parts(asked, self._batch_size):
+        for part in in_parts(needed, self._batch_size):
             answer = await self._api.batch_get(part, ())
             found.update((machine.id, machine) for machine in answer.instances)
         return {name: found[id_].pod_cidrs for name, id_ in ids.items() if id_ in found}

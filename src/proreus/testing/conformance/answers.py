@@ -30,8 +30,8 @@ def expect(kind: type[T], answer: object, who: str) -> T:
     """Return the answer if it is of the expected type; anything else violates the rule."""
     if isinstance(answer, kind):
         return answer
-    said = f"{who} answered {shown(answer)} instead of {kind.__name__}"
-    raise Violated(said, remedy=remedy_of(answer))
+    text = f"{who} answered {shown(answer)} instead of {kind.__name__}"
+    raise Violated(text, remedy=remedy_of(answer))
 
 
 def remedy_of(answer: object) -> str:

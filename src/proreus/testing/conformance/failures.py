@@ -46,12 +46,12 @@ async def errors_not_absence(site: Site) -> None:
     """
     started = await site.start()
     nodes = await site.nodes(started, 2)
-    for asked in _ways(nodes[: started.instances.batch_size]):
+    for batch in _ways(nodes[: started.instances.batch_size]):
         for after_effect in (False, True):
             for at in range(1, _MOST_CALLS + 1):
                 cut = Interruption(at, after_effect=after_effect, for_good=False)
                 broken = await site.start(hooks=cut)
-                _no_absence(str(cut), await outcome(describe(broken, asked)))
+                _no_absence(str(cut), await outcome(describe(broken, batch)))
                 if not cut.reached:
                     break
     if not site.cloud.endpoint:
@@ -61,8 +61,8 @@ async def errors_not_absence(site: Site) -> None:
     wire = await site.wire()
     started = await site.start(wire=wire)
     wire.cut()
-    for asked in _ways(nodes[: started.instances.batch_size]):
-        _no_absence("connections are cut", await outcome(describe(started, asked)))
+    for batch in _ways(nodes[: started.instances.batch_size]):
+        _no_absence("connections are cut", await outcome(describe(started, batch)))
 
 
 @rule(machine_found, wants=("endpoint",))
@@ -82,12 +82,12 @@ async def _answered(site: Site, nodes: Sequence[Node], answer: Answer) -> None:
     wire = await site.wire()
     started = await site.start(wire=wire)
     wire.answer(answer)
-    said = f"the answer was {answer.status} {answer.body!r}"
-    for asked in _ways(nodes[: started.instances.batch_size]):
-        found = await outcome(describe(started, asked))
-        _no_absence(said, found)
+    text = f"the answer was {answer.status} {answer.body!r}"
+    for batch in _ways(nodes[: started.instances.batch_size]):
+        found = await outcome(describe(started, batch))
+        _no_absence(text, found)
         if isinstance(found, Exception) and not isinstance(found, CloudError):
-            raise Violated(f"{said}, and describe raised {shown(found)}")
+            raise Violated(f"{text}, and describe raised {shown(found)}")
 
 
 def _ways(nodes: Sequence[Node]) -> Sequence[Sequence[Node]]:

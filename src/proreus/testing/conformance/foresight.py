@@ -48,8 +48,8 @@ async def previewed(site: Site) -> None:
         if await site.objects(started) != before:
             raise Violated(f"the cloud's objects are different after a preview {when}")
         await site.ensure(started, desired)
-        if said := await _preview(started, desired):
-            raise Violated(f"after ensure {when}, preview still answers {said}")
+        if text := await _preview(started, desired):
+            raise Violated(f"after ensure {when}, preview still answers {text}")
 
 
 async def _preview(started: Started, desired: LoadBalancer) -> tuple[PartChange, ...]:

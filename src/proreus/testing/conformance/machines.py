@@ -135,14 +135,14 @@ async def addresses(site: Site) -> None:
 
 
 def _check_address(address: NodeAddress) -> None:
-    said = f"there is an address {address.address!r} of type {address.type!r}"
+    text = f"there is an address {address.address!r} of type {address.type!r}"
     if address.type not in _IP_TYPES | _NAME_TYPES or not address.address:
-        raise Violated(said)
+        raise Violated(text)
     if address.type in _IP_TYPES:
         try:
             ipaddress.ip_address(address.address)
         except ValueError as error:
-            raise Violated(said) from error
+            raise Violated(text) from error
 
 
 @rule(machine_found, wants=("remove_machine",))
@@ -203,14 +203,14 @@ async def owns(site: Site) -> None:
     started = await site.start()
     (mine,) = await site.nodes(started, 1)
     foreign = node("foreign", "another-cloud://region/i-0123456789abcdef0")
-    said = [started.instances.owns(one) for one in (mine, foreign, node("unknown"))]
-    if said[0] is not Ownership.YES:
-        raise Violated(f"for {mine.spec.provider_id}, its own machine, owns answered {said[0]}")
-    if said[1] is not Ownership.NO:
+    answers = [started.instances.owns(one) for one in (mine, foreign, node("unknown"))]
+    if answers[0] is not Ownership.YES:
+        raise Violated(f"for {mine.spec.provider_id}, its own machine, owns answered {answers[0]}")
+    if answers[1] is not Ownership.NO:
         raise Violated(
-            f"for {foreign.spec.provider_id}, which is not its own, owns answered {said[1]}"
+            f"for {foreign.spec.provider_id}, which is not its own, owns answered {answers[1]}"
         )
-    if said[2] is Ownership.YES:
+    if answers[2] is Ownership.YES:
         raise Violated("for a Node without provider id, owns answered YES")
 
 

@@ -304,10 +304,10 @@ class Site:
                 msgspec.structs.replace(one, last_ingress=()) if one.uid in withdrawn else one
                 for one in left
             ]
-            said = await started.load_balancers.delete(bare)
-            pending = {uid: one for uid, one in said.items() if isinstance(one, Pending)}
+            answer = await started.load_balancers.delete(bare)
+            pending = {uid: one for uid, one in answer.items() if isinstance(one, Pending)}
             withdrawn.update(uid for uid, one in pending.items() if one.withdrawn)
-            return said
+            return answer
 
         answers = await self._settled("delete", verb, {ref.uid: ref for ref in refs})
         for ref in refs:
@@ -322,13 +322,13 @@ class Site:
         answers: dict[str, object] = {}
         for _ in range(_MOST_TRIES):
             left = {uid: item for uid, item in items.items() if uid not in answers}
-            said = mapping(name, await verb(list(left.values())))
-            if missing := left.keys() - said.keys():
+            answer = mapping(name, await verb(list(left.values())))
+            if missing := left.keys() - answer.keys():
                 raise Violated(f"{name} did not answer for the uids {', '.join(sorted(missing))}")
-            answers |= {uid: said[uid] for uid in left if not isinstance(said[uid], Pending)}
+            answers |= {uid: answer[uid] for uid in left if not isinstance(answer[uid], Pending)}
             if answers.keys() == items.keys():
                 return answers
-            waits = [one.after for one in said.values() if isinstance(one, Pending)]
+            waits = [one.after for one in answer.values() if isinstance(one, Pending)]
             await asyncio.sleep(min(_PENDING_POLL, *waits))
         raise Violated(f"{name} is still Pending after {_MOST_TRIES} tries")
 

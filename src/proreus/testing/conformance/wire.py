@@ -98,8 +98,8 @@ class Wire:
                 request.transport.abort()
             return web.Response()
         if self._answer is not None:
-            said = self._answer
-            return web.Response(status=said.status, body=said.body, headers=said.headers)
+            answer = self._answer
+            return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
         return await self._forward(request)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:

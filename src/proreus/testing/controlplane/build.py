@@ -61,9 +61,9 @@ async def build(
 def stamp(version: str) -> str:
     """Return the linker flags without which /version answers v0.0.0-master."""
     major, minor, _ = version.split(".")
-    said = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    fields = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     return " ".join(
-        f"-X k8s.io/component-base/version.{name}={value}" for name, value in said.items()
+        f"-X k8s.io/component-base/version.{name}={value}" for name, value in fields.items()
     )
 
 

@@ -48,12 +48,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         asyncio.run(_run(options))
     except ConfigError as error:
-        said = error.problems
+        problems = error.problems
     except (ConsoleError, AdminError, KubeError, OSError) as error:
-        said = (str(error),)
+        problems = (str(error),)
     else:
         return 0
-    for line in said:
+    for line in problems:
         print(f"console: {line}", file=sys.stderr)
     return 1
 

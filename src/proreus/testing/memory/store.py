@@ -219,8 +219,8 @@ class Store:
         body = old.body
         meta = body["metadata"]
         for field in ("uid", "resourceVersion"):
-            wanted = preconditions.get(field)
-            if wanted and wanted != meta[field]:
+            expected = preconditions.get(field)
+            if expected and expected != meta[field]:
                 raise ApiError(409, "Conflict", f"Precondition failed: {field} is {meta[field]}")
         if not meta.get("finalizers"):
             return self._remove(resource, _key(body), body)

@@ -145,14 +145,14 @@ class Parts:
         """Add or replace targets; return the load balancer and why some were rejected."""
         balancer = self._load_balancer(id_)
         rejected = {}
-        have = {target.instance_id: target for target in balancer.targets}
+        current = {target.instance_id: target for target in balancer.targets}
         for target in targets:
             reason = self._refusal(target)
             if reason:
                 rejected[target.instance_id] = reason
             else:
-                have[target.instance_id] = target
-        return self._put_targets(balancer, have), rejected
+                current[target.instance_id] = target
+        return self._put_targets(balancer, current), rejected
 
     def remove_targets(self, id_: str, instance_ids: Sequence[str]) -> AnyPart:
         """Take targets off; those that are not there are no error."""
@@ -172,8 +172,8 @@ class Parts:
             return f"{target.address} is no address of the instance"
         return ""
 
-    def _put_targets(self, balancer: LoadBalancer, have: Mapping[str, Target]) -> AnyPart:
-        new = msgspec.structs.replace(balancer, targets=tuple(have.values()))
+    def _put_targets(self, balancer: LoadBalancer, current: Mapping[str, Target]) -> AnyPart:
+        new = msgspec.structs.replace(balancer, targets=tuple(current.values()))
         self._table.put([new])
         return new
 

@@ -129,8 +129,8 @@ class ClassicBalancers:
             lb.ref, with_policies=desired.proxy_protocol or bool(desired.tls_policy)
         )
         plan.check(desired, before)
-        have = before.balancer.groups if before.balancer is not None else ()
-        await self._named.check(lb.ref, options, groups=have, is_new=before.balancer is None)
+        current = before.balancer.groups if before.balancer is not None else ()
+        await self._named.check(lb.ref, options, groups=current, is_new=before.balancer is None)
         return desired, before
 
     async def _mark(self, name: str, made_from: str) -> None:

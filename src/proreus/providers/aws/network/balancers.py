@@ -144,8 +144,8 @@ class NetworkBalancers:
         observed = await self._observe(lb.ref, names, with_group=self._makes_groups)
         plan.check(desired, observed)
         # One that was made without groups gets none.
-        have = (observed.balancer.groups or options.security_groups) if observed.balancer else ()
-        await self._named.check(lb.ref, options, groups=have, is_new=observed.balancer is None)
+        current = (observed.balancer.groups or options.security_groups) if observed.balancer else ()
+        await self._named.check(lb.ref, options, groups=current, is_new=observed.balancer is None)
         if not self._makes_groups and not _has_own_group(observed):
             desired = msgspec.structs.replace(desired, own=None)
         return desired, observed, subnets

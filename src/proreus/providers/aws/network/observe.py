@@ -63,14 +63,14 @@ async def observe(
             api.pages("elbv2", "DescribeListeners", "Listeners", LoadBalancerArn=arn),
             api.pages("elbv2", "DescribeTargetGroups", "TargetGroups", LoadBalancerArn=arn),
         )
-    have = {group["TargetGroupName"] for group in groups}
-    if prefix and not have.issuperset(names):
+    known = {group["TargetGroupName"] for group in groups}
+    if prefix and not known.issuperset(names):
         every = await api.pages("elbv2", "DescribeTargetGroups", "TargetGroups")
         groups += (
             one
             for one in every
             if one["TargetGroupName"].startswith(prefix)
-            and one["TargetGroupName"] not in have
+            and one["TargetGroupName"] not in known
             and not one.get("LoadBalancerArns")
         )
     arns = [group["TargetGroupArn"] for group in groups]

@@ -185,8 +185,10 @@ def _attribute_steps(
 def _target_group_steps(
     desired: Desired, mapping: PortMapping, group: TargetGroup, refused: Mapping[str, str]
 ) -> Iterator[Step]:
-    have, want = group.health, mapping.health
-    if have != (want if want.timeout else msgspec.structs.replace(want, timeout=have.timeout)):
+    current, needed = group.health, mapping.health
+    if current != (
+        needed if needed.timeout else msgspec.structs.replace(needed, timeout=current.timeout)
+    ):
         yield steps.modify_health_check(group, mapping.health)
     yield from _attribute_steps(group, desired.target_attributes, desired.tags)
     for chunk in _chunks(desired.targets - group.targets - refused.keys()):
