@@ -134,7 +134,7 @@ def summarise(
     leases: Iterable[LeaseRow] = (),
     inside: Inside | None = None,
 ) -> Summary:
-    """Sum up a cluster."""
+    """Sum up the state of a cluster."""
     return Summary(
         at=now,
         cluster=cluster,

@@ -53,7 +53,7 @@ class Questions:
         self._group = asyncio.TaskGroup()
 
     async def __aenter__(self) -> Self:
-        """Begin."""
+        """Begin a group of reads, which share their answers."""
         await self._group.__aenter__()
         return self
 

@@ -30,7 +30,7 @@ from proreus.providers.local.addresses import (
 )
 
 Port = tuple[str, int]
-"""Protocol and number."""
+"""A port: its protocol and number."""
 
 ANNOTATION_ADDRESSES: Final = "proreus.io/load-balancer-ips"
 """The addresses that a Service asks for, comma-separated, at most one of each family."""

@@ -299,7 +299,7 @@ def _kept_out(interface: Mapping[str, Any], pools: Iterable[str]) -> str:
 def _changed_models(
     interfaces: Sequence[Any], add: Collection[str], drop: Collection[str]
 ) -> list[Any] | str:
-    """Return models of interfaces whose primary one is in these pools, or why that cannot be."""
+    """Return models of interfaces, the primary one in these pools, or why that cannot be."""
     ordered = sorted(interfaces, key=lambda one: not properties(one).get("primary"))
     if not ordered:
         return "it has no network interface yet"

@@ -144,7 +144,7 @@ class Observer:
         return frozenset(one for member in found if (one := machine_in(member.instance)))
 
     async def _reserved(self, desired: Desired, observed: Observed) -> Address | None:
-        """Read whoever's reserved address it is to have, or keep while it is made anew."""
+        """Read the reserved address, whosesoever, that it is to have or keeps while made anew."""
         rule = observed.rule(desired.rule.name)
         asked = desired.requested_address
         if not asked and rule is not None and is_obsolete(desired, observed):
