@@ -60,9 +60,7 @@ class Objects:
     def _apply_change(self, properties: dict[str, Any], change: ET.Element) -> None:
         path, value = text_of(change, "name"), child(change, "val")
         if path not in self._paths:
-            raise CloudError(
-                f"vcenter.WaitForUpdatesEx: the change is of a part of a property: {path}"
-            )
+            raise CloudError(f"vcenter.WaitForUpdatesEx: a part of a property was changed: {path}")
         if value is None or text_of(change, "op") in {"remove", "indirectRemove"}:
             properties.pop(path, None)
         else:
