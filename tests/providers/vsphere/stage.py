@@ -39,18 +39,26 @@ class Stage:
             await simulator.tag("k8s-zone", f"eu-{number}", f"/DC0/host/DC0_C0/DC0_C0_H{number}")
 
     async def join(self, *names: str, ready: bool = True, **more: Any) -> None:
-        """Start machines on both hosts by turns; their kubelets register Nodes.
+        """Start machines whose kubelets register Nodes."""
+        await self.create(*names, **more)
+        await self.register_all(*names, ready=ready)
 
-        Kubelets on older virtual hardware report the UUID in the other byte order.
-        """
-        simulator = self.vcenter.simulator
+    async def create(self, *names: str, **more: Any) -> None:
+        """Start machines, on both hosts by turns."""
         for host in range(2):
             path = f"/DC0/host/DC0_C0/DC0_C0_H{host}"
-            await simulator.create(*names[host::2], host=path, **more)
+            await self.vcenter.simulator.create(*names[host::2], host=path, **more)
+
+    async def register_all(self, *names: str, ready: bool = True) -> None:
+        """Let the kubelets of machines register Nodes.
+
+        On older virtual hardware they report the UUID in the other byte order.
+        """
+        uuids = self.vcenter.simulator.uuids
         await all_of(
             self.register(name, swapped(uuid) if number % 2 else uuid, ready=ready)
             for number, name in enumerate(names)
-            for uuid in [simulator.uuids[name]]
+            for uuid in [uuids[name]]
         )
 
     async def register(self, name: str, uuid: str, *, ready: bool) -> None:

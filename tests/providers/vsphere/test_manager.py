@@ -58,10 +58,12 @@ class Life:
         names = [f"n{number}" for number in range(count)]
         gone, off, rest = names[:leaving], names[leaving], names[leaving:]
         await stage.tag()
+        # Before there is a filter: the simulator computes each change from all machines.
+        await stage.create(*names)
         for fault in WHILE_JOINING:
             gateway.fail(fault)
         async with stage.manager(*FLAGS):
-            await stage.join(*names)
+            await stage.register_all(*names)
             nodes = await self.until("the nodes are initialised", partial(stage.initialised, names))
             zones = {one.metadata.labels[LABEL_ZONE] for one in nodes.values()}
             assert zones == {"eu-0", "eu-1"}
