@@ -110,13 +110,19 @@ class Emulator:
 
     async def _endpoints(self, request: web.Request) -> web.Response:
         login = {"loginEndpoint": self.url, "audiences": [self.identity.audience]}
-        body = {
-            "galleryEndpoint": self.url, "graphEndpoint": self.url, "portalEndpoint": self.url,
-            "authentication": login,
-        }  # fmt: skip
-        if request.query.get("api-version") != "1.0":
-            body["name"] = "AzureStackCloud"
-        return web.json_response(body)
+        if request.query.get("api-version") == "1.0":
+            endpoints = dict.fromkeys(
+                ("galleryEndpoint", "graphEndpoint", "portalEndpoint"), self.url
+            )
+            return web.json_response({**endpoints, "authentication": login})
+        # Later versions list the clouds that there are.
+        cloud = {
+            "name": "AzureStackCloud",
+            "resourceManager": self.url,
+            "authentication": {**login, "tenant": "common", "identityProvider": "AAD"},
+            "suffixes": {"storage": "local"},
+        }
+        return web.json_response([cloud])
 
     async def _openid(self, request: web.Request) -> web.Response:
         base = f"{self.url}/{request.match_info['tenant']}"
@@ -183,6 +189,8 @@ class Emulator:
             return self._polled(
                 path.rpartition("/")[2], is_result="operationresults" in path.lower()
             )
+        if path.rstrip("/").lower().endswith("/providers"):
+            return 200, {"value": [_provider(f"{path.rstrip('/')}/Microsoft.Compute")]}, {}
         place = Place(path)
         self.requests.append((method, place.kind))
         for hook in self.hooks:
@@ -369,6 +377,13 @@ class Emulator:
                 if (one["properties"].get("virtualMachineScaleSet") or {}).get("id", "").lower() == set_
             ]  # fmt: skip
         return found
+
+
+def _provider(path: str) -> dict[str, Any]:
+    """What the resource manager says about the provider of machines: the zones of regions."""
+    mapping = {"location": LOCATION, "zones": ["3", "1", "2"]}
+    kind = {"resourceType": "virtualMachines", "zoneMappings": [mapping], "locations": [LOCATION]}
+    return {"id": path, "namespace": "Microsoft.Compute", "resourceTypes": [kind]}
 
 
 def _status(machine: Resource) -> Resource:

@@ -1,6 +1,7 @@
 """Says the steps of a plan in words, and pretends them for `proreus plan`. Pure."""
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 
 import msgspec
@@ -86,7 +87,8 @@ def pretend(state: State, step: Step, scene: Scene) -> State:  # noqa: PLR0911 -
         case PutAddress():
             document = {"id": step.id, "name": last(step.id), **step.document}
             family = str(part(document, "publicIPAddressVersion") or "IPv4")
-            filled = {"ipAddress": UNKNOWN[family], **properties(document)}
+            address = ip_address(UNKNOWN[family]) + len(state.addresses)
+            filled = {"ipAddress": str(address), **properties(document)}
             document["properties"] = filled
             return _with(state, addresses={**state.addresses, step.id.lower(): document})
         case DeleteAddress():

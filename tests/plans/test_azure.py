@@ -1,0 +1,322 @@
+"""What is done next for load balancers of Azure: rounds of steps, and that they end."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from proreus.cloudprovider import CloudError, ClusterIdentity, HostPolicy, InvalidRequest
+from proreus.cloudprovider.config import read
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.cloudprovider.steps import foresee
+from proreus.kube.objects import Node, NodeAddress, ObjectMeta, Service, ServicePort, ServiceSpec
+from proreus.providers.azure.balancing import guard
+from proreus.providers.azure.balancing.annotations import read_options
+from proreus.providers.azure.balancing.balancers import spots
+from proreus.providers.azure.balancing.desired import Place
+from proreus.providers.azure.balancing.parts import (
+    DeleteAddress,
+    DeleteBalancer,
+    Job,
+    Join,
+    JoinSet,
+    PutAddress,
+    PutBalancer,
+    PutGroup,
+    Scene,
+    State,
+    Step,
+)
+from proreus.providers.azure.balancing.plan import ingress, plan
+from proreus.providers.azure.balancing.preview import part_change, pretend
+from proreus.providers.azure.config import AzureConfig
+from proreus.providers.azure.machines import part
+from proreus.testing import objects
+
+CLUSTER = ClusterIdentity("kubernetes", "0b5e3a1c-0000-4000-8000-000000000001")
+GROUP = "/subscriptions/s/resourceGroups/g/providers"
+SET = "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/virtualmachinescalesets/pool"
+PREFIX = "service.beta.kubernetes.io/azure-"
+NSG = {
+    "id": f"{GROUP}/Microsoft.Network/networkSecurityGroups/nsg",
+    "properties": {"securityRules": []},
+}
+MODEL = {
+    "id": SET,
+    "properties": {
+        "virtualMachineProfile": {
+            "networkProfile": {
+                "networkInterfaceConfigurations": [
+                    {"name": "nic", "properties": {"primary": True, "ipConfigurations": [
+                        {"name": "c", "properties": {"primary": True}}]}}
+                ]
+            }
+        }
+    },
+}  # fmt: skip
+
+
+def config(**more: Any) -> AzureConfig:
+    given = {
+        "subscriptionId": "s", "resourceGroup": "g", "tenantId": "t", "aadClientId": "c",
+        "aadClientSecret": "x", "location": "westeurope", "vnetName": "v", "subnetName": "nodes",
+        "securityGroupName": "nsg", **more,
+    }  # fmt: skip
+    return read(json.dumps(given), AzureConfig, source="azure.json")
+
+
+def machine(number: int, *, of_set: bool = False) -> str:
+    kind = "virtualMachineScaleSets/pool/virtualMachines" if of_set else "virtualMachines"
+    return f"azure://{GROUP}/Microsoft.Compute/{kind}/{number}"
+
+
+def id_of(provider_id: str) -> str:
+    return provider_id.removeprefix("azure://").lower()
+
+
+def node(number: int, *, of_set: bool = False) -> Node:
+    address = (
+        NodeAddress("InternalIP", f"10.0.0.{number}"),
+        NodeAddress("InternalIP", f"fd00::{number}"),
+    )
+    return objects.node(f"n{number}", machine(number, of_set=of_set), addresses=address)
+
+
+NODES = [node(1), node(2, of_set=True)]
+
+
+def service(
+    number: int = 1, *ports: int, labels: Mapping[str, str] | None = None, **spec: Any
+) -> Service:
+    annotations = {f"{PREFIX}{key.replace('_', '-')}": one for key, one in (labels or {}).items()}
+    listed = tuple(ServicePort(one, f"p{one}", node_port=30000 + one) for one in ports or (80,))
+    return Service(
+        metadata=ObjectMeta(
+            name=f"web-{number}",
+            namespace="shop",
+            uid=f"{number:08}-0000-4000-8000-000000000000",
+            annotations=annotations,
+        ),
+        spec=ServiceSpec(type="LoadBalancer", ports=listed, **{"ip_families": ("IPv4",), **spec}),
+    )
+
+
+def job(one: Service, nodes: Iterable[Node] = NODES) -> Job:
+    lb = desired_load_balancer(one, nodes, HostPolicy(), CLUSTER)
+    return Job(lb.ref, lb, read_options(one))
+
+
+def gone(one: Service) -> Job:
+    return Job(job(one).ref, None, read_options(one))
+
+
+def scene(**more: Any) -> Scene:
+    nodes = {id_of(one.spec.provider_id): one.metadata.name for one in NODES}
+    return Scene(Place(config(**more), CLUSTER.name), {}, nodes)
+
+
+EMPTY = State({False: None, True: None}, {}, NSG, sets={SET: MODEL})
+
+
+def kinds(steps: Sequence[Step]) -> list[str]:
+    return [type(one).__name__ for one in steps]
+
+
+def after(
+    jobs: Sequence[Job], state: State = EMPTY, at: Scene | None = None
+) -> tuple[list[Step], State]:
+    """The steps until all is as desired, and what there is then."""
+    place = at or scene()
+    steps, found = foresee(
+        state, lambda now: plan(jobs, now, place), lambda now, step: pretend(now, step, place)
+    )
+    assert plan(jobs, found, place) == []
+    return list(steps), found
+
+
+INTERNAL = {"load_balancer_internal": "true"}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [
+        ([job(service())], ["PutAddress", "PutBalancer", "JoinSet", "Join", "Join", "PutGroup"]),
+        ([job(service(labels=INTERNAL))], ["PutBalancer", "JoinSet", "Join", "Join"]),
+        ([job(service(), ())], ["PutAddress", "PutBalancer", "PutGroup"]),
+        ([gone(service())], []),
+        (
+            [job(service()), job(service(2)), job(service(3, labels=INTERNAL))],
+            ["PutAddress", "PutAddress", "PutBalancer", "PutBalancer", "JoinSet", "Join", "Join", "PutGroup"],
+        ),
+    ],
+)  # fmt: skip
+def test_rounds_of_steps_from_nothing(jobs: Sequence[Job], expected: list[str]) -> None:
+    steps, _ = after(jobs)
+    assert kinds(steps) == expected
+
+
+@pytest.mark.parametrize("labels", [{}, INTERNAL, {"disable_load_balancer_floating_ip": "true"}])
+def test_what_was_made_goes_in_the_order_in_which_it_can(labels: Mapping[str, str]) -> None:
+    one = service(labels=labels, ip_families=("IPv4", "IPv6"))
+    _, made = after([job(one)])
+    steps, left = after([gone(one)], made)
+    found = kinds(steps)
+    assert found.index("JoinSet") < found.index("Join") < found.index("DeleteBalancer")
+    if not labels.get("load_balancer_internal"):
+        assert found[-2:] == ["DeleteAddress", "DeleteAddress"]
+    assert left.balancers == {False: None, True: None}
+    assert not left.addresses
+    assert not any(left.members.values())
+
+
+def test_one_of_several_goes_and_leaves_the_others() -> None:
+    both = [service(), service(2)]
+    _, made = after([job(one) for one in both])
+    steps, left = after([gone(both[0])], made)
+    assert kinds(steps) == ["PutGroup", "PutBalancer", "DeleteAddress"]
+    assert len(left.addresses) == 1
+
+
+def test_services_at_node_ports_do_not_count_for_those_at_addresses() -> None:
+    at_nodes = service(2, labels={"disable_load_balancer_floating_ip": "true"})
+    _, made = after([job(service()), job(at_nodes)])
+    steps, left = after([gone(service())], made)
+    assert kinds(steps) == ["PutGroup", "PutBalancer", "DeleteAddress"]
+    (rule,) = part(left.group or {}, "securityRules")
+    assert rule["properties"]["destinationPortRanges"] == ["30080"]
+
+
+def test_without_a_security_group_nobody_is_let_in_by_rules() -> None:
+    bare = State({False: None, True: None}, sets={SET: MODEL})
+    steps, made = after([job(service())], bare)
+    assert "PutGroup" not in kinds(steps)
+    steps, _ = after([gone(service())], made)
+    assert "PutGroup" not in kinds(steps)
+
+
+def test_pools_that_somebody_else_fills_are_left_alone() -> None:
+    at = scene(preConfiguredBackendPoolLoadBalancerTypes="all")
+    assert "Join" not in kinds(after([job(service())], at=at)[0])
+    by_address = scene(loadBalancerBackendPoolConfigurationType="nodeIP")
+    steps, made = after([job(service())], at=by_address)
+    assert "Join" not in kinds(steps)
+    more = [job(service(), [*NODES, node(3)])]
+    assert kinds(after(more, made, by_address)[0]) == ["PutBalancer"]
+
+
+def test_nodes_that_are_no_hosts_leave_and_strangers_stay() -> None:
+    _, made = after([job(service())])
+    pool = scene().place.pool_id("IPv4", internal=False).lower()
+    stranger = id_of(machine(9))
+    members = {pool: made.members[pool] | {stranger}}
+    made = msgspec.structs.replace(made, members=members)
+    steps, left = after([job(service(), NODES[:1])], made)
+    assert steps == [
+        Join(id_of(machine(2, of_set=True)), (), (scene().place.pool_id("IPv4", internal=False),))
+    ]
+    assert left.members[pool] == {id_of(machine(1)), stranger}
+
+
+def test_machines_that_azure_refused_are_not_asked_about_again() -> None:
+    refused = {id_of(machine(1)): "no", SET: "no"}
+    steps, _ = after([job(service())], msgspec.structs.replace(EMPTY, refused=refused))
+    assert kinds(steps) == ["PutAddress", "PutBalancer", "Join", "PutGroup"]
+
+
+def test_a_scale_set_is_changed_only_where_it_is_known_and_lacks_the_pool() -> None:
+    unknown = msgspec.structs.replace(EMPTY, sets={})
+    assert "JoinSet" not in kinds(after([job(service())], unknown)[0])
+    _, made = after([job(service())])
+    again = msgspec.structs.replace(made, members={})
+    assert "JoinSet" not in kinds(after([job(service())], again)[0])
+
+
+def test_a_shared_address_keeps_the_ports_of_others() -> None:
+    _, made = after([job(service())])
+    (address,) = [str(part(one, "ipAddress")) for one in made.addresses.values()]
+    second = service(2, 443, load_balancer_ip=address)
+    steps, both = after([job(second)], made)
+    assert kinds(steps) == ["PutAddress", "PutBalancer", "PutGroup"]
+    where = spots([job(second)], both, scene())
+    assert ingress(job(second), both, where) == [address]
+    steps, left = after([gone(service())], both)
+    assert kinds(steps) == ["PutGroup", "PutBalancer", "PutAddress"]
+    rules = part(left.group or {}, "securityRules")
+    assert [one["properties"]["destinationPortRanges"] for one in rules] == [["443"]]
+    inside = {"load_balancer_internal": "true", "load_balancer_ipv4": "10.0.0.50"}
+    _, first = after([job(service(3, labels=inside))])
+    steps, shared = after([job(service(4, 81, labels=inside))], first)
+    assert kinds(steps) == ["PutBalancer"]
+    steps, _ = after([gone(service(4, 81, labels=inside))], shared)
+    assert kinds(steps) == ["PutBalancer"]
+
+
+def test_an_address_that_azure_has_not_given_yet_is_left_out() -> None:
+    _, made = after([job(service()), job(service(2, labels=INTERNAL))])
+    for one, internal in ((service(), False), (service(2, labels=INTERNAL), True)):
+        bare = msgspec.structs.replace(made, addresses={}, balancers={internal: {"properties": {}}})
+        where = spots([job(one)], made, scene())
+        assert ingress(job(one), bare, where) == []
+    assert ingress(gone(service()), made, {}) == []
+
+
+def test_tags_of_the_cloud_config_are_set_with_a_change() -> None:
+    _, made = after([job(service())], at=scene(tags="a=b"))
+    assert made.group is not None
+    assert made.group["tags"] == {"a": "b"}
+
+
+def test_two_services_that_name_one_address_share_its_frontend() -> None:
+    address = f"{GROUP}/Microsoft.Network/publicIPAddresses/kept"
+    known = {
+        address.lower(): {"id": address, "name": "kept", "properties": {"ipAddress": "192.0.2.9"}}
+    }
+    state = msgspec.structs.replace(EMPTY, addresses=known)
+    labels = {"pip_name": "kept"}
+    jobs = [job(service(1, labels=labels)), job(service(2, 443, labels=labels))]
+    _, made = after(jobs, state)
+    assert len(part(made.balancers[False] or {}, "frontendIPConfigurations")) == 1
+    assert len(part(made.balancers[False] or {}, "loadBalancingRules")) == 2
+
+
+def test_what_a_service_cannot_have_is_told() -> None:
+    with pytest.raises(InvalidRequest, match="does not exist"):
+        plan([job(service(labels={"pip_name": "none"}))], EMPTY, scene())
+    with pytest.raises(InvalidRequest, match="no public IP"):
+        plan([job(service(load_balancer_ip="192.0.2.1"))], EMPTY, scene())
+
+
+def test_each_step_has_a_line_in_a_preview() -> None:
+    everything: list[Step] = [
+        PutAddress("x/y", {}), DeleteAddress("x/y"), PutBalancer(internal=False, document={"properties": {}}),
+        DeleteBalancer(internal=True), PutGroup({"properties": {}}), Join("m/1", ("p/q",), ("p/r",)),
+        JoinSet("s/1", ("p/q",)),
+    ]  # fmt: skip
+    lines = [part_change(one, EMPTY, scene()) for one in everything]
+    assert [(one.action, one.part, one.detail) for one in lines] == [
+        ("create", "public IP y", ""),
+        ("delete", "public IP y", ""),
+        ("create", "load balancer kubernetes", ""),
+        ("delete", "load balancer kubernetes-internal", ""),
+        ("change", "security group nsg", ""),
+        ("change", "machine 1", "+q -r"),
+        ("change", "scale set 1", "+q"),
+    ]
+
+
+def test_a_security_group_without_room_is_told() -> None:
+    taken = [
+        {"name": f"r{n}", "properties": {"priority": n, "destinationAddressPrefix": "*"}}
+        for n in range(500, 4096)
+    ]
+    full = {"properties": {"securityRules": taken}}
+    granted = [
+        guard.Grant(guard.Allow("IPv4", "Tcp", ("Internet",), (80,)), frozenset({"192.0.2.1"}))
+    ]
+    with pytest.raises(CloudError, match="priority"):
+        guard.changed(full, (), granted)
+    many = frozenset(f"10.{n // 256}.{n % 256}.1" for n in range(4001))
+    with pytest.raises(CloudError, match="4000"):
+        guard.changed(NSG, (), [guard.Grant(granted[0].rule, many)])
