@@ -23,15 +23,22 @@ _GONE: Final = "azuregermancloud"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def _rename(field: str) -> str:
-    first, *rest = field.strip("_").split("_")
-    return first + "".join(_OFFICIAL.get(word, word.capitalize()) for word in rest)
-
-
 _OFFICIAL: Final = {
     word: word.upper() for word in ("api", "ip", "lb", "qps", "slb", "snat", "ttl", "vm", "vmss")
 }
 """Words that the official file writes in capitals, where a key does not begin with them."""
+_SPELT: Final = {
+    "network_resource_subscription_id": "networkResourceSubscriptionID",
+    "network_resource_tenant_id": "networkResourceTenantID",
+    "user_assigned_identity_id": "userAssignedIdentityID",
+}
+"""Keys that are spelt unlike their like."""
+
+
+def _rename(field: str) -> str:
+    first, *rest = field.strip("_").split("_")
+    spelt = first + "".join(_OFFICIAL.get(word, word.capitalize()) for word in rest)
+    return _SPELT.get(field, spelt)
 
 
 class VMType(StrEnum):
