@@ -1,0 +1,50 @@
+"""The provider `cloudstack`: a drop-in for the official CloudStack Kubernetes Provider.
+
+Instances, load balancers, routes in a VPC, and volume labels. Every call goes through `api.Api`;
+what an answer means and what is done next is decided in pure functions (`machines`, `names`,
+`balancing.desired`, `balancing.plan`).
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.cloudstack.api import Api
+from proreus.providers.cloudstack.config import CloudStackConfig
+from proreus.providers.cloudstack.instances import CloudStackInstances, Machines
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["CloudStackCloud"]
+
+
+class CloudStackCloud(CloudProvider):
+    """An account or a project of CloudStack, as a cloud of Kubernetes."""
+
+    name: ClassVar[str] = "cloudstack"
+    names: ClassVar[tuple[str, ...]] = ("external-cloudstack",)
+    config_type: ClassVar[type[msgspec.Struct] | None] = CloudStackConfig
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Keep the cloud-config.
+
+        Raises:
+            ConfigError: There is none, or it is another provider's.
+        """
+        super().__init__(config)
+        if not isinstance(config, CloudStackConfig):
+            raise ConfigError(
+                ("--cloud-config: the provider cloudstack needs one, with a section [Global]",)
+            )
+        self._config = config
+        self.watched_files = (config.client.ca_file,) if config.client.ca_file else ()
+
+    async def start(self, context: "Context") -> None:
+        """Ask for CloudStack's version, and set the capabilities."""
+        api = self.closing(Api(self._config, context))
+        await api.version()
+        machines = Machines(api)
+        self.instances = CloudStackInstances(machines, region=self._config.global_.region)

@@ -1,0 +1,202 @@
+"""Calls CloudStack: one address, signed requests, lists in pages, jobs.
+
+Everything is sent as POST: lists of ids can be long, keys do not end in the logs of proxies, and
+newer CloudStacks can be told to take nothing else for changes.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.refused import ErrorBody, Reason, cloud_error
+from proreus.cloudprovider.requests import Request, form_body
+from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.providers.cloudstack.config import CloudStackConfig
+from proreus.providers.cloudstack.errors import error_body, read_error
+from proreus.providers.cloudstack.operations import ALL
+from proreus.providers.cloudstack.signing import signed
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+Described = Mapping[str, Any]
+"""Something as CloudStack describes it."""
+
+_DONE, _FAILED = 1, 2
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job that a command has begun; `id` is "" if it was done at once.
+
+    Attributes:
+        command: What was asked for.
+        id: The job's.
+        object: The id of what it makes, where CloudStack says it beforehand, or "".
+    """
+
+    command: str
+    id: str
+    object: str = ""
+
+
+class Api:
+    """A session with one CloudStack, in one project or account."""
+
+    def __init__(self, config: CloudStackConfig, context: "Context") -> None:
+        """Keep settings and context; send nothing yet.
+
+        Raises:
+            ConfigError: A file of TLS cannot be used.
+        """
+        self._settings = config.global_
+        self._context = context
+        self._version: tuple[int, ...] = ()
+        self._turn = asyncio.Lock()
+        timeout = config.client.timeout.total_seconds()
+        self._client = RestClient(
+            context,
+            self._settings.api_url,
+            sign=self._signed,
+            read_error=read_error,
+            timeout=timeout,
+            connect_timeout=timeout,
+            tls=tls_context(ca_file=config.client.ca_file, verify=not self._settings.ssl_no_verify),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def version(self) -> tuple[int, ...]:
+        """Return CloudStack's version, such as (4, 22, 0, 0); it is asked once.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        async with self._turn:
+            if not self._version:
+                answer = await self._send("listCapabilities", {}, read=True)
+                text = str((answer.get("capability") or {}).get("cloudstackversion") or "")
+                numbers = text.partition("-")[0].split(".")
+                if not numbers[0].isdecimal():
+                    raise CloudError(f"listCapabilities: {text!r} is no version of CloudStack")
+                self._version = tuple(int(one) for one in numbers if one.isdecimal())
+        return self._version
+
+    async def listed(
+        self, command: str, kind: str, parameters: Mapping[str, str] | None = None
+    ) -> list[Described]:
+        """Return all objects of a list, from all pages, of the account and its project.
+
+        The first request lets CloudStack choose how many it shows at once; those for more ask for
+        pages of just that size, which it surely takes.
+
+        Args:
+            command: Of the API, such as "listNetworks".
+            kind: The name of the list in the answer, such as "network".
+            parameters: What selects them.
+
+        Raises:
+            CloudError: A page could not be had, or the list changed while it was read.
+        """
+        asked = {"listall": "true", **(parameters or {})}
+        return await self._pages(command, kind, self._in_project(asked))
+
+    async def members(self, command: str, kind: str, id_: str) -> list[Described]:
+        """Return a list about one object, which takes no project."""
+        return await self._pages(command, kind, {"id": id_})
+
+    async def start(self, command: str, parameters: Mapping[str, str]) -> Job:
+        """Begin a change; return its job.
+
+        Raises:
+            CloudError: CloudStack refuses, or does not answer: then the outcome is unknown.
+        """
+        answer = await self._send(command, parameters, read=False)
+        return Job(command, str(answer.get("jobid") or ""), str(answer.get("id") or ""))
+
+    async def result(self, job: Job) -> Described | Pending:
+        """Return what a job has done, or that CloudStack still works on it.
+
+        Raises:
+            CloudError: The job failed, or CloudStack does not tell.
+        """
+        if not job.id:
+            return {}
+        answer = await self._send("queryAsyncJobResult", {"jobid": job.id}, read=True)
+        status, result = answer.get("jobstatus"), answer.get("jobresult")
+        said: dict[str, Any] = result if isinstance(result, dict) else {"errortext": str(result)}
+        if status == _DONE:
+            return said
+        if status == _FAILED:
+            parsed = error_body({"errorcode": answer.get("jobresultcode"), **said})
+            if parsed.reason is Reason.UNAUTHORIZED:
+                parsed = ErrorBody(parsed.code, parsed.message, Reason.FORBIDDEN)
+            raise cloud_error(f"cloudstack.{job.command}", 0, parsed)
+        return Pending(0.0, f"CloudStack works on {job.command}")
+
+    def in_project(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Return parameters with the project, if there is one: for commands that take it."""
+        return self._in_project(parameters)
+
+    def _in_project(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        project = self._settings.project_id
+        return {**parameters, **({"projectid": project} if project else {})}
+
+    async def _pages(
+        self, command: str, kind: str, parameters: Mapping[str, str]
+    ) -> list[Described]:
+        found: dict[str, Described] = {}
+        size, page, total = 0, 1, 1
+        while len(found) < total:
+            more = {"page": str(page), "pagesize": str(size)} if size else {}
+            answer = await self._send(command, {**parameters, **more}, read=True)
+            items = answer.get(kind) or []
+            found |= {str(one.get("id")): one for one in items}
+            total = int(answer.get("count") or len(items)) if page == 1 else total
+            if not items:
+                break
+            size, page = size or len(items), page + 1
+        if page > 1 and len(found) < total:
+            raise CloudError(
+                f"cloudstack.{command}: the list changed while it was read: {len(found)} of"
+                f" {total} objects were shown; it is read again"
+            )
+        return list(found.values())
+
+    async def _send(self, command: str, parameters: Mapping[str, str], *, read: bool) -> Described:
+        if command not in ALL:
+            raise LookupError(f"{command} is not in the table of commands")
+        request = Request(
+            f"cloudstack.{command}",
+            "POST",
+            self._settings.api_url,
+            {"command": command, **parameters},
+            read=read,
+        )
+        answer = await self._client.call(request, dict[str, Any])
+        inner = answer.get(f"{command.lower()}response")
+        if not isinstance(inner, dict):
+            raise CloudError(
+                f"cloudstack.{command}: the answer is not CloudStack's: is api-url in the"
+                " cloud-config right?"
+            )
+        if "errorcode" in inner:
+            # Some releases say an error with the status 200.
+            raise cloud_error(f"cloudstack.{command}", HTTPStatus.OK, error_body(inner))
+        return inner
+
+    def _signed(self, request: Request) -> Request:
+        plain = {name: str(value) for name, value in request.query.items()}
+        whole = signed(
+            plain,
+            api_key=self._settings.api_key,
+            secret=self._settings.secret_key,
+            now=self._context.now(),
+        )
+        return msgspec.structs.replace(request, query={}, body=form_body(whole))

@@ -1,0 +1,144 @@
+"""Describes virtual machines of CloudStack: many in one request, by their ids or by name."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.lookups import ask_all
+from proreus.cloudprovider.refused import Refused
+from proreus.kube.objects import Node
+from proreus.providers.cloudstack.api import Api, Described
+from proreus.providers.cloudstack.errors import absent_id
+from proreus.providers.cloudstack.machines import DETAILS, id_of, instance
+from proreus.providers.cloudstack.names import Target, keys_of, ownership, target
+
+BATCH = 500
+"""Nodes in one `describe`: as many as CloudStack shows at once unless it is set up otherwise."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The answers to a batch of look-ups; a part that failed is its error.
+
+    Attributes:
+        by_id: Machines by id; absent ones are None.
+        by_name: Machines by name in small letters; one that is left out has none.
+    """
+
+    by_id: Mapping[str, Described | None] | CloudError
+    by_name: Mapping[str, Sequence[Described]] | CloudError
+
+
+class Machines:
+    """A reader of virtual machines."""
+
+    def __init__(self, api: Api) -> None:
+        """Keep how to call CloudStack."""
+        self._api = api
+
+    async def by_id(self, ids: Collection[str]) -> dict[str, Described | None]:
+        """Return machines by their ids; None for those that CloudStack says are not there.
+
+        CloudStack refuses a request for an id that it has never known, and names it; one that is
+        gone it leaves out.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        found: dict[str, Described | None] = dict.fromkeys(ids)
+        left = sorted(ids)
+        while left:
+            asked = {"ids": ",".join(left), "details": DETAILS}
+            try:
+                listed = await self._api.listed("listVirtualMachines", "virtualmachine", asked)
+            except Refused as error:
+                absent = absent_id(error.text)
+                if not error.is_absence or absent not in left:
+                    raise
+                left.remove(absent)
+                continue
+            return found | {id_of(one): one for one in listed if id_of(one) in found}
+        return found
+
+    async def all(self) -> list[Described]:
+        """Return all machines of the account or project.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        asked = {"details": DETAILS}
+        return await self._api.listed("listVirtualMachines", "virtualmachine", asked)
+
+    async def by_name(self, names: Collection[str]) -> dict[str, list[Described]]:
+        """Return all machines by their names in small letters, if any names are wanted.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        found: dict[str, list[Described]] = {}
+        for one in await self.all() if names else ():
+            found.setdefault(str(one.get("name", "")).lower(), []).append(one)
+        return found
+
+
+class CloudStackInstances:
+    """The capability `Instances` of the provider `cloudstack`."""
+
+    def __init__(self, machines: Machines, *, region: str) -> None:
+        """Keep how to read machines.
+
+        Args:
+            machines: Reads them.
+            region: That of the cloud-config; "" for each machine's zone.
+        """
+        self._machines = machines
+        self._region = region
+
+    @property
+    def batch_size(self) -> int:
+        """The most nodes that one `describe` takes."""
+        return BATCH
+
+    def owns(self, node: Node) -> Ownership:
+        """Tell a node's cloud by its provider id."""
+        return ownership(node)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Look nodes up: those with a provider id in one request, others in a list of all."""
+        targets = {node.metadata.name: target(node) for node in nodes}
+        ids = {one.id for one in targets.values()} - {""}
+        names = {one.name for one in targets.values()} - {""}
+        of_ids, of_names = await ask_all(
+            (ids, self._machines.by_id), (names, self._machines.by_name)
+        )
+        found = Found(of_ids, of_names)
+        answers: dict[str, InstanceAnswer] = {}
+        for node in nodes:
+            name = node.metadata.name
+            machine = match(targets[name], found)
+            answers[name] = (
+                machine
+                if isinstance(machine, NotFound | CloudError)
+                else instance(machine, region=self._region, known_as=node.spec.provider_id)
+            )
+        return answers
+
+
+def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
+    """Return the answer about one node from what was looked up. Pure."""
+    if wanted.problem:
+        return InvalidRequest(wanted.problem)
+    if wanted.id:
+        if isinstance(found.by_id, CloudError):
+            return found.by_id
+        machine = found.by_id[wanted.id]
+        return NotFound() if machine is None else machine
+    if isinstance(found.by_name, CloudError):
+        return found.by_name
+    whole, short = keys_of(wanted.name)
+    alike = found.by_name.get(whole) or found.by_name.get(short) or ()
+    if len(alike) > 1:
+        ids = ", ".join(sorted(map(id_of, alike)))
+        return IdentityConflict(f"{len(alike)} machines are called {wanted.name}: {ids}")
+    return alike[0] if alike else NotFound()

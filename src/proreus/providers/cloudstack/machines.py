@@ -1,0 +1,98 @@
+"""Converts CloudStack's description of a virtual machine to Kubernetes' terms. Pure."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import Instance, InstanceState
+from proreus.cloudprovider.names import LABEL_VALUE
+from proreus.kube.objects import NodeAddress
+from proreus.providers.cloudstack.names import provider_id
+
+DETAILS: Final = "min,nics,servoff"
+"""The parts of a machine's description that are needed; statistics of its host are costly."""
+GONE: Final = frozenset({"Destroyed", "Expunging"})
+"""States of machines that are deleted, or are about to be."""
+
+_STATES: Final[Mapping[str, InstanceState]] = {
+    "Stopped": InstanceState.STOPPED,
+    "Shutdowned": InstanceState.STOPPED,
+    "Destroyed": InstanceState.TERMINATING,
+    "Expunging": InstanceState.TERMINATING,
+    "Error": InstanceState.UNKNOWN,
+    "Unknown": InstanceState.UNKNOWN,
+}
+"""All others count as running: one that starts, migrates or stops has not stopped yet."""
+
+
+def id_of(described: Mapping[str, Any]) -> str:
+    """Return the id of an object of CloudStack."""
+    return str(described["id"]).lower()
+
+
+def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Instance | CloudError:
+    """Make the framework's `Instance` from the description of a machine.
+
+    Args:
+        machine: By CloudStack.
+        region: That of the cloud-config; "" for each machine's zone.
+        known_as: The Node's provider id if it has one: there are several forms of the same.
+    """
+    found = tuple(dict.fromkeys(addresses(machine)))
+    if not found:
+        return CloudError(
+            f"the machine {machine.get('name', '')} ({id_of(machine)}) has no address yet: its"
+            " first NIC has none"
+        )
+    zone = LABEL_VALUE.clean(str(machine.get("zonename") or ""))
+    return Instance(
+        provider_id=known_as or provider_id(id_of(machine)),
+        name=str(machine.get("name", "")),
+        instance_type=type_of(str(machine.get("serviceofferingname") or "")),
+        zone=zone,
+        region=LABEL_VALUE.clean(region) or zone,
+        addresses=found,
+        state=_STATES.get(str(machine.get("state", "")), InstanceState.RUNNING),
+    )
+
+
+def type_of(offering: str) -> str:
+    """Return the instance type: the service offering's name without all but letters and digits.
+
+    So the official manager makes a label of it.
+    """
+    return re.sub(r"[^A-Za-z0-9]", "", offering)[:63]
+
+
+def addresses(machine: Mapping[str, Any]) -> Iterator[NodeAddress]:
+    """Return the addresses of a machine in the official order.
+
+    That of the first NIC (the IPv6 address where it has no other), the host name if CloudStack
+    shows any (to administrators, that of the hypervisor), the public address of a static NAT.
+    """
+    nics = machine.get("nic") or ()
+    first: Mapping[str, Any] = nics[0] if nics else {}
+    found = [first.get(field) for field in ("ipaddress", "ip6address")]
+    usable = [str(one) for one in found if _is_address(one)]
+    if not usable:
+        return
+    yield NodeAddress("InternalIP", usable[0])
+    if machine.get("hostname"):
+        yield NodeAddress("Hostname", str(machine["hostname"]))
+    if _is_address(machine.get("publicip")):
+        yield NodeAddress("ExternalIP", str(machine["publicip"]))
+
+
+def networks_of(machine: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the ids of the networks that a machine is in, that of its first NIC first."""
+    return tuple(str(nic.get("networkid") or "") for nic in machine.get("nic") or ())
+
+
+def _is_address(value: object) -> bool:
+    try:
+        ipaddress.ip_address(str(value or ""))
+    except ValueError:
+        return False
+    return True

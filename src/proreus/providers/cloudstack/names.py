@@ -1,0 +1,72 @@
+"""Matches Nodes with machines of CloudStack by their provider ids and names. Pure."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.kube.objects import Node
+from proreus.providers.cloudstack.config import UUID
+
+SCHEME: Final = "external-cloudstack://"
+"""What provider ids begin with that the official manager of today gives."""
+_PROVIDER_ID = re.compile(rf"(?:external-)?cloudstack://(?:/[^/]+/)?(?P<id>{UUID.pattern})")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The key by which a Node's machine is looked up: exactly one of these.
+
+    Attributes:
+        id: The machine's id.
+        name: The Node's name.
+        problem: Why there is nothing to look it up by.
+    """
+
+    id: str = ""
+    name: str = ""
+    problem: str = ""
+
+
+def provider_id(id_: str) -> str:
+    """Return the provider id of a machine."""
+    return f"{SCHEME}{id_}"
+
+
+def parsed(text: str) -> str | None:
+    """Return the machine's id in a provider id; None if it is not of CloudStack.
+
+    A bare id is one, too, and so are those of the provider inside old Kubernetes:
+    `cloudstack://<id>`, and `cloudstack:///<zone>/<id>` of kubelets.
+    """
+    if UUID.fullmatch(text):
+        return text.lower()
+    match = _PROVIDER_ID.fullmatch(text)
+    return match["id"].lower() if match else None
+
+
+def target(node: Node) -> Target:
+    """Return the key by which a Node's machine is looked up: the provider id, or else the name."""
+    id_ = node.spec.provider_id
+    if not id_:
+        return Target(name=node.metadata.name)
+    found = parsed(id_)
+    if found is None:
+        return Target(
+            problem=f"spec.providerID {id_!r} is not one of CloudStack: it must have the form"
+            f" {SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
+        )
+    return Target(id=found)
+
+
+def ownership(node: Node) -> Ownership:
+    """Tell whether a Node's machine is of CloudStack, by its provider id."""
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+
+
+def keys_of(name: str) -> tuple[str, str]:
+    """Return what a Node's name matches: the name of a machine, or else the part before a dot."""
+    lower = name.lower()
+    return lower, lower.partition(".")[0]

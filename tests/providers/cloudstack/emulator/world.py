@@ -1,0 +1,196 @@
+"""The objects that the emulated CloudStack knows, and what its API says of them."""
+
+import heapq
+import ipaddress
+import itertools
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+Effect = Callable[[], Json | None]
+
+ZONE = {"zoneid": "20000000-0000-4000-8000-000000000001", "zonename": "zone-1"}
+CREATED = "2026-01-01T00:00:00+0000"
+TAGGED = {
+    "LoadBalancer": "rules",
+    "PublicIpAddress": "ips",
+    "Network": "networks",
+    "StaticRoute": "routes",
+    "FirewallRule": "firewall",
+    "NetworkACL": "acl_items",
+}
+"""The types of objects that can be tagged, with where they are kept."""
+
+
+class Refusal(Exception):
+    """An error of the API: its code, which is the HTTP status, too, and its text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class World:
+    """All objects by their kinds and ids, their tags, and the jobs."""
+
+    def __init__(self) -> None:
+        self.version = "4.22.0.0"
+        self.works = 0.0
+        """Seconds that CloudStack works on a job."""
+        self.machines: dict[str, Json] = {}
+        self.networks: dict[str, Json] = {}
+        self.vpcs: dict[str, Json] = {}
+        self.acl_lists: dict[str, Json] = {}
+        self.acl_items: dict[str, Json] = {}
+        self.ips: dict[str, Json] = {}
+        self.rules: dict[str, Json] = {}
+        self.members: defaultdict[str, list[str]] = defaultdict(list)
+        self.firewall: dict[str, Json] = {}
+        self.routes: dict[str, Json] = {}
+        self.volumes: dict[str, Json] = {}
+        self.tags: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        self.jobs: dict[str, Json] = {}
+        self.removed: set[str] = set()
+        """Ids of what was deleted: the database keeps them."""
+        self._due: list[tuple[float, int, Json, Effect]] = []
+        self._numbers = itertools.count(1)
+        self.now: Callable[[], float] = lambda: 0.0
+
+    # What tests put in
+
+    def add_network(
+        self, *, vpc: bool = False, cidr: str = "10.1.0.0/16", acl: str = "mine"
+    ) -> str:
+        """An isolated network, or a tier of a VPC of its own; the id."""
+        id_ = str(uuid.uuid4())
+        services = ["Lb", "Dhcp", "Dns", "NetworkACL" if vpc else "Firewall"]
+        self.networks[id_] = {
+            "id": id_, "name": f"network-{len(self.networks)}", "type": "Isolated", **ZONE,
+            "cidr": cidr, "state": "Implemented",
+            "service": [{"name": one, "capability": [], "provider": []} for one in services],
+        }  # fmt: skip
+        if vpc:
+            of, list_ = str(uuid.uuid4()), str(uuid.uuid4())
+            self.vpcs[of] = {"id": of, "name": "vpc", "cidr": "10.0.0.0/8", **ZONE}
+            self.acl_lists[list_] = {"id": list_, "name": acl, "vpcid": of}
+            self.networks[id_] |= {"vpcid": of, "aclid": list_, "aclname": acl}
+        return id_
+
+    def add_machines(self, names: Iterable[str], network: str, **fields: Any) -> list[str]:
+        """Running machines with a NIC in a network; their ids."""
+        made = []
+        cidr = ipaddress.ip_network(self.networks[network]["cidr"])
+        for name in names:
+            id_, number = str(uuid.uuid4()), next(self._numbers)
+            nic = {
+                "id": str(uuid.uuid4()), "networkid": network, "isdefault": True,
+                "ipaddress": str(cidr[number + 9]), "networkname": self.networks[network]["name"],
+            }  # fmt: skip
+            self.machines[id_] = {
+                "id": id_, "name": name, "displayname": name, "state": "Running", **ZONE,
+                "serviceofferingname": "Small Instance", "nic": [nic], "created": CREATED, **fields,
+            }  # fmt: skip
+            made.append(id_)
+        return made
+
+    def add_addresses(self, first: str, count: int) -> None:
+        """Free public addresses."""
+        start = ipaddress.ip_address(first)
+        for number in range(count):
+            id_ = str(uuid.uuid4())
+            self.ips[id_] = {"id": id_, "ipaddress": str(start + number), "state": "Free", **ZONE}
+
+    def remove_machine(self, id_: str) -> None:
+        """A machine is expunged: the database still knows its id."""
+        del self.machines[id_]
+        self.removed.add(id_)
+        for members in self.members.values():
+            if id_ in members:
+                members.remove(id_)
+
+    def release(self, id_: str) -> None:
+        """A public address is free again, and all rules on it are gone."""
+        for kind, field in (("rules", "publicipid"), ("firewall", "ipaddressid")):
+            for rule, one in list(getattr(self, kind).items()):
+                if one[field] == id_:
+                    self.remove(kind, rule)
+                    self.members.pop(rule, None)
+        for field in ("allocated", "associatednetworkid", "vpcid", "issourcenat", "isstaticnat"):
+            self.ips[id_].pop(field, None)
+        self.tags.pop(("PublicIpAddress", id_), None)
+        self.ips[id_]["state"] = "Free"
+
+    # What commands use
+
+    def the(self, kind: str, id_: str, parameter: str = "id") -> Json:
+        """The object of an id; one that is gone or never was is refused as the API does."""
+        objects: dict[str, Json] = getattr(self, kind)
+        if id_ not in objects:
+            if id_ in self.removed:
+                raise Refusal(431, f"Unable to find {kind} by id; it is removed")
+            raise Refusal(431, absent(parameter, id_))
+        return objects[id_]
+
+    def remove(self, kind: str, id_: str) -> None:
+        getattr(self, kind).pop(id_, None)
+        self.removed.add(id_)
+        for key in [key for key in self.tags if key[1] == id_]:
+            del self.tags[key]
+
+    def shown(self, kind: str, one: Json) -> Json:
+        """An object with its tags."""
+        type_ = next(name for name, kept in TAGGED.items() if kept == kind)
+        tags = self.tags.get((type_, one["id"]), {})
+        return {**one, "tags": [{"key": key, "value": value} for key, value in tags.items()]}
+
+    def new_id(self) -> str:
+        return str(uuid.uuid4())
+
+    def work(self, command: str, effect: Effect, **told: Any) -> Json:
+        """Begin a job; what the command answers at once."""
+        id_ = self.new_id()
+        job: Json = {"jobid": id_, "cmd": command, "jobstatus": 0, "jobprocstatus": 0}
+        job |= {"jobresultcode": 0, "created": CREATED}
+        self.jobs[id_] = job
+        heapq.heappush(self._due, (self.now() + self.works, next(self._numbers), job, effect))
+        self.advance()
+        return {**told, "jobid": id_}
+
+    def advance(self) -> None:
+        """Do the work of all jobs whose time has come."""
+        while self._due and self._due[0][0] <= self.now():
+            _, _, job, effect = heapq.heappop(self._due)
+            try:
+                result = effect() or {"success": True}
+                job |= {"jobstatus": 1, "jobresulttype": "object", "jobresult": result}
+            except Refusal as refusal:
+                said = {"errorcode": refusal.code, "errortext": refusal.text}
+                job |= {"jobstatus": 2, "jobresultcode": 530, "jobresulttype": "object"}
+                job["jobresult"] = said
+
+
+def absent(parameter: str, id_: str) -> str:
+    """What the API says of an id that it has never known."""
+    return (
+        f"Unable to execute API command due to invalid value. Invalid parameter {parameter}"
+        f" value={id_} due to incorrect long value format, or entity does not exist or due to"
+        " incorrect parameter annotation for the field in api cmd class."
+    )
+
+
+def map_of(parameters: Mapping[str, str], name: str) -> dict[str, str]:
+    """A parameter of the type map: `tags[0].key=a&tags[0].value=b`."""
+    found: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for key, value in parameters.items():
+        if key.startswith(f"{name}["):
+            number, _, part = key.removeprefix(f"{name}[").partition("].")
+            found[number][part] = value
+    return {one["key"]: one.get("value", "") for one in found.values()}
+
+
+def listed(text: str) -> list[str]:
+    """A parameter of the type list."""
+    return [one for one in (part.strip() for part in text.split(",")) if one]

@@ -1,0 +1,80 @@
+"""What the tests of the provider `cloudstack` share: an emulator with machines, and a provider."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from proreus.cloudprovider.config import read
+from proreus.cloudprovider.context import CallHooks, Context
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.instances import InstanceAnswer
+from proreus.kube.objects import KubeObject, Node
+from proreus.providers.cloudstack import CloudStackCloud
+from proreus.providers.cloudstack.config import CloudStackConfig
+from proreus.testing import objects
+
+from .emulator.server import Emulator
+
+CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
+
+
+class Events:
+    """Events as reason and message."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
+        self.seen.append((reason, message))
+
+
+class _NoObjects:
+    """A lister of a cluster without objects."""
+
+    def get(self, key: str) -> None:
+        del key
+
+    def all(self) -> Iterable[KubeObject]:
+        return ()
+
+    def by(self, index: str, value: str) -> Iterable[KubeObject]:
+        del index, value
+        return ()
+
+
+def context(hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER) -> Context:
+    return Context(
+        cluster,
+        now=lambda: datetime.now(UTC),
+        events=Events(),
+        listers={name: _NoObjects() for name in CloudStackCloud.needs},
+        hooks=hooks,
+    )
+
+
+def cloud(text: str) -> CloudStackCloud:
+    """A provider with this cloud-config, not started yet."""
+    return CloudStackCloud(read(text, CloudStackConfig, source="cloud-config"))
+
+
+@asynccontextmanager
+async def started(
+    emulator: Emulator, extra: str = "", sections: str = "", cluster: ClusterIdentity = CLUSTER
+) -> AsyncIterator[CloudStackCloud]:
+    """A started provider that speaks to the emulator; the calls of its start are forgotten."""
+    provider = cloud(emulator.config(extra, sections))
+    try:
+        await provider.start(context(cluster=cluster))
+        emulator.calls.clear()
+        yield provider
+    finally:
+        await provider.close()
+
+
+async def describe(provider: CloudStackCloud, *nodes: Node) -> Mapping[str, InstanceAnswer]:
+    assert provider.instances is not None
+    return await provider.instances.describe(nodes)
+
+
+def node(name: str, provider_id: str = "") -> Node:
+    return objects.node(name, provider_id)
