@@ -12,6 +12,7 @@ import msgspec
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.cloudstack.api import Api
+from proreus.providers.cloudstack.balancing.load_balancers import CloudStackLoadBalancers
 from proreus.providers.cloudstack.config import CloudStackConfig
 from proreus.providers.cloudstack.instances import CloudStackInstances, Machines
 
@@ -26,6 +27,7 @@ class CloudStackCloud(CloudProvider):
 
     name: ClassVar[str] = "cloudstack"
     names: ClassVar[tuple[str, ...]] = ("external-cloudstack",)
+    needs: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
     config_type: ClassVar[type[msgspec.Struct] | None] = CloudStackConfig
 
     def __init__(self, config: msgspec.Struct | None) -> None:
@@ -48,3 +50,4 @@ class CloudStackCloud(CloudProvider):
         await api.version()
         machines = Machines(api)
         self.instances = CloudStackInstances(machines, region=self._config.global_.region)
+        self.load_balancers = CloudStackLoadBalancers(api, machines, self._config).offered()

@@ -23,7 +23,7 @@ COMMANDS: Final[Mapping[Use, frozenset[str]]] = {
         Use.MACHINES: "listCapabilities listVirtualMachines queryAsyncJobResult",
         Use.BALANCERS: """
             listFirewallRules listLoadBalancerRuleInstances listLoadBalancerRules listNetworkACLs
-            listNetworks listPublicIpAddresses
+            listNetworks listPublicIpAddresses listTags
             assignToLoadBalancerRule associateIpAddress createFirewallRule createLoadBalancerRule
             createNetworkACL createTags deleteFirewallRule deleteLoadBalancerRule deleteNetworkACL
             deleteTags disassociateIpAddress removeFromLoadBalancerRule updateLoadBalancerRule

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .world import Json, Refusal, World, listed
+from .world import Json, Refusal, World, listed, map_of
 
 Parameters = Mapping[str, str]
 EVERYONE: Final = "0.0.0.0/0"
@@ -19,6 +19,10 @@ def _addresses(world: World, parameters: Parameters) -> list[Json]:
             found = [one for one in found if one.get(field) == parameters[name]]
     if parameters.get("allocatedonly", "true") == "true":
         found = [one for one in found if one["state"] != "Free"]
+    if tags := map_of(parameters, "tags"):
+        tagged = [world.tags.get(("PublicIpAddress", one["id"]), {}) for one in found]
+        pairs = zip(found, tagged, strict=True)
+        found = [one for one, has in pairs if tags.items() & has.items()]
     return [world.shown("ips", one) for one in found]
 
 

@@ -18,7 +18,7 @@ from urllib.parse import quote_plus
 from aiohttp import web
 
 from .commands import LISTS, run
-from .world import Json, Refusal, World, absent
+from .world import ZONE, Json, Refusal, World, absent
 
 APIS: Final[Mapping[str, Any]] = json.loads(Path(__file__).with_name("apis.json").read_text())
 PATH: Final = "/client/api"
@@ -196,7 +196,7 @@ class Emulator:
         except ValueError:
             raise Refusal(431, absent(name, value)) from None
         kinds = (
-            world.machines, world.networks, world.vpcs, world.acl_lists, world.acl_items, world.ips,
+            {ZONE["zoneid"]}, world.machines, world.networks, world.vpcs, world.acl_lists, world.acl_items, world.ips,
             world.rules, world.firewall, world.routes, world.volumes, world.jobs, world.removed,
         )  # fmt: skip
         if not any(value in kind for kind in kinds) and name != "projectid":

@@ -1,0 +1,1 @@
+"""Load balancers of CloudStack: rules on a public address, and what lets clients reach them."""

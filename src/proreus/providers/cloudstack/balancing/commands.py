@@ -1,0 +1,225 @@
+"""Takes the steps of a plan: each is one command of CloudStack."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from proreus.cloudprovider.errors import RetryAfter
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Owner
+from proreus.cloudprovider.refused import Refused
+from proreus.providers.cloudstack.api import Api
+from proreus.providers.cloudstack.balancing import owners
+from proreus.providers.cloudstack.balancing.hosts import Hosts
+from proreus.providers.cloudstack.balancing.parts import Address, Network, Observed, Rule
+from proreus.providers.cloudstack.balancing.plan import (
+    Acquire,
+    Assign,
+    ChangeRule,
+    Claim,
+    Close,
+    DropRule,
+    HandOver,
+    MakeRule,
+    MarkAddress,
+    MarkRules,
+    Open,
+    Release,
+    Step,
+    Unassign,
+    Unclaim,
+    Wait,
+    sources,
+)
+from proreus.providers.cloudstack.balancing.preview import after
+from proreus.providers.cloudstack.balancing.reading import Reader
+from proreus.providers.cloudstack.balancing.works import Working, Works
+from proreus.providers.cloudstack.errors import is_removed
+
+Parameters = dict[str, str]
+Command = tuple[str, Parameters]
+
+_AGAIN = 1.0
+
+
+class Commands:
+    """The commands that change load balancers, for one Service at a time."""
+
+    def __init__(self, api: Api, works: Works, reader: Reader, hosts: Hosts) -> None:
+        """Keep how to call CloudStack."""
+        self._api = api
+        self._works = works
+        self._reader = reader
+        self._hosts = hosts
+
+    async def take(
+        self, ref: LoadBalancerRef, network: Network | None, observed: Observed, step: Step
+    ) -> Callable[[Observed], Observed]:
+        """Take a step; return a function from what was observed before it to what is after.
+
+        Args:
+            ref: The Service.
+            network: That of its hosts; None in deletions, which need none.
+            observed: What there was.
+            step: What to do.
+
+        Raises:
+            Working: CloudStack works on it.
+            CloudError: CloudStack refuses, or does not answer.
+        """
+        if isinstance(step, Wait):
+            raise Working("CloudStack deletes a rule of the load balancer")
+        if isinstance(step, HandOver):
+            await self._hand_over(ref, observed, step)
+            return lambda now: after(now, step)
+        command, parameters = command_for(step, ref, network, observed.address, self._api)
+        try:
+            id_, result = await self._works.run(ref.uid, command, parameters)
+        except Refused as error:
+            if isinstance(step, Assign):
+                self._hosts.forget()
+            if isinstance(step, Acquire) and step.ip and network is not None:
+                await self._unclaim(ref, network.id, error)
+            is_gone = error.is_absence or is_removed(error.text)
+            if not (isinstance(step, DropRule | Close | Release | Unassign) and is_gone):
+                raise
+            id_, result = "", {}
+        ip = str((result.get("ipaddress") or {}).get("ipaddress") or "")
+        return lambda now: after(now, step, id_, ip)
+
+    async def tag(
+        self, ref: LoadBalancerRef, kind: str, ids: Iterable[str], tags: Mapping[str, str]
+    ) -> None:
+        """Put tags on objects."""
+        parameters = {"resourcetype": kind, "resourceids": ",".join(ids), **_map(tags)}
+        await self._works.run(ref.uid, "createTags", parameters)
+
+    async def untag(
+        self, ref: LoadBalancerRef, kind: str, ids: Iterable[str], keys: Iterable[str]
+    ) -> None:
+        """Take tags from objects, whatever their values."""
+        named = {f"tags[{number}].key": key for number, key in enumerate(keys)}
+        parameters = {"resourcetype": kind, "resourceids": ",".join(ids), **named}
+        await self._works.run(ref.uid, "deleteTags", parameters)
+
+    async def _unclaim(self, ref: LoadBalancerRef, network: str, error: Refused) -> None:
+        """Take a claim away at once when somebody else has got the address meanwhile."""
+        self._reader.forget(ref.uid)
+        await self.untag(ref, "Network", (network,), (owners.claim_key(ref),))
+        raise RetryAfter(f"another address is chosen: {error}", after=_AGAIN) from error
+
+    async def _hand_over(self, ref: LoadBalancerRef, observed: Observed, step: HandOver) -> None:
+        """Replace the marks on an address by those of another Service that uses it, if any."""
+        users = await self._reader.users(step.id, observed.rules)
+        others = [one for user in users for one in owners.owners_of(user)]
+        heir = next((one for one in others if one.cluster_uid == ref.cluster.uid), None)
+        await self.untag(ref, "PublicIpAddress", (step.id,), owners.service_marks(ref))
+        if heir is not None:
+            marks = owners.service_marks(_ref(ref, heir))
+            await self.tag(ref, "PublicIpAddress", (step.id,), marks)
+
+
+def _ref(ref: LoadBalancerRef, owner: Owner) -> LoadBalancerRef:
+    return LoadBalancerRef(ref.cluster, owner.namespace, owner.service, owner.service_uid, "")
+
+
+def _of_network(step: Claim | Unclaim, ref: LoadBalancerRef) -> Command:
+    """Write the tag that claims an address, or take it away, whatever it claims."""
+    of = {"resourcetype": "Network", "resourceids": step.network}
+    if isinstance(step, Unclaim):
+        return "deleteTags", {**of, "tags[0].key": owners.claim_key(ref)}
+    return "createTags", {**of, **_map({owners.claim_key(ref): owners.claim_value(ref, step.ip)})}
+
+
+def _of_address(
+    step: Acquire | MarkAddress | Release, ref: LoadBalancerRef, network: Network | None, api: Api
+) -> Command:
+    if isinstance(step, MarkAddress):
+        return "createTags", _marked("PublicIpAddress", (step.id,), ref)
+    if isinstance(step, Release):
+        return "disassociateIpAddress", {"id": step.id}
+    if network is None:
+        raise TypeError("no address is acquired without a network")
+    of = {"vpcid": network.vpc} if network.vpc else {"networkid": network.id}
+    named = {"ipaddress": step.ip} if step.ip else {}
+    return "associateIpAddress", api.in_project({**of, **named})
+
+
+def _of_rule(step: MakeRule | ChangeRule | DropRule | MarkRules, ref: LoadBalancerRef) -> Command:
+    match step:
+        case MakeRule(desired):
+            return "createLoadBalancerRule", _rule(desired, ref)
+        case ChangeRule(id_, fields):
+            return "updateLoadBalancerRule", {"id": id_, **fields}
+        case DropRule(id_):
+            return "deleteLoadBalancerRule", {"id": id_}
+    return "createTags", _marked("LoadBalancer", step.ids, ref)
+
+
+def _of_machines(step: Assign | Unassign) -> Command:
+    what = "assignTo" if isinstance(step, Assign) else "removeFrom"
+    parameters = {"id": step.rule, "virtualmachineids": ",".join(step.machines)}
+    return f"{what}LoadBalancerRule", parameters
+
+
+def _of_opening(step: Open | Close, ref: LoadBalancerRef, address: Address | None) -> Command:
+    if isinstance(step, Close):
+        return ("deleteNetworkACL" if step.in_acl else "deleteFirewallRule"), {"id": step.id}
+    transport, port = step.key
+    opened = {"protocol": transport, "startport": str(port), "endport": str(port)}
+    opened["cidrlist"] = sources(step.cidrs)
+    if step.acl:
+        allowed = {"aclid": step.acl, "action": "Allow", "traffictype": "Ingress"}
+        return "createNetworkACL", {**opened, **allowed, "reason": owners.description(ref)}
+    return "createFirewallRule", {**opened, "ipaddressid": address.id if address else ""}
+
+
+def command_for(
+    step: Step, ref: LoadBalancerRef, network: Network | None, address: Address | None, api: Api
+) -> Command:
+    """Return the command that is a step, and its parameters.
+
+    Args:
+        step: What to do.
+        ref: For which Service.
+        network: That of its hosts, where an address may be acquired.
+        address: Its address, whose firewall is opened.
+        api: Adds the project.
+    """
+    match step:
+        case Claim() | Unclaim():
+            return _of_network(step, ref)
+        case Acquire() | MarkAddress() | Release():
+            return _of_address(step, ref, network, api)
+        case MakeRule() | ChangeRule() | DropRule() | MarkRules():
+            return _of_rule(step, ref)
+        case Assign() | Unassign():
+            return _of_machines(step)
+        case Open() | Close():
+            return _of_opening(step, ref, address)
+    raise TypeError(f"{step} is no command")
+
+
+def _marked(kind: str, ids: Iterable[str], ref: LoadBalancerRef) -> Parameters:
+    of = {"resourcetype": kind, "resourceids": ",".join(ids)}
+    return {**of, **_map(owners.service_marks(ref))}
+
+
+def _map(tags: Mapping[str, str]) -> Parameters:
+    found: Parameters = {}
+    for number, (key, value) in enumerate(sorted(tags.items())):
+        found |= {f"tags[{number}].key": key, f"tags[{number}].value": value}
+    return found
+
+
+def _rule(desired: Rule, ref: LoadBalancerRef) -> Parameters:
+    return {
+        "algorithm": desired.algorithm,
+        "cidrlist": sources(desired.cidrs),
+        "description": owners.description(ref),
+        "name": desired.name,
+        "networkid": desired.network,
+        "openfirewall": "false",
+        "privateport": str(desired.node_port),
+        "protocol": desired.protocol,
+        "publicipid": desired.address,
+        "publicport": str(desired.port),
+    }

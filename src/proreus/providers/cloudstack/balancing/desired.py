@@ -1,0 +1,170 @@
+"""Decides which load balancer of CloudStack a Service should have. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.load_balancers import LoadBalancer
+from proreus.providers.cloudstack.balancing.annotations import EVERYONE, NOBODY, PREFIX, Options
+from proreus.providers.cloudstack.balancing.parts import Desired, Network, Rule
+from proreus.providers.cloudstack.machines import GONE, networks_of
+from proreus.providers.cloudstack.names import parsed
+
+Version = tuple[int, ...]
+
+SOURCES_SINCE: Final[Version] = (4, 18)
+"""Since then rules have sources."""
+CHANGED_SINCE: Final[Version] = (4, 22)
+"""Since then they can be changed."""
+
+_PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp"}
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """The place of a Service's hosts.
+
+    Attributes:
+        network: The network that they are in; "" if there is none.
+        members: The ids of their machines.
+        rejected: Why others cannot be hosts, by node.
+    """
+
+    network: str
+    members: frozenset[str]
+    rejected: Mapping[str, str]
+
+
+def placed(
+    lb: LoadBalancer, machines: Mapping[str, Mapping[str, Any] | None], rules: Iterable[Rule]
+) -> Placed:
+    """Find the network and the machines of a Service's hosts.
+
+    All rules of a Service are in one network. That is where it has rules, if any host is there,
+    or else the first network of most hosts; those that are not in it are rejected.
+
+    Args:
+        lb: What the framework desires.
+        machines: By id, None for those that are gone.
+        rules: Those that the Service has.
+    """
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    rejected: dict[str, str] = {}
+    for host in lb.hosts:
+        id_ = parsed(host.provider_id)
+        machine = machines.get(id_) if id_ else None
+        if id_ is None:
+            rejected[host.node] = f"{host.provider_id} is no machine of CloudStack"
+        elif machine is None:
+            rejected[host.node] = "CloudStack has no such machine"
+        elif machine.get("state") in GONE:
+            rejected[host.node] = f"its machine is in the state {machine['state']}"
+        else:
+            found[host.node] = id_, networks_of(machine)
+    network = _network([networks for _, networks in found.values()], rules)
+    members = {id_ for id_, networks in found.values() if network in networks}
+    for node, (_, networks) in found.items():
+        if network not in networks:
+            rejected[node] = f"its machine is not in the network {network} of the others"
+    used = _wanted(lb)
+    if used is not None:
+        ids = {host.node: parsed(host.provider_id) for host in lb.hosts}
+        members &= {str(ids[node]) for node in used if node in ids}
+    return Placed(network, frozenset(members), rejected)
+
+
+def _wanted(lb: LoadBalancer) -> frozenset[str] | None:
+    """Return the nodes that may get traffic, None for all.
+
+    CloudStack checks no node's health, so with `externalTrafficPolicy: Local` only nodes with
+    ready pods are members.
+    """
+    if not lb.local_traffic:
+        return None
+    return frozenset(one.node for one in lb.endpoints)
+
+
+def _network(of_hosts: Iterable[tuple[str, ...]], rules: Iterable[Rule]) -> str:
+    hosts = [networks for networks in of_hosts if networks and networks[0]]
+    there = sorted({one.network for one in rules if one.network})
+    for network in there:
+        if not hosts or any(network in networks for networks in hosts):
+            return network
+    counted = Counter(networks[0] for networks in hosts)
+    return max(sorted(counted), key=lambda network: counted[network], default="")
+
+
+def desired_balancer(
+    lb: LoadBalancer, options: Options, place: Placed, network: Network, version: Version
+) -> Desired:
+    """Compute the desired load balancer of a Service.
+
+    Args:
+        lb: What the framework desires.
+        options: What annotations ask.
+        place: Where its hosts are.
+        network: That network.
+        version: CloudStack's.
+    """
+    sources = frozenset(lb.source_ranges.get("IPv4", ()))
+    cidrs = options.sources if options.sources is not None else EVERYONE
+    if options.sources is None and not network.has_firewall:
+        # An access list may let others in whom nobody here asked for.
+        cidrs = sources or NOBODY
+    if version < SOURCES_SINCE:
+        cidrs = EVERYONE
+    algorithm = "roundrobin" if lb.affinity_seconds is None else "source"
+    rules = []
+    for one in lb.frontends:
+        protocol = _PROTOCOLS[one.protocol]
+        if protocol == "tcp" and options.proxy:
+            protocol = "tcp-proxy"
+        name = f"{lb.ref.name}-{protocol}-{one.port}"
+        rules.append(Rule(name, protocol, one.port, one.node_port, algorithm, cidrs, network.id))
+    return Desired(
+        tuple(rules), place.members, sources, network, can_change_sources=version >= CHANGED_SINCE
+    )
+
+
+def check_place(place: Placed) -> None:
+    """Refuse a load balancer of which nobody knows the network.
+
+    Raises:
+        CloudError: No host has a machine.
+    """
+    if not place.network:
+        raise CloudError(
+            "no node of the Service has a machine in a network of CloudStack: "
+            + ("; ".join(sorted(set(place.rejected.values()))) or "there are no nodes")
+        )
+
+
+def check(lb: LoadBalancer, options: Options, version: Version) -> None:
+    """Refuse what no load balancer of CloudStack can be.
+
+    Raises:
+        InvalidRequest: Names every field that is wrong.
+    """
+    problems = []
+    unknown = sorted({one.protocol for one in lb.frontends} - _PROTOCOLS.keys())
+    if unknown:
+        problems.append(
+            f"spec.ports: CloudStack balances TCP and UDP only, not {', '.join(unknown)}"
+        )
+    without = sorted(one.port for one in lb.frontends if not one.node_port)
+    if without:
+        problems.append(
+            f"spec.ports: {', '.join(map(str, without))} has no node port: remove"
+            " allocateLoadBalancerNodePorts"
+        )
+    has_sources = options.sources not in {None, EVERYONE}
+    if has_sources and version < SOURCES_SINCE:
+        shown = ".".join(map(str, version))
+        problems.append(
+            f"annotation {PREFIX}source-cidrs: needs CloudStack 4.18, this is {shown}: use"
+            " spec.loadBalancerSourceRanges"
+        )
+    if problems:
+        raise InvalidRequest("; ".join(problems))

@@ -1,0 +1,90 @@
+"""Reads CloudStack's descriptions of rules, addresses and networks. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.names import digest_of
+from proreus.providers.cloudstack.balancing import owners
+from proreus.providers.cloudstack.balancing.annotations import EVERYONE
+from proreus.providers.cloudstack.balancing.parts import Network, Opening, Rule, transport_of
+
+Described = Mapping[str, Any]
+
+FIXED_LISTS: Final = frozenset({"default_allow", "default_deny"})
+"""Access lists of CloudStack itself, which nobody can change."""
+
+
+def rule(described: Described, ref: LoadBalancerRef, members: Iterable[str]) -> Rule:
+    """Read a rule, with the ids of its machines."""
+    return Rule(
+        name=str(described.get("name", "")),
+        protocol=str(described.get("protocol") or "tcp").lower(),
+        port=int(described["publicport"]),
+        node_port=int(described["privateport"]),
+        algorithm=str(described.get("algorithm", "")),
+        cidrs=cidrs_of(described) or EVERYONE,
+        network=str(described.get("networkid", "")),
+        address=str(described.get("publicipid", "")),
+        members=frozenset(members),
+        id=str(described["id"]),
+        state=str(described.get("state", "")),
+        is_marked=owners.is_marked(described, ref),
+    )
+
+
+def cidrs_of(described: Described) -> frozenset[str]:
+    """Return the sources of a rule; releases separate them by commas or by spaces."""
+    return frozenset(str(described.get("cidrlist") or "").replace(",", " ").split())
+
+
+def network(described: Described) -> Network:
+    """Read a network."""
+    services = {str(one.get("name")) for one in described.get("service") or ()}
+    acl = str(described.get("aclid") or "")
+    is_fixed = described.get("aclname") in FIXED_LISTS
+    return Network(
+        id=str(described["id"]),
+        vpc=str(described.get("vpcid") or ""),
+        acl="" if is_fixed or "NetworkACL" not in services else acl,
+        has_firewall="Firewall" in services and not described.get("vpcid"),
+        zone=str(described.get("zoneid") or ""),
+        claims=owners.claims_of(owners.tags_of(described)),
+    )
+
+
+def openings(firewall: Iterable[Described]) -> Iterator[Opening]:
+    """Read the firewall rules of an address that are for one port; others are passed over."""
+    for one in firewall:
+        if one.get("startport") and str(one["startport"]) == str(one.get("endport")):
+            key = transport_of(str(one.get("protocol", "")).lower()), int(one["startport"])
+            if str(one.get("protocol", "")).lower() in {"tcp", "udp"}:
+                yield Opening(key, cidrs_of(one), str(one["id"]))
+
+
+def items(acl: Iterable[Described], ref: LoadBalancerRef) -> Iterator[Opening]:
+    """Read the items of an access list that let clients reach one port.
+
+    Those of other Services are passed over: they go with these.
+    """
+    for one in acl:
+        protocol = str(one.get("protocol", "")).lower()
+        is_open = str(one.get("action")).lower() == "allow"
+        is_in = str(one.get("traffictype")).lower() == "ingress"
+        is_one = one.get("startport") and str(one["startport"]) == str(one.get("endport"))
+        if is_open and is_in and is_one and protocol in {"tcp", "udp"}:
+            ours = owners.is_marked(one, ref)
+            key = protocol, int(one["startport"])
+            if ours or not owners.owners_of(one):
+                yield Opening(key, cidrs_of(one), str(one["id"]), is_ours=ours)
+
+
+def visible(rules: Iterable[Rule]) -> str:
+    """Return a digest of what a listing shows of a Service's rules."""
+    return digest_of(
+        sorted(
+            repr((one.id, one.name, one.address, one.key, one.node_port, one.protocol))
+            + repr((one.algorithm, sorted(one.cidrs)))
+            for one in rules
+        )
+    )

@@ -1,0 +1,242 @@
+"""The capability `LoadBalancers` of the provider `cloudstack`.
+
+A load balancer is a public address with a rule for each port, and what lets clients reach them: the
+address' firewall, or the access list of a VPC's tier. Commands are jobs: what is not done within a
+moment is answered with `Pending`.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import msgspec
+
+from proreus.cloudprovider.adapters import per_service
+from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, OwnedObject
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    Endpoints,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    PartChange,
+)
+from proreus.cloudprovider.mark_forms import owned_object
+from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.cloudprovider.recorded import Record, desired_digest
+from proreus.cloudprovider.steps import converge
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.cloudstack.api import Api, Described
+from proreus.providers.cloudstack.balancing import documents, owners
+from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED, Options, read_options
+from proreus.providers.cloudstack.balancing.commands import Commands
+from proreus.providers.cloudstack.balancing.desired import (
+    Placed,
+    check,
+    check_place,
+    desired_balancer,
+    placed,
+)
+from proreus.providers.cloudstack.balancing.hosts import Hosts
+from proreus.providers.cloudstack.balancing.parts import Address, Desired, Observed
+from proreus.providers.cloudstack.balancing.plan import deletion, plan
+from proreus.providers.cloudstack.balancing.preview import after, part_changes
+from proreus.providers.cloudstack.balancing.reading import Reader
+from proreus.providers.cloudstack.balancing.works import Working, Works
+from proreus.providers.cloudstack.config import CloudStackConfig
+from proreus.providers.cloudstack.instances import Machines
+from proreus.providers.cloudstack.machines import id_of
+from proreus.providers.cloudstack.names import parsed
+
+_MOST_STEPS = 1000
+"""More than the rules that an address has room for."""
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """A Service: what is desired and what is observed.
+
+    Attributes:
+        desired: What there should be.
+        observed: What there is.
+        place: Where its hosts are.
+        described: Its rules, as CloudStack describes them.
+    """
+
+    desired: Desired
+    observed: Observed
+    place: Placed
+    described: Sequence[Described]
+
+
+class CloudStackLoadBalancers:
+    """The verbs of `LoadBalancers` for one Service at a time."""
+
+    def __init__(self, api: Api, machines: Machines, config: CloudStackConfig) -> None:
+        """Keep how to call CloudStack, and the cloud-config."""
+        self._api = api
+        self._inputs = (config.tenants,)
+        self._reader = Reader(api, config.tenants)
+        self._hosts = Hosts(machines)
+        self._works = Works(api)
+        self._commands = Commands(api, self._works, self._reader, self._hosts)
+        self._deleted: set[str] = set()
+
+    def offered(self) -> LoadBalancers:
+        """Return the verbs as the capability of the provider."""
+        return per_service(
+            self.ensure,
+            self.delete,
+            host_policy=self.host_policy,
+            list_owned=self.list_owned,
+            fingerprint=self.fingerprint,
+            preview=self.preview,
+        )
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
+        is_local = service.spec.external_traffic_policy == "Local"
+        endpoints = Endpoints.NODES if is_local else Endpoints.NONE
+        return HostPolicy(families=("IPv4",), endpoints=endpoints)
+
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
+        """Make or change the load balancer; record the digest after the last change."""
+        options = read_options(lb.service.metadata.annotations)
+        try:
+            await self._works.settle(lb.ref.uid)
+            return await self._ensure(lb, options)
+        except Working as working:
+            return self._works.pending(lb.ref.uid, working.reason)
+
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
+        """Return what `ensure` would change."""
+        case = await self._case(lb, read_options(lb.service.metadata.annotations))
+        found: list[PartChange] = []
+        observed = case.observed
+        for _ in range(_MOST_STEPS):
+            steps = plan(case.desired, observed)
+            if not steps:
+                break
+            for step in steps:
+                found += part_changes(step, observed)
+                observed = after(observed, step)
+        return found
+
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        """Return what `list_owned` shows if all is as desired."""
+        options = read_options(lb.service.metadata.annotations)
+        return desired_digest(lb, options, self._inputs)
+
+    async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
+        """Delete what was made for a Service."""
+        try:
+            await self._works.settle(ref.uid)
+            return await self._delete(ref)
+        except Working as working:
+            return self._works.pending(ref.uid, working.reason)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """List rules and addresses with the cluster's marks; one rule shows the fingerprint."""
+        found = [
+            owned_object("public address", id_of(one), owners.tags_of(one))
+            for one in await self._reader.owned_addresses(cluster)
+        ]
+        by_service: dict[str, list[Described]] = {}
+        for one in await self._reader.all_rules():
+            uids = {of.service_uid for of in owners.owners_of(one) if of.cluster_uid == cluster.uid}
+            if len(uids) == 1:
+                by_service.setdefault(uids.pop(), []).append(one)
+        for uid, described in by_service.items():
+            rules = [documents.rule(one, _ref(cluster, uid), ()) for one in described]
+            made_from, _, shown = owners.record_of(described).partition(".")
+            is_valid = bool(shown) and shown == documents.visible(rules)
+            service = owners.service_of(described)
+            found += [
+                OwnedObject(
+                    "load balancer rule",
+                    one.id,
+                    service,
+                    uid,
+                    fingerprint=made_from if is_valid else "",
+                    recorded=is_valid,
+                )
+                for one in rules
+            ]
+        return found
+
+    async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
+        case = await self._case(lb, options)
+        record = self._record(lb.ref, case.described)
+        take = functools.partial(self._commands.take, lb.ref, case.desired.network)
+        steps = functools.partial(plan, case.desired)
+        observed = await converge(case.observed, steps, take, before=record.clear)
+        address = observed.address or Address("")
+        ingress = (_ingress(options, address.ip),)
+        is_named = address.is_ours and address.ip == lb.requested_address
+        answer = Ensured(ingress, case.place.rejected, {ASSOCIATED: "true"} if is_named else {})
+        made_from = desired_digest(lb, options, self._inputs, ingress=ingress)
+        await self._keep(lb.ref, observed, record, made_from)
+        self._reader.forget(lb.ref.uid)
+        self._works.done(lb.ref.uid)
+        return answer
+
+    async def _case(self, lb: LoadBalancer, options: Options) -> _Case:
+        version = await self._api.version()
+        check(lb, options, version)
+        described = await self._reader.rules(lb.ref)
+        rules = await self._reader.with_members(described, lb.ref)
+        ids = {parsed(host.provider_id) for host in lb.hosts} - {None}
+        machines = await self._hosts.find([id_ for id_ in ids if id_])
+        place = placed(lb, machines, rules)
+        check_place(place)
+        network = await self._reader.network(place.network)
+        desired = desired_balancer(lb, options, place, network, version)
+        observed = await self._reader.observe(lb, rules, network)
+        return _Case(desired, observed, place, described)
+
+    def _record(self, ref: LoadBalancerRef, described: Sequence[Described]) -> Record:
+        """Return the record on the Service's rules; the first of them bears it."""
+        tagged = [id_of(one) for one in described if MARK_FINGERPRINT in owners.tags_of(one)]
+
+        async def write(_: str) -> None:
+            await self._commands.untag(ref, "LoadBalancer", tagged, (MARK_FINGERPRINT,))
+            tagged.clear()
+
+        return Record(owners.record_of(described), write)
+
+    async def _keep(
+        self, ref: LoadBalancerRef, observed: Observed, record: Record, made_from: str
+    ) -> None:
+        bearer = min(one.id for one in observed.rules)
+
+        async def write(value: str) -> None:
+            await self._commands.tag(ref, "LoadBalancer", (bearer,), {MARK_FINGERPRINT: value})
+
+        await record.keep(f"{made_from}.{documents.visible(observed.rules)}", write)
+
+    async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
+        described = await self._reader.rules(ref)
+        rules = [documents.rule(one, ref, ()) for one in described]
+        observed, network = await self._reader.observe_rest(ref, rules)
+        if deletion(observed, network):
+            self._deleted.add(ref.uid)
+        take = functools.partial(self._commands.take, ref, None)
+        await converge(observed, lambda now: deletion(now, network), take)
+        was_there = ref.uid in self._deleted
+        self._deleted.discard(ref.uid)
+        self._reader.forget(ref.uid)
+        self._works.done(ref.uid)
+        return Done(found=was_there)
+
+
+def _ref(cluster: ClusterIdentity, uid: str) -> LoadBalancerRef:
+    """Make a reference to the load balancer of a Service that is known by its UID alone."""
+    return LoadBalancerRef(cluster, "", "", uid, default_load_balancer_name(uid))
+
+
+def _ingress(options: Options, ip: str) -> LoadBalancerIngress:
+    if options.hostname:
+        return LoadBalancerIngress(hostname=options.hostname)
+    return LoadBalancerIngress(ip=ip, ip_mode="Proxy" if options.proxy else None)

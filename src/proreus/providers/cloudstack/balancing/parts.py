@@ -1,0 +1,144 @@
+"""The values of a load balancer of CloudStack: desired, and observed. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+Key = tuple[str, int]
+"""Transport and port: what no two rules of an address share."""
+UDP: Final = "udp"
+
+
+def transport_of(protocol: str) -> str:
+    """Return the transport of a rule's protocol: tcp-proxy is TCP, too."""
+    return UDP if protocol == UDP else "tcp"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A load balancer rule: one port of a public address.
+
+    Attributes:
+        name: Its name.
+        protocol: tcp, tcp-proxy or udp.
+        port: Where clients connect.
+        node_port: Where the machines listen.
+        algorithm: roundrobin or source.
+        cidrs: From where it takes connections.
+        network: The network of its machines.
+        address: The id of its public address.
+        members: The ids of its machines.
+        id: CloudStack's; "" for what is desired.
+        state: CloudStack's.
+        is_marked: Whether our marks are on it.
+    """
+
+    name: str
+    protocol: str
+    port: int
+    node_port: int
+    algorithm: str
+    cidrs: frozenset[str]
+    network: str = ""
+    address: str = ""
+    members: frozenset[str] = frozenset()
+    id: str = ""
+    state: str = ""
+    is_marked: bool = True
+
+    @property
+    def key(self) -> Key:
+        """The transport and the port."""
+        return transport_of(self.protocol), self.port
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """A rule that lets clients reach one port: of an address' firewall, or of an access list.
+
+    Attributes:
+        key: Transport and port.
+        cidrs: Who is let in.
+        id: CloudStack's.
+        is_ours: Whether it may be taken away: of an access list only what has the Service's marks.
+    """
+
+    key: Key
+    cidrs: frozenset[str]
+    id: str = ""
+    is_ours: bool = True
+
+
+class Network(msgspec.Struct, frozen=True):
+    """A network of machines.
+
+    Attributes:
+        id: CloudStack's.
+        vpc: The VPC that it is a tier of, or "".
+        acl: The access list that can be changed, or "".
+        has_firewall: Whether its public addresses have firewalls.
+        zone: The id of its zone.
+        claims: The tags that claim addresses for Services, by their uids.
+    """
+
+    id: str
+    vpc: str = ""
+    acl: str = ""
+    has_firewall: bool = False
+    zone: str = ""
+    claims: Mapping[str, str] = {}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A public address.
+
+    Attributes:
+        ip: The address.
+        id: CloudStack's; "" for one that is free, or unknown.
+        is_ours: Whether it has the marks of the Service.
+        is_adopted: Whether the official manager has surely acquired it for the Service.
+        is_shared: Whether rules of others use it.
+    """
+
+    ip: str
+    id: str = ""
+    is_ours: bool = False
+    is_adopted: bool = False
+    is_shared: bool = False
+
+
+class Desired(msgspec.Struct, frozen=True):
+    """The desired load balancer of a Service.
+
+    Attributes:
+        rules: One for each port.
+        members: The ids of the machines.
+        sources: Who is let in.
+        network: Of the machines.
+        can_change_sources: Whether this CloudStack can change the sources of a rule.
+    """
+
+    rules: tuple[Rule, ...]
+    members: frozenset[str]
+    sources: frozenset[str]
+    network: Network
+    can_change_sources: bool
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """The load balancer of a Service as CloudStack shows it.
+
+    Attributes:
+        rules: The rules that are the Service's.
+        address: The address that it has, or may have; None if any will do.
+        claim: The address that is claimed for it, or "".
+        openings: Of the address' firewall, those for one port each.
+        items: Of the network's access list.
+        spare: Addresses with the Service's marks that it does not use.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    address: Address | None = None
+    claim: str = ""
+    openings: tuple[Opening, ...] = ()
+    items: tuple[Opening, ...] = ()
+    spare: tuple[Address, ...] = ()

@@ -1,0 +1,301 @@
+"""Plans the steps that make a load balancer of CloudStack as desired, or delete it.
+
+Each round holds steps that need not wait for one another; the next round is planned from what there
+is then.
+
+* An address that is to be acquired is claimed first, by a tag on the network: so one that was
+  acquired by a process which ended before it could mark it is known to be the Service's.
+* What is not desired goes before what is missing comes, since a port of an address has one rule.
+  A rule is closed before it goes: while it is there it proves whose its firewall rule is.
+* What CloudStack cannot change is made anew: another node port, and sources before 4.22.
+* A changed list of sources is opened before the old one is closed, unless they overlap, which
+  CloudStack refuses.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from proreus.providers.cloudstack.balancing.parts import (
+    Address,
+    Desired,
+    Key,
+    Observed,
+    Opening,
+    Rule,
+)
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The result that CloudStack still deletes a rule whose port is needed."""
+
+    rule: str
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The step to write on the network which address is about to be acquired."""
+
+    network: str
+    ip: str
+
+
+class Unclaim(msgspec.Struct, frozen=True):
+    """The step to take that away again."""
+
+    network: str
+
+
+class Acquire(msgspec.Struct, frozen=True):
+    """The step to acquire a public address; any if `ip` is ""."""
+
+    ip: str
+
+
+class MarkAddress(msgspec.Struct, frozen=True):
+    """The step to put the Service's marks on an address."""
+
+    id: str
+
+
+class Release(msgspec.Struct, frozen=True):
+    """The step to release an address."""
+
+    id: str
+
+
+class HandOver(msgspec.Struct, frozen=True):
+    """The step to leave an address to others who use it, with their marks in place of ours."""
+
+    id: str
+
+
+class MakeRule(msgspec.Struct, frozen=True):
+    """The step to make a rule, without machines."""
+
+    desired: Rule
+
+
+class ChangeRule(msgspec.Struct, frozen=True):
+    """The step to change fields of a rule, by CloudStack's names."""
+
+    id: str
+    fields: Mapping[str, str]
+    desired: Rule
+
+
+class DropRule(msgspec.Struct, frozen=True):
+    """The step to delete a rule."""
+
+    id: str
+
+
+class MarkRules(msgspec.Struct, frozen=True):
+    """The step to put the Service's marks on rules that the official manager has made."""
+
+    ids: tuple[str, ...]
+
+
+class Assign(msgspec.Struct, frozen=True):
+    """The step to give a rule machines."""
+
+    rule: str
+    machines: tuple[str, ...]
+
+
+class Unassign(msgspec.Struct, frozen=True):
+    """The step to take machines from a rule."""
+
+    rule: str
+    machines: tuple[str, ...]
+
+
+class Open(msgspec.Struct, frozen=True):
+    """The step to let clients reach a port: in an access list, or else in the firewall."""
+
+    key: Key
+    cidrs: frozenset[str]
+    acl: str = ""
+
+
+class Close(msgspec.Struct, frozen=True):
+    """The step to delete such a rule."""
+
+    id: str
+    in_acl: bool
+
+
+Step = (
+    Wait
+    | Claim
+    | Unclaim
+    | Acquire
+    | MarkAddress
+    | Release
+    | HandOver
+    | MakeRule
+    | ChangeRule
+    | DropRule
+    | MarkRules
+    | Assign
+    | Unassign
+    | Open
+    | Close
+)
+
+REVOKED = "Revoke"
+
+
+def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
+    """Return the next steps; none if all is as desired."""
+    address = observed.address
+    if address is None or not address.id:
+        return (_acquisition(desired, address, observed.claim),)
+    surplus = [one for one in observed.rules if not _can_stay(one, desired, address)]
+    for decided in (
+        tuple(_marks(address, observed)),
+        _farewell(surplus, desired, observed),
+        tuple(_rules(desired, observed, address)),
+        tuple(_details(desired, observed)),
+    ):
+        if decided:
+            return decided
+    return tuple(_departure(one) for one in observed.spare)
+
+
+def deletion(observed: Observed, network: str) -> tuple[Step, ...]:
+    """Return the next steps to delete a load balancer; none if it is gone.
+
+    Args:
+        observed: What there is; openings are only those for its rules, items only the Service's.
+        network: The network with its claim, or "".
+    """
+    address = observed.address
+    if address is not None and address.is_adopted and not address.is_ours:
+        # Once the rules are gone nothing would prove whose it is.
+        return (MarkAddress(address.id),)
+    closed = (
+        *(Close(one.id, in_acl=False) for one in observed.openings),
+        *(Close(one.id, in_acl=True) for one in observed.items if one.is_ours),
+    )
+    if closed:
+        return closed
+    if observed.rules:
+        return tuple(
+            Wait(one.id) if one.state == REVOKED else DropRule(one.id) for one in observed.rules
+        )
+    last = (address,) if address is not None and address.is_ours else ()
+    gone = tuple(_departure(one) for one in (*observed.spare, *last))
+    if gone:
+        return gone
+    return (Unclaim(network),) if observed.claim and network else ()
+
+
+def _acquisition(desired: Desired, address: Address | None, claim: str) -> Step:
+    """Return the next step to an address; one that is free is claimed, then acquired."""
+    ip = address.ip if address is not None else ""
+    if not ip or claim == ip:
+        return Acquire(ip)
+    return Unclaim(desired.network.id) if claim else Claim(desired.network.id, ip)
+
+
+def _departure(address: Address) -> Step:
+    return HandOver(address.id) if address.is_shared else Release(address.id)
+
+
+def _can_stay(rule: Rule, desired: Desired, address: Address) -> bool:
+    """Tell whether a rule can be as desired without being made anew."""
+    wanted = {one.key: one for one in desired.rules}.get(rule.key)
+    if wanted is None or rule.state == REVOKED:
+        return False
+    there = rule.address, rule.network, rule.node_port
+    if there != (address.id, desired.network.id, wanted.node_port):
+        return False
+    return desired.can_change_sources or rule.cidrs == wanted.cidrs
+
+
+def _farewell(surplus: Sequence[Rule], desired: Desired, observed: Observed) -> tuple[Step, ...]:
+    """Close and delete rules that are not desired, or that stand in the way of another.
+
+    What is made anew at once stays open meanwhile.
+    """
+    needed = {one.key for one in desired.rules}
+    keys = {one.key for one in surplus} - needed
+    closed = (
+        *(Close(one.id, in_acl=False) for one in observed.openings if one.key in keys),
+        *(Close(one.id, in_acl=True) for one in observed.items if one.key in keys and one.is_ours),
+    )
+    if closed:
+        return closed
+    return tuple(Wait(one.id) if one.state == REVOKED else DropRule(one.id) for one in surplus)
+
+
+def _marks(address: Address, observed: Observed) -> Iterator[Step]:
+    """Mark what is the Service's: the address first, while unmarked rules prove whose it is."""
+    is_claimed = bool(observed.claim) and observed.claim == address.ip
+    if (is_claimed or address.is_adopted) and not address.is_ours:
+        yield MarkAddress(address.id)
+        return
+    unmarked = tuple(one.id for one in observed.rules if not one.is_marked)
+    if unmarked:
+        yield MarkRules(unmarked)
+
+
+def _rules(desired: Desired, observed: Observed, address: Address) -> Iterator[Step]:
+    there = {one.key: one for one in observed.rules}
+    for wanted in desired.rules:
+        found = there.get(wanted.key)
+        if found is None:
+            yield MakeRule(msgspec.structs.replace(wanted, address=address.id))
+        elif changed := _differing(wanted, found):
+            yield ChangeRule(found.id, changed, wanted)
+    if observed.claim:
+        yield Unclaim(desired.network.id)
+
+
+def _differing(wanted: Rule, found: Rule) -> dict[str, str]:
+    fields = {
+        "name": (wanted.name, found.name),
+        "algorithm": (wanted.algorithm, found.algorithm),
+        "protocol": (wanted.protocol, found.protocol),
+        "cidrlist": (sources(wanted.cidrs), sources(found.cidrs)),
+    }
+    return {name: new for name, (new, old) in fields.items() if new != old}
+
+
+def sources(cidrs: Iterable[str]) -> str:
+    """Return a list of sources as CloudStack takes it."""
+    return ",".join(sorted(cidrs))
+
+
+def _details(desired: Desired, observed: Observed) -> Iterator[Step]:
+    """Give rules their machines, and let clients reach them."""
+    for rule in observed.rules:
+        if new := desired.members - rule.members:
+            yield Assign(rule.id, tuple(sorted(new)))
+        if old := rule.members - desired.members:
+            yield Unassign(rule.id, tuple(sorted(old)))
+    for wanted in desired.rules:
+        if desired.network.has_firewall:
+            yield from _openings(wanted.key, desired.sources, observed.openings, "")
+        elif desired.network.acl:
+            yield from _openings(wanted.key, desired.sources, observed.items, desired.network.acl)
+
+
+def _openings(
+    key: Key, cidrs: frozenset[str], there: Iterable[Opening], acl: str
+) -> Iterator[Step]:
+    """Open a port for exactly these sources.
+
+    In an access list, what others have opened is left alone, and suffices if it is the same.
+    """
+    of_key = [one for one in there if one.key == key]
+    fitting = [one for one in of_key if one.cidrs == cidrs]
+    kept = next((one for one in fitting if one.is_ours), fitting[0] if fitting else None)
+    surplus = [one for one in of_key if one.is_ours and one is not kept]
+    is_missing = kept is None and bool(cidrs)
+    overlaps = [one for one in surplus if not acl and one.cidrs & cidrs]
+    if is_missing and not overlaps:
+        yield Open(key, cidrs, acl)
+        return
+    for one in overlaps if is_missing else surplus:
+        yield Close(one.id, in_acl=bool(acl))

@@ -1,0 +1,299 @@
+"""Observes the load balancer of a Service: rules, addresses, what lets clients in."""
+
+import asyncio
+import zlib
+from collections.abc import Collection, Iterable
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
+from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
+from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.providers.cloudstack.api import Api, Described
+from proreus.providers.cloudstack.balancing import documents, owners
+from proreus.providers.cloudstack.balancing.parts import (
+    Address,
+    Network,
+    Observed,
+    Opening,
+    Rule,
+)
+from proreus.providers.cloudstack.balancing.works import Working
+from proreus.providers.cloudstack.machines import id_of
+
+_FREE, _GOING = "Free", "Releasing"
+
+
+class Reader:
+    """A reader of what load balancers are made of."""
+
+    def __init__(self, api: Api, tenants: Tenants) -> None:
+        """Keep how to call CloudStack, and what Services may name."""
+        self._api = api
+        self._tenants = tenants
+        self._reserved: dict[str, str] = {}
+
+    async def rules(self, ref: LoadBalancerRef) -> list[Described]:
+        """Return the rules that are a Service's, sorted by name.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        found = await self._rules({"keyword": ref.name})
+        ours = [one for one in found if owners.verdict_of(one, ref).is_ours]
+        return sorted(ours, key=lambda one: (str(one.get("name")), id_of(one)))
+
+    async def all_rules(self) -> list[Described]:
+        """Return all rules of the account or project, whosever they are."""
+        return await self._rules({})
+
+    async def with_members(self, found: Iterable[Described], ref: LoadBalancerRef) -> list[Rule]:
+        """Read rules with their machines, by a request each.
+
+        Raises:
+            CloudError: CloudStack does not tell.
+        """
+        found = list(found)
+        listed = await asyncio.gather(
+            *(
+                self._api.members(
+                    "listLoadBalancerRuleInstances", "loadbalancerruleinstance", str(one["id"])
+                )
+                for one in found
+            )
+        )
+        return [
+            documents.rule(one, ref, map(id_of, members))
+            for one, members in zip(found, listed, strict=True)
+        ]
+
+    async def network(self, id_: str) -> Network:
+        """Read a network.
+
+        Raises:
+            CloudError: There is none, or CloudStack does not tell.
+        """
+        found = await self._api.listed("listNetworks", "network", {"id": id_})
+        if not found:
+            raise CloudError(f"there is no network {id_} in this account or project")
+        return documents.network(found[0])
+
+    async def owned_addresses(self, cluster: ClusterIdentity) -> list[Described]:
+        """Return the addresses with a cluster's tag."""
+        return await self._addresses(_tag(MARK_CLUSTER_UID, cluster.uid))
+
+    async def observe(self, lb: LoadBalancer, rules: list[Rule], network: Network) -> Observed:
+        """Observe what there is for a Service in a network.
+
+        Raises:
+            InvalidRequest: It names an address that it cannot have.
+            CloudError: CloudStack does not tell.
+        """
+        own = await self._own(lb.ref)
+        claim = owners.claimed(network.claims.get(lb.ref.uid, ""), lb.ref)
+        address = await self._address(lb, rules, network, own, claim)
+        spare = [one for one in own if address is None or id_of(one) != address.id]
+        acl = {"aclid": network.acl}
+        return Observed(
+            rules=tuple(rules),
+            address=address,
+            claim=claim,
+            openings=tuple(
+                await self._openings(address.id)
+                if network.has_firewall and address is not None and address.id
+                else ()
+            ),
+            items=tuple(await self._items(lb.ref, acl) if network.acl else ()),
+            spare=tuple([await self._spare(one, rules) for one in spare]),
+        )
+
+    async def observe_rest(self, ref: LoadBalancerRef, rules: list[Rule]) -> tuple[Observed, str]:
+        """Observe all that goes with a Service, and the network with its claim, or "".
+
+        Raises:
+            Working: CloudStack releases the Service's address.
+            CloudError: CloudStack does not tell.
+        """
+        own = {id_of(one): one for one in await self._own(ref)}
+        if any(one.get("state") == _GOING for one in own.values()):
+            raise Working("CloudStack releases the public address")
+        network, claim = await self._claim(ref)
+        if claim and network:
+            (claimed, *_) = [*await self._named(claim), None]
+            if claimed is not None and await self._is_unused(claimed, network):
+                own.setdefault(id_of(claimed), claimed)
+        keys = {(one.address, one.key) for one in rules}
+        openings = [
+            (address, one)
+            for address in sorted({one.address for one in rules})
+            for one in await self._openings(address)
+        ]
+        of_rules = sorted({one.address for one in rules} - own.keys())
+        adopted = [await self._adopted(ref, rules, address) for address in of_rules]
+        observed = Observed(
+            rules=tuple(rules),
+            address=next((one for one in adopted if one is not None), None),
+            claim=claim,
+            openings=tuple(one for address, one in openings if (address, one.key) in keys),
+            items=tuple([one for one in await self._items(ref, {}) if one.is_ours]),
+            spare=tuple([await self._spare(one, rules) for one in own.values()]),
+        )
+        return observed, network
+
+    async def users(self, address: str, rules: Collection[Rule]) -> list[Described]:
+        """Return the rules of others that use an address."""
+        mine = {one.id for one in rules}
+        return [one for one in await self._rules({"publicipid": address}) if id_of(one) not in mine]
+
+    def forget(self, uid: str) -> None:
+        """Let go of the address that was chosen for a Service."""
+        self._reserved.pop(uid, None)
+
+    async def _address(
+        self,
+        lb: LoadBalancer,
+        rules: list[Rule],
+        network: Network,
+        own: list[Described],
+        claim: str,
+    ) -> Address | None:
+        if rules:
+            return await self._in_use(lb.ref, rules, own)
+        requested = lb.requested_address
+        marked = sorted(own, key=lambda one: (one.get("ipaddress") != requested, id_of(one)))
+        if marked:
+            first = marked[0]
+            return Address(str(first["ipaddress"]), id_of(first), is_ours=True)
+        if requested:
+            return await self._requested(lb, network, claim)
+        if claim:
+            for one in await self._named(claim):
+                if one.get("state") == _FREE:
+                    return Address(claim)
+                if await self._is_unused(one, network.id, network.vpc):
+                    return Address(claim, id_of(one))
+        return await self._free(lb.ref, network)
+
+    async def _in_use(
+        self, ref: LoadBalancerRef, rules: list[Rule], own: list[Described]
+    ) -> Address:
+        """Return the address of the Service's rules: they stay where they are."""
+        id_ = rules[0].address
+        for one in own:
+            if id_of(one) == id_:
+                return Address(str(one["ipaddress"]), id_, is_ours=True)
+        adopted = await self._adopted(ref, rules, id_)
+        if adopted is not None:
+            return adopted
+        found = await self._addresses({"id": id_})
+        return Address(str(found[0]["ipaddress"]) if found else "", id_)
+
+    async def _adopted(self, ref: LoadBalancerRef, rules: list[Rule], id_: str) -> Address | None:
+        """Return the address that the official manager has surely acquired for a Service.
+
+        Its rules are named by the Service's UID and lack our marks, the Service's status shows it,
+        and the Service does not name it: such an address the official manager would release.
+        """
+        there = [one for one in rules if one.address == id_]
+        if not there or ref.service is None or any(one.is_marked for one in there):
+            return None
+        found = await self._addresses({"id": id_})
+        ip = str(found[0]["ipaddress"]) if found else ""
+        shown = {one.ip for one in ref.last_ingress}
+        if not ip or ip not in shown or ip == ref.service.spec.load_balancer_ip:
+            return None
+        is_kept = found[0].get("issourcenat") or found[0].get("isstaticnat")
+        if is_kept or owners.owners_of(found[0]) or await self.users(id_, rules):
+            return None
+        return Address(ip, id_, is_adopted=True)
+
+    async def _requested(self, lb: LoadBalancer, network: Network, claim: str) -> Address:
+        ip = lb.requested_address
+        found = await self._named(ip)
+        if not found:
+            raise InvalidRequest(
+                f"spec.loadBalancerIP: CloudStack has no public address {ip} for this account or"
+                " project"
+            )
+        one = found[0]
+        if one.get("state") == _FREE:
+            return Address(ip)
+        if claim == ip:
+            return Address(ip, id_of(one))
+        there = str(one.get("associatednetworkid") or ""), str(one.get("vpcid") or "")
+        if there[1] != network.vpc or (there[0] and there[0] != network.id and not network.vpc):
+            raise InvalidRequest(
+                f"spec.loadBalancerIP: {ip} is not an address of the nodes' network {network.id}"
+            )
+        if why := refusal(owners.owners_of(one), lb.ref, self._tenants, (id_of(one), ip)):
+            raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
+        return Address(ip, id_of(one))
+
+    async def _free(self, ref: LoadBalancerRef, network: Network) -> Address | None:
+        """Choose a free address, or none where CloudStack shows none: then it chooses one."""
+        asked = {"allocatedonly": "false", "forvirtualnetwork": "true"}
+        if network.zone:
+            asked["zoneid"] = network.zone
+        listed = await self._addresses(asked)
+        self._reserved.pop(ref.uid, None)
+        claimed = {value.rpartition("/")[2] for value in network.claims.values()}
+        taken = claimed | set(self._reserved.values())
+        free = sorted(
+            str(one["ipaddress"])
+            for one in listed
+            if one.get("state") == _FREE and one["ipaddress"] not in taken
+        )
+        if not free:
+            return None
+        chosen = free[zlib.crc32(ref.uid.encode()) % len(free)]
+        self._reserved[ref.uid] = chosen
+        return Address(chosen)
+
+    async def _claim(self, ref: LoadBalancerRef) -> tuple[str, str]:
+        """Return the network with a Service's claim, and the address that it claims."""
+        asked = {"key": owners.claim_key(ref), "resourcetype": "Network"}
+        for one in await self._api.listed("listTags", "tag", asked):
+            if ip := owners.claimed(str(one.get("value", "")), ref):
+                return str(one.get("resourceid", "")), ip
+        return "", ""
+
+    async def _is_unused(self, one: Described, network: str, vpc: str = "") -> bool:
+        """Tell whether an address that is claimed was acquired, and nothing else is about it."""
+        if one.get("state") == _FREE or owners.owners_of(one):
+            return False
+        if one.get("issourcenat") or one.get("isstaticnat"):
+            return False
+        there = one.get("associatednetworkid")
+        is_here = there == network if there else bool(one.get("vpcid"))
+        is_in_vpc = not vpc or one.get("vpcid") == vpc
+        return is_here and is_in_vpc and not await self.users(id_of(one), ())
+
+    async def _spare(self, one: Described, rules: list[Rule]) -> Address:
+        is_kept = bool(one.get("issourcenat") or one.get("isstaticnat"))
+        is_shared = is_kept or bool(await self.users(id_of(one), rules))
+        return Address(str(one["ipaddress"]), id_of(one), is_ours=True, is_shared=is_shared)
+
+    async def _own(self, ref: LoadBalancerRef) -> list[Described]:
+        found = await self._addresses(_tag(MARK_SERVICE_UID, ref.uid))
+        return [one for one in found if owners.has_tags_of(one, ref)]
+
+    async def _named(self, ip: str) -> list[Described]:
+        return await self._addresses({"ipaddress": ip, "allocatedonly": "false"})
+
+    async def _addresses(self, asked: dict[str, str]) -> list[Described]:
+        return await self._api.listed("listPublicIpAddresses", "publicipaddress", asked)
+
+    async def _rules(self, asked: dict[str, str]) -> list[Described]:
+        return await self._api.listed("listLoadBalancerRules", "loadbalancerrule", asked)
+
+    async def _openings(self, address: str) -> list[Opening]:
+        asked = {"ipaddressid": address}
+        found = await self._api.listed("listFirewallRules", "firewallrule", asked)
+        return list(documents.openings(found))
+
+    async def _items(self, ref: LoadBalancerRef, asked: dict[str, str]) -> list[Opening]:
+        found = await self._api.listed("listNetworkACLs", "networkacl", asked)
+        return list(documents.items(found, ref))
+
+
+def _tag(key: str, value: str) -> dict[str, str]:
+    return {"tags[0].key": key, "tags[0].value": value}

@@ -1,0 +1,157 @@
+"""An account with machines and free addresses in which load balancers are made."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from proreus.cloudprovider import (
+    CloudProvider,
+    Ensured,
+    LoadBalancer,
+    LoadBalancers,
+    PartChange,
+    Pending,
+)
+from proreus.cloudprovider.desired import desired_load_balancer
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.names import default_load_balancer_name
+from proreus.kube.objects import (
+    EndpointSlice,
+    LoadBalancerIngress,
+    ServicePort,
+)
+from proreus.providers.cloudstack.balancing.annotations import PREFIX
+from proreus.testing import objects
+
+from .emulator.server import Emulator
+from .emulator.world import Json
+from .site import CLUSTER, node, started
+
+UID = "5e000000-0000-4000-8000-000000000001"
+NAME = default_load_balancer_name(UID)
+HTTP = ServicePort(80, "http", node_port=30080)
+HTTPS = ServicePort(443, "https", node_port=30443)
+DNS = ServicePort(80, "dns", node_port=30053, protocol="UDP")
+
+
+class LBSite:
+    """Machines in one network, and a provider."""
+
+    def __init__(self, emulator: Emulator, *, vpc: bool = False, acl: str = "mine") -> None:
+        self.emulator = emulator
+        self.world = emulator.world
+        self.network = self.world.add_network(vpc=vpc, acl=acl)
+        self.world.add_addresses("203.0.113.1", 20)
+        self.names = ["node-1", "node-2"]
+        self.machines = self.world.add_machines(self.names, self.network)
+        self.provider: CloudProvider
+
+    @property
+    def balancers(self) -> LoadBalancers:
+        assert self.provider.load_balancers is not None
+        return self.provider.load_balancers
+
+    def desired(
+        self,
+        *ports: ServicePort,
+        asked: Mapping[str, str] | None = None,
+        uid: str = UID,
+        shown: str = "",
+        ids: Sequence[str] | None = None,
+        namespace: str = "shop",
+        cluster: ClusterIdentity = CLUSTER,
+        endpoints: Sequence[EndpointSlice] = (),
+        **spec: Any,
+    ) -> LoadBalancer:
+        service = objects.service(
+            namespace=namespace,
+            uid=uid,
+            annotations={PREFIX + name: value for name, value in (asked or {}).items()},
+            ingress=[LoadBalancerIngress(ip=shown)] if shown else [],
+            **{"ports": ports or (HTTP,), "ip_families": ("IPv4",), **spec},
+        )
+        ids = self.machines if ids is None else ids
+        nodes = [
+            node(f"node-{number}", f"external-cloudstack://{id_}")
+            for number, id_ in enumerate(ids, 1)
+        ]
+        policy = self.balancers.host_policy(service)
+        return desired_load_balancer(service, nodes, policy, cluster, endpoints)
+
+    async def ensure(self, desired: LoadBalancer) -> Any:
+        return (await self.balancers.ensure([desired]))[desired.ref.uid]
+
+    async def made(self, desired: LoadBalancer) -> Ensured:
+        """Ensured, once CloudStack has done all."""
+        answer = await self.ensure(desired)
+        while isinstance(answer, Pending):
+            await asyncio.sleep(min(answer.after, 0.05))
+            answer = await self.ensure(desired)
+        assert isinstance(answer, Ensured), answer
+        return answer
+
+    async def deleted(self, desired: LoadBalancer) -> Any:
+        while True:
+            answer = (await self.balancers.delete([desired.ref]))[desired.ref.uid]
+            if not isinstance(answer, Pending):
+                return answer
+            await asyncio.sleep(min(answer.after, 0.05))
+
+    async def preview(self, desired: LoadBalancer) -> list[PartChange]:
+        previews: Any = self.balancers
+        found = (await previews.preview([desired]))[desired.ref.uid]
+        assert not isinstance(found, Exception), found
+        return list(found)
+
+    def rules(self) -> dict[str, Json]:
+        """The rules by name, each with its machines."""
+        return {
+            one["name"]: {**one, "members": set(self.world.members.get(id_, ()))}
+            for id_, one in self.world.rules.items()
+        }
+
+    def address(self, ip: str) -> Json:
+        (found,) = (one for one in self.world.ips.values() if one["ipaddress"] == ip)
+        return found
+
+    def allocated(self) -> set[str]:
+        taken = (one for one in self.world.ips.values() if one["state"] != "Free")
+        return {one["ipaddress"] for one in taken}
+
+    def give(self, ip: str, **fields: Any) -> str:
+        """Acquire an address by hand; its id."""
+        found = self.address(ip)
+        network = self.world.networks[self.network]
+        place = {"vpcid": network["vpcid"]} if "vpcid" in network else {}
+        place = place or {"associatednetworkid": self.network}
+        found |= {"state": "Allocated", "allocated": "2026", **place, **fields}
+        return str(found["id"])
+
+    def official_rule(self, ip_id: str, name: str, port: int, node_port: int, **fields: Any) -> str:
+        """A rule as an official manager makes it, with all machines; its id."""
+        ip, id_ = self.world.ips[ip_id], self.world.new_id()
+        self.world.rules[id_] = {
+            "id": id_, "name": name, "publicipid": ip_id, "publicip": ip["ipaddress"],
+            "publicport": str(port), "privateport": str(node_port), "protocol": "tcp",
+            "algorithm": "roundrobin", "networkid": self.network, "state": "Active",
+            "cidrlist": "0.0.0.0/0", "zoneid": ip["zoneid"], "description": "", **fields,
+        }  # fmt: skip
+        self.world.members[id_] = list(self.machines)
+        return id_
+
+    def is_empty(self) -> bool:
+        """Whether nothing is left of any load balancer."""
+        world = self.world
+        tags = any(world.tags.values())
+        return not (world.rules or world.firewall or world.acl_items or self.allocated() or tags)
+
+
+@asynccontextmanager
+async def lb_site(
+    emulator: Emulator, *, vpc: bool = False, acl: str = "mine", sections: str = ""
+) -> AsyncIterator[LBSite]:
+    site = LBSite(emulator, vpc=vpc, acl=acl)
+    async with started(emulator, sections=sections) as provider:
+        site.provider = provider
+        yield site

@@ -1,0 +1,615 @@
+"""Load balancers of CloudStack: rules, addresses, firewalls, marks, jobs, refusals."""
+
+from typing import Any
+
+import pytest
+
+from proreus.cloudprovider import (
+    CloudError,
+    Done,
+    Ensured,
+    InvalidRequest,
+    Pending,
+    RetryAfter,
+)
+from proreus.cloudprovider.desired import LABEL_SERVICE_NAME
+from proreus.cloudprovider.identity import (
+    MARK_CLUSTER_UID,
+    MARK_FINGERPRINT,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+)
+from proreus.kube.objects import (
+    Endpoint,
+    EndpointSlice,
+    LoadBalancerIngress,
+    ObjectMeta,
+    ServicePort,
+)
+from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED
+from proreus.providers.cloudstack.balancing.owners import CLAIM
+
+from .emulator.server import Emulator
+from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
+from .site import CLUSTER
+
+OTHER_UID = "5e000000-0000-4000-8000-0000000000b2"
+
+
+def firewall(site: LBSite) -> set[tuple[str, str, int, str]]:
+    return {
+        (one["ipaddress"], one["protocol"], one["startport"], one["cidrlist"])
+        for one in site.world.firewall.values()
+    }
+
+
+async def test_each_port_has_a_rule_of_the_official_name_and_form(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired(HTTP, DNS))
+    (ip,) = site.allocated()
+    assert answer == Ensured((LoadBalancerIngress(ip=ip),))
+    rules = site.rules()
+    assert rules.keys() == {f"{NAME}-tcp-80", f"{NAME}-udp-80"}
+    expected = {
+        "publicip": ip, "publicport": "80", "privateport": "30080", "protocol": "tcp",
+        "algorithm": "roundrobin", "networkid": site.network, "cidrlist": "0.0.0.0/0",
+        "members": set(site.machines), "state": "Active",
+    }  # fmt: skip
+    assert expected.items() <= rules[f"{NAME}-tcp-80"].items()
+    assert UID in rules[f"{NAME}-tcp-80"]["description"]
+    assert firewall(site) == {(ip, "tcp", 80, "0.0.0.0/0"), (ip, "udp", 80, "0.0.0.0/0")}
+    marks = site.world.tags["PublicIpAddress", site.address(ip)["id"]]
+    assert marks[MARK_CLUSTER_UID] == CLUSTER.uid
+    assert marks[MARK_SERVICE_UID] == UID
+
+
+async def test_deletion_leaves_nothing_and_closes_a_rule_before_it_goes(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP, HTTPS)
+        await site.made(desired)
+        emulator.log.clear()
+        assert await site.deleted(desired) == Done()
+        assert site.is_empty()
+        assert await site.deleted(desired) == Done(found=False)
+    changes = [command for command, _ in emulator.log if not command.startswith(("list", "query"))]
+    assert changes == [
+        *["deleteFirewallRule"] * 2, *["deleteLoadBalancerRule"] * 2, "disassociateIpAddress"
+    ]  # fmt: skip
+
+
+async def test_at_rest_nothing_is_written_and_five_lists_are_read(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        emulator.calls.clear()
+        await site.made(desired)
+    assert emulator.calls == {
+        "listLoadBalancerRules": 1, "listLoadBalancerRuleInstances": 1, "listNetworks": 1,
+        "listPublicIpAddresses": 1, "listFirewallRules": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "value"),
+    [
+        ({"session_affinity": "ClientIP"}, "algorithm", "source"),
+        ({"asked": {"proxy-protocol": "true"}}, "protocol", "tcp-proxy"),
+        ({"asked": {"source-cidrs": "192.0.2.0/24, 198.51.100.0/24"}}, "cidrlist",
+         "192.0.2.0/24 198.51.100.0/24"),
+        ({"asked": {"source-cidrs": ""}}, "cidrlist", "255.255.255.255/32"),
+    ],
+)  # fmt: skip
+async def test_a_rule_is_changed_in_place(
+    emulator: Emulator, change: dict[str, Any], field: str, value: str
+) -> None:
+    async with lb_site(emulator) as site:
+        await site.made(site.desired())
+        (before,) = site.world.rules
+        await site.made(site.desired(**change))
+        ((id_, after),) = site.world.rules.items()
+        assert id_ == before
+        assert after[field] == value
+        assert after["name"] == f"{NAME}-{after['protocol']}-80"
+        await site.made(site.desired())
+        assert site.world.rules[before]["protocol"] == "tcp"
+        assert site.world.rules[before]["cidrlist"] == "0.0.0.0/0"
+
+
+async def test_before_4_22_a_rule_with_other_sources_is_made_anew_and_stays_open(
+    emulator: Emulator,
+) -> None:
+    emulator.world.version = "4.20.1.0"
+    async with lb_site(emulator) as site:
+        await site.made(site.desired())
+        (before,), opened = site.world.rules, set(site.world.firewall)
+        await site.made(site.desired(asked={"source-cidrs": "192.0.2.0/24"}))
+        ((after, rule),) = site.world.rules.items()
+    assert after != before
+    assert rule["cidrlist"] == "192.0.2.0/24"
+    assert set(site.world.firewall) == opened
+    assert set(site.world.members[after]) == set(site.machines)
+
+
+async def test_before_4_18_sources_of_rules_are_refused_with_what_to_use_instead(
+    emulator: Emulator,
+) -> None:
+    emulator.world.version = "4.17.2.0"
+    async with lb_site(emulator) as site:
+        refused = await site.ensure(site.desired(asked={"source-cidrs": "192.0.2.0/24"}))
+    assert isinstance(refused, InvalidRequest)
+    assert "4.18" in str(refused)
+    assert "loadBalancerSourceRanges" in str(refused)
+
+
+async def test_source_ranges_are_those_of_the_firewall(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        first = ("192.0.2.0/24", "198.51.100.0/24")
+        answer = await site.made(site.desired(load_balancer_source_ranges=first))
+        ip = answer.ingress[0].ip
+        assert firewall(site) == {(ip, "tcp", 80, "192.0.2.0/24,198.51.100.0/24")}
+        # CloudStack refuses lists that overlap, and takes others beside one another.
+        for ranges in (("192.0.2.0/24",), ("203.0.113.0/24",)):
+            await site.made(site.desired(load_balancer_source_ranges=ranges))
+            assert firewall(site) == {(ip, "tcp", 80, ranges[0])}
+
+
+async def test_a_firewall_rule_for_several_ports_is_left_alone(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired()
+        answer = await site.made(desired)
+        address = site.address(answer.ingress[0].ip)
+        wide = {"id": site.world.new_id(), "ipaddressid": address["id"], "protocol": "tcp"}
+        wide |= {"ipaddress": "", "cidrlist": "10.0.0.0/8", "startport": 1, "endport": 99}
+        site.world.firewall[wide["id"]] = {**wide, "state": "Active"}
+        await site.made(site.desired(HTTPS))
+        assert wide["id"] in site.world.firewall
+
+
+async def test_ports_come_and_go_at_the_same_address(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        before = await site.made(site.desired(HTTP))
+        after = await site.made(site.desired(HTTPS))
+        assert before.ingress == after.ingress
+        assert site.rules().keys() == {f"{NAME}-tcp-443"}
+        assert {one[2] for one in firewall(site)} == {443}
+        moved = ServicePort(443, "https", node_port=31443)
+        await site.made(site.desired(moved))
+        assert site.rules()[f"{NAME}-tcp-443"]["privateport"] == "31443"
+        assert site.rules()[f"{NAME}-tcp-443"]["members"] == set(site.machines)
+
+
+async def test_hosts_that_cannot_be_members_are_rejected_with_the_reason(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        (elsewhere,) = site.world.add_machines(["far"], site.world.add_network(cidr="10.2.0.0/16"))
+        (gone, going) = site.world.add_machines(["gone", "going"], site.network)
+        site.world.remove_machine(gone)
+        site.world.machines[going]["state"] = "Destroyed"
+        ids = [*site.machines, elsewhere, gone, going]
+        answer = await site.made(site.desired(ids=ids))
+    assert site.rules()[f"{NAME}-tcp-80"]["members"] == set(site.machines)
+    assert answer.rejected.keys() == {"node-3", "node-4", "node-5"}
+    assert site.network in answer.rejected["node-3"]
+    assert "no such machine" in answer.rejected["node-4"]
+    assert "Destroyed" in answer.rejected["node-5"]
+
+
+async def test_without_any_machine_nothing_is_made_and_the_reason_is_told(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        refused = await site.ensure(site.desired(ids=[]))
+    assert isinstance(refused, CloudError)
+    assert "there are no nodes" in str(refused)
+    assert site.is_empty()
+
+
+async def test_local_traffic_goes_to_nodes_with_ready_pods_only(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        of = site.desired().ref
+        meta = ObjectMeta(namespace=of.namespace, labels={LABEL_SERVICE_NAME: of.service_name})
+        slices = [EndpointSlice(meta, endpoints=(Endpoint(("10.9.0.1",), node_name="node-2"),))]
+        local = {"external_traffic_policy": "Local", "health_check_node_port": 30999}
+        await site.made(site.desired(endpoints=slices, **local))
+        assert site.rules()[f"{NAME}-tcp-80"]["members"] == {site.machines[1]}
+
+
+async def test_a_host_name_stands_in_the_status_in_the_place_of_the_address(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired(asked={"hostname": "lb.example.org"}))
+        assert answer.ingress == (LoadBalancerIngress(hostname="lb.example.org"),)
+        answer = await site.made(site.desired(asked={"proxy-protocol": "true"}))
+        assert answer.ingress[0].ip_mode == "Proxy"
+
+
+async def test_all_that_is_wrong_with_annotations_and_ports_is_told(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        asked = {"proxy-protocol": "maybe", "hostname": "no host", "source-cidrs": "everyone"}
+        refused = str(await site.ensure(site.desired(asked=asked)))
+        for name in asked:
+            assert f"cloudstack-load-balancer-{name}: give" in refused
+        sctp = ServicePort(80, "x", node_port=30080, protocol="SCTP")
+        refused = str(await site.ensure(site.desired(sctp)))
+        assert "SCTP" in refused
+
+
+# Addresses
+
+
+async def test_a_given_address_is_used_and_never_released(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        site.give("203.0.113.7")
+        desired = site.desired(load_balancer_ip="203.0.113.7")
+        answer = await site.made(desired)
+        assert answer.ingress[0].ip == "203.0.113.7"
+        assert not answer.annotations
+        await site.deleted(desired)
+        assert site.allocated() == {"203.0.113.7"}
+        assert not site.world.rules
+        assert not site.world.firewall
+
+
+async def test_a_named_address_that_is_free_is_acquired_and_released_with_the_service(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(load_balancer_ip="203.0.113.7")
+        answer = await site.made(desired)
+        assert site.allocated() == {"203.0.113.7"}
+        assert answer.annotations == {ASSOCIATED: "true"}
+        await site.deleted(desired)
+        assert site.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("ip", "part"), [("192.0.2.99", "no public address"), ("203.0.113.7", "nodes' network")]
+)
+async def test_an_address_that_cannot_be_had_is_refused_and_named(
+    emulator: Emulator, ip: str, part: str
+) -> None:
+    async with lb_site(emulator) as site:
+        site.give("203.0.113.7", associatednetworkid="another")
+        refused = await site.ensure(site.desired(load_balancer_ip=ip))
+    assert isinstance(refused, InvalidRequest)
+    assert part in str(refused)
+    assert ip in str(refused)
+
+
+async def test_an_address_of_another_namespaces_service_is_refused(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired())
+        ip = answer.ingress[0].ip
+        refused = await site.ensure(
+            site.desired(HTTPS, uid=OTHER_UID, namespace="evil", load_balancer_ip=ip)
+        )
+    assert isinstance(refused, InvalidRequest)
+    assert "shop/" in str(refused)
+
+
+async def test_an_address_that_two_services_share_goes_with_the_last_one(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        first = site.desired()
+        ip = (await site.made(first)).ingress[0].ip
+        second = site.desired(HTTPS, uid=OTHER_UID, load_balancer_ip=ip)
+        await site.made(second)
+        await site.deleted(first)
+        assert site.allocated() == {ip}
+        assert set(site.rules()) == {second.ref.name + "-tcp-443"}
+        marks = site.world.tags["PublicIpAddress", site.address(ip)["id"]]
+        assert marks[MARK_SERVICE_UID] == OTHER_UID
+        await site.deleted(second)
+        assert site.is_empty()
+
+
+async def test_an_address_that_somebody_gets_first_is_let_go_and_another_chosen(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        text = "IP address is not available, it is already allocated"
+        emulator.fail("associateIpAddress", 431, text)
+        desired = site.desired()
+        answer = await site.ensure(desired)
+        assert isinstance(answer, RetryAfter)
+        assert not site.world.tags["Network", site.network]
+        await site.made(desired)
+        assert len(site.allocated()) == 1
+
+
+async def test_an_address_that_was_claimed_and_is_anothers_now_is_left_alone(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        ip_id = site.give("203.0.113.7")
+        claim = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/203.0.113.7"}
+        site.world.tags["Network", site.network] = claim
+        site.official_rule(ip_id, "by hand", 22, 22)
+        answer = await site.made(site.desired())
+        assert answer.ingress[0].ip != "203.0.113.7"
+        assert not site.world.tags["Network", site.network]
+        await site.deleted(site.desired())
+        assert site.allocated() == {"203.0.113.7"}
+
+
+async def test_where_free_addresses_are_not_shown_cloudstack_chooses_one(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lb_site(emulator) as site:
+        answer = emulator._answer
+
+        def hiding(command: str, parameters: Any) -> Any:
+            said = answer(command, parameters)
+            shown = said.get("publicipaddress", [])
+            taken = [one for one in shown if one["state"] != "Free"]
+            if command == "listPublicIpAddresses":
+                said = {"count": len(taken), "publicipaddress": taken}
+            return said
+
+        monkeypatch.setattr(emulator, "_answer", hiding)
+        desired = site.desired()
+        made = await site.made(desired)
+        assert site.allocated() == {made.ingress[0].ip}
+        assert MARK_SERVICE_UID in next(iter(site.world.tags.values()))
+        await site.deleted(desired)
+        assert not site.allocated()
+
+
+async def test_when_no_address_is_free_the_cloud_says_so(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        for ip in [one["ipaddress"] for one in site.world.ips.values()]:
+            site.give(ip)
+        refused = await site.ensure(site.desired())
+    assert "Insufficient address capacity" in str(refused)
+
+
+# VPCs
+
+
+async def test_in_a_vpc_access_list_items_with_our_marks_let_clients_in(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator, vpc=True) as site:
+        ranges = ("192.0.2.0/24",)
+        desired = site.desired(HTTP, DNS, load_balancer_source_ranges=ranges)
+        answer = await site.made(desired)
+        assert site.address(answer.ingress[0].ip)["vpcid"]
+        items = list(site.world.acl_items.values())
+        assert {(one["protocol"], one["startport"], one["cidrlist"]) for one in items} == {
+            ("tcp", "80", "192.0.2.0/24"), ("udp", "80", "192.0.2.0/24")
+        }  # fmt: skip
+        assert all(UID in one["reason"] for one in items)
+        # Another item of the list may let everyone in; the rules themselves do not.
+        assert {one["cidrlist"] for one in site.rules().values()} == {"192.0.2.0/24"}
+        await site.deleted(desired)
+        assert site.is_empty()
+
+
+async def test_two_services_of_one_port_have_items_of_their_own(emulator: Emulator) -> None:
+    async with lb_site(emulator, vpc=True) as site:
+        first, second = site.desired(), site.desired(uid=OTHER_UID)
+        await site.made(first)
+        await site.made(second)
+        assert len(site.world.acl_items) == 2
+        await site.deleted(first)
+        assert len(site.world.acl_items) == 1
+
+
+async def test_an_item_of_others_that_does_the_same_suffices_and_is_left_alone(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator, vpc=True) as site:
+        list_ = next(iter(site.world.acl_lists))
+        official = {
+            "id": site.world.new_id(), "aclid": list_, "aclname": "mine", "protocol": "tcp",
+            "startport": "80", "endport": "80", "cidrlist": "0.0.0.0/0", "action": "Allow",
+            "traffictype": "Ingress", "state": "Active", "number": 7,
+        }  # fmt: skip
+        site.world.acl_items[official["id"]] = official
+        desired = site.desired()
+        await site.made(desired)
+        assert set(site.world.acl_items) == {official["id"]}
+        await site.made(site.desired(load_balancer_source_ranges=("192.0.2.0/24",)))
+        assert len(site.world.acl_items) == 2
+        await site.deleted(desired)
+        assert set(site.world.acl_items) == {official["id"]}
+
+
+@pytest.mark.parametrize("acl", ["default_allow", "default_deny"])
+async def test_cloudstacks_own_access_lists_are_never_changed(emulator: Emulator, acl: str) -> None:
+    async with lb_site(emulator, vpc=True, acl=acl) as site:
+        await site.made(site.desired())
+        assert not site.world.acl_items
+
+
+# Owners
+
+
+async def test_what_the_official_manager_made_is_kept_marked_and_goes_with_the_service(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        ip_id = site.give("203.0.113.7")
+        rule = site.official_rule(ip_id, f"{NAME}-tcp-80", 80, 30080)
+        desired = site.desired(shown="203.0.113.7")
+        answer = await site.made(desired)
+        assert answer.ingress[0].ip == "203.0.113.7"
+        assert set(site.world.rules) == {rule}
+        assert site.world.tags["LoadBalancer", rule][MARK_SERVICE_UID] == UID
+        await site.deleted(desired)
+        assert site.is_empty()
+
+
+async def test_it_goes_without_a_leak_if_it_is_deleted_before_it_was_ever_ensured(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        site.official_rule(site.give("203.0.113.7"), f"{NAME}-tcp-80", 80, 30080)
+        desired = site.desired(shown="203.0.113.7")
+        emulator.fail("disassociateIpAddress")
+        refused = (await site.balancers.delete([desired.ref]))[UID]
+        assert isinstance(refused, CloudError)
+        assert await site.deleted(desired) == Done()
+        assert site.is_empty()
+
+
+async def test_rules_of_the_provider_inside_old_kubernetes_get_their_new_names(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        rule = site.official_rule(site.give("203.0.113.7"), f"{NAME}-80", 80, 30080)
+        await site.made(site.desired(shown="203.0.113.7"))
+        assert site.world.rules[rule]["name"] == f"{NAME}-tcp-80"
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [({"load_balancer_ip": "203.0.113.7"}, "203.0.113.7"), ({}, "203.0.113.8")],
+)
+async def test_an_address_without_proof_is_not_released(
+    emulator: Emulator, spec: dict[str, Any], shown: str
+) -> None:
+    async with lb_site(emulator) as site:
+        site.official_rule(site.give("203.0.113.7"), f"{NAME}-tcp-80", 80, 30080)
+        desired = site.desired(shown=shown, **spec)
+        await site.made(desired)
+        await site.deleted(desired)
+        assert site.allocated() == {"203.0.113.7"}
+
+
+async def test_an_official_address_that_others_use_is_not_ours(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        ip_id = site.give("203.0.113.7")
+        site.official_rule(ip_id, f"{NAME}-tcp-80", 80, 30080)
+        site.official_rule(ip_id, "by hand", 22, 22)
+        desired = site.desired(shown="203.0.113.7")
+        await site.made(desired)
+        await site.deleted(desired)
+        assert set(site.rules()) == {"by hand"}
+        assert site.allocated() == {"203.0.113.7"}
+
+
+async def test_a_cluster_restored_from_a_backup_touches_nothing_of_the_first_one(
+    emulator: Emulator,
+) -> None:
+    other = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000002")
+    async with lb_site(emulator) as site:
+        first = await site.made(site.desired())
+        before = {name: dict(one) for name, one in site.rules().items()}
+        second = await site.made(site.desired(cluster=other))
+        assert second.ingress != first.ingress
+        assert len(site.world.rules) == 2
+        await site.deleted(site.desired(cluster=other))
+        assert site.rules() == before
+
+
+async def test_list_owned_shows_rules_and_addresses_and_a_record_that_a_change_makes_void(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP, HTTPS)
+        answer = await site.made(desired)
+        again = site.desired(HTTP, HTTPS, shown=answer.ingress[0].ip)
+        owned = await site.balancers.list_owned(CLUSTER)
+        assert sorted(one.kind for one in owned) == [
+            "load balancer rule", "load balancer rule", "public address"
+        ]  # fmt: skip
+        assert {(one.service, one.service_uid) for one in owned} == {(desired.ref.key, UID)}
+        shown = {one.fingerprint for one in owned if one.recorded}
+        assert shown == {site.balancers.fingerprint(again)}
+        next(iter(site.world.rules.values()))["algorithm"] = "leastconn"
+        owned = await site.balancers.list_owned(CLUSTER)
+        assert not any(one.fingerprint or one.recorded for one in owned)
+        await site.made(desired)
+        tagged = [MARK_FINGERPRINT in tags for tags in site.world.tags.values()]
+        assert tagged.count(True) == 1
+
+
+# Jobs and failures
+
+
+async def test_while_cloudstack_works_the_verb_is_pending_and_asks_for_the_job(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        emulator.world.works = 3600.0
+        desired = site.desired()
+        first = await site.ensure(desired)
+        assert isinstance(first, Pending)
+        assert "createTags" in first.reason
+        emulator.calls.clear()
+        second = await site.ensure(desired)
+        assert isinstance(second, Pending)
+        assert second.after > first.after
+        assert emulator.calls == {"queryAsyncJobResult": 1}
+
+
+async def test_slow_jobs_come_to_an_end_and_double_nothing(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        emulator.world.works = 0.6
+        desired = site.desired(HTTP, HTTPS)
+        await site.made(desired)
+        assert len(site.world.rules) == 2
+        assert len(site.allocated()) == 1
+        assert await site.deleted(desired) == Done()
+        assert site.is_empty()
+
+
+async def test_a_job_that_fails_is_told_in_cloudstacks_words(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired()
+        await site.made(desired)
+        work = site.world.work
+
+        def failing(command: str, effect: Any, **told: Any) -> Any:
+            def refuse() -> None:
+                site.world.the("rules", "gone")
+
+            return work(command, refuse if command == "updateLoadBalancerRule" else effect, **told)
+
+        monkeypatch.setattr(site.world, "work", failing)
+        refused = await site.ensure(site.desired(session_affinity="ClientIP"))
+    assert isinstance(refused, CloudError)
+    assert "updateLoadBalancerRule" in str(refused)
+    assert "entity does not exist" in str(refused)
+
+
+async def test_preview_says_what_ensure_does_and_writes_nothing(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(load_balancer_source_ranges=("192.0.2.0/24",))
+        emulator.log.clear()
+        foreseen = await site.preview(desired)
+        assert not [one for one, _ in emulator.log if not one.startswith("list")]
+        assert [(one.action, one.part.partition(" 203")[0]) for one in foreseen] == [
+            ("create", "public address"),
+            ("change", "public address new"),
+            ("create", f"rule {NAME}-tcp-80"),
+            *[("create", f"machine {id_}") for id_ in sorted(site.machines)],
+            ("create", "firewall rule tcp/80"),
+        ]
+        await site.made(desired)
+        assert not await site.preview(desired)
+        changed = site.desired(HTTPS, ids=site.machines[:1])
+        parts = {(one.action, one.part) for one in await site.preview(changed)}
+        assert ("delete", f"rule {NAME}-tcp-80") in parts
+        assert ("delete", "firewall rule tcp/80") in parts
+
+
+async def test_a_member_that_is_gone_meanwhile_is_found_out_by_the_next_try(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        await site.made(site.desired(ids=site.machines[:1]))
+        both = site.desired()
+        await site.preview(both)  # which has seen both machines
+        site.world.remove_machine(site.machines[1])
+        assert isinstance(await site.ensure(both), CloudError)
+        answer = await site.made(both)
+        assert answer.rejected.keys() == {"node-2"}
