@@ -203,7 +203,7 @@ def numbered(items: list[Any], letter: str) -> tuple[Any, ...]:
     hosts=members,
     can_change=st.booleans(),
 )
-def test_the_steps_come_to_an_end_and_then_all_is_as_desired_and_foretold(  # noqa: PLR0913 - parts
+def test_the_steps_come_to_an_end_and_then_all_is_as_desired_and_foretold(  # noqa: PLR0917 - parts
     wanted: list[tuple[str, int]],
     rules: list[Rule],
     openings: list[Opening],

@@ -36,6 +36,8 @@ class CloudStackFixture(CloudFixture):
         self.emulator.page = self.page_size
         self.world = self.emulator.world
         self._network = self.world.add_network()
+        tier = self.world.add_network(vpc=True, cidr="10.2.0.0/16")
+        self._vpc = self.world.networks[tier]["vpcid"]
         self.world.add_addresses("203.0.113.1", 50)
         self._ids: dict[str, str] = {}
         self.endpoint = self.emulator.url
@@ -54,7 +56,7 @@ class CloudStackFixture(CloudFixture):
         await self._stack.aclose()
 
     def provider(self, endpoint: str) -> CloudProvider:
-        sections = f"[Client]\ntimeout = {self.timeout}s\nca-file = {self._ca}\n"
+        sections = f"[Route]\nvpc-id = {self._vpc}\n[Client]\ntimeout = {self.timeout}s\nca-file = {self._ca}\n"
         text = self.emulator.config(sections=sections)
         return cloud(text.replace(self.emulator.url, endpoint))
 

@@ -212,7 +212,10 @@ async def test_local_traffic_goes_to_nodes_with_ready_pods_only(emulator: Emulat
         of = site.desired().ref
         meta = ObjectMeta(namespace=of.namespace, labels={LABEL_SERVICE_NAME: of.service_name})
         slices = [EndpointSlice(meta, endpoints=(Endpoint(("10.9.0.1",), node_name="node-2"),))]
-        local = {"external_traffic_policy": "Local", "health_check_node_port": 30999}
+        local: dict[str, Any] = {
+            "external_traffic_policy": "Local",
+            "health_check_node_port": 30999,
+        }
         await site.made(site.desired(endpoints=slices, **local))
         assert site.rules()[f"{NAME}-tcp-80"]["members"] == {site.machines[1]}
 
@@ -405,7 +408,7 @@ async def test_an_item_of_others_that_does_the_same_suffices_and_is_left_alone(
 ) -> None:
     async with lb_site(emulator, vpc=True) as site:
         list_ = next(iter(site.world.acl_lists))
-        official = {
+        official: dict[str, Any] = {
             "id": site.world.new_id(), "aclid": list_, "aclname": "mine", "protocol": "tcp",
             "startport": "80", "endport": "80", "cidrlist": "0.0.0.0/0", "action": "Allow",
             "traffictype": "Ingress", "state": "Active", "number": 7,

@@ -15,6 +15,8 @@ from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.balancing.load_balancers import CloudStackLoadBalancers
 from proreus.providers.cloudstack.config import CloudStackConfig
 from proreus.providers.cloudstack.instances import CloudStackInstances, Machines
+from proreus.providers.cloudstack.routes import ROUTES_SINCE, CloudStackRoutes
+from proreus.providers.cloudstack.volumes import CloudStackVolumes
 
 if TYPE_CHECKING:
     from proreus.cloudprovider.context import Context
@@ -45,9 +47,20 @@ class CloudStackCloud(CloudProvider):
         self.watched_files = (config.client.ca_file,) if config.client.ca_file else ()
 
     async def start(self, context: "Context") -> None:
-        """Ask for CloudStack's version, and set the capabilities."""
+        """Ask for CloudStack's version, and set the capabilities.
+
+        Raises:
+            ConfigError: This CloudStack is too old for what the cloud-config asks for.
+            CloudError: CloudStack does not answer, or refuses the keys.
+        """
         api = self.closing(Api(self._config, context))
-        await api.version()
+        version = await api.version()
         machines = Machines(api)
         self.instances = CloudStackInstances(machines, region=self._config.global_.region)
         self.load_balancers = CloudStackLoadBalancers(api, machines, self._config).offered()
+        self.volumes = CloudStackVolumes(api, region=self._config.global_.region)
+        if vpc := self._config.route.vpc_id:
+            if version < ROUTES_SINCE:
+                shown = ".".join(map(str, version))
+                raise ConfigError((f"[Route] vpc-id: needs CloudStack 4.21, this is {shown}",))
+            self.routes = CloudStackRoutes(api, vpc)

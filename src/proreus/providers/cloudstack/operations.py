@@ -28,7 +28,7 @@ COMMANDS: Final[Mapping[Use, frozenset[str]]] = {
             createNetworkACL createTags deleteFirewallRule deleteLoadBalancerRule deleteNetworkACL
             deleteTags disassociateIpAddress removeFromLoadBalancerRule updateLoadBalancerRule
         """,
-        Use.ROUTES: "createStaticRoute createTags deleteStaticRoute listStaticRoutes",
+        Use.ROUTES: "createStaticRoute deleteStaticRoute listStaticRoutes",
         Use.VOLUMES: "listVolumes",
     }.items()
 }

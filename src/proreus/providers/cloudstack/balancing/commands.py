@@ -31,8 +31,8 @@ from proreus.providers.cloudstack.balancing.plan import (
 )
 from proreus.providers.cloudstack.balancing.preview import after
 from proreus.providers.cloudstack.balancing.reading import Reader
-from proreus.providers.cloudstack.balancing.works import Working, Works
 from proreus.providers.cloudstack.errors import is_removed
+from proreus.providers.cloudstack.works import Working, Works
 
 Parameters = dict[str, str]
 Command = tuple[str, Parameters]

@@ -45,11 +45,11 @@ from proreus.providers.cloudstack.balancing.parts import Address, Desired, Obser
 from proreus.providers.cloudstack.balancing.plan import deletion, plan
 from proreus.providers.cloudstack.balancing.preview import after, part_changes
 from proreus.providers.cloudstack.balancing.reading import Reader
-from proreus.providers.cloudstack.balancing.works import Working, Works
 from proreus.providers.cloudstack.config import CloudStackConfig
 from proreus.providers.cloudstack.instances import Machines
 from proreus.providers.cloudstack.machines import id_of
 from proreus.providers.cloudstack.names import parsed
+from proreus.providers.cloudstack.works import Working, Works
 
 _MOST_STEPS = 1000
 """More than the rules that an address has room for."""

@@ -17,8 +17,8 @@ from proreus.providers.cloudstack.balancing.parts import (
     Opening,
     Rule,
 )
-from proreus.providers.cloudstack.balancing.works import Working
 from proreus.providers.cloudstack.machines import id_of
+from proreus.providers.cloudstack.works import Working
 
 _FREE, _GOING = "Free", "Releasing"
 

@@ -1,4 +1,4 @@
-"""Runs commands of CloudStack that are jobs, a Service's at a time.
+"""Runs commands of CloudStack that are jobs, for a Service or a route at a time.
 
 A job that takes longer than a moment is remembered: the verb answers `Pending`, and the next one
 asks for it first. A process that begins anew remembers none, and goes by what it observes.
@@ -29,7 +29,7 @@ class Working(Exception):
 
 
 class Works:
-    """The jobs that were begun for Services and are not finished."""
+    """The jobs that were begun and are not finished, by the UID of a Service or a route's CIDR."""
 
     def __init__(self, api: Api) -> None:
         """Begin without any."""

@@ -1,0 +1,131 @@
+"""The capability `Routes` of the provider `cloudstack`: static routes of pods in a VPC.
+
+A static route that leads to a machine exists since CloudStack 4.21. It takes no mark with the
+request that makes it, so routes have none: those that the framework looks at lie in a cluster CIDR,
+and a VPC must not be shared by clusters whose CIDRs overlap.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.routes import Route
+from proreus.kube.objects import Node
+from proreus.providers.cloudstack.api import Api, Described
+from proreus.providers.cloudstack.balancing.plan import REVOKED
+from proreus.providers.cloudstack.errors import is_removed
+from proreus.providers.cloudstack.works import Working, Works
+
+ROUTES_SINCE: Final = (4, 21)
+"""Since then a static route can lead to an address within a VPC."""
+_AT_ONCE: Final = 8
+
+Answer = Done | Pending | CloudError
+
+
+class CloudStackRoutes:
+    """The capability `Routes` of the provider `cloudstack`."""
+
+    def __init__(self, api: Api, vpc: str) -> None:
+        """Keep how to call CloudStack, and the id of the VPC."""
+        self._api = api
+        self._vpc = vpc
+        self._works = Works(api)
+
+    async def list(self, cluster: ClusterIdentity, nodes: Sequence[Node]) -> Sequence[Route]:
+        """List the VPC's static routes that lead to an address."""
+        del cluster, nodes
+        return [
+            Route(str(one["id"]), str(one["cidr"]), str(one["nexthop"]))
+            for one in await self._read()
+            if one.get("nexthop") and one.get("state") != REVOKED
+        ]
+
+    async def apply(
+        self,
+        cluster: ClusterIdentity,
+        nodes: Sequence[Node],
+        create: Sequence[Route],
+        delete: Sequence[Route],
+    ) -> Mapping[Route, Answer]:
+        """Delete before creating: a VPC has one route to a destination."""
+        del cluster
+        there = await self._read()
+        addresses = {
+            node.spec.provider_id: [one.address for one in node.status.addresses] for node in nodes
+        }
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def answer(route: Route, work: Awaitable[None]) -> tuple[Route, Answer]:
+            async with slots:
+                return route, await self._answered(route.destination, work)
+
+        gone = await asyncio.gather(
+            *(answer(one, self._delete(one, there, addresses)) for one in delete)
+        )
+        dropped = {route.destination for route, outcome in gone if isinstance(outcome, Done)}
+        left = [one for one in there if str(one["cidr"]) not in dropped]
+        made = await asyncio.gather(
+            *(answer(one, self._create(one, left, addresses)) for one in create)
+        )
+        return dict((*gone, *made))
+
+    async def _answered(self, destination: str, work: Awaitable[None]) -> Answer:
+        try:
+            await work
+        except Working as working:
+            return self._works.pending(destination, working.reason)
+        except CloudError as error:
+            return error
+        self._works.done(destination)
+        return Done()
+
+    async def _create(
+        self, route: Route, there: Sequence[Described], addresses: Mapping[str, Sequence[str]]
+    ) -> None:
+        await self._works.settle(route.destination)
+        hop = next_hop(route.destination, addresses.get(route.target or "", ()))
+        if not hop:
+            raise InvalidRequest(
+                f"the node of {route.target} has no address of the family of {route.destination}"
+            )
+        at = [one for one in there if str(one["cidr"]) == route.destination]
+        if any(one.get("nexthop") == hop for one in at):
+            return
+        parameters = {"vpcid": self._vpc, "cidr": route.destination, "nexthop": hop}
+        await self._works.run(route.destination, "createStaticRoute", parameters)
+
+    async def _delete(
+        self, route: Route, there: Sequence[Described], addresses: Mapping[str, Sequence[str]]
+    ) -> None:
+        await self._works.settle(route.destination)
+        target = route.target or ""
+        hops = {target, *addresses.get(target, ())}
+        for one in there:
+            if str(one["cidr"]) == route.destination and one.get("nexthop") in hops:
+                try:
+                    parameters = {"id": str(one["id"])}
+                    await self._works.run(route.destination, "deleteStaticRoute", parameters)
+                except Refused as error:
+                    if not (error.is_absence or is_removed(error.text)):
+                        raise
+
+    async def _read(self) -> Sequence[Described]:
+        return await self._api.listed("listStaticRoutes", "staticroute", {"vpcid": self._vpc})
+
+
+def next_hop(destination: str, addresses: Sequence[str]) -> str:
+    """Return the first address of the family of a destination, or "". Pure."""
+    version = ipaddress.ip_network(destination, strict=False).version
+    for one in addresses:
+        try:
+            if ipaddress.ip_address(one).version == version:
+                return one
+        except ValueError:
+            continue
+    return ""
