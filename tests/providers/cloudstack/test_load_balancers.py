@@ -533,6 +533,20 @@ async def test_list_owned_shows_rules_and_addresses_and_a_record_that_a_change_m
         assert tagged.count(True) == 1
 
 
+async def test_the_record_is_written_anew_when_nothing_but_it_is_to_be_changed(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        (gone,) = site.world.add_machines(["gone"], site.network)
+        site.world.remove_machine(gone)
+        await site.made(site.desired(ids=[*site.machines, gone]))
+        before = await site.balancers.list_owned(CLUSTER)
+        await site.made(site.desired())
+        after = await site.balancers.list_owned(CLUSTER)
+    assert {one.fingerprint for one in before} != {one.fingerprint for one in after}
+    assert any(one.fingerprint for one in after)
+
+
 # Jobs and failures
 
 

@@ -155,9 +155,10 @@ def _of_rule(step: MakeRule | ChangeRule | DropRule | MarkRules, ref: LoadBalanc
 
 
 def _of_machines(step: Assign | Unassign) -> Command:
-    what = "assignTo" if isinstance(step, Assign) else "removeFrom"
     parameters = {"id": step.rule, "virtualmachineids": ",".join(step.machines)}
-    return f"{what}LoadBalancerRule", parameters
+    if isinstance(step, Assign):
+        return "assignToLoadBalancerRule", parameters
+    return "removeFromLoadBalancerRule", parameters
 
 
 def _of_opening(step: Open | Close, ref: LoadBalancerRef, address: Address | None) -> Command:

@@ -71,6 +71,28 @@ class _Case(msgspec.Struct, frozen=True):
     described: Sequence[Described]
 
 
+class _Record:
+    """The record on a Service's rules, as a tag of one of them, within one `ensure`."""
+
+    def __init__(
+        self, ref: LoadBalancerRef, described: Sequence[Described], commands: Commands
+    ) -> None:
+        self.kept = Record(owners.record_of(described), self._write)
+        self._ref = ref
+        self._tagged = [id_of(one) for one in described if MARK_FINGERPRINT in owners.tags_of(one)]
+        self._commands = commands
+
+    async def remove(self) -> None:
+        """Take the tag from all rules that have it."""
+        if self._tagged:
+            keys = (MARK_FINGERPRINT,)
+            await self._commands.untag(self._ref, "LoadBalancer", self._tagged, keys)
+            self._tagged = []
+
+    async def _write(self, _: str) -> None:
+        await self.remove()
+
+
 class CloudStackLoadBalancers:
     """The verbs of `LoadBalancers` for one Service at a time."""
 
@@ -168,10 +190,10 @@ class CloudStackLoadBalancers:
 
     async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
         case = await self._case(lb, options)
-        record = self._record(lb.ref, case.described)
+        record = _Record(lb.ref, case.described, self._commands)
         take = functools.partial(self._commands.take, lb.ref, case.desired.network)
         steps = functools.partial(plan, case.desired)
-        observed = await converge(case.observed, steps, take, before=record.clear)
+        observed = await converge(case.observed, steps, take, before=record.kept.clear)
         address = observed.address or Address("")
         ingress = (_ingress(options, address.ip),)
         is_named = address.is_ours and address.ip == lb.requested_address
@@ -196,25 +218,17 @@ class CloudStackLoadBalancers:
         observed = await self._reader.observe(lb, rules, network)
         return _Case(desired, observed, place, described)
 
-    def _record(self, ref: LoadBalancerRef, described: Sequence[Described]) -> Record:
-        """Return the record on the Service's rules; the first of them bears it."""
-        tagged = [id_of(one) for one in described if MARK_FINGERPRINT in owners.tags_of(one)]
-
-        async def write(_: str) -> None:
-            await self._commands.untag(ref, "LoadBalancer", tagged, (MARK_FINGERPRINT,))
-            tagged.clear()
-
-        return Record(owners.record_of(described), write)
-
     async def _keep(
-        self, ref: LoadBalancerRef, observed: Observed, record: Record, made_from: str
+        self, ref: LoadBalancerRef, observed: Observed, record: "_Record", made_from: str
     ) -> None:
+        """Write the record, on the first rule."""
         bearer = min(one.id for one in observed.rules)
 
         async def write(value: str) -> None:
+            await record.remove()  # where nothing had to be changed it is still there
             await self._commands.tag(ref, "LoadBalancer", (bearer,), {MARK_FINGERPRINT: value})
 
-        await record.keep(f"{made_from}.{documents.visible(observed.rules)}", write)
+        await record.kept.keep(f"{made_from}.{documents.visible(observed.rules)}", write)
 
     async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         described = await self._reader.rules(ref)
