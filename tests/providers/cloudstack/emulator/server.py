@@ -1,6 +1,7 @@
 """The protocol of the emulated CloudStack: signatures, rights, parameters, pages, failures."""
 
 import base64
+import csv
 import hashlib
 import hmac
 import json
@@ -22,6 +23,7 @@ from .world import ZONE, Json, Refusal, World, absent
 
 APIS: Final[Mapping[str, Any]] = json.loads(Path(__file__).with_name("apis.json").read_text())
 PATH: Final = "/client/api"
+ROLE: Final = Path(__file__).parents[4] / "deploy" / "cloudstack" / "role.csv"
 _COMMON = {"command", "apikey", "signature", "signatureversion", "expires", "response", "listall"}
 _MAP = re.compile(r"(\w+)\[\d+\]\.(key|value)")
 LOST: Final = -1
@@ -43,9 +45,11 @@ class Emulator:
         self.world.now = time.monotonic
         self.url = ""
         self.key, self.secret = "planted-api-key-0001", "planted-secret-key-0001"
+        self.blind: set[str] = set()
+        """Keys of users who are shown no machine."""
         self.page = 500
-        self.rights: Collection[str] | None = None
-        """Commands of the role; None: all."""
+        self.rights: Collection[str] | None = role()
+        """Commands that the role of our user allows; None: all."""
         self.limit: int | None = None
         """Requests of an interval of a second, after which the API-limit plugin refuses."""
         self.calls: Counter[str] = Counter()
@@ -135,6 +139,8 @@ class Emulator:
         self._check(command, plain)
         if command in LISTS:
             kind, found = run(self.world, command, plain)
+            if command == "listVirtualMachines" and parameters.get("apikey") in self.blind:
+                found = []
             return self._page(command, kind, found, plain)
         answer = run(self.world, command, plain)[1]
         assert isinstance(answer, dict)
@@ -201,6 +207,13 @@ class Emulator:
         )  # fmt: skip
         if not any(value in kind for kind in kinds) and name != "projectid":
             raise Refusal(431, absent(name, value))
+
+
+def role() -> frozenset[str]:
+    """The commands that the generated role allows."""
+    with ROLE.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return frozenset(one["rule"] for one in rows if one["permission"] == "allow")
 
 
 def _java(value: str) -> str:
