@@ -31,6 +31,7 @@ CHART: Final = ROOT / "charts" / "cloud-controller-manager"
 RIGHTS: Final = {
     ROOT / "deploy" / "aws" / "iam-policy.json": "aws_policy.py",
     ROOT / "deploy" / "azure" / "role.json": "azure_role.py",
+    ROOT / "deploy" / "cloudstack" / "role.csv": "cloudstack_role.py",
 }
 """What clouds let the manager do, and the tools that print it."""
 SOURCE: Final = ROOT / "tools" / "gotools"
