@@ -1,0 +1,90 @@
+// Program ccm is the official provider of CloudStack under the controllers of the Go framework: the other
+// side of the comparison. The official program has the same parts and a server besides.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/controllers/node"
+	"k8s.io/cloud-provider/controllers/service"
+	"k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/klog/v2"
+
+	_ "github.com/apache/cloudstack-kubernetes-provider"
+	_ "k8s.io/controller-manager/pkg/features/register"
+)
+
+const workers = 4
+
+// builder makes clients that are all the same user.
+type builder struct{ config *rest.Config }
+
+func (b builder) Config(name string) (*rest.Config, error) {
+	return rest.AddUserAgent(rest.CopyConfig(b.config), name), nil
+}
+
+func (b builder) ConfigOrDie(name string) *rest.Config {
+	return rest.AddUserAgent(rest.CopyConfig(b.config), name)
+}
+
+func (b builder) Client(name string) (clientset.Interface, error) {
+	return clientset.NewForConfig(b.ConfigOrDie(name))
+}
+
+func (b builder) ClientOrDie(name string) clientset.Interface {
+	return clientset.NewForConfigOrDie(b.ConfigOrDie(name))
+}
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "how to reach the API server")
+	cloudConfig := flag.String("cloud-config", "", "the file of the provider")
+	clusterName := flag.String("cluster-name", "", "the cluster")
+	nodePeriod := flag.Duration("node-status-update-frequency", 0, "how often nodes are looked at")
+	klog.InitFlags(nil)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	must(err)
+	config.QPS, config.Burst = 1000, 1000
+	clients := builder{config}
+	cloud, err := cloudprovider.InitCloudProvider("external-cloudstack", *cloudConfig)
+	must(err)
+	cloud.Initialize(clients, ctx.Done())
+	factory := informers.NewSharedInformerFactory(clients.ClientOrDie("informers"), 12*time.Hour)
+	if user, ok := cloud.(cloudprovider.InformerUser); ok {
+		user.SetInformers(factory)
+	}
+	nodes, services := factory.Core().V1().Nodes(), factory.Core().V1().Services()
+	metrics := controllers.NewControllerManagerMetrics("ccm")
+
+	nodeController, err := node.NewCloudNodeController(
+		nodes, clients.ClientOrDie("node-controller"), cloud, *nodePeriod, workers, workers)
+	must(err)
+	serviceController, err := service.New(cloud, clients.ClientOrDie("service-controller"),
+		services, nodes, *clusterName, feature.DefaultFeatureGate)
+	must(err)
+
+	factory.Start(ctx.Done())
+	go nodeController.Run(ctx.Done(), metrics)
+	go serviceController.Run(ctx, workers, metrics)
+	<-ctx.Done()
+}
+
+func must(err error) {
+	if err != nil {
+		klog.Fatal(err)
+	}
+}
