@@ -32,6 +32,7 @@ RIGHTS: Final = {
     ROOT / "deploy" / "aws" / "iam-policy.json": "aws_policy.py",
     ROOT / "deploy" / "azure" / "role.json": "azure_role.py",
     ROOT / "deploy" / "cloudstack" / "role.csv": "cloudstack_role.py",
+    ROOT / "deploy" / "gce" / "role.yaml": "gce_role.py",
 }
 """What clouds let the manager do, and the tools that print it."""
 SOURCE: Final = ROOT / "tools" / "gotools"
