@@ -283,7 +283,7 @@ async def test_a_network_that_swallows_packets_is_given_up(
 
     # The default of aiohttp, 5 minutes, would run into this limit.
     async with asyncio.timeout(60):
-        with pytest.raises(ControlPlaneError, match=f"envtest archive: {black_hole}"):
+        with pytest.raises(ControlPlaneError, match=f"envtest archive: cannot read {black_hole}"):
             await ensure_assets(environ)
 
 
@@ -301,7 +301,9 @@ async def test_go_builds_what_no_archive_gives(
     assert assets.directory == cache / KEY
     assert assets.kube_apiserver.read_text() == "0 off\n"
     assert sorted(p.name for p in assets.directory.iterdir()) == ["etcd", "kube-apiserver"]
-    assert lines[0].startswith("no programs from envtest archive: http://127.0.0.1:1/index.yaml")
+    assert lines[0].startswith(
+        "no programs from envtest archive: cannot read http://127.0.0.1:1/index.yaml "
+    )
     assert lines[1:] == [
         (
             "building the control plane with Go, once on a machine: "
@@ -402,7 +404,7 @@ async def test_one_error_names_what_was_tried_and_the_remedies(
 
     text = str(caught.value)
     assert str(cache / KEY) in text
-    assert "envtest archive: http://127.0.0.1:1/index.yaml" in text
+    assert "envtest archive: cannot read http://127.0.0.1:1/index.yaml" in text
     assert "go build: no `go` on the PATH" in text
     for remedy in ("set KUBEBUILDER_ASSETS", "PROREUS_ENVTEST_INDEX", "put Go 1.26 or newer"):
         assert remedy in text
