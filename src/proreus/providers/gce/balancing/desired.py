@@ -275,11 +275,7 @@ def _internal(
     check_name = naming.shared_check(cluster_id) if shared else name
     port = _check_port(lb)
     path = lb.health_check.path or HEALTH_PATH
-    subnetwork = setting.subnetwork
-    if options.subnet:
-        subnetwork = (
-            f"projects/{place.network_project}/regions/{place.region}/subnetworks/{options.subnet}"
-        )
+    subnetwork = _subnetwork(options, setting)
     is_wide = len(ports) > MOST_PORTS
     return Desired(
         rule=Rule(
@@ -319,6 +315,14 @@ def _internal(
         shares_check=shared,
         group=naming.instance_group(cluster_id),
     )
+
+
+def _subnetwork(options: Options, setting: Setting) -> str:
+    """Return the path of the subnetwork for the address, or ""."""
+    place = setting.place
+    if not options.subnet:
+        return setting.subnetwork
+    return f"projects/{place.network_project}/regions/{place.region}/subnetworks/{options.subnet}"
 
 
 def instance_urls(machines: Iterable[Machine], place: Place) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ zones, as the official manager makes them. Parts are found by their names, which
 uid; the forwarding rule carries our marks and the record of what it was made from, as labels.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -45,7 +44,6 @@ from proreus.cloudprovider.steps import converge, foresee
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.gce import errors
 from proreus.providers.gce.api import Api
-from proreus.providers.gce.balancing import naming
 from proreus.providers.gce.balancing.annotations import (
     Options,
     handled_elsewhere,
@@ -71,8 +69,8 @@ from proreus.providers.gce.balancing.plan import (
     plan,
 )
 from proreus.providers.gce.balancing.preview import part_changes
+from proreus.providers.gce.balancing.shared import SharedParts
 from proreus.providers.gce.balancing.steps import Observed, Step, pretend
-from proreus.providers.gce.balancing.sweeping import Sweeps
 from proreus.providers.gce.config import ILB_SUBSETS, SKIP_GROUPS, GCEConfig
 from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.names import Machine
@@ -105,8 +103,13 @@ class GCELoadBalancers:
         self._check_ranges = check_ranges
         self._observer = Observer(api, place)
         self._applier = Applier(api, place, self._observer)
-        self._sweeps = Sweeps()
-        self._groups = asyncio.Lock()
+        self._shared = SharedParts(
+            api,
+            place,
+            self._observer,
+            cluster_id=cluster_id,
+            keeps_groups=SKIP_GROUPS in config.global_.alpha_features,
+        )
         self._subnetwork: str | None = place.subnetwork or None
 
     def offered(self) -> LoadBalancers:
@@ -147,7 +150,7 @@ class GCELoadBalancers:
         if rule is None:
             raise CloudError(f"{lb.ref.name} was deleted while it was being made")
         if leaves_shared:
-            await self._sweep(lb.ref.name, internal=desired.internal)
+            await self._shared.sweep(lb.ref.name, internal=desired.internal)
         ingress = (LoadBalancerIngress(ip=rule.address),)
         refused = {
             node: observed.refused[machine]
@@ -173,11 +176,11 @@ class GCELoadBalancers:
         """
         leaves_shared = False
         for _ in range(_MOST_TRIES):
-            count = await self._sweeps.count()
+            count = await self._shared.sweeps.count()
             observed = await self._observer.observe(desired)
             leaves_shared |= leaves_shared_check(desired, observed)
             check(desired, observed, lb.ref, self._config.tenants)
-            groups = await self._ensure_groups(desired, record)
+            groups = await self._shared.ensure_groups(desired, record)
             observed = msgspec.structs.replace(
                 observed,
                 parts={**observed.parts, **groups.parts},
@@ -189,24 +192,9 @@ class GCELoadBalancers:
                 partial(self._take, lb),
                 before=record.clear,
             )
-            if await self._sweeps.count() == count:
+            if await self._shared.sweeps.count() == count:
                 return observed, leaves_shared
         raise RetryAfter(f"{lb.ref.name}: other load balancers are being deleted", after=1.0)
-
-    async def _ensure_groups(self, desired: Desired, record: Record) -> Observed:
-        """Make the instance groups as desired, of which all internal load balancers have need."""
-        if not desired.internal:
-            return Observed()
-        async with self._groups:
-            observed = await self._observer.groups(desired.group)
-            if SKIP_GROUPS in self._config.global_.alpha_features:
-                return observed
-            return await converge(
-                observed,
-                lambda observed: group_steps(desired.machines, observed),
-                lambda _, step: self._applier.take(step, desired.group),
-                before=record.clear,
-            )
 
     async def _take(self, lb: LoadBalancer, observed: Observed, step: Step) -> Effect:
         """Take a step; a firewall rule that only others may change is told to them."""
@@ -287,48 +275,8 @@ class GCELoadBalancers:
         for internal in (False, True):
             # A process that ended here before has left no clue which kind it was.
             if (was_internal if internal else was_external) or was_external is was_internal:
-                await self._sweep(ref.name, internal=internal)
+                await self._shared.sweep(ref.name, internal=internal)
         return bool(observed.parts)
-
-    async def _sweep(self, name: str, *, internal: bool) -> None:
-        """Delete what load balancers of a kind share, unless one of them uses it."""
-        id_ = self._cluster_id.value()
-        kind, firewall = Kind.HTTP_CHECK, naming.external_check_firewall(name, id_, shared=True)
-        if internal:
-            kind, firewall = Kind.CHECK, naming.internal_check_firewall(name, id_, shared=True)
-        if internal:
-            await self._sweep_services(id_)
-        is_swept = False
-        async with self._sweeps.running():
-            is_swept = await self._delete_unused(kind, naming.shared_check(id_))
-            if is_swept:
-                await self._delete_unused(Kind.FIREWALL, firewall)
-        if internal and SKIP_GROUPS not in self._config.global_.alpha_features:
-            await self._sweep_groups(naming.instance_group(id_))
-
-    async def _sweep_services(self, id_: str) -> None:
-        for protocol in ("TCP", "UDP"):
-            for affinity in (False, True):
-                name = naming.shared_service(id_, protocol, affinity=affinity)
-                if await self._observer.find(Kind.SERVICE, name) is not None:
-                    await self._delete_unused(Kind.SERVICE, name)
-
-    async def _sweep_groups(self, name: str) -> None:
-        async with self._groups:
-            for zone in (await self._observer.groups(name)).groups():
-                await self._delete_unused(Kind.GROUP, name, zone)
-
-    async def _delete_unused(self, kind: Kind, name: str, zone: str = "") -> bool:
-        """Delete a part; return False if something uses it."""
-        try:
-            await self._api.delete(f"{kind.method}.delete", self._observer.path(kind, name, zone))
-        except Refused as error:
-            if error.code in errors.IN_USE:
-                return False
-            if kind is Kind.FIREWALL and self._place.is_shared and errors.is_forbidden(error):
-                return False
-            raise
-        return True
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List the forwarding rules with the cluster's label."""

@@ -1,0 +1,101 @@
+"""Makes and takes away what load balancers share: instance groups, health checks, their rules."""
+
+import asyncio
+
+from proreus.cloudprovider.recorded import Record
+from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.steps import converge
+from proreus.providers.gce import errors
+from proreus.providers.gce.api import Api
+from proreus.providers.gce.balancing import naming
+from proreus.providers.gce.balancing.apply import Applier
+from proreus.providers.gce.balancing.desired import Desired
+from proreus.providers.gce.balancing.observe import Observer
+from proreus.providers.gce.balancing.parts import Kind
+from proreus.providers.gce.balancing.plan import group_steps
+from proreus.providers.gce.balancing.steps import Observed
+from proreus.providers.gce.balancing.sweeping import Sweeps
+from proreus.providers.gce.identity import ClusterId
+from proreus.providers.gce.place import Place
+
+
+class SharedParts:
+    """The shared parts of a cluster's load balancers.
+
+    Attributes:
+        sweeps: How often something was taken away.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        place: Place,
+        observer: Observer,
+        *,
+        cluster_id: ClusterId,
+        keeps_groups: bool,
+    ) -> None:
+        """Keep how to call Google; `keeps_groups` leaves instance groups to another controller."""
+        self.sweeps = Sweeps()
+        self._api = api
+        self._place = place
+        self._observer = observer
+        self._applier = Applier(api, place, observer)
+        self._cluster_id = cluster_id
+        self._keeps_groups = keeps_groups
+        self._groups = asyncio.Lock()
+
+    async def ensure_groups(self, desired: Desired, record: Record) -> Observed:
+        """Make the instance groups as desired, of which all internal load balancers have need."""
+        if not desired.internal:
+            return Observed()
+        async with self._groups:
+            observed = await self._observer.groups(desired.group)
+            if self._keeps_groups:
+                return observed
+            return await converge(
+                observed,
+                lambda observed: group_steps(desired.machines, observed),
+                lambda _, step: self._applier.take(step, desired.group),
+                before=record.clear,
+            )
+
+    async def sweep(self, name: str, *, internal: bool) -> None:
+        """Delete what load balancers of a kind share, unless one of them uses it."""
+        id_ = self._cluster_id.value()
+        kind, firewall = Kind.HTTP_CHECK, naming.external_check_firewall(name, id_, shared=True)
+        if internal:
+            kind, firewall = Kind.CHECK, naming.internal_check_firewall(name, id_, shared=True)
+        if internal:
+            await self._sweep_services(id_)
+        is_swept = False
+        async with self.sweeps.running():
+            is_swept = await self._delete_unused(kind, naming.shared_check(id_))
+            if is_swept:
+                await self._delete_unused(Kind.FIREWALL, firewall)
+        if internal and not self._keeps_groups:
+            await self._sweep_groups(naming.instance_group(id_))
+
+    async def _sweep_services(self, id_: str) -> None:
+        for protocol in ("TCP", "UDP"):
+            for affinity in (False, True):
+                name = naming.shared_service(id_, protocol, affinity=affinity)
+                if await self._observer.find(Kind.SERVICE, name) is not None:
+                    await self._delete_unused(Kind.SERVICE, name)
+
+    async def _sweep_groups(self, name: str) -> None:
+        async with self._groups:
+            for zone in (await self._observer.groups(name)).groups():
+                await self._delete_unused(Kind.GROUP, name, zone)
+
+    async def _delete_unused(self, kind: Kind, name: str, zone: str = "") -> bool:
+        """Delete a part; return False if something uses it."""
+        try:
+            await self._api.delete(f"{kind.method}.delete", self._observer.path(kind, name, zone))
+        except Refused as error:
+            if error.code in errors.IN_USE:
+                return False
+            if kind is Kind.FIREWALL and self._place.is_shared and errors.is_forbidden(error):
+                return False
+            raise
+        return True
