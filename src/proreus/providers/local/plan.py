@@ -134,11 +134,7 @@ def check_of(lb: LoadBalancer) -> Check:
     if health_check.port:
         return Check(health_check.port, health_check.path, lb.local_traffic)
     # The node port itself answers only where a pod is; of UDP nobody can tell.
-    ports = [
-        frontend.node_port
-        for frontend in lb.frontends
-        if frontend.protocol == "TCP" and frontend.node_port
-    ]
+    ports = [port.node_port for port in lb.frontends if port.protocol == "TCP" and port.node_port]
     return Check(ports[0], "", lb.local_traffic) if ports else Check()
 
 
@@ -180,9 +176,7 @@ def ensured(
         cluster=lb.ref.cluster.uid,
         service=lb.ref.key,
         addresses=dict(addresses),
-        ports=tuple(
-            sorted({(frontend.protocol.lower(), frontend.port) for frontend in lb.frontends})
-        ),
+        ports=tuple(sorted({(port.protocol.lower(), port.port) for port in lb.frontends})),
         ranges={family: _merged(lb.source_ranges.get(family, ())) for family in addresses},
         pools=keys,
         affinity=lb.affinity_seconds,

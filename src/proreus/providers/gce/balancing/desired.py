@@ -270,31 +270,28 @@ def _internal(
     shares_backend = options.shares_backend and shared
     backend_name = name
     if shares_backend:
-        affinity = lb.affinity_seconds is not None
-        backend_name = naming.shared_service(cluster_id, protocol, affinity=affinity)
+        has_affinity = lb.affinity_seconds is not None
+        backend_name = naming.shared_service(cluster_id, protocol, affinity=has_affinity)
     check_name = naming.shared_check(cluster_id) if shared else name
     port = _check_port(lb)
-    path = lb.health_check.path or HEALTH_PATH
-    subnetwork = _subnetwork(options, setting)
-    is_wide = len(ports) > MOST_PORTS
     return Desired(
         rule=Rule(
             name=name,
             description=naming.described(lb.ref.key),
             protocol=protocol,
             load_balancing_scheme=INTERNAL,
-            ports=() if is_wide else ports,
-            all_ports=is_wide,
+            ports=ports if len(ports) <= MOST_PORTS else (),
+            all_ports=len(ports) > MOST_PORTS,
             backend_service=place.url(place.in_region("backendServices", backend_name)),
             network=place.url(place.network),
-            subnetwork=place.url(subnetwork) if subnetwork else "",
+            subnetwork=_subnetwork_url(options, setting),
             allow_global_access=options.global_access,
         ),
         check=Check(
             name=check_name,
             description="" if shared else naming.described(lb.ref.key),
             type="HTTP",
-            http_health_check=Http(port, path),
+            http_health_check=Http(port, lb.health_check.path or HEALTH_PATH),
             **_INTERVALS,
         ),
         check_firewall=_check_firewall(
@@ -317,12 +314,14 @@ def _internal(
     )
 
 
-def _subnetwork(options: Options, setting: Setting) -> str:
-    """Return the path of the subnetwork for the address, or ""."""
+def _subnetwork_url(options: Options, setting: Setting) -> str:
+    """Return the URL of the subnetwork for the address, or ""."""
     place = setting.place
-    if not options.subnet:
-        return setting.subnetwork
-    return f"projects/{place.network_project}/regions/{place.region}/subnetworks/{options.subnet}"
+    path = setting.subnetwork
+    if options.subnet:
+        region = f"projects/{place.network_project}/regions/{place.region}"
+        path = f"{region}/subnetworks/{options.subnet}"
+    return place.url(path) if path else ""
 
 
 def instance_urls(machines: Iterable[Machine], place: Place) -> tuple[str, ...]:
