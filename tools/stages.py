@@ -143,6 +143,7 @@ STAGES: Final = (
         240,
         (*_LOCAL, ".ci/cluster"),
         prepare=(".ci/cluster", "prepare"),
+        ci=True,
     ),
     Stage(
         "openstack",
@@ -187,6 +188,7 @@ STAGES: Final = (
         tests("tests/faults/test_crashes.py", *_files("tests/faults", "test_kill*.py")),
         400,
         ("tests/faults", *_SERVICES, *_NODES),
+        ci=True,
     ),
     Stage(
         "faults",
@@ -198,6 +200,7 @@ STAGES: Final = (
         ),
         600,
         ("tests/faults", *_SERVICES, *_NODES),
+        ci=True,
     ),
     Stage(
         "properties",
@@ -212,6 +215,7 @@ STAGES: Final = (
         tests("tests/parity"),
         240,
         ("tests/parity", *_SERVICES, *_NODES),
+        ci=True,
     ),
     Stage(
         "rest",
