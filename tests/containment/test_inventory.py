@@ -1006,7 +1006,17 @@ def test_what_any_call_has_shown_is_kept_until_the_node_is_forgotten() -> None:
         assert bench.inventory.sighting(one) == Sighting(shown=0.0, missing=5.0, until=1.0)
         bench.cloud.answer = lambda _: NotFound(tombstone=True)
         await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
-        assert bench.inventory.sighting(one) == Sighting(shown=0.0, until=1.0)
+        terminated = Sighting(
+            shown=0.0, until=1.0, tombstone=bench.inventory.sighting(one).tombstone
+        )
+        assert bench.inventory.sighting(one) == terminated
+        assert terminated.tombstone is not None
+        bench.cloud.answer = lambda _: GONE
+        await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
+        assert bench.inventory.sighting(one).tombstone == terminated.tombstone, "it was shown once"
+        bench.cloud.answer = lambda asked: Instance(f"cloud://{asked.metadata.name}")
+        await bench.inventory.ask_with_witnesses([lost], [one], {LOST})
+        assert bench.inventory.sighting(one).tombstone is None
         assert bench.inventory.sighting(node(HERE + "0", "cloud://new")) == Sighting()
         bench.inventory.forget(one.metadata.uid)
         assert bench.inventory.sighting(one) == Sighting()

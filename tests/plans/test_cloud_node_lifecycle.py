@@ -33,6 +33,7 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
     updated,
 )
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Scope, ScopeMemory, Wait
+from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
 from proreus.controllers.cloud_node_lifecycle.plan import (
     Delete,
     Keep,
@@ -929,6 +930,62 @@ def test_an_answer_that_lacked_a_dying_machine_counts_from_when_it_was_given() -
     assert one.at - begun <= 35
     assert deleted(found) == ["gone0"]
     assert found.waiting.keys() == {"up0"}
+
+
+def test_a_node_that_outlives_its_instance_is_not_deleted_when_it_falls_silent(
+    apply_patch: ApplyPatch,
+) -> None:
+    """Another machine has taken the name of one that is gone, and the Node with its id."""
+    one = fleet(0, 3)
+    one.sightings["up0"] = Sighting(shown=0.0, tombstone=one.at)
+    assert all(found.marks == () for found in one.until(595))
+    ((judged, mark),) = one.after(5).marks
+    one.replace(apply_patch(judged, mark))
+    silent = apply_patch(node("up0", "Unknown"), mark)
+    later = Fleet(silent, up("up1"), up("up2"))  # it starts with the mark alone
+    one.replace(silent)
+    for answer in (TOMBSTONE, GONE):  # EC2 shows what is gone for an hour only
+        for found in (*one.until(1200, answer), *later.until(1200, answer)):
+            assert found.delete == ()
+            assert found.marks == ()
+            assert found.held["up0"].hold is Alert.OUTLIVED
+    one.replace(changed(silent, annotations={ANNOTATION_GONE: "true"}))
+    assert deleted(one.after(5, TOMBSTONE)) == ["up0"]
+
+
+def test_the_instance_of_a_node_that_outlived_it_may_come_back(apply_patch: ApplyPatch) -> None:
+    """An inventory said that it is gone, by mistake, and is corrected."""
+    one = fleet(0, 3)
+    one.sightings["up0"] = Sighting(tombstone=one.at)
+    ((judged, mark),) = one.after(600).marks
+    one.replace(apply_patch(judged, mark))
+    one.shown("up0", at=one.at)
+    ((judged, unmark),) = one.after(5).marks
+    after = apply_patch(judged, unmark)
+    assert ANNOTATION_OUTLIVED not in after.metadata.annotations
+    one.replace(msgspec.structs.replace(after, status=node("up0").status))
+    assert deleted(one.after(5, TOMBSTONE)) == ["up0"]
+
+
+def test_a_node_whose_machine_has_just_gone_does_not_outlive_it() -> None:
+    one = fleet(0, 3)
+    one.sightings["up0"] = Sighting(shown=0.0, tombstone=one.at)
+    assert all(found.marks == () for found in one.until(595))
+    one.replace(node("up0"))
+    assert deleted(one.after(30, TOMBSTONE)) == ["up0"]
+
+
+@pytest.mark.parametrize("why", ["go", "other", "going"])
+def test_nodes_that_are_not_judged_get_no_mark_and_keep_it(why: str) -> None:
+    for annotations in ({}, {ANNOTATION_OUTLIVED: "true"}):
+        one = fleet(0, 3)
+        one.policy = GO if why == "go" else POLICY
+        one.owns = lambda _: Ownership.NO if why == "other" else Ownership.YES
+        going = {"deletion_timestamp": NOW} if why == "going" else {}
+        one.replace(changed(up("up0"), annotations=annotations, **going))
+        one.sightings["up0"] = Sighting(tombstone=one.at)
+        assert all(found.marks == () for found in one.until(900))
+        assert one.memory.outlived == frozenset()
 
 
 def test_a_node_with_a_tombstone_is_never_a_witness() -> None:

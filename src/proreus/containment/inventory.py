@@ -44,11 +44,13 @@ class Sighting(msgspec.Struct, frozen=True):
         missing: When the first of those calls began that have not found it since; None if the
             last one found it.
         until: When the last call ended that showed it: it may have been there until then.
+        tombstone: When the first of those calls began that have shown it as terminated since.
     """
 
     shown: float | None = None
     missing: float | None = None
     until: float | None = None
+    tombstone: float | None = None
 
     def is_after(self, began: float) -> bool:
         """Tell whether the cloud may have had the machine after the time `began`."""
@@ -361,9 +363,10 @@ def _sighting(before: Sighting, observation: Observation) -> Sighting:
     if isinstance(observation.answer, Instance):
         return Sighting(shown=observation.began, until=_until(before, observation))
     if isinstance(observation.answer, NotFound) and observation.answer.tombstone:
-        return Sighting(shown=before.shown, until=before.until)
+        first = observation.began if before.tombstone is None else before.tombstone
+        return Sighting(shown=before.shown, until=before.until, tombstone=first)
     missing = observation.began if before.missing is None else before.missing
-    return Sighting(before.shown, missing, before.until)
+    return msgspec.structs.replace(before, missing=missing)
 
 
 def _late(before: Sighting, observation: Observation, newest: Observation) -> Sighting:
@@ -373,7 +376,10 @@ def _late(before: Sighting, observation: Observation, newest: Observation) -> Si
     began, missing = observation.began, before.missing
     if missing is not None and missing < began:
         missing = newest.began
-    return Sighting(max(before.shown or began, began), missing, _until(before, observation))
+    shown = max(before.shown or began, began)
+    return msgspec.structs.replace(
+        before, shown=shown, missing=missing, until=_until(before, observation)
+    )
 
 
 def _until(before: Sighting, observation: Observation) -> float:

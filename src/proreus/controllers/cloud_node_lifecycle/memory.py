@@ -30,6 +30,8 @@ class Alert(StrEnum):
     """The node is not deleted: witnesses were set aside, and its machine was never seen."""
     STRANGE = "strange"
     """The node is not deleted: the cloud did not know its machine even while it was Ready."""
+    OUTLIVED = "outlived"
+    """The node is not deleted: it was Ready long after the cloud showed its instance as gone."""
     NO_SCOPE = "no-scope"
     """The node is not deleted: the provider does not say which scope it is of."""
 
@@ -70,9 +72,10 @@ class Memory(msgspec.Struct, frozen=True):
     """What is known of all scopes, and of single nodes.
 
     `reported` is when each alarm was last reported, by node uid; `doubts` since when Ready nodes
-    have been declared gone.
+    have been declared gone, `outlived` the nodes that have outlived their instance.
     """
 
     scopes: Mapping[Scope, ScopeMemory] = {}
     reported: Mapping[tuple[str, Alert], float] = {}
     doubts: Mapping[Key, float] = {}
+    outlived: frozenset[Key] = frozenset()

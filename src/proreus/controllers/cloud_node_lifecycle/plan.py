@@ -34,6 +34,7 @@ from proreus.controllers.cloud_node_lifecycle.memory import (
     ScopeMemory,
     Wait,
 )
+from proreus.controllers.cloud_node_lifecycle.outlived import outlived, outlived_marks
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
@@ -168,6 +169,7 @@ def plan(
         at: The time on the clock of the observations.
     """
     decided, rules = _Decided(), Rules(policy, known, at)
+    memory = msgspec.structs.replace(memory, outlived=outlived(nodes, memory.outlived, rules))
     for fleet in _fleets(nodes, memory, policy, known, now):
         before = memory.scopes.get(fleet.scope, ScopeMemory())
         mine = [reply for reply in replies if reply.question.scope == fleet.scope]
@@ -177,16 +179,18 @@ def plan(
     alarms, reported = due(decided.alarms, memory.reported, at)
     doubts = doubtful(nodes, memory.doubts, rules)
     waits = decided.waits
+    marked = {node.metadata.uid for node, _ in decided.marks}
+    rest = (node for node in nodes if node.metadata.uid not in marked)
     return Pass(
         delete=tuple(decided.delete),
         taints=_taints(nodes, decided.answers, known),
-        marks=tuple(decided.marks),
+        marks=(*decided.marks, *outlived_marks(rest, memory.outlived, rules)),
         refuted=refuted(nodes, doubts, rules),
         waiting={name: wait for name, wait in waits.items() if wait.hold is None},
         held={name: wait for name, wait in waits.items() if wait.hold is not None},
         unknown=decided.unknown,
         alarms=alarms,
-        memory=Memory(decided.scopes, reported, doubts),
+        memory=Memory(decided.scopes, reported, doubts, memory.outlived),
         next_look=min(
             (w.until for w in waits.values() if w.until is not None and w.until > at), default=None
         ),
@@ -258,7 +262,8 @@ def _fleets(
         remembered = {key for key, node in marked.items() if known.scope(node) == scope}
         remembered |= (before.strange.keys() | before.missing.keys()) & all_.keys()
         rest = {key: all_[key] for key in remembered - asked.keys() - witnesses.keys()}
-        yield Fleet(scope, asked, witnesses, rest, totals.get(scope, 0))
+        total = totals.get(scope, 0)
+        yield Fleet(scope, asked, witnesses, rest, total, memory.outlived)
 
 
 def _decide(decided: _Decided, fleet: Fleet, findings: Findings, rules: Rules) -> None:
@@ -316,6 +321,7 @@ def _ruling(fleet: Fleet, key: Key, findings: Findings, rules: Rules) -> Verdict
 
 
 _NO_SCOPE = "the provider does not say which credentials, endpoint or listing it belongs to"
+_OUTLIVED = "the node was Ready long after the cloud showed its instance as terminated"
 _NO_WITNESS = "no Ready node vouches for what the cloud says"
 
 
@@ -325,7 +331,11 @@ def _hold(
     """Return the wait that more answers alone will not end, if there is one."""
     if fleet.scope is None:
         return Wait(None, _NO_SCOPE, Alert.NO_SCOPE)
-    if not rules.policy.witnesses or evidence.tombstone or is_declared_gone(node):
+    if not rules.policy.witnesses or is_declared_gone(node):
+        return None
+    if key_of(node) in fleet.outlived:
+        return Wait(None, _OUTLIVED, Alert.OUTLIVED)
+    if evidence.tombstone:
         return None
     doubt = _doubt(fleet, node, findings, rules)
     return None if doubt is None else Wait(None, doubt[1], doubt[0])

@@ -59,6 +59,7 @@ class Fleet(msgspec.Struct, frozen=True):
         rest: Other nodes of which something is remembered. A taint or a failed hook of the
             provider keeps them from being either for now.
         total: How many nodes of this cloud there are.
+        outlived: The nodes that have outlived their instance, of all scopes.
     """
 
     scope: Scope
@@ -66,6 +67,7 @@ class Fleet(msgspec.Struct, frozen=True):
     eligible: Mapping[Key, Node] = {}
     rest: Mapping[Key, Node] = {}
     total: int = 0
+    outlived: frozenset[Key] = frozenset()
 
     @property
     def nodes(self) -> Mapping[Key, Node]:

@@ -1,0 +1,59 @@
+"""Keep Nodes that have outlived their instance: Ready long after the cloud showed it as terminated.
+
+A tombstone says of an id that its machine is gone. A machine that goes makes its Node not Ready, in
+less than a minute unless Kubernetes is told to wait for longer. So a Node that stays Ready for ten
+has another machine: one that got the name of the first while its Node was still there; or an
+inventory is wrong. Nothing that the cloud says of the id proves anything of that machine. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.controllers.cloud_node_lifecycle.questions import Rules, is_ready, key_of
+from proreus.controllers.cloud_node_lifecycle.witnesses import Key
+from proreus.kube import patch
+from proreus.kube.objects import Node
+from proreus.kube.patch import Patch
+
+ANNOTATION_OUTLIVED: Final = "proreus.io/outlived-instance"
+"""Set on a Node that stays Ready though the cloud shows its instance as terminated.
+
+Without it, after a restart, a silent kubelet would let that tombstone delete the Node.
+"""
+
+
+def outlived(nodes: Iterable[Node], before: Collection[Key], rules: Rules) -> frozenset[Key]:
+    """Return the nodes that have outlived their instance, as long as the cloud does not show it."""
+    return frozenset(key_of(node) for node in nodes if _has_outlived(node, before, rules))
+
+
+def outlived_marks(
+    nodes: Iterable[Node], found: Collection[Key], rules: Rules
+) -> Iterator[tuple[Node, Patch]]:
+    """Make the patches that mark such nodes for a later manager, or remove the mark."""
+    for node in nodes:
+        is_wanted = key_of(node) in found
+        if is_wanted is not _is_marked(node) and _is_judged(node, rules):
+            value = {ANNOTATION_OUTLIVED: "true" if is_wanted else None}
+            given = patch.annotations(node.metadata.annotations, value)
+            yield node, patch.json_patch(node.metadata.uid, given)
+
+
+def _is_judged(node: Node, rules: Rules) -> bool:
+    is_here = rules.known.owns(node) is not Ownership.NO
+    return bool(rules.policy.witnesses) and is_here and node.metadata.deletion_timestamp is None
+
+
+def _has_outlived(node: Node, before: Collection[Key], rules: Rules) -> bool:
+    if not _is_judged(node, rules):
+        return False
+    seen = rules.known.sighting(node)
+    if seen.tombstone is None:
+        return seen.shown is None and (key_of(node) in before or _is_marked(node))
+    is_late = rules.at - seen.tombstone >= rules.policy.aside_after
+    return (is_ready(node) and is_late) or key_of(node) in before or _is_marked(node)
+
+
+def _is_marked(node: Node) -> bool:
+    return ANNOTATION_OUTLIVED in node.metadata.annotations
