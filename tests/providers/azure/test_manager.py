@@ -21,6 +21,8 @@ from .emulator.server import Emulator, Fault
 from .emulator.store import compute, network
 from .site import emulated, settings
 
+pytestmark = pytest.mark.long
+
 FLAGS = (
     "--cloud-provider=azure",
     "--cluster-name=test",
@@ -171,7 +173,6 @@ async def _live(life: Life, nodes: int, services: int) -> None:
     await manager.stop()
 
 
-@pytest.mark.long
 async def test_nothing_is_left_of_the_life_of_200_nodes_and_20_services(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from .store import LOCATION, SUBSCRIPTION, Resource, Store
 
 LONG = {"loadBalancers", "publicIPAddresses", "networkSecurityGroups", "routeTables",
         "networkInterfaces", "virtualMachines", "virtualMachineScaleSets"}  # fmt: skip
+LONGEST_WORK = 1.0
+"""Seconds after which an operation that nobody asks about has ended."""
 _VERSION = re.compile(r"20\d\d-\d\d-\d\d(-preview)?")
 
 
@@ -287,7 +289,8 @@ class Emulator:
         if not self.works and failing is None:
             return {}
         id_ = f"op-{next(self._numbers)}"
-        self._operations[id_] = [max(self.works, 1), failing, place.path.lower()]
+        end = time.monotonic() + LONGEST_WORK
+        self._operations[id_] = [max(self.works, 1), failing, place.path.lower(), end]
         base = f"{self.url}/subscriptions/{SUBSCRIPTION}/providers/{place.namespace}/locations"
         version = "api-version=2024-05-01"
         return {
@@ -297,7 +300,11 @@ class Emulator:
         }
 
     def _is_busy(self, path: str) -> bool:
-        return any(left and path.lower() == at for left, _, at in self._operations.values())
+        now = time.monotonic()
+        return any(
+            left and path.lower() == at and now < end
+            for left, _, at, end in self._operations.values()
+        )
 
     def _polled(self, id_: str, *, is_result: bool) -> tuple[int, Any, dict[str, str]]:
         found = self._operations.get(id_)
