@@ -252,8 +252,8 @@ class AzureConfig(Unused, frozen=True, kw_only=True, rename=_rename):
             yield "preConfiguredBackendPoolLoadBalancerTypes: must be internal, external or all"
         if self.cloud_config_type_.lower() not in {"", "file", "merge"}:
             yield (
-                "cloudConfigType: must be file or merge: mount the Secret with the cloud-config"
-                " into the pod, and name that file in --cloud-config"
+                "cloudConfigType: must be file or merge: name the Secret with the cloud-config in"
+                " --cloud-config-secret=NAMESPACE/NAME/KEY"
             )
         is_mixed = self.vm_type.lower() == VMType.VMSS
         if self.disable_availability_set_nodes and not is_mixed:
