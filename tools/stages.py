@@ -108,6 +108,7 @@ _NODES: Final = (
     "src/proreus/controllers/cloud_node_lifecycle",
 )
 _AWS: Final = ("src/proreus/providers/aws", "tests/providers/aws")
+_CLOUDSTACK: Final = ("src/proreus/providers/cloudstack", "tests/providers/cloudstack")
 _GCE: Final = ("src/proreus/providers/gce", "tests/providers/gce")
 _LOCAL: Final = ("src/proreus/providers/local", "labs/cluster", "tests/cluster")
 _OPENSTACK: Final = (
@@ -192,6 +193,13 @@ STAGES: Final = (
         tests("tests/providers/gce"),
         400,
         _GCE,
+    ),
+    Stage(
+        "cloudstack",
+        "200 nodes live on an emulated CloudStack; a cluster moves there and back",
+        tests("tests/providers/cloudstack"),
+        300,
+        _CLOUDSTACK,
     ),
     Stage(
         "kills",
