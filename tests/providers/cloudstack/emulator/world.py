@@ -12,6 +12,8 @@ Json = dict[str, Any]
 Effect = Callable[[], Json | None]
 
 ZONE = {"zoneid": "20000000-0000-4000-8000-000000000001", "zonename": "zone-1"}
+PUBLIC = "20000000-0000-4000-8000-000000000002"
+"""The network that all public addresses are of; the one that they lead to is another."""
 CREATED = "2026-01-01T00:00:00+0000"
 TAGGED = {
     "LoadBalancer": "rules",
@@ -101,7 +103,8 @@ class World:
         start = ipaddress.ip_address(first)
         for number in range(count):
             id_ = str(uuid.uuid4())
-            self.ips[id_] = {"id": id_, "ipaddress": str(start + number), "state": "Free", **ZONE}
+            place = {"networkid": PUBLIC, **ZONE}
+            self.ips[id_] = {"id": id_, "ipaddress": str(start + number), "state": "Free", **place}
 
     def remove_machine(self, id_: str) -> None:
         """A machine is expunged: the database still knows its id."""
