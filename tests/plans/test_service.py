@@ -800,6 +800,15 @@ def test_a_service_under_deletion_of_our_class_loses_its_address() -> None:
     assert body(change)["status"]["loadBalancer"] == {"ingress": []}
 
 
+def test_the_official_manager_s_finalizers_go_with_ours_and_no_others() -> None:
+    official = "example.com/balancer"
+    gone = service(deleted=True, finalizers=("a", official, *OURS))
+    classes = Classes(left_finalizers=(official, "example.com/other"))
+    change = after_delete(gone, Done(), NOW, ref=reference(gone), classes=classes)
+    removed = body(change)["metadata"]["$deleteFromPrimitiveList/finalizers"]
+    assert removed == [*OURS, official]
+
+
 def test_done_for_a_service_that_wants_one_again_keeps_the_finalizer() -> None:
     change = deleted(service(ingress=ADDRESS, said=("False", "Deleting", "x")), Done())
     assert body(change)["metadata"] == {"uid": "uid-1", "resourceVersion": "7"}

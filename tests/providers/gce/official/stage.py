@@ -43,7 +43,7 @@ class Stage:
                 f"{at}/subnetworks/{OTHER_SUBNET}",
                 {
                     "name": OTHER_SUBNET,
-                    "ipCidrRange": "10.200.0.0/16",
+                    "ipCidrRange": "10.64.0.0/16",
                     "network": world.link(NETWORK),
                     "secondaryIpRanges": [],
                 },
