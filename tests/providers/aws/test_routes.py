@@ -77,6 +77,23 @@ async def test_a_route_to_an_instance_of_two_interfaces_names_its_first(aws: Str
     assert first["NetworkInterfaceId"] in {one.get("NetworkInterfaceId") for one in routes}
 
 
+async def test_the_instance_of_another_cluster_goes_on_checking_addresses(aws: StrictAWS) -> None:
+    """A Node names its instance itself, so its kubelet can name anybody's."""
+    network = Network(aws)
+    table(network)
+    (id_,) = network.run(tags={"kubernetes.io/cluster/other": "owned"})
+    wanted = route("10.244.1.0/24", id_)
+    async with started(config_text(aws, network.vpc)) as provider:
+        answer = (await apply(provider, (wanted,)))[wanted]
+        assert network.describe(id_)["SourceDestCheck"] is True
+        assert isinstance(answer, CloudError)
+        assert "tag it kubernetes.io/cluster/test" in str(answer)
+        shared = [{"Key": "kubernetes.io/cluster/test", "Value": "shared"}]
+        network.ec2.create_tags(Resources=[id_], Tags=shared)
+        assert await apply(provider, (wanted,)) == {wanted: Done()}
+    assert network.describe(id_)["SourceDestCheck"] is False
+
+
 async def test_routes_that_are_not_ours_are_not_listed(aws: StrictAWS) -> None:
     network = Network(aws)
     made = table(network)

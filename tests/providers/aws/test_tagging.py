@@ -122,6 +122,29 @@ async def test_a_volume_that_another_machine_has_by_now_keeps_its_tags(aws: Stri
         assert of_volume() == WANTED
 
 
+async def test_machines_of_another_cluster_get_no_tags_and_lose_none(aws: StrictAWS) -> None:
+    """A Node names its instance itself, so its kubelet can name anybody's."""
+    network = Network(aws)
+    theirs = {"kubernetes.io/cluster/other": "owned", "team": "storage"}
+    (other,) = network.run(tags=theirs)
+    mine, first, second, third, fourth = network.run(5)
+    nodes, clock = Objects(map(node_of, (mine, first, second, third, fourth, other))), Clock()
+    text = config_text(aws, network.vpc, sections=TAGGING)
+    async with started(text, context(nodes=nodes, clock=clock)) as provider:
+        await describe(provider, other, mine)
+        await until("tagged", lambda: volume_tags(network, mine) == WANTED)
+        await pass_for(provider, network, first)
+        assert tags(network.describe(other)) == theirs
+        assert volume_tags(network, other) == {}
+        del nodes.by_key[f"node-{other}"], nodes.by_key[f"node-{mine}"]
+        await pass_for(provider, network, second)
+        await pass_for(provider, network, third)  # by its end the one before has ended
+        clock.ahead += timedelta(minutes=10)
+        await describe(provider, fourth)
+        await until("mine has lost them", lambda: not volume_tags(network, mine))
+    assert tags(network.describe(other)) == theirs
+
+
 async def test_nothing_is_tagged_unless_asked_for(aws: StrictAWS) -> None:
     network = Network(aws)
     (id_,) = network.run()

@@ -19,7 +19,6 @@ from proreus.providers.aws.identity import (
     ClusterTags,
     Described,
     Place,
-    owning_clusters,
     tags_of,
 )
 from proreus.providers.aws.memberships import Memberships
@@ -260,7 +259,7 @@ class HostGroups:
             group["GroupId"]: rules_of(group.get("IpPermissions") or ()) for group in described
         }
         is_known = not refused
-        theirs = {group["GroupId"] for group in described if self._is_anothers(group)}
+        theirs = {group["GroupId"] for group in described if self._tags.is_anothers(tags_of(group))}
         homes = {
             id_
             for id_ in group_of.values()
@@ -277,10 +276,6 @@ class HostGroups:
             if id_ in homes or (is_known and (id_ in tagged or access.is_marked(observed)))
         }
         return concerned, homes, refused
-
-    def _is_anothers(self, group: Described) -> bool:
-        tags = tags_of(group)
-        return not self._tags.has(tags) and bool(owning_clusters(tags))
 
     async def _groups(self, *, with_tag: bool) -> list[Described]:
         """Return the groups of the VPC; if `with_tag`, those with the cluster's tag."""

@@ -74,6 +74,10 @@ class ClusterTags(msgspec.Struct, frozen=True):
         value = tags.get(self.key)
         return value == OWNED or (value is None and tags.get(TAG_LEGACY) == self.id)
 
+    def is_anothers(self, tags: Mapping[str, str]) -> bool:
+        """Tell whether an object with these tags is another cluster's, and not this one's, too."""
+        return not self.has(tags) and bool(owning_clusters(tags))
+
     def mine(self, described: Iterable[Described]) -> list[Described]:
         """Return those objects that carry the cluster's tag."""
         return [object_ for object_ in described if self.has(tags_of(object_))]

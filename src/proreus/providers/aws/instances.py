@@ -156,7 +156,10 @@ class AWSInstances:
         settings: Global,
         seen: Callable[[Mapping[str, Described]], None] = lambda _: None,
     ) -> None:
-        """Keep how to find machines at `place`; `seen` is called with those of nodes."""
+        """Keep how to find machines at `place`; `seen` is called with those of nodes.
+
+        It is not called with instances of other clusters.
+        """
         self._seen = seen
         self._api = api
         self._place = place
@@ -204,7 +207,11 @@ class AWSInstances:
             for name, one in machines.items()
             if isinstance(one, Mapping) and "InstanceId" in one
         }
-        self._seen(described)
+        tags = self._place.tags
+        # A Node names its instance itself.
+        self._seen(
+            {name: one for name, one in described.items() if not tags.is_anothers(tags_of(one))}
+        )
         labels = await self._labels(nodes, described)
         return {
             node.metadata.name: self._answer(node, machines[node.metadata.name], labels)

@@ -170,6 +170,12 @@ class AWSRoutes:
         if not interfaces:
             return CloudError(f"instance {id_} has no network interface yet")
         first = interfaces[0]
+        tags = self._place.tags
+        if first.get("SourceDestCheck", True) and tags.is_anothers(tags_of(machine)):
+            return CloudError(
+                f"instance {id_} is another cluster's, so its check of source and destination stays"
+                f" on: tag it {tags.key} if it is this one's, too"
+            )
         operation, what = "ModifyInstanceAttribute", {"InstanceId": id_}
         if len(interfaces) > 1:
             operation = "ModifyNetworkInterfaceAttribute"

@@ -49,15 +49,11 @@ def owners_of(described: Described, cluster: ClusterTags) -> tuple[Owner, ...]:
     if not service and (found := _OFFICIAL.fullmatch(str(described.get("Description") or ""))):
         namespace, name = found["namespace"], found["service"]
     known = msgspec.structs.replace(owner_of(tags) or Owner(), namespace=namespace, service=name)
-    if known.cluster_uid or not _is_foreign(tags, cluster):
+    if known.cluster_uid or not cluster.is_anothers(tags):
         return (known,) if known != Owner() else ()
     # Ids in tags are not names of clusters: this one is not compared with any.
     ids = owning_clusters(tags)
     return tuple(msgspec.structs.replace(known, cluster_uid=id_, cluster="") for id_ in ids)
-
-
-def _is_foreign(tags: Mapping[str, str], cluster: ClusterTags) -> bool:
-    return bool(cluster.id) and bool(owning_clusters(tags)) and not cluster.has(tags)
 
 
 class Named:
