@@ -292,6 +292,10 @@ def test_another_health_check_takes_the_place_of_the_former_without_a_new_pool()
     assert DetachCheck(NAME, "projects/p/global/httpHealthChecks/k8s-1234-node") in steps
     assert AttachCheck(NAME, f"projects/p/global/httpHealthChecks/{NAME}") in steps
     assert f"create firewall rule k8s-{NAME}-http-hc" in shown(steps)
+    checks = after.parts[Kind.FIREWALL, f"k8s-{NAME}-http-hc"]
+    assert isinstance(checks, Firewall)
+    assert checks.destination_ranges == (IP,)
+    assert f'service-ip":"{IP}"' in checks.description
     assert not leaves_shared_check(want, after)
     back, end = settled(desired(), after)
     assert shown(back)[-2:] == [

@@ -76,6 +76,8 @@ def flags_of_provider(name: str) -> Mapping[str, Flag] | None:
     except ConfigError:
         return None
     return {
-        flag.replace("-", "_"): Flag(name, one.help, one.parse, repeated=one.repeated)
+        flag.replace("-", "_"): Flag(
+            name, one.help, one.parse, repeated=one.repeated, bare=one.bare
+        )
         for flag, one in declared.items()
     }

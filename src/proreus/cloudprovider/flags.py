@@ -14,8 +14,10 @@ class ProviderFlag(msgspec.Struct, frozen=True):
         parse: Makes the value of its text. Raises ValueError with what the text must be, such as
             "must be a whole number". No I/O.
         repeated: Whether it may be given more than once; the value is the tuple of all then.
+        bare: The text that the flag's name alone stands for, such as "true"; "" if it needs one.
     """
 
     help: str
     parse: Callable[[str], Any] = str
     repeated: bool = False
+    bare: str = ""

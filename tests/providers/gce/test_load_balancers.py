@@ -17,13 +17,14 @@ from proreus.providers.gce.balancing.annotations import (
     TIER,
     TYPE,
 )
+from proreus.providers.gce.flags import FLAGS, RANGES, RBS_DEFAULT
 from proreus.providers.gce.identity import CONFIG_MAP, NEED, ClusterId
 from proreus.testing import objects
 
 from .cloud.server import Gce
 from .cloud.world import PROJECT, REGION, ZONES
 from .lb_site import NAME, UID, Balancing, balancing, lbs
-from .site import CLUSTER, Objects, context
+from .site import CLUSTER, Objects, config_text, context, started
 
 __all__ = ["lbs"]
 
@@ -286,6 +287,28 @@ async def test_with_subsets_only_internal_ones_from_before_are_ours(gce: Gce) ->
         new = site.desired(site.service(annotations=INTERNAL))
         assert isinstance(await site.answer(new), ImplementedElsewhere)
         await site.make(annotations=INTERNAL, finalizers=[INTERNAL_BEFORE])
+
+
+async def test_by_a_flag_new_external_ones_are_left_to_the_other_controller(gce: Gce) -> None:
+    with_flag = context()
+    with_flag.flags = {RBS_DEFAULT: True}
+    async with balancing(gce) as site:
+        await site.make()
+        async with started(config_text(gce), with_flag) as provider:
+            assert provider.load_balancers is not None
+            old, new = site.service(), site.service(**SECOND)  # type: ignore[arg-type]
+            wanted = [site.desired(old), site.desired(new)]
+            answers = await provider.load_balancers.ensure(wanted)
+            assert isinstance(answers[wanted[0].ref.uid], Ensured)
+            assert isinstance(answers[wanted[1].ref.uid], ImplementedElsewhere)
+
+
+def test_flags_are_read_as_go_reads_them() -> None:
+    assert FLAGS[RANGES].parse("10.0.0.0/8, 192.0.2.1/24") == ("10.0.0.0/8", "192.0.2.0/24")
+    assert FLAGS[RBS_DEFAULT].parse("T")
+    for flag, text in ((RANGES, "x"), (RBS_DEFAULT, "yes")):
+        with pytest.raises(ValueError, match=r"must be|does not appear"):
+            FLAGS[flag].parse(text)
 
 
 async def test_without_the_care_of_groups_those_there_are_serve(gce: Gce) -> None:

@@ -4,9 +4,7 @@ Every call goes through `api.Api`; what an answer means and what is done next is
 functions.
 """
 
-import ipaddress
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -20,6 +18,7 @@ from proreus.providers.gce.balancing.desired import CHECK_RANGES
 from proreus.providers.gce.balancing.load_balancers import GCELoadBalancers
 from proreus.providers.gce.config import GCEConfig
 from proreus.providers.gce.credentials import TokenSource, key_file_path
+from proreus.providers.gce.flags import FLAGS, RANGES, RBS_DEFAULT
 from proreus.providers.gce.identity import NEED, ClusterId
 from proreus.providers.gce.instances import GCEInstances
 from proreus.providers.gce.metadata import TIMEOUT, Metadata
@@ -35,18 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GCECloud"]
 
-FLAG_RANGES = "cloud-provider-gce-lb-src-cidrs"
-FLAG_RANGES_L7 = "cloud-provider-gce-l7lb-src-cidrs"
-
-
-def ranges(text: str) -> tuple[str, ...]:
-    """Read CIDRs between commas.
-
-    Raises:
-        ValueError: One is none.
-    """
-    return tuple(str(ipaddress.ip_network(one.strip(), strict=False)) for one in text.split(","))
-
 
 class GCECloud(CloudProvider):
     """A project of Google Cloud, and one region of it, as a cloud of Kubernetes."""
@@ -55,16 +42,7 @@ class GCECloud(CloudProvider):
     config_type: ClassVar[type[msgspec.Struct] | None] = GCEConfig
     needs: ClassVar[frozenset[str]] = frozenset({NEED})
     left_finalizers: tuple[str, ...] = (INTERNAL_BEFORE,)
-    flags: ClassVar[Mapping[str, ProviderFlag]] = MappingProxyType(
-        {
-            FLAG_RANGES: ProviderFlag(
-                "Where Google checks the health of nodes from: CIDRs, separated by commas.", ranges
-            ),
-            FLAG_RANGES_L7: ProviderFlag(
-                "The same for load balancers of HTTP, which this manager does not make.", ranges
-            ),
-        }
-    )
+    flags: ClassVar[Mapping[str, ProviderFlag]] = FLAGS
 
     def __init__(self, config: msgspec.Struct | None) -> None:
         """Keep the cloud-config; what it leaves out, the metadata server tells.
@@ -102,6 +80,7 @@ class GCECloud(CloudProvider):
                 place,
                 config,
                 cluster_id=ClusterId(context, config.load_balancer.cluster_id),
-                check_ranges=context.flags.get(FLAG_RANGES, CHECK_RANGES),
+                rbs_default=bool(context.flags.get(RBS_DEFAULT)),
+                check_ranges=context.flags.get(RANGES, CHECK_RANGES),
             )
             self.load_balancers = balancers.offered()

@@ -73,7 +73,9 @@ def read_options(annotations: Mapping[str, str]) -> Options:
     )
 
 
-def handled_elsewhere(service: Service, options: Options, *, has_rule: bool, subsets: bool) -> str:
+def handled_elsewhere(
+    service: Service, options: Options, *, has_rule: bool, subsets: bool, rbs_default: bool = False
+) -> str:
     """Return why another controller makes a Service's load balancer; "" if it is this one.
 
     Args:
@@ -81,6 +83,7 @@ def handled_elsewhere(service: Service, options: Options, *, has_rule: bool, sub
         options: What its annotations ask.
         has_rule: Whether there is a forwarding rule as this provider makes it.
         subsets: Whether the cloud-config leaves new internal Services to another controller.
+        rbs_default: Whether a flag leaves new external ones to another controller.
     """
     finalizers = service.metadata.finalizers
     claims: tuple[tuple[bool, str], ...] = (
@@ -91,6 +94,10 @@ def handled_elsewhere(service: Service, options: Options, *, has_rule: bool, sub
         (
             EXTERNAL_ELSEWHERE in finalizers,
             f"the finalizer {EXTERNAL_ELSEWHERE} says that another controller has it",
+        ),
+        (
+            rbs_default and not has_rule,
+            "--enable-rbs-default-l4-netlb leaves new external Services to another controller",
         ),
     )
     if options.internal:

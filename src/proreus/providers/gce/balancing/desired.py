@@ -76,6 +76,11 @@ class Desired(msgspec.Struct, frozen=True):
     group: str = ""
 
     @property
+    def has_own_external_check(self) -> bool:
+        """Whether Google checks an external one by itself: at its address, as clients come."""
+        return not self.shares_check and not self.internal
+
+    @property
     def pool(self) -> Pool | None:
         """The target pool of an external one."""
         return self.target if isinstance(self.target, Pool) else None

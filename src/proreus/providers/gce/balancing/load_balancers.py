@@ -93,6 +93,7 @@ class GCELoadBalancers:
         *,
         cluster_id: ClusterId,
         check_ranges: tuple[str, ...],
+        rbs_default: bool = False,
     ) -> None:
         """Keep how to call Google, and where."""
         self._api = api
@@ -101,6 +102,7 @@ class GCELoadBalancers:
         self._config = config
         self._cluster_id = cluster_id
         self._check_ranges = check_ranges
+        self._rbs_default = rbs_default
         self._observer = Observer(api, place)
         self._applier = Applier(api, place, self._observer)
         self._shared = SharedParts(
@@ -301,7 +303,13 @@ class GCELoadBalancers:
         """
         rule: Rule | None = await self._observer.find(Kind.RULE, lb.ref.name)
         subsets = ILB_SUBSETS in self._config.global_.alpha_features
-        why = handled_elsewhere(lb.service, options, has_rule=rule is not None, subsets=subsets)
+        why = handled_elsewhere(
+            lb.service,
+            options,
+            has_rule=rule is not None,
+            subsets=subsets,
+            rbs_default=self._rbs_default,
+        )
         if rule is not None and rule.backend_service and rule.load_balancing_scheme != INTERNAL:
             why = "its forwarding rule leads to a backend service, which another controller makes"
         if why:

@@ -159,7 +159,7 @@ def _keeps_address(desired: Desired, rule: Rule) -> bool:
 
 def _checks(desired: Desired, observed: Observed) -> Iterator[Step]:
     yield from _part(check_kind(desired), desired.check, observed)
-    if desired.check_firewall is not None:
+    if desired.check_firewall is not None and not desired.has_own_external_check:
         yield from _part(Kind.FIREWALL, desired.check_firewall, observed)
 
 
@@ -283,14 +283,14 @@ def _is_useless(desired: Desired, held: Address) -> bool:
 
 
 def _clients(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]:
-    """Plan the firewall rule for clients, which names the address."""
-    if desired.firewall is None:
-        return
-    described = naming.described_with_address(desired.service, rule.address)
-    firewall = msgspec.structs.replace(
-        desired.firewall, description=described, destination_ranges=(rule.address,)
-    )
-    yield from _part(Kind.FIREWALL, firewall, observed)
+    """Plan the firewall rules that name the address: for clients, and for an own health check."""
+    own = desired.check_firewall if desired.has_own_external_check else None
+    for firewall in filter(None, (desired.firewall, own)):
+        described = naming.described_with_address(desired.service, rule.address)
+        named = msgspec.structs.replace(
+            firewall, description=described, destination_ranges=(rule.address,)
+        )
+        yield from _part(Kind.FIREWALL, named, observed)
 
 
 def own_check_firewalls(name: str) -> tuple[str, str]:

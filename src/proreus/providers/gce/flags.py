@@ -1,0 +1,58 @@
+"""The flags that the official manager of GCE has of its own."""
+
+import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from proreus.cloudprovider.flags import ProviderFlag
+
+RANGES: Final = "cloud-provider-gce-lb-src-cidrs"
+RBS_DEFAULT: Final = "enable-rbs-default-l4-netlb"
+
+_GO_BOOLEANS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+
+def ranges(text: str) -> tuple[str, ...]:
+    """Read CIDRs between commas.
+
+    Raises:
+        ValueError: One is none.
+    """
+    return tuple(str(ipaddress.ip_network(one.strip(), strict=False)) for one in text.split(","))
+
+
+def boolean(text: str) -> bool:
+    """Read true or false, as Go does.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if text not in _GO_BOOLEANS:
+        raise ValueError("must be true or false")
+    return _GO_BOOLEANS[text]
+
+
+def _switch(text: str) -> ProviderFlag:
+    return ProviderFlag(text, boolean, bare="true")
+
+
+FLAGS: Final[Mapping[str, ProviderFlag]] = MappingProxyType(
+    {
+        RANGES: ProviderFlag(
+            "Where Google checks the health of nodes from: CIDRs, separated by commas.", ranges
+        ),
+        "cloud-provider-gce-l7lb-src-cidrs": ProviderFlag(
+            "The same for load balancers of HTTP; accepted, as they are not made here.", ranges
+        ),
+        RBS_DEFAULT: _switch("Leave new external Services to the controller of backend services."),
+        "enable-l4-lb-annotations": _switch(
+            "Accepted: annotations that name the parts of load balancers are not written."
+        ),
+        "enable-multi-networking": _switch("Accepted: nodes have one network here."),
+        "enable-multi-project": _switch("Accepted: nodes are of one project here."),
+    }
+)
