@@ -262,7 +262,7 @@ async def test_operations_that_take_time_are_polled_and_their_failures_told(
     azure: Emulator,
 ) -> None:
     nodes = machines(azure)
-    azure.works = 2
+    azure.works = 1
     async with started(azure) as provider:
         found = await ensure(provider, nodes, service())
         assert found["web-1"]

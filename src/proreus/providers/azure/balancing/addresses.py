@@ -8,7 +8,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.ownership import Owner, Tenants, Verdict, refusal
+from proreus.cloudprovider.ownership import Owner, Tenants, refusal
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.annotations import Options
 from proreus.providers.azure.balancing.desired import Place, is_of
@@ -198,15 +198,6 @@ def untagged(address: Resource, ref: LoadBalancerRef) -> dict[str, Any]:
     if tags.get(marks.TAG_DNS) == ref.key:
         del tags[marks.TAG_DNS]
     return {**address, "tags": tags}
-
-
-def of_service(known: Known, ref: LoadBalancerRef) -> list[Resource]:
-    """Return the addresses that have to do with a Service."""
-    return [
-        one
-        for one in known.values()
-        if ref.key in marks.users(one) or marks.verdict_on(one, ref) is Verdict.MARKED
-    ]
 
 
 def may_share(

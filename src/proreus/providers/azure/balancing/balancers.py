@@ -1,16 +1,17 @@
 """Decides what a load balancer is to be: the parts of a pass's Services, and all others'. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.load_balancers import Host
+from proreus.cloudprovider.load_balancers import Host, LoadBalancer
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
 from proreus.providers.azure.balancing.desired import (
     SHARED_PROBE,
+    base_of,
     frontend_name,
     is_of,
     parts,
@@ -65,50 +66,65 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
     """
     found: dict[tuple[str, str], Spot] = {}
     taken: dict[str, str] = {}
+    there = {internal: _by_address(one) for internal, one in state.balancers.items()}
     for job in jobs:
         if job.lb is None:
             continue
         for family in job.lb.families:
-            one = _spot(job, family, state, scene, taken)
-            if one.public is not None:
-                taken.setdefault(one.public.id.lower(), one.id)
+            known = there.get(job.options.internal, {})
+            if job.options.internal:
+                one = _inner_spot(job, job.lb, family, scene, known)
+            else:
+                chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
+                one = _public_spot(job, job.lb, family, scene, chosen, there=known, taken=taken)
+                taken.setdefault(chosen.id.lower(), one.id)
             found[job.ref.uid, family] = one
     return found
 
 
-def _spot(job: Job, family: str, state: State, scene: Scene, taken: Mapping[str, str]) -> Spot:
-    options, place = job.options, scene.place
-    assert job.lb is not None  # noqa: S101 - for the types; asked by the caller
-    balancer = state.balancers.get(options.internal)
-    name = frontend_name(job.ref, options, family, dual=len(job.lb.families) > 1)
-    base = place.balancer_id(internal=options.internal)
-    own = f"{base}/{_FRONTENDS}/{name}"
-    others = [one for one in listed(balancer, _FRONTENDS) if not is_of(str(one["name"]), job.ref)]
-    if options.internal:
-        asked = options.addresses.get(family, "")
-        shared = [
-            one for one in others if asked and properties(one).get("privateIPAddress") == asked
-        ]
-        if shared:
-            _check_sharing(shared, job, scene)
-            return Spot(f"{base}/{_FRONTENDS}/{shared[0]['name']}")
-        is_there = any(str(one["name"]) == name for one in listed(balancer, _FRONTENDS))
-        return Spot(own, name, _inside(job, family, scene, is_there=is_there))
-    chosen = choose(job.lb, options, family, place, state.addresses)
-    known = taken.get(chosen.id.lower(), "")
-    for one in others:
-        if named_id(one, "publicIPAddress") == chosen.id.lower():
-            known = f"{base}/{_FRONTENDS}/{one['name']}"
-    if known and known != own:
+def _by_address(observed: Resource | None) -> dict[str, list[str]]:
+    """Return the names of frontends by their private addresses, or the ids of their public ones."""
+    found: dict[str, list[str]] = {}
+    for one in listed(observed, _FRONTENDS):
+        key = named_id(one, "publicIPAddress") or properties(one).get("privateIPAddress")
+        found.setdefault(str(key), []).append(str(one["name"]))
+    return found
+
+
+def _inner_spot(
+    job: Job, lb: LoadBalancer, family: str, scene: Scene, there: Mapping[str, Sequence[str]]
+) -> Spot:
+    base = f"{scene.place.balancer_id(internal=True)}/{_FRONTENDS}"
+    asked = job.options.addresses.get(family, "")
+    shared = [one for one in there.get(asked, ()) if asked and not is_of(one, job.ref)]
+    if shared:
+        reason = may_share(shared, job.ref, scene.place.config.tenants, scene.services)
+        if reason:
+            raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
+        return Spot(f"{base}/{shared[0]}")
+    name = frontend_name(job.ref, job.options, family, dual=len(lb.families) > 1)
+    is_there = any(name in names for names in there.values())
+    return Spot(f"{base}/{name}", name, _inside(job, family, scene, is_there=is_there))
+
+
+def _public_spot(
+    job: Job,
+    lb: LoadBalancer,
+    family: str,
+    scene: Scene,
+    chosen: Chosen,
+    *,
+    there: Mapping[str, Sequence[str]],
+    taken: Mapping[str, str],
+) -> Spot:
+    base = f"{scene.place.balancer_id(internal=False)}/{_FRONTENDS}"
+    name = frontend_name(job.ref, job.options, family, dual=len(lb.families) > 1)
+    own, key = f"{base}/{name}", chosen.id.lower()
+    others = [f"{base}/{one}" for one in there.get(key, ()) if not is_of(one, job.ref)]
+    known = others[0] if others else taken.get(key, own)
+    if known != own:
         return Spot(known, public=chosen)
     return Spot(own, name, {"publicIPAddress": {"id": chosen.id}}, chosen)
-
-
-def _check_sharing(shared: Sequence[Resource], job: Job, scene: Scene) -> None:
-    names = [str(one["name"]) for one in shared]
-    reason = may_share(names, job.ref, scene.place.config.tenants, scene.services)
-    if reason:
-        raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
 
 
 def _inside(job: Job, family: str, scene: Scene, *, is_there: bool) -> dict[str, Any]:
@@ -152,10 +168,11 @@ def balancer(
             probes |= own.probes
             families.add(family)
     before, content = properties(document), dict(properties(document))
+    bases = {job.ref.name for job in jobs}
     content[_RULES] = changed_parts(
-        before.get(_RULES) or (), rules, lambda one: _is_of_any(one, jobs)
+        before.get(_RULES) or (), rules, lambda one: _is_of_any(one, bases)
     )
-    content["probes"] = _probes(before.get("probes") or (), probes, content[_RULES], jobs)
+    content["probes"] = _probes(before.get("probes") or (), probes, content[_RULES], bases)
     orphans = _orphans(document, content[_RULES], jobs, scene)
     used = set(_used(content))
     base = f"{place.balancer_id(internal=internal)}/{_FRONTENDS}/".lower()
@@ -163,7 +180,7 @@ def balancer(
         before.get(_FRONTENDS) or (),
         frontends,
         lambda one: (
-            (_is_of_any(one, jobs) and f"{base}{one['name']}".lower() not in used)
+            (_is_of_any(one, bases) and f"{base}{one['name']}".lower() not in used)
             or str(one["name"]) in orphans
         ),
     )
@@ -187,8 +204,8 @@ def _new(scene: Scene) -> Document:
     return document | extended(scene.place)
 
 
-def _is_of_any(one: Resource, jobs: Sequence[Job]) -> bool:
-    return any(is_of(str(one.get("name", "")), job.ref) for job in jobs)
+def _is_of_any(one: Resource, bases: Collection[str]) -> bool:
+    return base_of(str(one.get("name", ""))) in bases
 
 
 def _used(content: Mapping[str, Any]) -> Iterator[str]:
@@ -205,22 +222,20 @@ def _orphans(
     """Return frontends of Services that are gone, which only Services of this pass still used."""
     still = {named_id(one, "frontendIPConfiguration") for one in rules}
     found = set()
+    bases = {job.ref.name for job in jobs}
+    live = {job.ref.name for job in jobs if job.lb is not None}
     for one in properties(document).get(_RULES) or ():
         frontend = named_id(one, "frontendIPConfiguration")
-        if not _is_of_any(one, jobs) or frontend in still:
+        if not _is_of_any(one, bases) or frontend in still:
             continue
         for candidate in properties(document).get(_FRONTENDS) or ():
             name = str(candidate["name"])
             is_it = frontend.endswith(f"/{name.lower()}")
-            is_made = len(name.partition("-")[0]) == _BASE and name.startswith("a")
-            if is_it and is_made and name.partition("-")[0] not in scene.services:
+            base = base_of(name)
+            is_made = len(base) == _BASE and base.startswith("a")
+            if is_it and is_made and base not in scene.services and base not in live:
                 found.add(name)
-    taken = {
-        str(one["name"])
-        for one in properties(document).get(_FRONTENDS) or ()
-        if any(job.lb is not None and is_of(str(one["name"]), job.ref) for job in jobs)
-    }
-    return found - taken
+    return found
 
 
 _BASE = 32
@@ -230,13 +245,13 @@ def _probes(
     observed: Sequence[Resource],
     desired: Mapping[str, Mapping[str, Any]],
     rules: Sequence[Resource],
-    jobs: Sequence[Job],
+    bases: Collection[str],
 ) -> list[Document]:
     used = {named_id(one, "probe").rpartition("/")[2] for one in rules}
 
     def drops(one: Resource) -> bool:
         name = str(one["name"])
-        return _is_of_any(one, jobs) or (name == SHARED_PROBE and name not in used)
+        return _is_of_any(one, bases) or (name == SHARED_PROBE and name not in used)
 
     return changed_parts(observed, desired, drops)
 
@@ -256,11 +271,11 @@ def _pools(
         name = scene.place.pool_name(family)
         desired[name] = {}
         if by_address:
-            desired[name] = _by_address(observed, name, live, scene, family)
+            desired[name] = _pool_by_address(observed, name, live, scene, family)
     return changed_parts(observed, desired, lambda _: False)
 
 
-def _by_address(
+def _pool_by_address(
     observed: Sequence[Resource], name: str, live: Sequence[Job], scene: Scene, family: str
 ) -> dict[str, Any]:
     """Return the properties of a pool that names the nodes' addresses."""

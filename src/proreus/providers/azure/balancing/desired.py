@@ -85,9 +85,14 @@ class Place(msgspec.Struct, frozen=True):
         return f"{cut(name, _ROOM)}{_suffix(family, dual=dual)}"
 
 
+def base_of(name: str) -> str:
+    """Return what a part's name begins with: of a Service's, the default name of load balancers."""
+    return name.partition("-")[0]
+
+
 def is_of(name: str, ref: LoadBalancerRef) -> bool:
     """Tell whether a part of a load balancer is a Service's, by the UID in its name."""
-    return name == ref.name or name.startswith(f"{ref.name}-")
+    return base_of(name) == ref.name
 
 
 def frontend_name(ref: LoadBalancerRef, options: Options, family: str, *, dual: bool) -> str:

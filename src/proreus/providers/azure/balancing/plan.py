@@ -5,16 +5,16 @@ group loses what goes, then the load balancers are written whole, then machines 
 then the security group lets clients in, and last goes what nobody has any more.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
 from proreus.providers.azure.balancing.addresses import (
     Departure,
     departure,
-    of_service,
     untagged,
 )
+from proreus.providers.azure.balancing.annotations import FAMILIES
 from proreus.providers.azure.balancing.balancers import (
     Spots,
     balancer,
@@ -23,8 +23,8 @@ from proreus.providers.azure.balancing.balancers import (
     listed,
     spots,
 )
-from proreus.providers.azure.balancing.desired import is_of
-from proreus.providers.azure.balancing.documents import named_id, named_ids
+from proreus.providers.azure.balancing.documents import named_ids
+from proreus.providers.azure.balancing.index import Index, frontend_address, index
 from proreus.providers.azure.balancing.parts import (
     DeleteAddress,
     DeleteBalancer,
@@ -54,19 +54,22 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
         CloudError: A Service cannot have what it asks for.
     """
     where = spots(jobs, state, scene)
+    if first := _addresses(where):
+        return first
+    known = index(state)
     desired = {
         internal: balancer(jobs, state, scene, where, internal=internal) for internal in KINDS
     }
-    rounds: Iterable[Sequence[Step]] = (
-        _addresses(where),
-        _stripped(jobs, state, desired),
-        _detached(state, desired, scene),
-        _balancers(state, desired),
-        _joined(jobs, state, scene),
-        _guarded(jobs, state, scene, where),
-        _departed(jobs, state, where),
+    # Each round is only planned if those before it are done.
+    rounds: Iterable[Callable[[], Sequence[Step]]] = (
+        lambda: _stripped(jobs, state, desired, known),
+        lambda: _detached(state, desired, scene),
+        lambda: _balancers(state, desired),
+        lambda: _joined(jobs, state, scene),
+        lambda: _guarded(jobs, state, scene, where, known),
+        lambda: _departed(jobs, where, known),
     )
-    return next((list(steps) for steps in rounds if steps), [])
+    return next((list(steps) for plan_ in rounds if (steps := plan_())), [])
 
 
 def _addresses(where: Spots) -> list[Step]:
@@ -116,81 +119,45 @@ def _private(observed: Resource | None, frontend: str) -> str:
     return ""
 
 
-def _frontend_address(one: Resource, state: State) -> str:
-    public = named_id(one, "publicIPAddress")
-    if public:
-        return str(part(state.addresses.get(public, {}), "ipAddress") or "")
-    return str(properties(one).get("privateIPAddress") or "")
-
-
 def _stripped(
-    jobs: Sequence[Job], state: State, desired: dict[bool, Document | None]
+    jobs: Sequence[Job], state: State, desired: dict[bool, Document | None], known: Index
 ) -> list[Step]:
     """Return how the security group loses the addresses that are about to go."""
     if state.group is None:
         return []
+    left = {
+        (internal, str(one["name"]), frontend_address(one, state))
+        for internal, document in desired.items()
+        for one in listed(document, "frontendIPConfigurations")
+    }
     strips = []
     for job in jobs:
-        going = set()
-        for internal in KINDS:
-            left = {
-                (str(one["name"]), _frontend_address(one, state))
-                for one in listed(desired[internal], "frontendIPConfigurations")
-            }
-            for one in listed(state.balancers.get(internal), "frontendIPConfigurations"):
-                address = _frontend_address(one, state)
-                is_kept = (str(one["name"]), address) in left
-                if is_of(str(one["name"]), job.ref) and address and not is_kept:
-                    going.add(address)
+        own = known.frontends.get(job.ref.name, ())
+        going = {address for one in own if one not in left if (address := one[2])}
         if job.lb is None:
-            going |= set(_last_addresses(job, state))
+            going |= known.used.get(job.ref.name, set()) - {""}
             going |= set(job.options.additional)
+            going |= {
+                str(part(one, "ipAddress") or "")
+                for one in known.addresses_of(job.ref)
+                if departure(one, job.ref) is not Departure.KEEP
+            }
         if going:
-            strips.append(_strip(job, going, state))
+            strips.append(_strip(job, going, known))
     document = guard.changed(state.group, strips, ()) if strips else None
     return [PutGroup(document)] if document is not None else []
 
 
-def _last_addresses(job: Job, state: State) -> Iterator[str]:
-    """Return the addresses that a Service that goes still has: its own, and of its rules."""
-    for address in of_service(state.addresses, job.ref):
-        if departure(address, job.ref) is not Departure.KEEP:
-            yield str(part(address, "ipAddress") or "")
-    for internal in KINDS:
-        observed = state.balancers.get(internal)
-        used = {
-            named_id(one, "frontendIPConfiguration").rpartition("/")[2]
-            for one in listed(observed, "loadBalancingRules")
-            if is_of(str(one["name"]), job.ref)
-        }
-        for one in listed(observed, "frontendIPConfigurations"):
-            if str(one["name"]).lower() in used:
-                yield _frontend_address(one, state)
-
-
-def _strip(job: Job, targets: Iterable[str], state: State) -> guard.Strip:
+def _strip(job: Job, targets: Iterable[str], known: Index) -> guard.Strip:
     wanted = frozenset(filter(None, targets))
-    kept: dict[str, set[int]] = {}
-    for internal in KINDS:
-        observed = state.balancers.get(internal)
-        by_id = {
-            str(one["name"]).lower(): _frontend_address(one, state)
-            for one in listed(observed, "frontendIPConfigurations")
-        }
-        for rule in listed(observed, "loadBalancingRules"):
-            if is_of(str(rule["name"]), job.ref):
-                continue
-            floats = bool(properties(rule).get("enableFloatingIP"))
-            frontend = named_id(rule, "frontendIPConfiguration").rpartition("/")[2]
-            if by_id.get(frontend) in wanted if floats else not job.options.floats:
-                port = properties(rule).get("frontendPort" if floats else "backendPort")
-                protocol = str(properties(rule).get("protocol"))
-                kept.setdefault("*" if protocol == "All" else protocol, set()).add(int(port or 0))
-    frozen = {protocol: frozenset(ports) for protocol, ports in kept.items()}
-    return guard.Strip(wanted, frozen, prefix=f"{job.ref.name}-")
+    at_nodes = not job.options.floats
+    kept = known.others_ports(job.ref.name, wanted, at_nodes=at_nodes)
+    return guard.Strip(wanted, kept, prefix=f"{job.ref.name}-")
 
 
-def _guarded(jobs: Sequence[Job], state: State, scene: Scene, where: Spots) -> list[Step]:
+def _guarded(
+    jobs: Sequence[Job], state: State, scene: Scene, where: Spots, known: Index
+) -> list[Step]:
     """Return how the security group lets clients in, and in nowhere else."""
     if state.group is None:
         return []
@@ -201,7 +168,7 @@ def _guarded(jobs: Sequence[Job], state: State, scene: Scene, where: Spots) -> l
         targets = {*ingress(job, state, where), *job.options.additional}
         if not job.options.floats:
             targets = set(_node_addresses(job, job.lb, scene)) | set(job.options.additional)
-        strips.append(_strip(job, targets, state))
+        strips.append(_strip(job, targets, known))
         granted += guard.grants(job.lb, job.options, targets)
     document = guard.changed(state.group, strips, granted) if strips else None
     if document is None:
@@ -216,16 +183,13 @@ def _node_addresses(job: Job, lb: LoadBalancer, scene: Scene) -> Iterator[str]:
             yield host.addresses[family][0]
 
 
-def _departed(jobs: Sequence[Job], state: State, where: Spots) -> list[Step]:
+def _departed(jobs: Sequence[Job], where: Spots, known: Index) -> list[Step]:
     """Return what becomes of public addresses that Services have no more."""
     found: list[Step] = []
     for job in jobs:
-        kept = {
-            one.public.id.lower()
-            for (uid, _), one in where.items()
-            if uid == job.ref.uid and one.public is not None
-        }
-        for address in of_service(state.addresses, job.ref):
+        spots_ = (where.get((job.ref.uid, family)) for family in FAMILIES)
+        kept = {one.public.id.lower() for one in spots_ if one is not None and one.public}
+        for address in known.addresses_of(job.ref):
             id_ = str(address["id"])
             if id_.lower() in kept:
                 continue

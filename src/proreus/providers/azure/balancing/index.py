@@ -1,0 +1,104 @@
+"""Finds the parts of single Services among those of all, each list gone through once. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.providers.azure.balancing import marks
+from proreus.providers.azure.balancing.balancers import listed
+from proreus.providers.azure.balancing.desired import base_of
+from proreus.providers.azure.balancing.documents import named_id
+from proreus.providers.azure.balancing.parts import State
+from proreus.providers.azure.machines import Resource, part, properties
+
+_FRONTENDS = "frontendIPConfigurations"
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A port that a rule of a load balancer leads to: whose, and Azure's word for the protocol."""
+
+    base: str
+    protocol: str
+    port: int
+
+
+class Index(msgspec.Struct, frozen=True):
+    """Where the parts of Services are; `base` is what the names of a Service's parts begin with.
+
+    Attributes:
+        frontends: By base: whether internal, the name, and the address of each frontend.
+        used: By base the addresses of the frontends that rules of the Service use.
+        ports: By address the ports of rules that clients reach there.
+        node_ports: The ports of rules that lead to nodes' own addresses.
+        by_user: Public addresses by the Services that the official tag names.
+        by_owner: Public addresses by the UID of the Service that they were made for.
+    """
+
+    frontends: Mapping[str, list[tuple[bool, str, str]]]
+    used: Mapping[str, set[str]]
+    ports: Mapping[str, list[Opened]]
+    node_ports: list[Opened]
+    by_user: Mapping[str, list[Resource]]
+    by_owner: Mapping[str, list[Resource]]
+
+    def addresses_of(self, ref: LoadBalancerRef) -> list[Resource]:
+        """Return the public addresses that have to do with a Service."""
+        found = [*self.by_user.get(ref.key, ()), *self.by_owner.get(ref.uid, ())]
+        return list({str(one["id"]).lower(): one for one in found}.values())
+
+    def others_ports(
+        self, base: str, targets: Iterable[str], *, at_nodes: bool
+    ) -> dict[str, frozenset[int]]:
+        """Return the ports by protocol that other Services have on addresses, or on nodes."""
+        opened = [one for target in targets for one in self.ports.get(target, ())]
+        found: dict[str, set[int]] = {}
+        for one in (*opened, *(self.node_ports if at_nodes else ())):
+            if one.base != base:
+                found.setdefault(one.protocol, set()).add(one.port)
+        return {protocol: frozenset(ports) for protocol, ports in found.items()}
+
+
+def frontend_address(one: Resource, state: State) -> str:
+    """Return the address of a frontend; "" if it has none yet."""
+    public = named_id(one, "publicIPAddress")
+    if public:
+        return str(part(state.addresses.get(public, {}), "ipAddress") or "")
+    return str(properties(one).get("privateIPAddress") or "")
+
+
+def index(state: State) -> Index:
+    """Return where the parts of Services are."""
+    node_ports: list[Opened] = []
+    frontends: dict[str, list[tuple[bool, str, str]]] = {}
+    used: dict[str, set[str]] = {}
+    ports: dict[str, list[Opened]] = {}
+    for internal, balancer in state.balancers.items():
+        by_name: dict[str, str] = {}
+        for one in listed(balancer, _FRONTENDS):
+            name, address = str(one["name"]), frontend_address(one, state)
+            by_name[name.lower()] = address
+            frontends.setdefault(base_of(name), []).append((internal, name, address))
+        for rule in listed(balancer, "loadBalancingRules"):
+            base = base_of(str(rule["name"]))
+            address = by_name.get(named_id(rule, "frontendIPConfiguration").rpartition("/")[2], "")
+            used.setdefault(base, set()).add(address)
+            opened, floats = _opened(base, rule)
+            (ports.setdefault(address, []) if floats else node_ports).append(opened)
+    by_user: dict[str, list[Resource]] = {}
+    by_owner: dict[str, list[Resource]] = {}
+    for address_ in state.addresses.values():
+        for user in marks.users(address_):
+            by_user.setdefault(user, []).append(address_)
+        own = marks.owner(address_)
+        if own is not None:
+            by_owner.setdefault(own.service_uid, []).append(address_)
+    return Index(frontends, used, ports, node_ports, by_user, by_owner)
+
+
+def _opened(base: str, rule: Resource) -> tuple[Opened, bool]:
+    """Return what a rule leads to, and whether that is the address of its frontend."""
+    floats = bool(properties(rule).get("enableFloatingIP"))
+    port = properties(rule).get("frontendPort" if floats else "backendPort")
+    protocol = str(properties(rule).get("protocol"))
+    return Opened(base, "*" if protocol == "All" else protocol, int(port or 0)), floats
