@@ -126,6 +126,16 @@ async def test_an_internal_service_has_an_address_of_the_subnet(azure: Emulator)
     assert "kubernetes-internal" not in repr(model)
 
 
+async def test_internal_services_made_at_once_have_an_address_each(azure: Emulator) -> None:
+    nodes = machines(azure)
+    many = [service(number, {"azure-load-balancer-internal": "true"}) for number in range(5)]
+    async with started(azure) as provider:
+        first = await ensure(provider, nodes, *many)
+        assert await ensure(provider, nodes, *many) == first
+    assert len({ip for ips in first.values() for ip in ips}) == 5
+    assert not addresses(azure)
+
+
 async def test_a_service_moves_between_public_and_internal(azure: Emulator) -> None:
     nodes = machines(azure)
     internal = {"azure-load-balancer-internal": "true"}

@@ -125,8 +125,10 @@ def load_balancer(store: Store, lb: Resource, old: Resource | None) -> Resource:
         one["id"].lower(): one
         for one in (old or {"properties": {}})["properties"].get("frontendIPConfigurations", ())
     }
+    given: set[str] = set()
     for frontend in lb["properties"]["frontendIPConfigurations"]:
-        _frontend(store, lb, frontend, before.get(frontend["id"].lower()))
+        _frontend(store, lb, frontend, before.get(frontend["id"].lower()), given)
+        given.add(frontend["properties"].get("privateIPAddress", ""))
     _pools(store, lb, old)
     for probe in lb["properties"]["probes"]:
         _probe(probe)
@@ -134,7 +136,9 @@ def load_balancer(store: Store, lb: Resource, old: Resource | None) -> Resource:
     return lb
 
 
-def _frontend(store: Store, lb: Resource, frontend: Resource, old: Resource | None) -> None:
+def _frontend(
+    store: Store, lb: Resource, frontend: Resource, old: Resource | None, given: set[str]
+) -> None:
     properties = frontend["properties"]
     public, subnet = properties.get("publicIPAddress"), properties.get("subnet")
     if bool(public) == bool(subnet):
@@ -170,7 +174,7 @@ def _frontend(store: Store, lb: Resource, frontend: Resource, old: Resource | No
     if method == "Static" and not wanted:
         raise invalid("PrivateStaticIPAddressMissing", "A static address must be given.")
     properties["privateIPAddress"] = store.private_address(
-        net, version, wanted, frontend["id"].lower()
+        net, version, wanted, frontend["id"].lower(), given
     )
 
 

@@ -77,7 +77,9 @@ class Store:
             return str(ipaddress.ip_address("2001:db8:ff::") + number)
         return str(ipaddress.ip_address("20.50.0.0") + number)
 
-    def private_address(self, subnet: Resource, version: str, wanted: str, owner: str) -> str:
+    def private_address(
+        self, subnet: Resource, version: str, wanted: str, owner: str, given: set[str] | None = None
+    ) -> str:
         """Give out a private address, or the one that is wanted."""
         prefixes = subnet["properties"].get("addressPrefixes") or [
             subnet["properties"]["addressPrefix"]
@@ -86,7 +88,7 @@ class Store:
         net = next((n for p in prefixes if (n := ipaddress.ip_network(p)).version == number), None)
         if net is None:
             raise invalid("SubnetDoesNotHaveFamily", f"{subnet['id']} has no {version} prefix.")
-        taken = dict(self._private_addresses())
+        taken = dict(self._private_addresses()) | dict.fromkeys(given or (), "this request")
         if wanted:
             if ipaddress.ip_address(wanted) not in net:
                 raise invalid(
