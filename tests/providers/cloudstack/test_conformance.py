@@ -7,6 +7,8 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 from proreus.cloudprovider import CloudProvider, LoadBalancerRef
 from proreus.testing.conformance import Answer, CloudFixture, Conformance
 from proreus.testing.controlplane.certificates import Authority
@@ -29,15 +31,16 @@ class CloudStackFixture(CloudFixture):
     patience = 30.0
     marks_routes = False
     throttled = Answer(429, _LIMIT)
+    in_vpc = False
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
         self.emulator = await self._stack.enter_async_context(served(Emulator()))
         self.emulator.page = self.page_size
         self.world = self.emulator.world
-        self._network = self.world.add_network()
         tier = self.world.add_network(vpc=True, cidr="10.2.0.0/16")
         self._vpc = self.world.networks[tier]["vpcid"]
+        self._network = tier if self.in_vpc else self.world.add_network()
         self.world.add_addresses("203.0.113.1", 50)
         self._ids: dict[str, str] = {}
         self.endpoint = self.emulator.url
@@ -74,6 +77,7 @@ class CloudStackFixture(CloudFixture):
         """Addresses that are taken, rules with their members, firewall rules; all with tags."""
         world = self.world
         kinds = {"ips": "PublicIpAddress", "rules": "LoadBalancer", "firewall": "FirewallRule"}
+        kinds["acl_items"] = "NetworkACL"
         found: dict[str, object] = {}
         for kind, type_ in kinds.items():
             for id_, one in getattr(world, kind).items():
@@ -86,7 +90,7 @@ class CloudStackFixture(CloudFixture):
         world = self.world
         if id_ in world.ips:
             world.release(id_)
-        for kind in ("rules", "firewall"):
+        for kind in ("rules", "firewall", "acl_items"):
             if id_ in getattr(world, kind):
                 world.remove(kind, id_)
         world.members.pop(id_, None)
@@ -94,7 +98,8 @@ class CloudStackFixture(CloudFixture):
     async def create_foreign(self, ref: LoadBalancerRef) -> None:
         """The name holds the uid: so a rule of another uid, on an address of its own."""
         (ip, *_) = (one for one in self.world.ips.values() if one["state"] == "Free")
-        ip |= {"state": "Allocated", "associatednetworkid": self._network}
+        place = {"vpcid": self._vpc} if self.in_vpc else {}
+        ip |= {"state": "Allocated", "associatednetworkid": self._network, **place}
         id_ = self.world.new_id()
         other = ref.name[:-4] + "0000"
         self.world.rules[id_] = {
@@ -105,5 +110,16 @@ class CloudStackFixture(CloudFixture):
         }  # fmt: skip
 
 
+class VPCFixture(CloudStackFixture):
+    """The same in a tier of a VPC, where access lists let clients in."""
+
+    in_vpc = True
+
+
 class TestCloudStack(Conformance):
     fixture = CloudStackFixture
+
+
+@pytest.mark.long
+class TestInVPC(Conformance):
+    fixture = VPCFixture

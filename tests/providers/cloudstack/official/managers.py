@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,23 +29,24 @@ async def build(directory: Path) -> Path:
     return program
 
 
-def official(site: Site, program: Path, config: Path, log: Path) -> Process:
+def official(
+    site: Site, program: Path, config: Path, log: Path, pace: Sequence[str] = BOTH
+) -> Process:
     """The controllers of the Go framework with the official provider."""
     kubeconfig = site.plane.kubeconfig_for("official", ["system:masters"])
     flags = (f"--cloud-config={config}", f"--kubeconfig={kubeconfig}")
-    return Process([str(program), *BOTH, *flags], log)
+    return Process([str(program), *pace, *flags], log)
 
 
-def ours(site: Site, config: Path) -> ManagerProcess:
+def ours(site: Site, config: Path, pace: Sequence[str] = BOTH) -> ManagerProcess:
     """This manager, with the rights of the generated roles."""
     manager = site.lone_manager(user="cloudstack-manager")
     apart = ("--cloud-", "--leader-elect", "-v=")
     return ManagerProcess(
         *[one for one in manager.flags if not one.startswith(apart)],
-        *BOTH,
+        *pace,
         "--cloud-provider=external-cloudstack",
         "--leader-elect=false",
-        "--node-monitor-period=1s",
         f"--cloud-config={config}",
         log=manager.log,
     )
