@@ -19,6 +19,7 @@ from .boundaries import (
     owners,
     rehearse,
     rehearse_election,
+    without_races,
     writes_of_one,
 )
 from .relay import Act, Call
@@ -51,6 +52,7 @@ async def kill_at_each(
     writes: Sequence[Call], plane: ControlPlane, directory: Path, tally: Tally, *flags: str
 ) -> None:
     """Live a life in which the manager is killed before and after each of these writes."""
+    writes = without_races(writes)
     plan = for_each(writes, KILLS)
     async with world(plane, directory, *flags) as made:
         with tally.trying() as take_down:
