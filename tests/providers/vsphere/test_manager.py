@@ -22,11 +22,13 @@ FLAGS = (
     "--node-deletion-interval=2s",
     "--node-startup-grace=0s",
 )
-WHILE_JOINING = (
+AT_THE_START = (
     Fault("Login", status=503),
     Fault("CreateFilter", lost=True, after_effect=True),
     Fault("WaitForUpdatesEx", times=2, name="SystemError"),
     Fault("WaitForUpdatesEx", lost=True, after_effect=True),
+)
+WHILE_JOINING = (
     Fault("tag.attached", status=500),
     Fault("category.list", status=429),
 )
@@ -52,7 +54,7 @@ class Life:
         nodes = await self.stage.site.nodes()
         return {name for name, one in nodes.items() if has_taint(one, TAINT_SHUTDOWN)} == set(names)
 
-    async def live(self, count: int, leaving: int) -> list[str]:
+    async def live(self, count: int, leaving: int, *faults: Fault) -> list[str]:
         """Nodes come, one stops, some leave; the names of those that are left."""
         stage, gateway = self.stage, self.stage.vcenter.gateway
         simulator = stage.vcenter.simulator
@@ -61,7 +63,7 @@ class Life:
         await stage.tag()
         # Before there is a filter: the simulator computes each change from all machines.
         await stage.create(*names)
-        for fault in WHILE_JOINING:
+        for fault in (*faults, *WHILE_JOINING):
             gateway.fail(fault)
         async with stage.manager(*FLAGS):
             await stage.register_all(*names)
@@ -107,7 +109,7 @@ async def test_nodes_come_stop_and_leave_while_a_vcenter_fails(
     control_plane: ControlPlane, vcenter: Site, tmp_path: Path
 ) -> None:
     async with set_up(control_plane, tmp_path) as site:
-        await Life(Stage(site, vcenter, tmp_path), 120.0).live(count=4, leaving=1)
+        await Life(Stage(site, vcenter, tmp_path), 120.0).live(4, 1)
 
 
 @pytest.mark.long
@@ -116,4 +118,4 @@ async def test_200_nodes_live_on_a_vcenter_that_fails_and_on_one_that_shows_noth
 ) -> None:
     async with set_up(control_plane, tmp_path) as site:
         life = Life(Stage(site, vcenter, tmp_path), 600.0)
-        await life.lose_sight(await life.live(count=200, leaving=10))
+        await life.lose_sight(await life.live(200, 10, *AT_THE_START))
