@@ -2,8 +2,6 @@
 
 import json
 import os
-import ssl
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import Any, Final
 
 from benchmarks.contestants import Process
 from proreus.testing.controlplane import ControlPlane
-from proreus.testing.controlplane.certificates import Authority
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
@@ -22,6 +19,7 @@ from ..emulator import seed  # noqa: TID252
 from ..emulator.server import Emulator, served  # noqa: TID252
 from ..emulator.store import Resource, network  # noqa: TID252
 from ..site import settings  # noqa: TID252
+from ..tls import server_tls  # noqa: TID252
 
 CIDR: Final = "10.244.0.0/16"
 PATIENCE: Final = 240.0
@@ -167,14 +165,7 @@ def port(number: int, node_port: int, protocol: str = "TCP") -> Resource:
 @asynccontextmanager
 async def staged(plane: ControlPlane, directory: Path) -> AsyncIterator[Stage]:
     """A stage whose machines have joined."""
-    authority = Authority()
-    ca = directory / "ca.pem"
-    ca.write_bytes(authority.certificate)
-    certificate, key = authority.serving()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.NamedTemporaryFile() as file:
-        Path(file.name).write_bytes(certificate + key)
-        context.load_cert_chain(file.name)
+    context, ca = server_tls(directory)
     azure = Emulator()
     seed.seed(azure.store)
     async with served(azure, tls=context), set_up(plane, directory) as site:
