@@ -22,8 +22,11 @@ def main(*arguments: str) -> dict[str, Any]:
         connection_verify=ca,
     )  # fmt: skip
     options: dict[str, Any] = {
-        "base_url": url, "credential_scopes": [f"{url}//.default"], "connection_verify": ca,
-    }  # fmt: skip
+        "base_url": url,
+        "credential_scopes": [f"{url}//.default"],
+        "connection_verify": ca,
+        "polling_interval": 0,
+    }
     network = NetworkManagementClient(credential, subscription, **options)
     compute = ComputeManagementClient(credential, subscription, **options)
     said: dict[str, Any] = {}
