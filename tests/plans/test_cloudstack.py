@@ -69,6 +69,8 @@ WHOLE_TIER = replace(WHOLE, openings=(), items=(OPEN,))
          (Unclaim("n"),)),
         ("what was acquired is marked", {},
          {"address": replace(IP, is_ours=False), "claim": IP.ip, "rules": ()}, (MarkAddress("ip"),)),
+        ("what somebody else has got is not, whatever an old claim says", {},
+         {"address": replace(IP, is_ours=False, is_shared=True), "claim": IP.ip}, (Unclaim("n"),)),
         ("the official manager's address is marked before its rules", {},
          {"address": replace(IP, is_ours=False, is_adopted=True),
           "rules": (replace(MADE, is_marked=False),)}, (MarkAddress("ip"),)),

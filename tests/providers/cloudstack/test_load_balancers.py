@@ -340,6 +340,36 @@ async def test_an_address_that_was_claimed_and_is_anothers_now_is_left_alone(
         assert site.allocated() == {"203.0.113.7"}
 
 
+@pytest.mark.parametrize("code", [531, 530])
+async def test_where_the_network_cannot_be_tagged_an_address_is_acquired_without_a_claim(
+    emulator: Emulator, code: int
+) -> None:
+    async with lb_site(emulator) as site:
+        emulator.fail("createTags", code, "no permission to create tags for the resource")
+        desired = site.desired()
+        answer = await site.made(desired)
+        marks = site.world.tags["PublicIpAddress", site.address(answer.ingress[0].ip)["id"]]
+        assert marks[MARK_SERVICE_UID] == UID
+        await site.deleted(desired)
+        assert site.is_empty()
+
+
+async def test_a_named_address_that_somebody_else_acquired_after_a_claim_is_never_released(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        ip_id = site.give("203.0.113.7")
+        site.official_rule(ip_id, "by hand", 22, 22)
+        claim = {f"{CLAIM}{UID}": f"{CLUSTER.uid}/203.0.113.7"}
+        site.world.tags["Network", site.network] = claim
+        desired = site.desired(load_balancer_ip="203.0.113.7")
+        await site.made(desired)
+        assert not site.world.tags["PublicIpAddress", ip_id]
+        assert not site.world.tags["Network", site.network]
+        await site.deleted(desired)
+        assert site.allocated() == {"203.0.113.7"}
+
+
 async def test_where_free_addresses_are_not_shown_cloudstack_chooses_one(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

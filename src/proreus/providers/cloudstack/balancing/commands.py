@@ -1,8 +1,9 @@
 """Takes the steps of a plan: each is one command of CloudStack."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from proreus.cloudprovider.errors import RetryAfter
+from proreus.cloudprovider.errors import CloudError, RetryAfter, Unauthenticated
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Refused
@@ -33,6 +34,8 @@ from proreus.providers.cloudstack.balancing.preview import after
 from proreus.providers.cloudstack.balancing.reading import Reader
 from proreus.providers.cloudstack.errors import is_removed
 from proreus.providers.cloudstack.works import Working, Works
+
+log = logging.getLogger(__name__)
 
 Parameters = dict[str, str]
 Command = tuple[str, Parameters]
@@ -73,7 +76,13 @@ class Commands:
         command, parameters = command_for(step, ref, network, observed.address, self._api)
         try:
             id_, result = await self._works.run(ref.uid, command, parameters)
+        except Unauthenticated as error:
+            if not isinstance(step, Claim):
+                raise
+            return self._without_claim(step, error)
         except Refused as error:
+            if isinstance(step, Claim):
+                return self._without_claim(step, error)
             if isinstance(step, Assign):
                 self._hosts.forget()
             if isinstance(step, Acquire) and step.ip and network is not None:
@@ -99,6 +108,14 @@ class Commands:
         named = {f"tags[{number}].key": key for number, key in enumerate(keys)}
         parameters = {"resourcetype": kind, "resourceids": ",".join(ids), **named}
         await self._works.run(ref.uid, "deleteTags", parameters)
+
+    def _without_claim(self, step: Claim, error: CloudError) -> Callable[[Observed], Observed]:
+        """Go on where the network cannot be tagged, such as one that is another account's.
+
+        Then a process that ends right after it has acquired the address leaves it behind.
+        """
+        log.info("An address is acquired without a claim on the network: %s", error)
+        return lambda now: after(now, step)
 
     async def _unclaim(self, ref: LoadBalancerRef, network: str, error: Refused) -> None:
         """Take a claim away at once when somebody else has got the address meanwhile."""

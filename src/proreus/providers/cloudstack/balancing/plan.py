@@ -231,7 +231,7 @@ def _farewell(surplus: Sequence[Rule], desired: Desired, observed: Observed) -> 
 
 def _marks(address: Address, observed: Observed) -> Iterator[Step]:
     """Mark what is the Service's: the address first, while unmarked rules prove whose it is."""
-    is_claimed = bool(observed.claim) and observed.claim == address.ip
+    is_claimed = bool(observed.claim) and observed.claim == address.ip and not address.is_shared
     if (is_claimed or address.is_adopted) and not address.is_ours:
         yield MarkAddress(address.id)
         return

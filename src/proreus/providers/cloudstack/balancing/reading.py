@@ -217,7 +217,7 @@ class Reader:
         one = found[0]
         if one.get("state") == _FREE:
             return Address(ip)
-        if claim == ip:
+        if claim == ip and await self._is_unused(one, network.id, network.vpc):
             return Address(ip, id_of(one))
         there = str(one.get("associatednetworkid") or ""), str(one.get("vpcid") or "")
         if there[1] != network.vpc or (there[0] and there[0] != network.id and not network.vpc):
@@ -226,11 +226,12 @@ class Reader:
             )
         if why := refusal(owners.owners_of(one), lb.ref, self._tenants, (id_of(one), ip)):
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
-        return Address(ip, id_of(one))
+        # Whatever an old claim says: somebody else has acquired it.
+        return Address(ip, id_of(one), is_shared=claim == ip)
 
     async def _free(self, ref: LoadBalancerRef, network: Network) -> Address | None:
         """Choose a free address, or none where CloudStack shows none: then it chooses one."""
-        asked = {"allocatedonly": "false", "forvirtualnetwork": "true"}
+        asked = {"allocatedonly": "false", "forvirtualnetwork": "true", "state": _FREE}
         if network.zone:
             asked["zoneid"] = network.zone
         listed = await self._addresses(asked)
