@@ -19,7 +19,7 @@ from .expected import MEANT
 from .managers import build, official, ours
 from .picture import KINDS, Picture, nodes, picture
 from .play import Play
-from .scenarios import DNS, HTTP, HTTPS, LOCAL, RANGES, STICKY, external, internal, port
+from .scenarios import LOCAL, RANGES, STICKY, external, internal, port
 from .stage import STATIC, Stage, staged
 
 pytestmark = pytest.mark.long
@@ -27,15 +27,15 @@ pytestmark = pytest.mark.long
 QUIET: Final = 4.0
 """Seconds without a write after which a manager is taken to be content."""
 FIRST: Final[Mapping[str, Change]] = {
-    "plain": external(HTTP),
-    "many": external(HTTP, HTTPS, spec=RANGES),
-    "sticky": external(HTTP, spec=STICKY),
-    "near": external(HTTP, spec=LOCAL),
-    "fixed": external(HTTP, spec={"loadBalancerIP": STATIC}),
-    "names": internal(DNS),
-    "inner": internal(HTTP, HTTPS),
-    "short": external(port(81, 30681)),
-    "old": internal(port(82, 30682)),
+    "plain": external(port(80, 30180)),
+    "many": external(port(80, 30280), port(443, 30283), spec=RANGES),
+    "sticky": external(port(80, 30380), spec=STICKY),
+    "near": external(port(80, 30480), spec=LOCAL),
+    "fixed": external(port(80, 30580), spec={"loadBalancerIP": STATIC}),
+    "names": internal(port(53, 30653, "UDP")),
+    "inner": internal(port(80, 30780), port(443, 30783)),
+    "short": external(port(81, 30881)),
+    "old": internal(port(82, 30982)),
 }
 HARMLESS: Final = {"compute.forwardingRules.setLabels", "compute.firewalls.patch"}
 """The patch lets checks of nodes through to all addresses, not the first one's alone."""
@@ -66,11 +66,13 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
             assert set(gce.writes()) <= HARMLESS
             assert parts(gce) == ids
 
-            await stage.change("inner", internal(HTTP, HTTPS, port(8443, 30843)))
-            await stage.change("plain", external(HTTP, HTTPS))
+            await stage.change(
+                "inner", internal(port(80, 30780), port(443, 30783), port(8443, 30784))
+            )
+            await stage.change("plain", external(port(80, 30180), port(443, 30183)))
             await stage.change("short", Change())
             await stage.change("old", Change())
-            await make(stage.site, {"late": external(port(83, 30683))})
+            await make(stage.site, {"late": external(port(83, 31083))})
             edited, ids = await seen(stage), parts(gce)
             await mine.stop()
 
