@@ -7,6 +7,7 @@ same, and nothing may be made twice on the way.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 from proreus.cloudprovider.identity import MARK_SERVICE
 from proreus.kube import config
+from proreus.kube.errors import NotFound
 from proreus.kube.objects import TAINT_SHUTDOWN, Node, Service, condition, has_taint
 from proreus.kube.patch import Patch, PatchType
 from proreus.kube.requests import SERVICES
@@ -194,8 +196,10 @@ class World:
         self.lost.update(lost)
         for name in lost:
             await self.admin.delete(self.machines[name].id)
-        nodes = await self.site.nodes()
-        await self.site.silence(*(name for name in lost if name in nodes))
+        for name in lost:
+            # One that was silent before may be gone by now.
+            with contextlib.suppress(NotFound):
+                await self.site.silence(name)
 
         async def are_gone() -> bool:
             return not set(lost) & (await self.site.nodes()).keys()
