@@ -128,14 +128,14 @@ async def test_a_write_on_a_forgotten_connection_has_an_unknown_outcome(serve: S
         balanced(await serve(api)) as (url, balancers),
         Client(ClientConfig(server=url)) as client,
     ):
-        await client.get(NODES, "a")
+        await client.patch(NODES, "a", CHANGE)
         balancers[-1].forgotten = True
         with pytest.raises(Unreachable) as caught:
             await client.patch(NODES, "a", CHANGE)
         assert caught.value.sent
         await client.patch(NODES, "a", CHANGE)
 
-    assert api.seen == ["GET", "PATCH"]
+    assert api.seen == ["PATCH", "PATCH"]
 
 
 async def test_a_write_after_an_idle_connection_was_closed_goes_on_a_new_one(
@@ -146,14 +146,14 @@ async def test_a_write_after_an_idle_connection_was_closed_goes_on_a_new_one(
         balanced(await serve(api)) as (url, balancers),
         Client(ClientConfig(server=url)) as client,
     ):
-        await client.get(NODES, "a")
+        await client.patch(NODES, "a", CHANGE)
         balancers[0].close()
         while not (balancers[0].back is None or balancers[0].back.is_closing()):
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)  # until the end has come to the client too
         await client.patch(NODES, "a", CHANGE)
 
-    assert api.seen == ["GET", "PATCH"]
+    assert api.seen == ["PATCH", "PATCH"]
 
 
 def in_table(address: tuple[str, int]) -> str:
@@ -162,17 +162,25 @@ def in_table(address: tuple[str, int]) -> str:
     return f"{socket.inet_aton(host)[::-1].hex().upper()}:{port:04X}"
 
 
-async def test_the_kernel_probes_each_connection(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [lambda client: client.get(NODES, "a"), lambda client: client.patch(NODES, "a", CHANGE)],
+    ids=["of reads", "of writes"],
+)
+async def test_the_kernel_probes_each_connection(
+    serve: Serve, call: Callable[[Client], Awaitable[object]]
+) -> None:
     seen: list[list[str]] = []
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         assert request.transport is not None
         ends = ("peername", "sockname")  # ours is their peer
         seen.append([in_table(request.transport.get_extra_info(end)) for end in ends])
-        return web.json_response({"metadata": {"name": "a"}})
+        meta = {"name": "a", "uid": "u", "resourceVersion": "1"}
+        return web.json_response({"metadata": meta})
 
     async with Client(ClientConfig(server=await serve(handler))) as client:
-        await client.get(NODES, "a")
+        await call(client)
         table = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
 
     (row,) = [row for row in table if row[1:3] == seen[0]]

@@ -7,6 +7,7 @@ there.
 import re
 import socket
 import sys
+from asyncio.trsock import TransportSocket
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -86,11 +87,16 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Open a socket with keep-alive, so that a dead connection is noticed."""
     family, type_, protocol, _, _ = address
     made = socket.socket(family, type_, protocol)
+    keep_alive(made)
+    return made
+
+
+def keep_alive(made: socket.socket | TransportSocket) -> None:
+    """Let the kernel probe a connection, so that a dead one is noticed."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(UNACKNOWLEDGED * 1000))
-    return made
 
 
 class _Broken(aiohttp.ClientError):

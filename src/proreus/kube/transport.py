@@ -1,15 +1,18 @@
 """Send HTTP to the API server: thin, because every read and write passes here.
 
-One connection carries one request at a time (HTTP/1.1) and is kept for the next.
+One connection carries one request at a time (HTTP/1.1) and is kept for the next. Reads go through
+aiohttp; so do writes if there is a proxy, and else they have connections of their own, which cost
+less (`kube.writing`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from proreus.kube.clientconfig import ClientConfig
@@ -17,6 +20,7 @@ from proreus.kube.connections import NEVER_SENT, SEND_ONCE, Connector, Gate, tex
 from proreus.kube.errors import StatusError, Unauthorized, Unreachable, from_status
 from proreus.kube.identity import Identity
 from proreus.kube.requests import Request
+from proreus.kube.writing import NoReply, NotConnected, WriteConnections
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to connect: name, TCP, proxy and TLS together."""
@@ -69,17 +73,28 @@ class Transport:
         self._server = config.server
         self._server_name = config.tls_server_name or None
         self._proxy = URL(config.proxy) if config.proxy else None
+        # Compressing costs the API server more than the network costs us; as client-go here.
+        self._standing = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
+        self._writes: WriteConnections | None = None
+        if self._proxy is None:
+            self._writes = WriteConnections(
+                config.server,
+                config.tls_server_name,
+                gate=gate,
+                timeout=CONNECT_TIMEOUT,
+                kept=KEEP_ALIVE,
+            )
         self._session = aiohttp.ClientSession(
             connector=Connector(gate, keep_alive=KEEP_ALIVE, reads=False),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # Compressing costs the API server more than the network costs us; as client-go here.
-            headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
         )
 
     async def close(self) -> None:
         """Close all connections."""
         await self._identity.close()
+        if self._writes is not None:
+            self._writes.close()
         await self._session.close()
 
     async def exchange(self, request: Request) -> bytes:
@@ -93,14 +108,12 @@ class Transport:
                     await self._admit(request)
                     in_flight = True
                     generation = self._identity.generation
-                    response = await self._open(request)
-                    async with response:
-                        body = await _body(request, response)
-                    if _is_good(response):
+                    code, body, headers = await self._answer(request)
+                    if _is_good(code):
                         return body
                     in_flight = False
                     is_patch = request.method == "PATCH"
-                    error = from_status(response.status, body, response.headers, patch=is_patch)
+                    error = from_status(code, body, headers, patch=is_patch)
                     if may_renew and await self._is_renewed(error, generation):
                         may_renew = False
                         continue
@@ -113,6 +126,36 @@ class Transport:
                 f"{request.method} {request.path}: no answer within {request.timeout:g} s",
                 sent=in_flight and not request.read,
             ) from exc
+
+    async def _answer(self, request: Request) -> tuple[int, bytes, Mapping[str, str]]:
+        """Send the request once; return the status, the body and the headers of the answer."""
+        if self._writes is not None and not request.read:
+            return await self._write(request, self._writes)
+        response = await self._open(request)
+        async with response:
+            return response.status, await _body(request, response), response.headers
+
+    async def _write(
+        self, request: Request, connections: WriteConnections
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        started = self._time()
+        head = connections.head(request.method, _target(request), self._headers(request).items())
+        code, is_sent = 0, False
+
+        def sent() -> None:
+            nonlocal is_sent
+            is_sent = True
+
+        try:
+            reply = await connections.exchange(head, request.body, self._identity.tls, sent)
+        except (NotConnected, NoReply) as exc:
+            raise Unreachable(f"{request.method} {request.path}: {exc}", sent=is_sent) from exc
+        else:
+            code = reply.status
+            return code, reply.body, {"Retry-After": reply.retry_after}
+        finally:
+            if self._observer is not None:
+                self._observer(request, code, self._time() - started)
 
     async def stream(self, request: Request) -> AsyncGenerator[bytes]:
         """Yield the whole lines of an answer as they come, of any length.
@@ -143,7 +186,7 @@ class Transport:
             await self._admit(request)
             generation = self._identity.generation
             response = await self._open(request, timeout=timeout, read_bufsize=STREAM_BUFFER)
-            if _is_good(response):
+            if _is_good(response.status):
                 return response
             async with response:
                 body = await _body(request, response)
@@ -166,19 +209,14 @@ class Transport:
 
     async def _open(self, request: Request, **options: Any) -> aiohttp.ClientResponse:
         """Send the request; returns when the head of the answer is there."""
-        headers = self._identity.headers.copy()
-        headers["Accept"] = request.accept
-        if request.content_type:
-            headers["Content-Type"] = request.content_type
-        query = f"?{urlencode(request.query)}" if request.query else ""
         started = self._time()
         code = 0
         try:
             response = await self._session.request(
                 request.method,
-                URL(f"{self._server}{request.path}{query}", encoded=True),
+                URL(f"{self._server}{_target(request)}", encoded=True),
                 data=request.body or None,
-                headers=headers,
+                headers=self._headers(request),
                 allow_redirects=False,
                 ssl=self._identity.tls,
                 server_hostname=self._server_name,
@@ -194,6 +232,19 @@ class Transport:
         finally:
             if self._observer is not None:
                 self._observer(request, code, self._time() - started)
+
+    def _headers(self, request: Request) -> CIMultiDict[str]:
+        headers = self._identity.headers.copy()
+        headers.extend(self._standing)
+        headers["Accept"] = request.accept
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        return headers
+
+
+def _target(request: Request) -> str:
+    query = f"?{urlencode(request.query)}" if request.query else ""
+    return f"{request.path}{query}"
 
 
 async def _body(request: Request, response: aiohttp.ClientResponse) -> bytes:
@@ -224,8 +275,8 @@ def _unreachable(request: Request, exc: Exception) -> Unreachable:
     )
 
 
-def _is_good(response: aiohttp.ClientResponse) -> bool:
-    return HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
+def _is_good(code: int) -> bool:
+    return HTTPStatus.OK <= code < HTTPStatus.MULTIPLE_CHOICES
 
 
 def _wait(error: StatusError) -> float | None:
