@@ -202,3 +202,22 @@ def test_a_connection_is_kept_for_a_while(pause: float, connections: int) -> Non
     run: Callable[[], None] = play
     run()
     assert len(server.requests) == connections
+
+
+@pytest.mark.parametrize("start", [0.1, 0.3, 0.7, 1.1, 2.3, 4.4])
+def test_the_end_of_an_unused_connection_comes_once_whatever_the_time_is_rounded_to(
+    start: float,
+) -> None:
+    """A timer that starts anew at its own time would let no time pass."""
+    server = Server(PLAIN)
+
+    @virtual_time
+    async def play() -> None:
+        async with serving(server) as client:
+            await asyncio.sleep(start)
+            await write(client)
+            await asyncio.sleep(2 * KEEP_ALIVE)
+            assert server.writers[0].is_closing()
+
+    run: Callable[[], None] = play
+    run()

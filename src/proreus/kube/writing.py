@@ -97,11 +97,11 @@ class _Connection(asyncio.Protocol):
 
 
 class _Idle(msgspec.Struct, frozen=True, gc=False):
-    """A connection that waits for a request, the TLS settings it was made with, and since when."""
+    """A connection that waits for a request until then, and the TLS settings it was made with."""
 
     connection: _Connection
     tls: ssl.SSLContext
-    since: float
+    until: float
 
 
 class WriteConnections:
@@ -184,10 +184,10 @@ class WriteConnections:
 
     def _take(self, tls: ssl.SSLContext) -> _Connection | None:
         """Return the connection that was used last; others' TLS settings are out of date."""
-        oldest = self._loop.time() - self._kept
+        now = self._loop.time()
         while self._idle:
             idle = self._idle.pop()
-            if idle.tls is tls and idle.since > oldest and idle.connection.is_open:
+            if idle.tls is tls and idle.until > now and idle.connection.is_open:
                 return idle.connection
             idle.connection.abort()
         return None
@@ -209,18 +209,19 @@ class WriteConnections:
         return connection
 
     def _keep(self, connection: _Connection, tls: ssl.SSLContext) -> None:
-        self._idle.append(_Idle(connection, tls, self._loop.time()))
+        until = self._loop.time() + self._kept
+        self._idle.append(_Idle(connection, tls, until))
         if self._purging is None:
-            self._purging = self._loop.call_later(self._kept, self._purge)
+            self._purging = self._loop.call_at(until, self._purge)
 
     def _purge(self) -> None:
         """Close the connections that were not used for too long; the oldest come first."""
-        oldest = self._loop.time() - self._kept
+        # `until` is the timer's own time: a difference, rounded, could make it start anew for ever.
+        now = self._loop.time()
         for idle in self._idle:
-            if idle.since <= oldest:
+            if idle.until <= now:
                 idle.connection.abort()
         self._idle = [idle for idle in self._idle if idle.connection.is_open]
         self._purging = None
         if self._idle:
-            after = self._idle[0].since + self._kept
-            self._purging = self._loop.call_at(after, self._purge)
+            self._purging = self._loop.call_at(self._idle[0].until, self._purge)
