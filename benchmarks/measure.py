@@ -39,6 +39,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         rss: Peak resident memory of the manager in MiB, since it was started.
         cpu: CPU seconds of the manager.
         apiserver_cpu: CPU seconds of the API server, for everybody.
+        etcd_cpu: CPU seconds of etcd.
+        cloud_cpu: CPU seconds of the simulated cloud, which has one core at most.
+        units: The nodes, Services or routes that the work was about; 0 if it is not counted so.
         more: Figures of this kind of work alone.
     """
 
@@ -52,6 +55,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     rss: float
     cpu: float
     apiserver_cpu: float
+    etcd_cpu: float = 0.0
+    cloud_cpu: float = 0.0
+    units: float = 0.0
     more: Mapping[str, float] = {}
 
     @property
@@ -63,6 +69,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     def requests(self) -> float:
         """All requests to the API server."""
         return sum(self.api_requests.values())
+
+    @property
+    def server_ms(self) -> float:
+        """CPU milliseconds of API server and etcd for each unit; 0 where units are not counted."""
+        both = self.apiserver_cpu + self.etcd_cpu
+        return 1000 * both / self.units if self.units else 0.0
 
 
 def cpu_seconds(pid: int) -> float:

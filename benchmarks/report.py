@@ -23,16 +23,21 @@ COLUMNS: Mapping[str, tuple[_Value, str]] = {
     "MiB received": (lambda f: f.received, "{:.1f}"),
     "CPU s": (lambda f: f.cpu, "{:.1f}"),
     "API server CPU s": (lambda f: f.apiserver_cpu, "{:.1f}"),
+    "etcd CPU s": (lambda f: f.etcd_cpu, "{:.1f}"),
+    "both, ms a unit": (lambda f: f.server_ms, "{:.2f}"),
+    "cloud CPU s": (lambda f: f.cloud_cpu, "{:.1f}"),
     "RSS MiB": (lambda f: f.rss, "{:.0f}"),
 }
 """Columns of the table: what they show and how."""
 
+_SERVER = "both, ms a unit"
 _DRAWN = {"time": "seconds", "cloud calls": "cloud calls", "CPU": "CPU s", "memory": "RSS MiB"}
 _SHORT = {GO_DEFAULT.key: "Go", GO_TUNED.key: "tuned Go", PROREUS.key: "Proreus"}
 _GLANCE = (
     ("seconds", GO_DEFAULT.key),
-    *((one, key) for one in _DRAWN.values() for key in (GO_TUNED.key, PROREUS.key)),
+    *((one, key) for one in (*_DRAWN.values(), _SERVER) for key in (GO_TUNED.key, PROREUS.key)),
 )
+_HEADS = {_SERVER: "API server and etcd, CPU ms a unit"}
 _COLOURS = {"go-default": "#9aa5b1", "go-tuned": "#4c6ef5", "proreus": "#e8590c"}
 _LEFT, _PANEL, _GAP, _LINE, _TOP = 380, 150, 24, 26, 64
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -66,7 +71,7 @@ def glance(works: Works, reference: str) -> list[str]:
 
     Who takes how long, and what else it costs.
     """
-    heads = (f"{_SHORT[key]}, {column}" for column, key in _GLANCE)
+    heads = (f"{_SHORT[key]}, {_HEADS.get(column, column)}" for column, key in _GLANCE)
     lines = [f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(_GLANCE) + "|"]
     for work, rows in works.items():
         by_key = {row.key: row.figures for row in rows}

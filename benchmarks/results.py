@@ -185,6 +185,9 @@ def _median(runs: Sequence[Row]) -> Row:
         rss=of(lambda f: f.rss),
         cpu=of(lambda f: f.cpu),
         apiserver_cpu=of(lambda f: f.apiserver_cpu),
+        etcd_cpu=of(lambda f: f.etcd_cpu),
+        cloud_cpu=of(lambda f: f.cloud_cpu),
+        units=of(lambda f: f.units),
         more=each(lambda f: f.more),
     )
     return msgspec.structs.replace(runs[0], figures=middle, run=len(runs))

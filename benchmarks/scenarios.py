@@ -187,11 +187,12 @@ def _nodes(count: int, *, restart: bool = False, title: str = "") -> Play:
         await stage.register(await stage.machines(count))
         async with started(stage) as (_, meter):
             await _all_written(stage, meter, count)
-            yield initialising(count, title), await meter.end(_done(meter))
+            yield initialising(count, title), await meter.end(_done(meter), units=count)
         if restart:
             async with started(stage) as (_, meter):
                 await meter.settled("it rests", _yes, quiet=4.0)
-                yield f"restart, {count:,} nodes in place", await meter.end(await _last(meter))
+                figures = await meter.end(await _last(meter), units=count)
+                yield f"restart, {count:,} nodes in place", figures
 
     return play
 
@@ -212,7 +213,7 @@ def _steady(count: int, seconds: float) -> Play:
                 await asyncio.wait([beating], timeout=seconds)
             finally:
                 beating.cancel()
-            yield steady(count, seconds), await meter.end()
+            yield steady(count, seconds), await meter.end(units=count)
 
     return play
 
@@ -247,20 +248,22 @@ def _services(count: int, hosts: int) -> Play:
             await meter.until("all have addresses", _equal(stage.addresses, count))
             yield (
                 balancing("ensure", count, hosts),
-                await meter.end(meter.audit.last_write("services")),
+                await meter.end(meter.audit.last_write("services"), units=count),
             )
             await meter.settled("it rests", _yes)
             await meter.begin()
             await stage.edit_services(count)
             await meter.settled("all listen on the new port", lambda: _listen(stage, count))
-            yield balancing("edit", count, hosts), await meter.end(await meter.last_call())
+            figures = await meter.end(await meter.last_call(), units=count)
+            yield balancing("edit", count, hosts), figures
         async with started(stage) as (_, meter):
             await meter.settled("it rests", _yes, quiet=4.0)
-            yield restart, await meter.end(await _last(meter))
+            yield restart, await meter.end(await _last(meter), units=count)
             await meter.begin()
             await stage.delete_services(count)
             await meter.until("all are gone", _equal(stage.services, 0))
-            yield balancing("delete", count, hosts), await meter.end(await _last(meter))
+            figures = await meter.end(await _last(meter), units=count)
+            yield balancing("delete", count, hosts), figures
 
     return play
 
@@ -285,7 +288,7 @@ def _join(count: int, services: int, hosts: int) -> Play:
             finished = await meter.last_call("load_balancers.add_targets")
             yield (
                 joining(count, services),
-                await meter.end(finished, after_the_last_join=finished - joined),
+                await meter.end(finished, units=count, after_the_last_join=finished - joined),
             )
             await meter.begin()
             for machine in machines:
@@ -297,7 +300,7 @@ def _join(count: int, services: int, hosts: int) -> Play:
             finished = await meter.last_call("load_balancers.remove_targets")
             yield (
                 f"leave: {count} nodes, {services} load balancers",
-                await meter.end(finished, after_the_last_left=finished - left),
+                await meter.end(finished, units=count, after_the_last_left=finished - left),
             )
 
     return play
@@ -316,7 +319,7 @@ def _routes(count: int) -> Play:
 
         async with started(stage, routes=True) as (_, meter):
             await meter.until("all have routes", there)
-            yield f"make {count:,} routes", await meter.end(_done(meter))
+            yield f"make {count:,} routes", await meter.end(_done(meter), units=count)
 
     return play
 

@@ -192,7 +192,7 @@ class Meter:
         self._traffic = Traffic(port, process.pid)
         self._watching = asyncio.create_task(self._traffic.run())
         self._began = 0.0
-        self._cpu = (0.0, 0.0)
+        self._cpu: Mapping[int, float] = {}
 
     async def begin(self, *, since: float = 0.0) -> None:
         """Start counting; `since` is when the work began if it was before."""
@@ -202,8 +202,18 @@ class Meter:
             self._traffic.begin()
         self.audit = AuditTail(self._stage.plane.audit_log, USER) if not since else self.audit
         self._began = since or time.time()
-        mine = 0.0 if since else cpu_seconds(self._process.pid)
-        self._cpu = (mine, cpu_seconds(self._stage.plane.apiserver_pid))
+        # The manager's time counts from its start if the work does.
+        own = () if since else (self._process.pid,)
+        self._cpu = {pid: cpu_seconds(pid) for pid in (*own, *self._servers())}
+
+    def _servers(self) -> tuple[int, int, int]:
+        """Return the process ids of the API server, etcd and the cloud."""
+        plane, cloud = self._stage.plane, self._stage.cloud
+        return plane.apiserver_pid, plane.etcd_pid, cloud.pid
+
+    def _spent(self, pid: int) -> float:
+        """Return the CPU seconds of a process since `begin`."""
+        return cpu_seconds(pid) - self._cpu.get(pid, 0.0)
 
     async def until(
         self, what: str, done: Callable[[], Awaitable[bool]], *, every: float = POLL
@@ -255,7 +265,7 @@ class Meter:
             (t for name, t in last.items() if not operations or name in operations), default=0.0
         )
 
-    async def end(self, finished: float = 0.0, **more: float) -> Figures:
+    async def end(self, finished: float = 0.0, *, units: float = 0.0, **more: float) -> Figures:
         """Stop counting; `finished` is when the work was done, in seconds since 1970."""
         finished = finished or time.time()
         await self._traffic.sample()
@@ -263,6 +273,7 @@ class Meter:
         calls, throttled = cloud_calls(await self._stage.counters())
         sent, received = self._traffic.mib
         pid = self._process.pid
+        apiserver, etcd, cloud = self._servers()
         return Figures(
             seconds=finished - self._began,
             cloud_calls=calls,
@@ -272,8 +283,11 @@ class Meter:
             sent=sent,
             received=received,
             rss=memory(pid),
-            cpu=cpu_seconds(pid) - self._cpu[0],
-            apiserver_cpu=cpu_seconds(self._stage.plane.apiserver_pid) - self._cpu[1],
+            cpu=self._spent(pid),
+            apiserver_cpu=self._spent(apiserver),
+            etcd_cpu=self._spent(etcd),
+            cloud_cpu=self._spent(cloud),
+            units=units,
             more=more,
         )
 

@@ -151,6 +151,17 @@ class ControlPlane:
             raise ControlPlaneError("the API server is stopped: it has no process id")
         return self._apiserver.pid
 
+    @property
+    def etcd_pid(self) -> int:
+        """The process id of etcd.
+
+        Raises:
+            ControlPlaneError: it is stopped.
+        """
+        if self._etcd is None:
+            raise ControlPlaneError("etcd is stopped: it has no process id")
+        return self._etcd.pid
+
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
         """Make a kubeconfig file with a new client certificate for `user` in `groups`."""
         certificate, key = self._authority.client(user, groups)

@@ -62,6 +62,17 @@ class SimulatedCloudProcess:
         await self.admin.__aexit__(kind, error, trace)
         await self._end()
 
+    @property
+    def pid(self) -> int:
+        """The process id.
+
+        Raises:
+            RuntimeError: it was never started.
+        """
+        if self._process is None:
+            raise RuntimeError("the simulated cloud was never started: it has no process id")
+        return self._process.pid
+
     async def kill(self) -> None:
         """Send SIGKILL: the state on disk stays."""
         if self._process is not None and self._process.returncode is None:
