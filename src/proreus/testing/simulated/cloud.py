@@ -23,7 +23,7 @@ from proreus.testing.simulated.model import (
     Settings,
 )
 from proreus.testing.simulated.parts import KINDS, Parts
-from proreus.testing.simulated.store import Store
+from proreus.testing.simulated.store import Key, Store
 
 
 class Cloud:
@@ -84,21 +84,18 @@ class Cloud:
 
     def list_parts(self, kind: str, prefix: str, tags: Sequence[str]) -> list[AnyPart]:
         """Return the parts that the filters of `GET /v1/resources` let through."""
-        kinds = {type_.__struct_config__.tag: type_ for type_ in KINDS.values()}
+        kinds = {type_.__struct_config__.tag for type_ in KINDS.values()}
         if kind and kind not in kinds:
             raise ApiError(400, "BadRequest", f"kind: one of {sorted(map(str, kinds))}")
         pairs = [tag.split("=", 1) for tag in tags]
         if any(len(pair) != len(("key", "value")) for pair in pairs):
             raise ApiError(400, "BadRequest", "tag: write KEY=VALUE")
 
-        def matches(part: AnyPart) -> bool:
-            return (
-                part.name.startswith(prefix)
-                and (not kind or type(part) is kinds[kind])
-                and all(part.tags.get(key) == value for key, value in pairs)
-            )
-
-        return list(self.parts.all(lag=0 if prefix else self._settings.list_lag, only=matches))
+        keys: list[Key] = [("tag", *pair) for pair in pairs]
+        if kind:
+            keys.append(("kind", kind))
+        found = self.parts.keyed(*keys, lag=0 if prefix else self._settings.list_lag)
+        return [part for part in found if part.name.startswith(prefix)]
 
     def page(
         self, found: Sequence[Instance] | Sequence[AnyPart], size: str, token: str

@@ -24,6 +24,7 @@ class DataPlane:
         self._parts = parts
         self._now = now
         self._gates: dict[str, Gate] = {}
+        self._gates_of: defaultdict[str, set[str]] = defaultdict(set)
         self._errors: dict[str, str] = {}
         self._turn: defaultdict[str, int] = defaultdict(int)
         # One for all: who gets an address that was freed opens after who had it has closed.
@@ -123,18 +124,18 @@ class DataPlane:
             place = f"{address}:{listener.port}/{listener.protocol}"
             self._failed(listener, f"cannot listen on {place}: {name}")
             return
-        gate.balancer_id = listener.load_balancer_id
         self._errors.pop(listener.id, None)
         self._gates[listener.id] = gate
+        self._gates_of[listener.load_balancer_id].add(listener.id)
 
     def _failed(self, listener: Listener, error: str) -> None:
         kept = {id_: text for id_, text in self._errors.items() if self._parts.find(id_)}
         self._errors = {**kept, listener.id: error}
 
     async def _close_all_but(self, balancer_id: str, desired: dict[str, Listener]) -> None:
-        for id_, gate in tuple(self._gates.items()):
-            if gate.balancer_id == balancer_id and id_ not in desired:
-                await self._gates.pop(id_).close()
+        for id_ in sorted(self._gates_of.get(balancer_id, set()) - desired.keys()):
+            self._gates_of[balancer_id].discard(id_)
+            await self._gates.pop(id_).close()
 
     def _sync_later(self, balancer_id: str, wait: float) -> None:
         async def later() -> None:

@@ -15,8 +15,6 @@ Choose = Callable[[str], list[tuple[str, int]]]
 class Gate(Protocol):
     """An open port of a load balancer."""
 
-    balancer_id: str
-
     async def open(self, address: str, port: int) -> None:
         """Listen; raises OSError if that is impossible."""
 
@@ -29,7 +27,6 @@ class TCPGate:
 
     def __init__(self, choose: Choose, proxy: Callable[[], bool]) -> None:
         """Keep `choose` and `proxy`; open nothing yet."""
-        self.balancer_id = ""
         self._choose = choose
         self._proxy = proxy
         self._server: asyncio.Server | None = None
@@ -107,7 +104,6 @@ class UDPGate(asyncio.DatagramProtocol):
     def __init__(self, choose: Choose, proxy: Callable[[], bool]) -> None:
         """Keep `choose`; PROXY v1 has no UDP, so `proxy` is not used."""
         del proxy
-        self.balancer_id = ""
         self._choose = choose
         self._transport: asyncio.DatagramTransport | None = None
         self._clients: dict[tuple[str, int], _Upstream] = {}

@@ -74,7 +74,7 @@ class Machines:
                 found[id_] = one
         missing_names = []
         for name in names:
-            alike = self._table.named(name, lag=lag)
+            alike = self._table.keyed(("name", name), lag=lag)
             found.update((one.id, one) for one in alike)
             if not alike:
                 missing_names.append(name)

@@ -21,7 +21,7 @@ from proreus.testing.simulated.model import (
     Settings,
     Target,
 )
-from proreus.testing.simulated.store import Table
+from proreus.testing.simulated.store import Key, Table, kind_key
 
 KINDS: Mapping[str, type[AnyPart]] = {
     "addresses": AddressPart,
@@ -46,6 +46,8 @@ _CHANGEABLE: Mapping[type[Part], frozenset[str]] = {
     Route: frozenset({"tags", "instance_id"}),
 }
 _MAX_PORT = 65535
+_WITH_BROADCAST = 30
+"""The longest prefix of a network whose last address is no host's."""
 
 
 class Parts:
@@ -67,14 +69,17 @@ class Parts:
         self._chance = chance
         self._tokens: dict[tuple[type[Part], str], str] = {}
         self._on: defaultdict[str, set[str]] = defaultdict(set)
+        self._addresses: set[int] = set()
         for part in table.all():
             self._index(part)
 
-    def all(
-        self, *, lag: float = 0.0, only: Callable[[AnyPart], bool] = lambda _: True
-    ) -> Sequence[AnyPart]:
-        """Return every part that `only` lets through, in the order of ids."""
-        return self._table.all(lag=lag, only=only)
+    def all(self) -> Sequence[AnyPart]:
+        """Return every part, in the order of ids."""
+        return self._table.all()
+
+    def keyed(self, *keys: Key, lag: float = 0.0) -> Sequence[AnyPart]:
+        """Return the parts that have all the keys, in the order of ids."""
+        return self._table.keyed(*keys, lag=lag)
 
     def find(self, id_: str) -> AnyPart | None:
         """Return the part as it is now, or None."""
@@ -102,7 +107,7 @@ class Parts:
             given["active_at"] = now + self._settings().provision_delay
         part = _convert({**body, **given}, kind)
         if self._settings().unique_names and any(
-            type(other) is kind for other in self._table.named(part.name)
+            type(other) is kind for other in self._table.keyed(("name", part.name))
         ):
             raise ApiError(409, "NameTaken", f"there is a part named {part.name!r} of this kind")
         part = self._admit(part)
@@ -139,6 +144,8 @@ class Parts:
         self._table.delete(part.id)
         self._tokens.pop((type(part), part.idempotency_token), None)
         self._on[_refers_to(part)].discard(part.id)
+        if isinstance(part, AddressPart):
+            self._addresses.discard(int(ipaddress.IPv4Address(part.address)))
         return part
 
     def add_targets(self, id_: str, targets: Sequence[Target]) -> tuple[AnyPart, dict[str, str]]:
@@ -205,7 +212,8 @@ class Parts:
 
     def _admit_route(self, part: Route) -> None:
         self._check_instance(part)
-        routes = [other for other in self._table.all() if isinstance(other, Route)]
+        found = self._table.keyed(kind_key(Route))
+        routes = [other for other in found if isinstance(other, Route)]
         if any(other.destination == part.destination for other in routes):
             raise ApiError(409, "Conflict", f"there is a route to {part.destination}")
         if len(routes) >= self._settings().route_limit:
@@ -219,17 +227,18 @@ class Parts:
 
     def _allocate(self, address: str) -> str:
         pool = ipaddress.IPv4Network(self._settings().pool)
-        taken = {p.address for p in self._table.all() if isinstance(p, AddressPart)}
         if address:
-            if address in taken:
-                raise ApiError(409, "Conflict", f"{address} is taken")
             if not _is_in(address, pool):
                 raise ApiError(400, "BadRequest", f"address: {address} is not in {pool}")
+            if int(ipaddress.IPv4Address(address)) in self._addresses:
+                raise ApiError(409, "Conflict", f"{address} is taken")
             return address
-        free = next((str(a) for a in pool.hosts() if str(a) not in taken), None)
+        first = int(next(iter(pool.hosts())))
+        end = int(pool.broadcast_address) + (pool.prefixlen > _WITH_BROADCAST)
+        free = next((one for one in range(first, end) if one not in self._addresses), None)
         if free is None:
             raise ApiError(409, "LimitExceeded", f"the pool {pool} is exhausted")
-        return free
+        return str(ipaddress.IPv4Address(free))
 
     def _load_balancer(self, id_: str) -> LoadBalancer:
         part = self._of_kind(LoadBalancer, id_, self._table.get(id_))
@@ -251,6 +260,8 @@ class Parts:
     def _index(self, part: AnyPart) -> None:
         if part.idempotency_token:
             self._tokens[type(part), part.idempotency_token] = part.id
+        if isinstance(part, AddressPart):
+            self._addresses.add(int(ipaddress.IPv4Address(part.address)))
         refers_to = _refers_to(part)
         if refers_to:
             self._on[refers_to].add(part.id)

@@ -16,6 +16,27 @@ from proreus.testing.simulated.model import AnyPart, Instance
 
 _Row = TypeVar("_Row", Instance, AnyPart)
 
+Key = tuple[str, ...]
+"""What objects are found by: `("name", NAME)`; parts also by `("tag", KEY, VALUE)` and
+`("kind", KIND)`."""
+
+
+def kind_key(kind: type[AnyPart]) -> Key:
+    """Return the key of all parts of a kind."""
+    return "kind", str(kind.__struct_config__.tag)
+
+
+def instance_keys(instance: Instance) -> Iterator[Key]:
+    """Return the keys of an instance."""
+    yield "name", instance.name
+
+
+def part_keys(part: AnyPart) -> Iterator[Key]:
+    """Return the keys of a part."""
+    yield "name", part.name
+    yield kind_key(type(part))
+    yield from (("tag", key, value) for key, value in part.tags.items())
+
 
 class Table(Generic[_Row]):
     """The objects of one kind by id, with their recent past.
@@ -29,20 +50,22 @@ class Table(Generic[_Row]):
         name: str,
         decoder: msgspec.json.Decoder[_Row],
         now: Callable[[], float],
+        keys: Callable[[_Row], Iterable[Key]],
     ) -> None:
-        """Load the table from the database."""
+        """Load the table from the database; objects are found by their `keys`."""
         self.remember = 0.0
         self._database = database
         self._name = name
         self._now = now
         self._rows: dict[str, _Row] = {}
-        self._by_name: defaultdict[str, set[str]] = defaultdict(set)
+        self._keys = keys
+        self._by_key: defaultdict[Key, set[str]] = defaultdict(set)
         self._past: dict[str, list[tuple[float, _Row | None]]] = {}
         rows = database.execute("SELECT body FROM objects WHERE sort = ?", (name,))
         for (body,) in rows:
             row = decoder.decode(body)
             self._rows[row.id] = row
-            self._by_name[row.name].add(row.id)
+            self._index(row)
 
     def get(self, id_: str, *, lag: float = 0.0) -> _Row | None:
         """Return the object as it was `lag` seconds ago, or None."""
@@ -61,11 +84,12 @@ class Table(Generic[_Row]):
         kept = (row for row in found if row is not None and only(row))
         return sorted(kept, key=lambda row: row.id)
 
-    def named(self, name: str, *, lag: float = 0.0) -> list[_Row]:
-        """Return the objects of that name in the order of ids."""
-        if lag > 0 and self._past:
-            return [row for row in self.all(lag=lag) if row.name == name]
-        return [self._rows[id_] for id_ in sorted(self._by_name.get(name, ()))]
+    def keyed(self, *keys: Key, lag: float = 0.0) -> list[_Row]:
+        """Return the objects that have all the keys, by id, as they were `lag` seconds ago."""
+        if not keys or (lag > 0 and self._past):
+            return self.all(lag=lag, only=lambda row: {*keys} <= {*self._keys(row)})
+        few, *others = sorted((self._by_key.get(key, frozenset()) for key in keys), key=len)
+        return [self._rows[id_] for id_ in sorted(few.intersection(*others))]
 
     def put(self, rows: Iterable[_Row]) -> None:
         """Store the objects in one transaction."""
@@ -95,14 +119,22 @@ class Table(Generic[_Row]):
 
     def _replace(self, id_: str, new: _Row | None) -> None:
         old = self._rows.pop(id_, None)
-        if old is not None:
-            self._by_name[old.name].discard(id_)
+        for key in () if old is None else self._keys(old):
+            self._by_key[key].discard(id_)
+            if not self._by_key[key]:
+                del self._by_key[key]
         if new is not None:
             self._rows[id_] = new
-            self._by_name[new.name].add(id_)
+            self._index(new)
         self._record(id_, old, new)
 
+    def _index(self, row: _Row) -> None:
+        for key in self._keys(row):
+            self._by_key[key].add(row.id)
+
     def _forget(self) -> None:
+        if not self._past:
+            return
         limit = self._now() - self.remember
         self._past = {i: past for i, past in self._past.items() if past[-1][0] > limit}
 
@@ -126,10 +158,10 @@ class Store:
                 " (sort TEXT, id TEXT, body BLOB, PRIMARY KEY (sort, id))"
             )
         self.instances: Table[Instance] = Table(
-            self._database, "instances", msgspec.json.Decoder(Instance), now
+            self._database, "instances", msgspec.json.Decoder(Instance), now, instance_keys
         )
         self.parts: Table[AnyPart] = Table(
-            self._database, "parts", msgspec.json.Decoder(AnyPart), now
+            self._database, "parts", msgspec.json.Decoder(AnyPart), now, part_keys
         )
 
     def remember(self, seconds: float) -> None:
