@@ -58,7 +58,7 @@ class Table(Generic[_Row]):
         self._name = name
         self._now = now
         self._rows: dict[str, _Row] = {}
-        self._keys = keys
+        self._keys: Callable[[_Row], Iterable[Key]] = keys
         self._by_key: defaultdict[Key, set[str]] = defaultdict(set)
         self._past: dict[str, list[tuple[float, _Row | None]]] = {}
         rows = database.execute("SELECT body FROM objects WHERE sort = ?", (name,))
@@ -88,8 +88,9 @@ class Table(Generic[_Row]):
         """Return the objects that have all the keys, by id, as they were `lag` seconds ago."""
         if not keys or (lag > 0 and self._past):
             return self.all(lag=lag, only=lambda row: {*keys} <= {*self._keys(row)})
-        few, *others = sorted((self._by_key.get(key, frozenset()) for key in keys), key=len)
-        return [self._rows[id_] for id_ in sorted(few.intersection(*others))]
+        # The fewest first: what is in all of them is looked for in these.
+        found = sorted((self._by_key.get(key, set()) for key in keys), key=len)
+        return [self._rows[id_] for id_ in sorted(set.intersection(*found))]
 
     def put(self, rows: Iterable[_Row]) -> None:
         """Store the objects in one transaction."""
