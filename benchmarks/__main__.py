@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import report, results
+from benchmarks.amounts import FULL, QUICK
 from benchmarks.contestants import REFERENCE, Contestant, build_go
-from benchmarks.scenarios import FULL, QUICK, Scenario, scenarios
+from benchmarks.scenarios import Scenario, scenarios
 from benchmarks.stage import say, staged
 from proreus.kube.errors import KubeError
 from proreus.testing.controlplane import ControlPlaneError

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from benchmarks.amounts import FULL
 from benchmarks.contestants import BARE, GO_TUNED, PROREUS, PROREUS_SINGLE
 from benchmarks.measure import Figures
 from benchmarks.results import Row
 from benchmarks.scenarios import (
-    FULL,
     SAME_PATCHES,
     WITH_QUOTA,
     balancing,

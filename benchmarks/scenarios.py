@@ -7,17 +7,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from benchmarks.contestants import (
-    BARE,
-    CONTESTANTS,
-    GO_TUNED,
-    PROREUS,
-    PROREUS_SINGLE,
-    Contestant,
-)
+from benchmarks.amounts import Scale
+from benchmarks.contestants import BARE, CONTESTANTS, PROREUS, PROREUS_SINGLE, Contestant
 from benchmarks.measure import Figures, memory
-from benchmarks.stage import Meter, Stage, is_initialised, started
+from benchmarks.stage import OBJECT_SIZE, Meter, Stage, is_initialised, started
 from proreus.kube.requests import LEASES, NODES, Request
+from proreus.testing.kubelet import KubeletPlayer
 
 Results: TypeAlias = AsyncIterator[tuple[str, Figures]]
 Play: TypeAlias = Callable[[Stage], Results]
@@ -39,62 +34,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}
 
 
-class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """The amount of work.
-
-    Attributes:
-        nodes: How many are initialised at once, in each scenario.
-        throttled_nodes: How many are where the cloud has a quota.
-        steady_seconds: How long a steady state is watched.
-        services: How many are ensured, edited and deleted, in each scenario.
-        hosts: Nodes behind load balancers.
-        joining: How many nodes join and leave, in each scenario.
-        join_services: Load balancers that they join.
-        routes: Nodes that need a route.
-        limit_nodes: How many are initialised beside a bare loop.
-        signals: What ends a leader.
-        others: Who does the work for which the flags of a manager hardly count.
-    """
-
-    nodes: Sequence[int]
-    throttled_nodes: int
-    steady_seconds: float
-    services: Sequence[int]
-    hosts: int
-    joining: Sequence[int]
-    join_services: int
-    routes: int
-    limit_nodes: int
-    signals: Sequence[str] = ("SIGTERM", "SIGKILL")
-    others: Sequence[Contestant] = CONTESTANTS
-
-
-FULL = Scale(
-    nodes=(1000, 5000),
-    throttled_nodes=1000,
-    steady_seconds=300.0,
-    services=(200, 1000),
-    hosts=100,
-    joining=(50, 500),
-    join_services=200,
-    routes=1000,
-    limit_nodes=5000,
-)
-QUICK = Scale(
-    nodes=(100,),
-    throttled_nodes=50,
-    steady_seconds=8.0,
-    services=(20,),
-    hosts=10,
-    joining=(10,),
-    join_services=10,
-    routes=50,
-    limit_nodes=300,
-    signals=("SIGTERM",),
-    others=(GO_TUNED, PROREUS),
-)
-
-
+_STARTING = 50
+"""Machines that start in a second."""
 WITH_QUOTA = "a cloud that admits 20 calls/s"
 SAME_PATCHES = "the same patches"
 
@@ -139,6 +80,7 @@ def scenarios(scale: Scale) -> list[Scenario]:
             play=_nodes(scale.limit_nodes, title=SAME_PATCHES),
             contestants=(BARE, PROREUS),
         ),
+        Scenario(name="kubelets", play=_kubelets(scale.kubelets), contestants=scale.others),
         Scenario(
             name="quota",
             play=_nodes(scale.throttled_nodes, title=WITH_QUOTA),
@@ -193,6 +135,37 @@ def _nodes(count: int, *, restart: bool = False, title: str = "") -> Play:
                 await meter.settled("it rests", _yes, quiet=4.0)
                 figures = await meter.end(await _last(meter), units=count)
                 yield f"restart, {count:,} nodes in place", figures
+
+    return play
+
+
+def _kubelets(count: int) -> Play:
+    """Let machines start, some each second, whose kubelets register and write their status.
+
+    What the manager writes in the same moment is refused with 409 and written in another form:
+    these are the refused requests.
+    """
+
+    async def play(stage: Stage) -> Results:
+        player = KubeletPlayer(
+            stage.client,
+            stage.cloud.admin.instances,
+            lease_period=1.0,
+            status_period=10.0,
+            object_size=OBJECT_SIZE,
+        )
+        async with started(stage) as (_, meter):
+            beating = asyncio.create_task(player.run())
+            try:
+                for number in range(0, count, _STARTING):
+                    await stage.machines(min(_STARTING, count - number), f"wave-{number}")
+                    await asyncio.sleep(1.0)
+                await _all_written(stage, meter, count)
+                figures = await meter.end(_done(meter), units=count)
+            finally:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+            yield f"initialise {count:,} nodes while their kubelets register", figures
 
     return play
 

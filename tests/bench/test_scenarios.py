@@ -9,13 +9,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.amounts import QUICK
 from benchmarks.contestants import BARE, PROREUS, Contestant
 from benchmarks.measure import Figures
-from benchmarks.scenarios import QUICK, scenarios
+from benchmarks.scenarios import scenarios
 from benchmarks.stage import staged
 
 FEW = msgspec.structs.replace(
-    QUICK, nodes=(3,), steady_seconds=6.0, limit_nodes=3, joining=(2,), join_services=2, hosts=2
+    QUICK,
+    nodes=(3,),
+    kubelets=3,
+    steady_seconds=6.0,
+    limit_nodes=3,
+    joining=(2,),
+    join_services=2,
+    hosts=2,
 )
 
 
@@ -45,6 +53,14 @@ async def test_nodes_registered_as_initialised_need_no_write_while_they_are_refr
 
     assert steady.cloud_calls["instances.batch_get"] >= 1
     assert not [what for what in steady.api_requests if what.startswith("patch")]
+
+
+@pytest.mark.long
+async def test_nodes_are_initialised_while_their_kubelets_register() -> None:
+    (figures,) = (await played("kubelets", PROREUS)).values()
+
+    assert figures.api_requests["patch nodes"] >= 3
+    assert figures.units == 3
 
 
 @pytest.mark.long
