@@ -278,9 +278,16 @@ def key(obj: KubeObject) -> str:
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
     """Return the condition of that type, or None."""
-    return next((c for c in conditions if c.type == type_), None)
+    # Loops, not generators: they run for all nodes every few seconds.
+    for found in conditions:
+        if found.type == type_:
+            return found
+    return None
 
 
 def has_taint(node: Node, taint_key: str) -> bool:
     """Tell whether any taint has that key, whatever its value and effect (as in Go)."""
-    return any(taint.key == taint_key for taint in node.spec.taints)
+    for taint in node.spec.taints:  # noqa: SIM110 - as above
+        if taint.key == taint_key:
+            return True
+    return False
