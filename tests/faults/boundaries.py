@@ -21,6 +21,7 @@ ELECTION: Final = (
 )
 BY_RANGE: Final = ("--cidr-allocator-type=RangeAllocator",)
 """Pod CIDRs are chosen here, and the cloud is not told of them."""
+_LIVES: Final = 8
 _KINDS: Final = ("anchor-", "node-", "web-")
 
 
@@ -108,6 +109,24 @@ def for_each(calls: Iterable[Call], acts: Iterable[Act]) -> dict[Call, Act]:
 def owners(plan: Iterable[Call], kind: str) -> list[str]:
     """The nodes, or Services, that something is planned for."""
     return sorted({call.owner for call in plan if call.owner.startswith(f"{kind}-")})
+
+
+async def live_each(made: World, plan: Mapping[Call, Act]) -> None:
+    """Live until every call of a plan was reached: what one life does not reach, the next may.
+
+    A manager that is killed while nodes go knows nothing of one that went before it is back; and a
+    patch of one version is not sent where somebody else wrote before.
+    """
+    made.script.plan = dict(plan)
+    for life in range(1, _LIVES + 1):
+        await made.live(owners(made.script.plan, "node"), owners(made.script.plan, "web"))
+        if not made.script.plan:
+            return
+        made.script.plan = {
+            msgspec.structs.replace(call, owner=f"{call.owner}-{life}"): act
+            for call, act in made.script.plan.items()
+        }
+    raise AssertionError(f"never reached: {made.script.plan}")
 
 
 def check_exercised(calls: Iterable[Call], acts: Sequence[Act], hits: Mapping[Call, Act]) -> None:

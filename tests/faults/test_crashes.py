@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from proreus.testing.controlplane import ControlPlane
@@ -16,7 +15,7 @@ from .boundaries import (
     check_exercised,
     done_to_lease,
     for_each,
-    owners,
+    live_each,
     rehearse,
     rehearse_election,
     without_races,
@@ -58,19 +57,7 @@ async def kill_at_each(
         with tally.trying() as take_down:
             for call, act in plan.items():
                 take_down(f"{call.side}: {call.what}", act)
-            made.script.plan = dict(plan)
-            await made.live(owners(plan, "node"), owners(plan, "web"))
-            # A manager that is killed while nodes go knows nothing of one that went before it is
-            # back, so calls for this one have to be reached in another life.
-            for life in range(2, 5):
-                if not (left := made.script.plan):
-                    break
-                made.script.plan = {
-                    msgspec.structs.replace(call, owner=f"{call.owner}-life-{life}"): act
-                    for call, act in left.items()
-                }
-                await made.live(owners(made.script.plan, "node"), owners(made.script.plan, "web"))
-            assert not made.script.plan, "never reached"
+            await live_each(made, plan)
             check_exercised(writes, KILLS, made.script.hits)
 
 
