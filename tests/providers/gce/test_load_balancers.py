@@ -65,7 +65,7 @@ async def test_it_costs_six_changes_and_at_rest_no_change(lbs: Balancing) -> Non
     lbs.gce.calls.clear()
     await lbs.make()
     assert lbs.gce.writes() == []
-    assert len(lbs.gce.calls) <= 9
+    assert len(lbs.gce.calls) == 8
 
 
 async def test_deletion_leaves_nothing(lbs: Balancing) -> None:
