@@ -1,5 +1,6 @@
 """What tests of load balancers share: Services, nodes, and what is left in the project."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -84,6 +85,7 @@ class Balancing:
             answer = await self.answer(lb)
             if not isinstance(answer, Pending):
                 break
+            await asyncio.sleep(0.05)
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, Ensured), answer
@@ -99,6 +101,7 @@ class Balancing:
             answer = (await self.verbs.delete([ref]))[ref.uid]
             if not isinstance(answer, Pending):
                 break
+            await asyncio.sleep(0.05)
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, Done), answer
