@@ -4,8 +4,6 @@ The requests are small, and azure-identity would bring three more packages and i
 which the framework's quota could not see. What is signed is signed by `cryptography`.
 """
 
-import base64
-import json
 import os
 import uuid
 from datetime import datetime, timedelta
@@ -16,11 +14,12 @@ from urllib.parse import quote
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from proreus.cloudprovider.credential import Issued
 from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.jwt import base64url, signed_jwt
 from proreus.cloudprovider.requests import Request, form_body
 from proreus.providers.azure.config import AzureConfig
 
@@ -211,17 +210,14 @@ def assertion(certificate: Certificate, client: str, url: str, now: datetime) ->
     """Sign that we are a client: a JSON Web Token (RFC 7523)."""
     public, key = certificate
     head = {
-        "alg": "RS256", "typ": "JWT",
-        "x5t": _encoded(public.fingerprint(hashes.SHA1())),  # noqa: S303 - Entra names it so
-        "x5t#S256": _encoded(public.fingerprint(hashes.SHA256())),
+        "x5t": base64url(public.fingerprint(hashes.SHA1())),  # noqa: S303 - Entra names it so
+        "x5t#S256": base64url(public.fingerprint(hashes.SHA256())),
     }  # fmt: skip
-    body = {
+    claims = {
         "aud": url, "iss": client, "sub": client, "jti": str(uuid.uuid4()),
         "nbf": int(now.timestamp()), "exp": int((now + _LIFETIME).timestamp()),
     }  # fmt: skip
-    text = ".".join(_encoded(json.dumps(part).encode()) for part in (head, body))
-    signature = key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
-    return f"{text}.{_encoded(signature)}"
+    return signed_jwt(head, claims, key)
 
 
 def _asserted(token: str) -> dict[str, str]:
@@ -231,10 +227,6 @@ def _asserted(token: str) -> dict[str, str]:
 def _scope(audience: str) -> str:
     # A slash at the audience's end stays: then there are two, or the token is for another one.
     return f"{audience}/.default"
-
-
-def _encoded(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 def _read(file: str, key: str) -> bytes:

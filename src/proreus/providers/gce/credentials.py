@@ -4,7 +4,6 @@ Which of these it is follows from `token-url`, as with the official manager: wit
 metadata server, with "nil" what Google's libraries find by themselves, else that URL.
 """
 
-import base64
 import os
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from proreus.cloudprovider.credential import Credential, Issued, bearer
 from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.jwt import signed_jwt
 from proreus.cloudprovider.requests import Body, Request, form_body
 from proreus.cloudprovider.rest import RestClient
 from proreus.providers.gce.config import NO_TOKEN_URL, Global
@@ -94,7 +93,6 @@ def read_key_file(path: str) -> KeyFile:
 def signed_assertion(key: KeyFile, now: datetime) -> str:
     """Sign that the service account asks for a token (RFC 7523)."""
     issued = int(now.timestamp())
-    head = {"alg": "RS256", "typ": "JWT", "kid": key.private_key_id}
     claims = {
         "iss": key.client_email,
         "scope": SCOPE,
@@ -102,9 +100,7 @@ def signed_assertion(key: KeyFile, now: datetime) -> str:
         "iat": issued,
         "exp": issued + int(LIFETIME.total_seconds()),
     }
-    text = ".".join(_encoded(msgspec.json.encode(part)) for part in (head, claims))
-    signature = _private_key(key, "").sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
-    return f"{text}.{_encoded(signature)}"
+    return signed_jwt({"kid": key.private_key_id}, claims, _private_key(key, ""))
 
 
 def _private_key(key: KeyFile, path: str) -> RSAPrivateKey:
@@ -115,10 +111,6 @@ def _private_key(key: KeyFile, path: str) -> RSAPrivateKey:
     if not isinstance(found, RSAPrivateKey):
         raise ConfigError((f"{VARIABLE_FILE}: {path}: private_key is not of RSA",))
     return found
-
-
-def _encoded(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 class TokenSource:
