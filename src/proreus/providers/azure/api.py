@@ -125,21 +125,15 @@ class Arm:
         Raises:
             CloudError: See `errors`. Or something else than Azure has answered.
         """
-        found = await self._rest.call(self._request(operation, "GET", id_, query), Resource)
-        if not isinstance(found.get("id"), str):
-            raise CloudError(f"{operation.name}: the answer is no resource: it has no id")
-        return found
+        request = self._request(operation, "GET", id_, query)
+        return _checked(operation, await self._rest.call(request, Resource))
 
     async def find(
         self, operation: Operation, id_: str, query: Mapping[str, str] | None = None
     ) -> Resource | None:
         """Read a resource; None if Azure says that there is none of that id."""
-        try:
-            return await self.get(operation, id_, query)
-        except Refused as error:
-            if error.is_absence:
-                return None
-            raise
+        found = await self._rest.find(self._request(operation, "GET", id_, query), Resource)
+        return None if found is None else _checked(operation, found)
 
     async def listed(
         self, operation: Operation, id_: str, query: Mapping[str, str] | None = None
@@ -274,6 +268,17 @@ class Arm:
 
 
 _OK, _ACCEPTED, _NO_CONTENT = 200, 202, 204
+
+
+def _checked(operation: Operation, found: Resource) -> Resource:
+    """Return an answer that is a resource.
+
+    Raises:
+        CloudError: It is something else.
+    """
+    if not isinstance(found.get("id"), str):
+        raise CloudError(f"{operation.name}: the answer is no resource: it has no id")
+    return found
 
 
 def _below(link: str) -> str:

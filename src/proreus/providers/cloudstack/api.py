@@ -5,7 +5,7 @@ newer CloudStacks can be told to take nothing else for changes.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import ErrorBody, Reason, cloud_error
 from proreus.cloudprovider.requests import Request, form_body
 from proreus.cloudprovider.rest import RestClient, tls_context
@@ -105,7 +106,7 @@ class Api:
             CloudError: A page could not be had, or the list changed while it was read.
         """
         asked = {"listall": "true", **(parameters or {})}
-        return await self._pages(command, kind, self._in_project(asked))
+        return await self._pages(command, kind, self.in_project(asked))
 
     async def members(self, command: str, kind: str, id_: str) -> list[Described]:
         """Return a list about one object, which takes no project."""
@@ -142,9 +143,6 @@ class Api:
 
     def in_project(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Return parameters with the project, if there is one: for commands that take it."""
-        return self._in_project(parameters)
-
-    def _in_project(self, parameters: Mapping[str, str]) -> dict[str, str]:
         project = self._settings.project_id
         return {**parameters, **({"projectid": project} if project else {})}
 
@@ -152,17 +150,21 @@ class Api:
         self, command: str, kind: str, parameters: Mapping[str, str]
     ) -> list[Described]:
         found: dict[str, Described] = {}
-        size, page, total = 0, 1, 1
-        while len(found) < total:
-            more = {"page": str(page), "pagesize": str(size)} if size else {}
+        size, total = 0, 0
+
+        async def page(number: str) -> tuple[Sequence[Described], str]:
+            nonlocal size, total
+            more = {"page": number, "pagesize": str(size)} if number else {}
             answer = await self._send(command, {**parameters, **more}, read=True)
             items = answer.get(kind) or []
-            found |= {str(one.get("id")): one for one in items}
-            total = int(answer.get("count") or len(items)) if page == 1 else total
-            if not items:
-                break
-            size, page = size or len(items), page + 1
-        if page > 1 and len(found) < total:
+            found.update({str(one.get("id")): one for one in items})
+            if not number:
+                size, total = len(items), int(answer.get("count") or len(items))
+            is_last = not items or len(found) >= total
+            return items, "" if is_last else str(int(number or 1) + 1)
+
+        await pages(f"cloudstack.{command}", page)
+        if size and len(found) < total:
             raise CloudError(
                 f"cloudstack.{command}: the list changed while it was read: {len(found)} of"
                 f" {total} objects were shown; it is read again"

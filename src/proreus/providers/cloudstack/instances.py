@@ -6,7 +6,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
-from proreus.cloudprovider.lookups import ask_all
+from proreus.cloudprovider.lookups import all_but_refused, ask_all
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import Node
 from proreus.providers.cloudstack.api import Api, Described
@@ -47,18 +47,13 @@ class Machines:
             CloudError: CloudStack does not tell.
         """
         found: dict[str, Described | None] = dict.fromkeys(ids)
-        left = sorted(ids)
-        while left:
+
+        async def read(left: list[str]) -> None:
             asked = {"ids": ",".join(left), "details": DETAILS}
-            try:
-                listed = await self._api.listed("listVirtualMachines", "virtualmachine", asked)
-            except Refused as error:
-                absent = absent_id(error.text)
-                if not error.is_absence or absent not in left:
-                    raise
-                left.remove(absent)
-                continue
-            return found | {id_of(one): one for one in listed if id_of(one) in found}
+            listed = await self._api.listed("listVirtualMachines", "virtualmachine", asked)
+            found.update({id_of(one): one for one in listed if id_of(one) in found})
+
+        await all_but_refused(read, sorted(ids), _absent)
         return found
 
     async def all(self) -> list[Described]:
@@ -80,6 +75,11 @@ class Machines:
         for one in await self.all() if names else ():
             found.setdefault(str(one.get("name", "")).lower(), []).append(one)
         return found
+
+
+def _absent(error: Refused) -> tuple[str, ...]:
+    """Return the id that a refusal is about, if it says that there is no such machine."""
+    return (absent_id(error.text),) if error.is_absence else ()
 
 
 class CloudStackInstances:

@@ -5,7 +5,6 @@ request that makes it, so routes have none: those that the framework looks at li
 and a VPC must not be shared by clusters whose CIDRs overlap.
 """
 
-import asyncio
 import ipaddress
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.lookups import each
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
@@ -59,21 +59,18 @@ class CloudStackRoutes:
         addresses = {
             node.spec.provider_id: [one.address for one in node.status.addresses] for node in nodes
         }
-        slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def answer(route: Route, work: Awaitable[None]) -> tuple[Route, Answer]:
-            async with slots:
-                return route, await self._answered(route.destination, work)
+        async def deleted(route: Route) -> Answer:
+            return await self._answered(route.destination, self._delete(route, there, addresses))
 
-        gone = await asyncio.gather(
-            *(answer(one, self._delete(one, there, addresses)) for one in delete)
-        )
-        dropped = {route.destination for route, outcome in gone if isinstance(outcome, Done)}
+        gone = await each(delete, _itself, deleted, _AT_ONCE)
+        dropped = {route.destination for route, answer in gone.items() if isinstance(answer, Done)}
         left = [one for one in there if str(one["cidr"]) not in dropped]
-        made = await asyncio.gather(
-            *(answer(one, self._create(one, left, addresses)) for one in create)
-        )
-        return dict((*gone, *made))
+
+        async def created(route: Route) -> Answer:
+            return await self._answered(route.destination, self._create(route, left, addresses))
+
+        return gone | await each(create, _itself, created, _AT_ONCE)
 
     async def _answered(self, destination: str, work: Awaitable[None]) -> Answer:
         try:
@@ -117,6 +114,10 @@ class CloudStackRoutes:
 
     async def _read(self) -> Sequence[Described]:
         return await self._api.listed("listStaticRoutes", "staticroute", {"vpcid": self._vpc})
+
+
+def _itself(route: Route) -> Route:
+    return route
 
 
 def next_hop(destination: str, addresses: Sequence[str]) -> str:
