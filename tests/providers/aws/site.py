@@ -1,19 +1,19 @@
 """What the tests of the provider `aws` share: a network with machines, and a started provider."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import CallHooks, Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.provider import CloudProvider
-from proreus.kube.objects import KubeObject, Node
+from proreus.kube.objects import Node
 from proreus.providers.aws import AWSCloud
 from proreus.providers.aws.config import AWSConfig
 from proreus.testing import objects
 
+from ..surroundings import Clock, Events, Objects  # noqa: TID252 - pytest imports tests by path
 from .strict.process import REGION, StrictAWS
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
@@ -21,32 +21,6 @@ CLUSTER_TAG = "kubernetes.io/cluster/test"
 PATIENT = "[Client]\nTimeout = 300s\n"
 """The machine of the tests may stand still for a while."""
 OWNED = {CLUSTER_TAG: "owned"}
-
-
-class Events:
-    """Events as reason and message."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str]] = []
-
-    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
-        self.seen.append((reason, message))
-
-
-class Objects:
-    """A lister over what the test puts in."""
-
-    def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
-        self.by_key = {one.metadata.name: one for one in objects}
-
-    def get(self, key: str) -> KubeObject | None:
-        return self.by_key.get(key)
-
-    def all(self) -> Iterable[KubeObject]:
-        return tuple(self.by_key.values())
-
-    def by(self, index: str, value: str) -> Iterable[KubeObject]:
-        return ()
 
 
 class Network:
@@ -126,16 +100,6 @@ KubernetesClusterID = test
 {overrides}
 {sections or PATIENT}
 """
-
-
-class Clock:
-    """The time, and what a test adds to it."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
 
 
 def context(

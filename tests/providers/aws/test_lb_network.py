@@ -9,8 +9,9 @@ from proreus.cloudprovider import CloudError, Done, InvalidRequest, Pending
 from proreus.kube.objects import LoadBalancerIngress, ServicePort
 from proreus.providers.aws.rules import Rule, rules_of
 
+from ..surroundings import Events  # noqa: TID252 - pytest imports tests by path
 from .lb_site import ANYWHERE, HTTP, HTTPS, NAME, UID, LBSite, placed
-from .site import Events, config_text, context, started
+from .site import config_text, context, started
 from .strict.process import StrictAWS
 
 

@@ -10,8 +10,9 @@ from proreus.providers.aws.api import Api
 from proreus.providers.aws.config import AWSConfig
 from proreus.providers.aws.memberships import KEPT, Memberships
 
+from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .lb_site import placed
-from .site import OWNED, Clock, Network, config_text, context, started
+from .site import OWNED, Network, config_text, context, started
 from .strict.process import REGION, StrictAWS
 
 ABSENT = "i-0123456789abcdef0"

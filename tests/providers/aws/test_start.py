@@ -14,7 +14,8 @@ from proreus.cloudprovider.provider import CloudProvider
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.aws.errors import translated
 
-from .site import PATIENT, Clock, Network, config_text, context, node_of, started
+from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
+from .site import PATIENT, Network, config_text, context, node_of, started
 from .strict.process import REGION, StrictAWS
 
 ROLE = "arn:aws:iam::123456789012:role/ccm"

@@ -9,7 +9,8 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.testing.waiting import until
 
-from .site import PATIENT, Clock, Network, Objects, config_text, context, node_of, started
+from ..surroundings import Clock, Objects  # noqa: TID252 - pytest imports tests by path
+from .site import PATIENT, Network, config_text, context, node_of, started
 from .strict.process import StrictAWS
 
 TAGGING = f"""

@@ -10,11 +10,12 @@ from typing import Any
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import CallHooks, Context
 from proreus.cloudprovider.identity import ClusterIdentity
-from proreus.kube.objects import KubeObject, Node
+from proreus.kube.objects import Node
 from proreus.providers.azure import AzureCloud
 from proreus.providers.azure.config import AzureConfig
 from proreus.testing import objects
 
+from ..surroundings import Events, Objects  # noqa: TID252 - pytest imports tests by path
 from .emulator.identity import CLIENT, SECRET, TENANT
 from .emulator.seed import seed
 from .emulator.server import Emulator, served
@@ -23,32 +24,6 @@ from .emulator.store import GROUP, LOCATION, SUBSCRIPTION
 ROLE = json.loads((Path(__file__).parents[3] / "deploy" / "azure" / "role.json").read_text())
 CLUSTER = ClusterIdentity("kubernetes", "0b5e3a1c-0000-4000-8000-000000000001")
 ID = f"azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP.lower()}/providers/Microsoft.Compute"
-
-
-class Events:
-    """Events as reason and message."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str]] = []
-
-    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
-        self.seen.append((reason, message))
-
-
-class Objects:
-    """A lister over what the test puts in."""
-
-    def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
-        self.by_key = {one.metadata.name: one for one in objects}
-
-    def get(self, key: str) -> KubeObject | None:
-        return self.by_key.get(key)
-
-    def all(self) -> Iterable[KubeObject]:
-        return tuple(self.by_key.values())
-
-    def by(self, index: str, value: str) -> Iterable[KubeObject]:
-        return ()
 
 
 def settings(url: str, **more: Any) -> dict[str, Any]:

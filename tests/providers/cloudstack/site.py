@@ -1,6 +1,6 @@
 """What the tests of the provider `cloudstack` share: an emulator with machines, and a provider."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -8,38 +8,15 @@ from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import CallHooks, Context
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.instances import InstanceAnswer
-from proreus.kube.objects import KubeObject, Node
+from proreus.kube.objects import Node
 from proreus.providers.cloudstack import CloudStackCloud
 from proreus.providers.cloudstack.config import CloudStackConfig
 from proreus.testing import objects
 
+from ..surroundings import Events, Objects  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import Emulator
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
-
-
-class Events:
-    """Events as reason and message."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str]] = []
-
-    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
-        self.seen.append((reason, message))
-
-
-class _NoObjects:
-    """A lister of a cluster without objects."""
-
-    def get(self, key: str) -> None:
-        del key
-
-    def all(self) -> Iterable[KubeObject]:
-        return ()
-
-    def by(self, index: str, value: str) -> Iterable[KubeObject]:
-        del index, value
-        return ()
 
 
 def context(hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER) -> Context:
@@ -47,7 +24,7 @@ def context(hooks: CallHooks | None = None, cluster: ClusterIdentity = CLUSTER) 
         cluster,
         now=lambda: datetime.now(UTC),
         events=Events(),
-        listers={name: _NoObjects() for name in CloudStackCloud.needs},
+        listers={name: Objects() for name in CloudStackCloud.needs},
         hooks=hooks,
     )
 

@@ -21,9 +21,10 @@ from proreus.kube.objects import Node, ObjectMeta, Service, ServicePort, Service
 from proreus.providers.gce import GCECloud
 from proreus.testing import objects
 
+from ..surroundings import Events  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import PROJECT, ZONES
-from .site import CLUSTER, PATIENT, Events, config_text, context, started
+from .site import CLUSTER, PATIENT, config_text, context, started
 
 UID = "5e00aaaa-0000-4000-8000-000000000001"
 NAME = "a5e00aaaa00004000800000000000000"

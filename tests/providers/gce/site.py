@@ -1,63 +1,25 @@
 """What the tests of the provider `gce` share: cloud-configs, a context and a started provider."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from proreus.cloudprovider.config import read
 from proreus.cloudprovider.context import CallHooks, Context
 from proreus.cloudprovider.identity import ClusterIdentity
-from proreus.kube.objects import KubeObject, Node
+from proreus.kube.objects import Node
 from proreus.providers.gce import GCECloud
 from proreus.providers.gce.config import GCEConfig
 from proreus.providers.gce.identity import NEED
 from proreus.testing import objects
 
+from ..surroundings import Clock, Events, Objects  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import PROJECT, ZONES
 
 CLUSTER = ClusterIdentity("test", "0b5e3a1c-0000-4000-8000-000000000001")
 PATIENT = "[Client]\ntimeout = 300s\noperation-timeout = 300s\n"
 """The machine of the tests may stand still for a while."""
-
-
-class Events:
-    """Events as reason and message."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str]] = []
-
-    def event(self, obj: KubeObject, type_: str, reason: str, message: str, /) -> None:
-        self.seen.append((reason, message))
-
-
-class Objects:
-    """A lister over what the test puts in."""
-
-    def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
-        self.by_key = {
-            f"{one.metadata.namespace}/{one.metadata.name}".lstrip("/"): one for one in objects
-        }
-
-    def get(self, key: str) -> KubeObject | None:
-        return self.by_key.get(key)
-
-    def all(self) -> Iterable[KubeObject]:
-        return tuple(self.by_key.values())
-
-    def by(self, index: str, value: str) -> Iterable[KubeObject]:
-        return ()
-
-
-class Clock:
-    """The time, and what a test adds to it."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
 
 
 def config_text(gce: Gce, extra: str = "", sections: str = PATIENT) -> str:

@@ -21,10 +21,11 @@ from proreus.providers.gce.flags import FLAGS, RANGES, RBS_DEFAULT
 from proreus.providers.gce.identity import CONFIG_MAP, NEED, ClusterId
 from proreus.testing import objects
 
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import PROJECT, REGION, ZONES
 from .lb_site import NAME, UID, Balancing, balancing, lbs
-from .site import CLUSTER, Objects, config_text, context, started
+from .site import CLUSTER, config_text, context, started
 
 __all__ = ["lbs"]
 

@@ -9,9 +9,10 @@ import pytest
 from proreus.cloudprovider.errors import CloudError, ConfigError, Unauthenticated
 from proreus.providers.gce import GCECloud
 
+from ..surroundings import Clock  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import NUMBER, PROJECT, ZONES
-from .site import Clock, config_text, context, node_of, started
+from .site import config_text, context, node_of, started
 
 NIL = 'token-url = nil\nlocal-zone = us-central1-a\nproject-id = "proreus-test"\nnetwork-name = default'
 
