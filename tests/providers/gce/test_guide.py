@@ -1,7 +1,6 @@
 """The guide has exactly the keys, the annotations and the metrics that the code knows."""
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,14 +10,9 @@ from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.gce import config
 from proreus.providers.gce.balancing import annotations
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "gce.md").read_text()
+from ..guides import Guide, exposed, keys  # noqa: TID252 - pytest imports tests by path
 
-
-def rows(header: str) -> list[str]:
-    """The first cells of the table that begins so."""
-    _, _, rest = GUIDE.partition(f"\n| {header} |")
-    table = rest.partition("\n\n")[0].splitlines()[2:]
-    return [found[1] for line in table if (found := re.match(r"\| `([^`]+)` \|", line))]
+GUIDE = Guide("gce")
 
 
 def test_the_table_of_annotations_has_those_that_are_read() -> None:
@@ -28,7 +22,7 @@ def test_the_table_of_annotations_has_those_that_are_read() -> None:
         if name.isupper() and isinstance(value, str) and "/" in value
     }
     finalizers = {one for one in known if one.startswith("gke.networking.io/")}
-    assert sorted(rows("annotation")) == sorted(known - finalizers)
+    assert sorted(GUIDE.names("annotation")) == sorted(known - finalizers)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +37,7 @@ def test_the_table_of_annotations_has_those_that_are_read() -> None:
 def test_the_tables_of_the_cloud_config_have_its_keys(
     header: str, section: type[msgspec.Struct]
 ) -> None:
-    keys = [one.encode_name for one in msgspec.structs.fields(section)]
-    assert sorted(rows(header)) == sorted(keys)
+    assert sorted(GUIDE.names(header)) == sorted(keys(section))
 
 
 def test_the_metrics_have_the_official_names_and_are_in_the_guide() -> None:
@@ -54,5 +47,4 @@ def test_the_metrics_have_the_official_names_and_are_in_the_guide() -> None:
         "cloudprovider_gce_api_request_duration_seconds": "histogram",
         "cloudprovider_gce_api_request_errors": "counter",
     }
-    exposed = {f"{name}_total" if type_ == "counter" else name for name, type_ in ours.items()}
-    assert set(re.findall(r"`(cloudprovider_gce_\w+)`", GUIDE)) == exposed
+    assert set(re.findall(r"`(cloudprovider_gce_\w+)`", GUIDE.text)) == exposed(ours)

@@ -1,27 +1,15 @@
 """The guide has exactly the keys, variables, privileges and calls that the code knows."""
 
 import re
-from pathlib import Path
 
-import msgspec
 import pytest
 
 from proreus.providers.vsphere import VSphereCloud, config, operations
 
+from ..guides import Guide, keys  # noqa: TID252 - pytest imports tests by path
 from .site import Site, describe, node, started
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "vsphere.md").read_text()
-
-
-def rows(header: str) -> list[tuple[str, ...]]:
-    """The cells of the table that begins so, without the marks of code."""
-    _, _, rest = GUIDE.partition(f"\n| {header} |")
-    table = rest.partition("\n\n")[0].splitlines()[2:]
-    return [tuple(cell.strip(" `") for cell in line.strip("|").split("|")) for line in table]
-
-
-def keys(section: type[msgspec.Struct]) -> list[str]:
-    return [field.encode_name for field in msgspec.structs.fields(section)]
+GUIDE = Guide("vsphere")
 
 
 @pytest.mark.parametrize(
@@ -35,16 +23,16 @@ def keys(section: type[msgspec.Struct]) -> list[str]:
     ],
 )
 def test_the_tables_of_keys_have_those_that_are_read(header: str, known: list[str]) -> None:
-    assert [row[0] for row in rows(header)] == known
+    assert [row[0] for row in GUIDE.rows(header)] == known
 
 
 def test_the_table_of_privileges_has_every_call() -> None:
-    described = {row[0]: row[1] for row in rows("operation")}
+    described = {row[0]: row[1] for row in GUIDE.rows("operation")}
     assert described == operations.SOAP | operations.REST
 
 
 def test_the_variables_are_named() -> None:
-    named = set(re.findall(r"`(VSPHERE_[A-Z_]+)`", GUIDE))
+    named = set(re.findall(r"`(VSPHERE_[A-Z_]+)`", GUIDE.text))
     assert named == set(VSphereCloud.config_environment)
 
 
