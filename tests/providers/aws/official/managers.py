@@ -1,17 +1,13 @@
 """The two managers: the official one, built from its Go module, and this one."""
 
-import os
-import shutil
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from benchmarks.contestants import Process
-from proreus.testing.controlplane.build import run
 from proreus.testing.manager import ManagerProcess
 
-from ..site import PATIENT  # noqa: TID252 - pytest imports tests by path
+from ... import managers  # noqa: TID252 - pytest imports tests by path
+from ..site import PATIENT  # noqa: TID252
 from ..strict.process import OWNER  # noqa: TID252
 from .stage import CLUSTER_CIDR, Stage
 
@@ -27,13 +23,8 @@ PACE: Final = (
 
 
 async def build(directory: Path) -> Path:
-    """Build the official manager; from Go's own cache this takes seconds."""
-    if shutil.which("go") is None:
-        pytest.skip("no Go on the PATH, which builds the official provider")
-    program = directory / "ccm"
-    command = ("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
-    await run((*command, "-o", str(program), "."), MODULE, os.environ)
-    return program
+    """Build the official manager."""
+    return await managers.build(MODULE, directory)
 
 
 def official(stage: Stage, program: Path) -> Process:
@@ -55,15 +46,10 @@ def official(stage: Stage, program: Path) -> Process:
 def ours(stage: Stage) -> ManagerProcess:
     """This manager, with the rights of the generated roles."""
     manager = stage.site.lone_manager(user="aws-manager")
-    return ManagerProcess(
-        *[
-            one
-            for one in manager.flags
-            if not one.startswith(("--cloud-", "--leader-elect", "-v="))
-        ],
+    return managers.alone(
+        manager,
         *PACE,
         "--cloud-provider=aws",
-        "--leader-elect=false",
         "--configure-cloud-routes=true",
         "--node-monitor-period=1s",
         f"--cloud-config={stage.cloud_config('ours', PATIENT)}",

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from botocore.exceptions import ClientError
 
 from proreus.kube.objects import Node, Service
 from proreus.kube.requests import SERVICES
 
+from ...play import Judge, Picture, Play  # noqa: TID252 - pytest imports tests by path
 from .stage import Stage
-
-Picture = dict[str, str]
 
 _CONDITIONS = ("CloudInitialized", "NetworkUnavailable")
 
@@ -230,3 +230,15 @@ def _fields(names: Names, value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {names(value[key])}" for key in sorted(value))
     return names(value)
+
+
+def playing(stage: Stage, judge: Judge, settle: float = 0.0) -> Play:
+    """A turn on this stage, with these pictures."""
+
+    async def look() -> Picture:
+        try:
+            return await picture(stage)
+        except ClientError as error:  # it went away while the picture was taken
+            return {"picture": str(error)}
+
+    return Play(stage, lambda: nodes(stage), look, judge, settle)

@@ -3,10 +3,8 @@
 `recorded.json` is how the official manager leaves them. To be run again when scenarios change.
 """
 
-import argparse
-import asyncio
-import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +12,12 @@ import pytest
 
 from proreus.testing.controlplane import ControlPlane
 
-from ..conftest import credentials  # noqa: TID252 - pytest imports tests by path
+from ...beside import record  # noqa: TID252 - pytest imports tests by path
+from ...play import Picture, Scenario  # noqa: TID252
+from ..conftest import credentials  # noqa: TID252
 from ..strict.process import StrictAWS  # noqa: TID252
 from .managers import build, official, ours
-from .play import Play
+from .picture import playing
 from .scenarios import SCENARIOS
 from .stage import staged
 
@@ -26,9 +26,8 @@ QUIET: Final = 4.0
 """Seconds without any change after which a picture is taken to be final."""
 
 
-async def record(manager: str, file: Path, names: list[str]) -> None:
-    """Play these scenarios, or all."""
-    scenarios = [one for one in SCENARIOS if not names or one.name in names]
+async def play(manager: str, scenarios: Sequence[Scenario]) -> Mapping[str, Picture]:
+    """The pictures of these scenarios, and of the nodes."""
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         directory = Path(name)
         aws = StrictAWS(directory)
@@ -37,27 +36,16 @@ async def record(manager: str, file: Path, names: list[str]) -> None:
         await plane.start()
         try:
             async with staged(plane, aws, directory) as stage:
-                play = Play(stage, lambda *_: True, QUIET)
+                turn = playing(stage, lambda *_: True, QUIET)
                 program = await build(directory) if manager == "official" else Path()
                 async with official(stage, program) if manager == "official" else ours(stage):
-                    await play.nodes()
-                    await play.all(scenarios)
+                    await turn.nodes()
+                    await turn.all(scenarios)
         finally:
             aws.close()
             await plane.stop()
-    before = json.loads(file.read_text()) if names and file.exists() else {}
-    file.write_text(json.dumps({**before, **play.pictures}, indent=1, sort_keys=True) + "\n")
-
-
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--manager", choices=("official", "ours"), default="official")
-    parser.add_argument("--file", type=Path, default=RECORDED)
-    parser.add_argument("scenarios", nargs="*", help="only these")
-    asked = parser.parse_args()
-    asyncio.run(record(asked.manager, asked.file, asked.scenarios))
+    return turn.pictures
 
 
 if __name__ == "__main__":
-    main()
+    record(__doc__, RECORDED, SCENARIOS, play)

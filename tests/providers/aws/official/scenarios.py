@@ -3,41 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from proreus.providers.aws.annotations import PREFIX
 
-from ...changes import Change  # noqa: TID252
+from ...changes import Change  # noqa: TID252 - pytest imports tests by path
+from ...play import Act, Scenario, edits, port  # noqa: TID252
 
 ARN: Final = "arn:aws:iam::123456789012:server-certificate/one"
 LOCAL: Final = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}
 RANGES: Final = {"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/25"]}
-
-
-class Act(msgspec.Struct, frozen=True):
-    """A stage: what happens to Services by name, and which machines are kept out from then on."""
-
-    name: str
-    services: Mapping[str, Change] = {}
-    excluded: tuple[str, ...] = ()
-
-
-class Scenario(msgspec.Struct, frozen=True):
-    """Acts, one after the other; then all its Services are deleted."""
-
-    name: str
-    acts: tuple[Act, ...]
-
-    @property
-    def services(self) -> list[str]:
-        """The Services in it."""
-        return sorted({name for act in self.acts for name in act.services})
-
-
-def port(number: int, node_port: int, protocol: str = "TCP", **more: Any) -> dict[str, Any]:
-    """A port of a Service, with a node port that is the same in each run."""
-    name = f"{protocol.lower()}-{number}"
-    return {"name": name, "port": number, "nodePort": node_port, "protocol": protocol, **more}
 
 
 HTTP: Final = port(80, 30080)
@@ -57,14 +30,6 @@ def nlb(*ports: dict[str, Any], spec: Mapping[str, Any] | None = None, **asked: 
     return classic(*ports, spec=spec, **{"type": "nlb", **asked})
 
 
-def scenario(name: str, *acts: Change) -> Scenario:
-    """One Service: it is made, and edited some times."""
-    named = ("made", *(f"edit {number}" for number in range(1, len(acts))))
-    return Scenario(
-        name, tuple(Act(what, {"web": one}) for what, one in zip(named, acts, strict=True))
-    )
-
-
 NETWORK: Final = (
     Scenario(
         "nlb",
@@ -77,22 +42,22 @@ NETWORK: Final = (
             Act("a machine comes"),
         ),
     ),
-    scenario("nlb internal", nlb(HTTP, internal="true")),
-    scenario(
+    edits("nlb internal", nlb(HTTP, internal="true")),
+    edits(
         "nlb ranges",
         nlb(HTTP, spec=RANGES),
         nlb(HTTP, HTTPS, spec={"loadBalancerSourceRanges": ["192.0.2.0/24"]}),
         nlb(HTTP, HTTPS, spec={"loadBalancerSourceRanges": None}),
     ),
-    scenario(
+    edits(
         "nlb local",
         nlb(HTTP, spec=LOCAL),
         nlb(HTTP, spec={"externalTrafficPolicy": "Cluster"}),
         nlb(HTTP, spec=LOCAL),
     ),
-    scenario("nlb udp", nlb(DNS)),
-    scenario("nlb tls", nlb(HTTP, HTTPS, ssl_cert=ARN, ssl_ports="443")),
-    scenario(
+    edits("nlb udp", nlb(DNS)),
+    edits("nlb tls", nlb(HTTP, HTTPS, ssl_cert=ARN, ssl_ports="443")),
+    edits(
         "nlb checks",
         nlb(HTTP, healthcheck_protocol="HTTP", healthcheck_path="/live", healthcheck_port="8080",
             healthcheck_interval="10", healthcheck_healthy_threshold="2",
@@ -101,7 +66,7 @@ NETWORK: Final = (
             healthcheck_interval="30", healthcheck_healthy_threshold="4",
             healthcheck_unhealthy_threshold="4"),
     ),
-    scenario(
+    edits(
         "nlb attributes",
         nlb(HTTP, cross_zone_load_balancing_enabled="true", access_log_enabled="true",
             access_log_s3_bucket_name="logs", access_log_s3_bucket_prefix="web",
@@ -111,7 +76,7 @@ NETWORK: Final = (
             target_group_attributes="preserve_client_ip.enabled=true,proxy_protocol_v2.enabled=true",
             additional_resource_tags="team=a,stage=c"),
     ),
-    scenario("nlb labels", nlb(HTTP, target_node_labels="topology.kubernetes.io/zone=us-east-1c")),
+    edits("nlb labels", nlb(HTTP, target_node_labels="topology.kubernetes.io/zone=us-east-1c")),
     Scenario(
         "two nlbs",
         (
@@ -133,27 +98,27 @@ CLASSIC: Final = (
             Act("a machine comes"),
         ),
     ),
-    scenario("classic order", classic(HTTPS, HTTP)),
-    scenario("classic internal", classic(HTTP, internal="true")),
-    scenario(
+    edits("classic order", classic(HTTPS, HTTP)),
+    edits("classic internal", classic(HTTP, internal="true")),
+    edits(
         "classic ranges",
         classic(HTTP, spec=RANGES),
         classic(HTTP, HTTPS, spec={"loadBalancerSourceRanges": ["192.0.2.0/24"]}),
         classic(HTTP, HTTPS, spec={"loadBalancerSourceRanges": None}),
     ),
-    scenario(
+    edits(
         "classic local",
         classic(HTTP, spec=LOCAL),
         classic(HTTP, spec={"externalTrafficPolicy": "Cluster"}),
     ),
-    scenario(
+    edits(
         "classic tls",
         classic(HTTP, HTTPS, ssl_cert=ARN, ssl_ports="443", backend_protocol="http"),
         classic(HTTP, HTTPS, ssl_cert=ARN, ssl_ports="443", backend_protocol="ssl",
                 ssl_negotiation_policy="ELBSecurityPolicy-TLS-1-2-2017-01"),
     ),
-    scenario("classic proxy", classic(HTTP, HTTPS, proxy_protocol="*"), classic(HTTP, HTTPS)),
-    scenario(
+    edits("classic proxy", classic(HTTP, HTTPS, proxy_protocol="*"), classic(HTTP, HTTPS)),
+    edits(
         "classic attributes",
         classic(HTTP, cross_zone_load_balancing_enabled="true", access_log_enabled="true",
                 access_log_emit_interval="5", access_log_s3_bucket_name="logs",
@@ -164,7 +129,7 @@ CLASSIC: Final = (
                 connection_draining_enabled="false", connection_idle_timeout="60",
                 additional_resource_tags="team=a,stage=c"),
     ),
-    scenario(
+    edits(
         "classic checks",
         classic(HTTP, healthcheck_interval="20", healthcheck_timeout="4",
                 healthcheck_healthy_threshold="3", healthcheck_unhealthy_threshold="5"),

@@ -15,12 +15,12 @@ from proreus.testing.waiting import until
 from ....apiserver.site import PATIENCE  # noqa: TID252 - pytest imports tests by path
 from ....parity.compare import surprises  # noqa: TID252
 from ...changes import Change, make  # noqa: TID252
+from ...play import Picture, port  # noqa: TID252
 from ..strict.process import StrictAWS  # noqa: TID252
 from .expected import MEANT
 from .managers import build, official, ours
-from .picture import Picture, nodes, picture
-from .play import Play
-from .scenarios import ARN, HTTP, HTTPS, LOCAL, RANGES, classic, nlb, port
+from .picture import nodes, picture, playing
+from .scenarios import ARN, HTTP, HTTPS, LOCAL, RANGES, classic, nlb
 from .stage import Stage, staged
 
 pytestmark = pytest.mark.long
@@ -107,8 +107,7 @@ async def test_a_cluster_moves_from_the_official_manager_and_back_and_keeps_its_
 
 async def seen(stage: Stage) -> Picture:
     """What there is, once nothing changes any more."""
-    play = Play(stage, lambda *_: True, QUIET)
-    return await play.picture()
+    return await playing(stage, lambda *_: True, QUIET).picture()
 
 
 def parts(stage: Stage) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,9 @@ import pytest
 
 from proreus.kube.errors import NotFound
 from proreus.testing.controlplane import ControlPlane
-from proreus.testing.controlplane.build import run
 from proreus.testing.waiting import until
 
+from ... import managers  # noqa: TID252 - pytest imports tests by path
 from ...changes import Change, happen, make  # noqa: TID252 - pytest imports tests by path
 from .stage import PATIENCE, Stage, port, service, staged
 
@@ -41,15 +40,10 @@ FIRST: Final = {
 
 
 async def build(directory: Path) -> Path:
-    """Build the official manager; from Go's own cache this takes seconds."""
+    """Build the official manager, unless there is one."""
     if given := os.environ.get("PROREUS_AZURE_CCM"):
         return Path(given)
-    if shutil.which("go") is None:
-        pytest.skip("no Go on the PATH, which builds the official provider")
-    program = directory / "ccm"
-    command = ("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
-    await run((*command, "-o", str(program), "."), MODULE, {**os.environ, "CGO_ENABLED": "0"})
-    return program
+    return await managers.build(MODULE, directory, CGO_ENABLED="0")
 
 
 async def settled(stage: Stage, seconds: float = 6.0) -> None:

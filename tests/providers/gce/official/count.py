@@ -19,10 +19,11 @@ from proreus.testing.controlplane import ControlPlane
 from proreus.testing.waiting import until
 
 from ...changes import Change, make  # noqa: TID252 - pytest imports tests by path
+from ...play import port  # noqa: TID252
 from ..cloud.server import Gce  # noqa: TID252
 from ..conftest import environment  # noqa: TID252
 from .managers import build, official, ours
-from .scenarios import external, internal, port
+from .scenarios import external, internal
 from .stage import Stage, staged
 
 QUIET: Final = 5.0

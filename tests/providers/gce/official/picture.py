@@ -9,9 +9,8 @@ from proreus.kube.objects import Node, Service
 from proreus.kube.requests import SERVICES
 from proreus.providers.gce.names import path_in
 
+from ...play import Judge, Picture, Play  # noqa: TID252 - pytest imports tests by path
 from .stage import STATIC, Stage
-
-Picture = dict[str, str]
 
 KINDS: Final = (
     *("addresses", "backendServices", "firewalls", "forwardingRules", "healthChecks"),
@@ -118,3 +117,8 @@ def _node(name: str, node: Node) -> Iterator[tuple[str, str]]:
     for one in node.status.conditions:
         if one.type in _CONDITIONS:
             yield f"{where}/condition {one.type}", f"{one.status} {one.reason}"
+
+
+def playing(stage: Stage, judge: Judge, settle: float = 0.0) -> Play:
+    """A turn on this stage, with these pictures."""
+    return Play(stage, lambda: nodes(stage), lambda: picture(stage), judge, settle)

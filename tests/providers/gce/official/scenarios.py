@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from proreus.providers.gce.balancing.annotations import (
     GLOBAL_ACCESS,
     OLD_TYPE,
@@ -16,6 +14,7 @@ from proreus.providers.gce.balancing.annotations import (
 )
 
 from ...changes import Change  # noqa: TID252 - pytest imports tests by path
+from ...play import Act, Scenario, edits, port  # noqa: TID252
 from .stage import OTHER_SUBNET, STATIC
 
 LOCAL: Final = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}
@@ -24,36 +23,6 @@ STICKY: Final = {"sessionAffinity": "ClientIP"}
 LOOSE: Final = {"sessionAffinity": "None", "sessionAffinityConfig": None}
 RANGES: Final = {"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/25"]}
 INTERNAL: Final = {TYPE: "Internal"}
-
-
-class Act(msgspec.Struct, frozen=True):
-    """A stage: what happens to Services by name, and which machines are kept out from then on.
-
-    `address` says whether the Services that are left have addresses in the end.
-    """
-
-    name: str
-    services: Mapping[str, Change] = {}
-    excluded: tuple[str, ...] = ()
-    address: bool = True
-
-
-class Scenario(msgspec.Struct, frozen=True):
-    """Acts, one after the other; then all its Services are deleted."""
-
-    name: str
-    acts: tuple[Act, ...]
-
-    @property
-    def services(self) -> list[str]:
-        """The Services in it."""
-        return sorted({name for act in self.acts for name in act.services})
-
-
-def port(number: int, node_port: int, protocol: str = "TCP") -> dict[str, Any]:
-    """A port of a Service, with a node port that is the same in each run."""
-    name = f"{protocol.lower()}-{number}"
-    return {"name": name, "port": number, "nodePort": node_port, "protocol": protocol}
 
 
 HTTP: Final = port(80, 30080)
@@ -76,15 +45,6 @@ def internal(
     return Change(ports or (HTTP,), {**INTERNAL, **(annotations or {})}, spec or {})
 
 
-def edits(name: str, *changes: Change, address: bool = True) -> Scenario:
-    """One Service that is made, and then edited."""
-    acts = tuple(
-        Act("made" if number == 0 else f"edit {number}", {"web": change}, address=address)
-        for number, change in enumerate(changes)
-    )
-    return Scenario(name, acts)
-
-
 SCENARIOS: Final = (
     edits("external", external()),
     edits("external udp", external(DNS), external(DNS, port(54, 30054, "UDP"))),
@@ -98,10 +58,10 @@ SCENARIOS: Final = (
     edits("external premium", external(annotations={TIER: "Premium"})),
     edits("external static", external(spec={"loadBalancerIP": STATIC})),
     edits("external to static", external(), external(spec={"loadBalancerIP": STATIC})),
-    edits("external unreserved", external(spec={"loadBalancerIP": "34.10.77.77"}), address=False),
-    edits("external wrong tier", external(annotations={TIER: "Gold"}), address=False),
-    edits("external mixed", external(HTTP, DNS), address=False),
-    edits("external elsewhere", external(annotations={RBS: "enabled"}), address=False),
+    edits("external unreserved", external(spec={"loadBalancerIP": "34.10.77.77"})),
+    edits("external wrong tier", external(annotations={TIER: "Gold"})),
+    edits("external mixed", external(HTTP, DNS)),
+    edits("external elsewhere", external(annotations={RBS: "enabled"})),
     Scenario(
         "external hosts",
         (

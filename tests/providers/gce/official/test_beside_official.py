@@ -5,41 +5,29 @@ The official manager's pictures are in `recorded.json`. The differences that are
 """
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from proreus.testing.controlplane import ControlPlane
 
-from ....parity.compare import (  # noqa: TID252 - pytest imports tests by path
-    Meant,
-    differences,
-    idle,
-    surprises,
-)
+from ....parity.compare import Meant  # noqa: TID252 - pytest imports tests by path
+from ...beside import Recording, reasons_on_page  # noqa: TID252
+from ...play import Picture  # noqa: TID252
 from ..cloud.server import Gce  # noqa: TID252
 from ..conftest import environment  # noqa: TID252
 from .expected import MEANT
 from .managers import ours
-from .picture import Picture
-from .play import NODES, Play
+from .picture import playing
 from .record import RECORDED
 from .scenarios import SCENARIOS
 from .stage import staged
 
-PAGE: Final = Path(__file__).parents[4] / "docs" / "explanation" / "differences.md"
-OFFICIAL: Final[Mapping[str, Picture]] = json.loads(RECORDED.read_text())
+RECORDING: Final = Recording(RECORDED, SCENARIOS, MEANT)
 SETTLED: Final = 1.0
 """Seconds for which a picture must be right: it may be so before the manager has begun."""
 
 pytestmark = pytest.mark.long
-
-
-def judged(name: str, picture: Picture) -> bool:
-    return not surprises(name, OFFICIAL[name], picture, MEANT)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +41,7 @@ def pictures(
         async with staged(control_plane, gce_server, directory) as stage:
             manager = ours(stage)
             async with manager:
-                turn = Play(stage, judged, SETTLED)
+                turn = playing(stage, RECORDING.judged, SETTLED)
                 await turn.nodes()
                 await turn.all(SCENARIOS)
             print(manager.output()[-8000:])
@@ -69,42 +57,21 @@ def pictures(
         return runner.run(play())
 
 
-def found(scenario: str, pictures: Mapping[str, Picture]) -> list[str]:
-    """What is not as it is meant to be in any act."""
-    acts = [name for name in OFFICIAL if name.startswith(f"{scenario}: ") or name == scenario]
-    assert acts
-    return [one for name in acts for one in surprises(name, OFFICIAL[name], pictures[name], MEANT)]
-
-
-@pytest.mark.parametrize("name", [NODES, *(one.name for one in SCENARIOS)])
+@pytest.mark.parametrize("name", RECORDING.names)
 def test_all_is_as_the_official_manager_makes_it_but_for_what_is_meant(
     name: str, pictures: dict[str, Picture]
 ) -> None:
-    assert found(name, pictures) == []
+    assert RECORDING.surprises(name, pictures) == []
 
 
 def test_every_difference_that_is_meant_occurs(pictures: dict[str, Picture]) -> None:
-    seen = [
-        one
-        for name, picture in pictures.items()
-        for one in differences(name, OFFICIAL[name], picture)
-    ]
-    assert idle(MEANT, seen) == []
-
-
-def acts() -> Iterator[str]:
-    """The names of all pictures."""
-    yield NODES
-    for one in SCENARIOS:
-        yield from (f"{one.name}: {act.name}" for act in one.acts)
-        yield f"{one.name}: deleted"
+    assert RECORDING.idle(pictures) == []
 
 
 def test_every_act_of_every_scenario_is_recorded() -> None:
-    assert sorted(acts()) == sorted(OFFICIAL)
+    assert sorted(RECORDING.acts()) == sorted(RECORDING.official)
 
 
 @pytest.mark.parametrize("rule", MEANT, ids=lambda rule: f"{rule.why}-{rule.field}")
 def test_a_difference_that_is_meant_is_on_the_page(rule: Meant) -> None:
-    cells = {line.split(" | ")[0].removeprefix("| ") for line in PAGE.read_text().splitlines()}
-    assert rule.why in cells
+    assert rule.why in reasons_on_page()

@@ -14,12 +14,12 @@ from proreus.testing.waiting import until
 from ....apiserver.site import PATIENCE  # noqa: TID252 - pytest imports tests by path
 from ....parity.compare import surprises  # noqa: TID252
 from ...changes import Change, make  # noqa: TID252
+from ...play import Picture, port  # noqa: TID252
 from ..cloud.server import Gce  # noqa: TID252
 from .expected import MEANT
 from .managers import build, official, ours
-from .picture import KINDS, Picture, nodes, picture
-from .play import Play
-from .scenarios import LOCAL, RANGES, STICKY, external, internal, port
+from .picture import KINDS, nodes, picture, playing
+from .scenarios import LOCAL, RANGES, STICKY, external, internal
 from .stage import STATIC, Stage, staged
 
 pytestmark = pytest.mark.long
@@ -111,8 +111,7 @@ def gce_holds(gce: Gce) -> list[str]:
 
 async def seen(stage: Stage) -> Picture:
     """What there is, once nothing changes any more."""
-    play = Play(stage, lambda *_: True, QUIET)
-    return await play.picture()
+    return await playing(stage, lambda *_: True, QUIET).picture()
 
 
 def parts(gce: Gce) -> dict[str, str]:

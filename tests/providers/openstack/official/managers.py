@@ -1,16 +1,12 @@
 """The two managers: the official one, built from its Go module, and this one."""
 
-import os
-import shutil
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from benchmarks.contestants import Process
-from proreus.testing.controlplane.build import run
 from proreus.testing.manager import ManagerProcess
 
+from ... import managers  # noqa: TID252 - pytest imports tests by path
 from .stage import CLUSTER_CIDR, Stage
 
 MODULE: Final = Path(__file__).parent / "ccm"
@@ -30,13 +26,8 @@ _BOTH: Final = ("--cluster-name=test", f"--cluster-cidr={CLUSTER_CIDR}", "-v=2")
 
 
 async def build(directory: Path) -> Path:
-    """Build the official manager; from Go's own cache this takes seconds, else minutes."""
-    if shutil.which("go") is None:
-        pytest.skip("no Go on the PATH, which builds the official provider")
-    program = directory / "ccm"
-    command = ("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
-    await run((*command, "-o", str(program), "."), MODULE, os.environ)
-    return program
+    """Build the official manager."""
+    return await managers.build(MODULE, directory)
 
 
 def official(stage: Stage, program: Path, pace: tuple[str, ...] = PACE) -> Process:
@@ -49,13 +40,11 @@ def official(stage: Stage, program: Path, pace: tuple[str, ...] = PACE) -> Proce
 def ours(stage: Stage, pace: tuple[str, ...] = PACE) -> ManagerProcess:
     """This manager, with the rights of the generated roles."""
     manager = stage.site.lone_manager(user="openstack-manager")
-    apart = ("--cloud-", "--leader-elect", "-v=")
-    return ManagerProcess(
-        *[one for one in manager.flags if not one.startswith(apart)],
+    return managers.alone(
+        manager,
         *_BOTH,
         *pace,
         "--cloud-provider=openstack",
-        "--leader-elect=false",
         "--configure-cloud-routes=true",
         f"--cloud-config={stage.cloud_config()}",
         log=stage.directory / "ours.log",

@@ -1,7 +1,5 @@
 """The official manager and this one on the same vCenter: both end alike, and a cluster moves."""
 
-import os
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +11,10 @@ from labs.vsphere.simulator import nic
 from proreus.kube.objects import Node
 from proreus.kube.requests import NODES
 from proreus.testing.controlplane import ControlPlane
-from proreus.testing.controlplane.build import run
 from proreus.testing.waiting import until
 
 from ....apiserver.site import set_up  # noqa: TID252 - pytest imports tests by path
+from ...managers import build  # noqa: TID252
 from ..site import Site  # noqa: TID252
 from ..stage import LABELS, PACE, Stage  # noqa: TID252
 
@@ -47,16 +45,6 @@ MACHINES: Final[dict[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 Picture = dict[str, tuple[str, list[str], dict[str, str], list[str]]]
-
-
-async def built(directory: Path) -> Path:
-    """Build the official manager; from Go's own cache this takes seconds, else minutes."""
-    if shutil.which("go") is None:
-        pytest.skip("no Go on the PATH, which builds the official provider")
-    program = directory / "ccm"
-    command = ("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
-    await run((*command, "-o", str(program), "."), MODULE, os.environ)
-    return program
 
 
 def official(stage: Stage, program: Path) -> Process:
@@ -108,7 +96,7 @@ async def start(stage: Stage) -> None:
 async def test_both_give_nodes_the_same(
     control_plane: ControlPlane, vcenter: Site, tmp_path: Path, rules: str
 ) -> None:
-    program = await built(tmp_path)
+    program = await build(MODULE, tmp_path)
     async with set_up(control_plane, tmp_path) as site:
         stage = Stage(site, vcenter, tmp_path)
         stage.file.write_text(vcenter.config(LABELS + rules))
@@ -127,7 +115,7 @@ async def test_both_give_nodes_the_same(
 async def test_a_cluster_moves_from_the_official_manager_and_back_and_its_nodes_stay_as_they_are(
     control_plane: ControlPlane, vcenter: Site, tmp_path: Path
 ) -> None:
-    program = await built(tmp_path)
+    program = await build(MODULE, tmp_path)
     async with set_up(control_plane, tmp_path) as site:
         stage = Stage(site, vcenter, tmp_path)
         await start(stage)
