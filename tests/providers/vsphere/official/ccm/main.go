@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"k8s.io/client-go/informers"
-	clientset "k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/controllers/node"
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	"k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/controller-manager/pkg/clientbuilder"
 	"k8s.io/klog/v2"
 
 	_ "k8s.io/cloud-provider-vsphere/pkg/cloudprovider/vsphere"
@@ -25,25 +24,6 @@ import (
 )
 
 const workers = 4
-
-// builder makes clients that are all the same user.
-type builder struct{ config *rest.Config }
-
-func (b builder) Config(name string) (*rest.Config, error) {
-	return rest.AddUserAgent(rest.CopyConfig(b.config), name), nil
-}
-
-func (b builder) ConfigOrDie(name string) *rest.Config {
-	return rest.AddUserAgent(rest.CopyConfig(b.config), name)
-}
-
-func (b builder) Client(name string) (clientset.Interface, error) {
-	return clientset.NewForConfig(b.ConfigOrDie(name))
-}
-
-func (b builder) ClientOrDie(name string) clientset.Interface {
-	return clientset.NewForConfigOrDie(b.ConfigOrDie(name))
-}
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "how to reach the API server")
@@ -58,7 +38,7 @@ func main() {
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	must(err)
 	config.QPS, config.Burst = 1000, 1000
-	clients := builder{config}
+	clients := clientbuilder.SimpleControllerClientBuilder{ClientConfig: config}
 	cloud, err := cloudprovider.InitCloudProvider("vsphere", *cloudConfig)
 	must(err)
 	cloud.Initialize(clients, ctx.Done())
