@@ -1,7 +1,7 @@
-"""A leader with one controller, on an API server in this process."""
+"""A leader with one controller, on an API server in this process, and a cloud for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,12 +9,56 @@ from typing import Any
 from proreus.app.election import Election
 from proreus.app.leader import Leader
 from proreus.app.options import Options
-from proreus.cloudprovider import CloudProvider
+from proreus.cloudprovider import (
+    CloudProvider,
+    ClusterIdentity,
+    Context,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    OwnedObject,
+)
 from proreus.controllers.table import CONTROLLERS
 from proreus.kube.config import ClientConfig
+from proreus.kube.objects import Service
 from proreus.serving.health import Health
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Balancers:
+    """The verbs of load balancers that a test leaves as they are: each Service is by itself."""
+
+    def group(self, lb: LoadBalancerRef) -> Hashable:
+        return lb.uid
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        return HostPolicy()
+
+    def fingerprint(self, desired: LoadBalancer) -> str:
+        return ""
+
+    async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    async def update_hosts(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
+        return await self.ensure(desired)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        return []
+
+
+class Cloud(CloudProvider):
+    """A cloud with these load balancers."""
+
+    name = "cloud"
+
+    def __init__(self, balancers: Balancers) -> None:
+        super().__init__(None)
+        self._balancers = balancers
+
+    async def start(self, context: Context) -> None:
+        self.load_balancers: Any = self._balancers
 
 
 @asynccontextmanager

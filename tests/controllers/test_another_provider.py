@@ -1,7 +1,7 @@
 """The cloud-config changes while load balancers are made or deleted: another provider goes on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -13,31 +13,27 @@ from proreus.app.leader import Leader
 from proreus.app.options import Options
 from proreus.cloudprovider import (
     CloudProvider,
-    ClusterIdentity,
-    Context,
     Done,
     Ensured,
-    HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    OwnedObject,
     Pending,
 )
 from proreus.controllers.table import CONTROLLERS
 from proreus.kube.config import ClientConfig
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import LoadBalancerIngress
 from proreus.kube.requests import SERVICES
 from proreus.serving.health import Health
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
-from .leading import EPOCH
+from .leading import EPOCH, Balancers, Cloud
 
 SLOW = 100.0
 """Seconds of the first verb, which nobody can end earlier."""
 
 
-class Balancers:
+class OneCloud(Balancers):
     """Load balancers of one Service, in one cloud for all providers."""
 
     def __init__(self, *, makes_at_once: bool = False) -> None:
@@ -47,15 +43,6 @@ class Balancers:
         self.running = 0
         self.most_at_once = 0
         self.calls = 0
-
-    def group(self, lb: LoadBalancerRef) -> Hashable:
-        return lb.uid
-
-    def host_policy(self, service: Service) -> HostPolicy:
-        return HostPolicy()
-
-    def fingerprint(self, desired: LoadBalancer) -> str:
-        return ""
 
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
         self.calls += 1
@@ -68,8 +55,6 @@ class Balancers:
         self.present |= {one.ref.uid for one in desired}
         return {one.ref.uid: Ensured((LoadBalancerIngress(ip="192.0.2.1"),)) for one in desired}
 
-    update_hosts = ensure
-
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
         uids = {one.uid for one in gone}
         if not self.deletes:
@@ -77,9 +62,6 @@ class Balancers:
         found = {uid: uid in self.present for uid in uids}
         self.present -= uids
         return {uid: Done(found=is_found) for uid, is_found in found.items()}
-
-    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        return []
 
     async def _work(self, seconds: float) -> None:
         """Go on for so long, as a request that is on its way does."""
@@ -90,17 +72,6 @@ class Balancers:
                 await asyncio.sleep(left)
             except asyncio.CancelledError:
                 continue
-
-
-class Cloud(CloudProvider):
-    name = "cloud"
-
-    def __init__(self, balancers: Balancers) -> None:
-        super().__init__(None)
-        self.balancers = balancers
-
-    async def start(self, context: Context) -> None:
-        self.load_balancers: Any = self.balancers
 
 
 @asynccontextmanager
@@ -140,7 +111,7 @@ def store_with_a_service() -> Store:
 
 @virtual_time
 async def test_its_verbs_wait_for_those_of_the_former_one_in_their_group() -> None:
-    store, balancers = store_with_a_service(), Balancers()
+    store, balancers = store_with_a_service(), OneCloud()
     async with leading(store, Cloud(balancers)) as leader:
         await asyncio.sleep(5)
         assert balancers.running == 1
@@ -158,7 +129,7 @@ def test_a_deletion_goes_on_although_somebody_has_taken_the_finalizer_away(
 
     @virtual_time
     async def play() -> None:
-        store, balancers = store_with_a_service(), Balancers(makes_at_once=True)
+        store, balancers = store_with_a_service(), OneCloud(makes_at_once=True)
         async with leading(store, Cloud(balancers)) as leader:
             await asyncio.sleep(5)
             (first,) = balancers.present

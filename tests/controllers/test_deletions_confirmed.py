@@ -1,7 +1,7 @@
 """A load balancer that was there is believed gone only if the cloud shows none twice in a row."""
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -10,23 +10,18 @@ import pytest
 
 from proreus.cloudprovider import (
     CloudError,
-    CloudProvider,
-    ClusterIdentity,
-    Context,
     Done,
     Ensured,
-    HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    OwnedObject,
     Pending,
 )
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import LoadBalancerIngress
 from proreus.kube.requests import SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
-from .leading import EPOCH, leading
+from .leading import EPOCH, Balancers, Cloud, leading
 
 FAILED = CloudError("the cloud is out of order")
 LIE = Done(found=False)
@@ -35,7 +30,7 @@ WORKING = Pending(1.0, "the cloud deletes it")
 RESTART = None
 
 
-class Balancers:
+class OneBalancer(Balancers):
     """One load balancer, and what a deletion is answered before it is carried out."""
 
     def __init__(self, answers: Sequence[Any]) -> None:
@@ -43,26 +38,12 @@ class Balancers:
         self.is_there = False
         self.restart = asyncio.Event()
 
-    def group(self, lb: LoadBalancerRef) -> Hashable:
-        return lb.uid
-
-    def host_policy(self, service: Service) -> HostPolicy:
-        return HostPolicy()
-
-    def fingerprint(self, desired: LoadBalancer) -> str:
-        return ""
-
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
         self.is_there = True
         return {one.ref.uid: Ensured((LoadBalancerIngress(ip="192.0.2.1"),)) for one in desired}
 
-    update_hosts = ensure
-
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
         return {one.uid: await self._answer() for one in gone}
-
-    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        return []
 
     async def _answer(self) -> Any:
         if self.answers and self.answers[0] is RESTART:
@@ -72,14 +53,6 @@ class Balancers:
             return self.answers.pop(0)
         was_there, self.is_there = self.is_there, False
         return Done(found=was_there)
-
-
-class Cloud(CloudProvider):
-    name = "cloud"
-    balancers: Any = None
-
-    async def start(self, context: Context) -> None:
-        self.load_balancers: Any = self.balancers
 
 
 ROWS: Mapping[str, Sequence[Any]] = {
@@ -110,12 +83,11 @@ def test_one_listing_without_it_leaves_no_load_balancer_behind(
         store = Store(lambda: EPOCH + timedelta(seconds=loop.time()))
         spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"port": 80}]}
         store.create(SERVICES, "shop", {"metadata": {"name": "web"}, "spec": spec})
-        balancers = Balancers(answers)
+        balancers = OneBalancer(answers)
 
         async def manager(managers: AsyncExitStack) -> None:
-            cloud = Cloud(None)
-            cloud.balancers = balancers
-            await managers.enter_async_context(leading(server.url, cloud, "service-lb-controller"))
+            led = leading(server.url, Cloud(balancers), "service-lb-controller")
+            await managers.enter_async_context(led)
 
         async with MemoryApiServer(store) as server, AsyncExitStack() as managers:
             await manager(managers)

@@ -4,29 +4,24 @@ Else a manager that ends during the call would leave what it made to nobody.
 """
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from proreus.cloudprovider import (
-    CloudProvider,
-    ClusterIdentity,
-    Context,
     Done,
     Ensured,
-    HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
-    OwnedObject,
 )
-from proreus.kube.objects import FINALIZER_LOAD_BALANCER, LoadBalancerIngress, Service
+from proreus.kube.objects import FINALIZER_LOAD_BALANCER, LoadBalancerIngress
 from proreus.kube.requests import SERVICES, Resource
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 from proreus.testing.memory.store import Stored
 
-from .leading import leading
+from .leading import Balancers, Cloud, leading
 
 BODY = {
     "metadata": {"name": "web"},
@@ -56,47 +51,25 @@ class Eventful(Store):
         return super().update(resource, old, new, status=status)
 
 
-class Balancers:
+class Noting(Balancers):
     """Load balancers that note for which of the Services that have a finalizer they were made."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.made_for_kept: list[bool] = []
 
-    def group(self, lb: LoadBalancerRef) -> Hashable:
-        return lb.uid
-
-    def host_policy(self, service: Service) -> HostPolicy:
-        return HostPolicy()
-
-    def fingerprint(self, desired: LoadBalancer) -> str:
-        return ""
-
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
         self.made_for_kept += [self._is_kept(one.ref.uid) for one in desired]
         return {one.ref.uid: Ensured((LoadBalancerIngress(ip="192.0.2.1"),)) for one in desired}
 
-    update_hosts = ensure
-
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
         return {one.uid: Done(found=True) for one in gone}
-
-    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        return []
 
     def _is_kept(self, uid: str) -> bool:
         if not self._store.count(SERVICES):
             return False
         metadata = self._store.get(SERVICES, "shop", "web").metadata
         return metadata["uid"] == uid and FINALIZER_LOAD_BALANCER in metadata.get("finalizers", ())
-
-
-class Cloud(CloudProvider):
-    name = "cloud"
-    balancers: Any = None
-
-    async def start(self, context: Context) -> None:
-        self.load_balancers: Any = self.balancers
 
 
 @pytest.mark.parametrize(
@@ -110,14 +83,12 @@ def test_a_service_that_is_deleted_before_it_has_the_finalizer_gets_no_load_bala
     @virtual_time
     async def play() -> list[bool]:
         store = Eventful(first, then)
-        cloud = Cloud(None)
-        cloud.balancers = Balancers(store)
+        balancers = Noting(store)
         async with (
             MemoryApiServer(store) as server,
-            leading(server.url, cloud, "service-lb-controller"),
+            leading(server.url, Cloud(balancers), "service-lb-controller"),
         ):
             await asyncio.sleep(60)
-        made: list[bool] = cloud.balancers.made_for_kept
-        return made
+        return balancers.made_for_kept
 
     assert play() == made

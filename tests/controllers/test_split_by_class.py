@@ -1,28 +1,25 @@
 """Two managers in one cluster and one cloud, which own Services of different classes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 from proreus.cloudprovider import (
-    CloudProvider,
     ClusterIdentity,
-    Context,
     Done,
     Ensured,
-    HostPolicy,
     LoadBalancer,
     LoadBalancerRef,
     OwnedObject,
 )
-from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.kube.objects import LoadBalancerIngress
 from proreus.kube.requests import SERVICES
 from proreus.testing.clock import virtual_time
 from proreus.testing.memory import MemoryApiServer, Store
 
-from .leading import EPOCH, leading
+from .leading import EPOCH, Balancers, Cloud, leading
 
 INGRESS = LoadBalancerIngress(ip="192.0.2.1", ip_mode="VIP")
 THEIRS = "example.com/theirs"
@@ -31,18 +28,12 @@ LOOKED_AGAIN = 60
 """Seconds after which whatever was to be deleted is deleted."""
 
 
-class Balancers:
+class Present(Balancers):
     """What is in the cloud, by the UID of the Service, and what was deleted."""
 
     def __init__(self) -> None:
         self.present: set[str] = set()
         self.deleted: list[str] = []
-
-    def group(self, lb: LoadBalancerRef) -> Hashable:
-        return lb.uid
-
-    def host_policy(self, service: Service) -> HostPolicy:
-        return HostPolicy()
 
     def fingerprint(self, desired: LoadBalancer) -> str:
         return desired.ref.key
@@ -50,8 +41,6 @@ class Balancers:
     async def ensure(self, desired: Sequence[LoadBalancer]) -> Mapping[str, Any]:
         self.present |= {one.ref.uid for one in desired}
         return {one.ref.uid: Ensured((INGRESS,)) for one in desired}
-
-    update_hosts = ensure
 
     async def delete(self, gone: Sequence[LoadBalancerRef]) -> Mapping[str, Any]:
         found = {one.uid: one.uid in self.present for one in gone}
@@ -63,21 +52,9 @@ class Balancers:
         return [OwnedObject("lb", uid, service_uid=uid) for uid in self.present]
 
 
-class Cloud(CloudProvider):
-    name = "cloud"
-    balancers = Balancers()
-
-    async def start(self, context: Context) -> None:
-        self.load_balancers: Any = self.balancers
-
-
 @asynccontextmanager
-async def manager(
-    server: MemoryApiServer, balancers: Balancers, **flags: Any
-) -> AsyncIterator[None]:
-    cloud = Cloud(None)
-    cloud.balancers = balancers
-    async with leading(server.url, cloud, "service-lb-controller", **flags):
+async def manager(server: MemoryApiServer, balancers: Present, **flags: Any) -> AsyncIterator[None]:
+    async with leading(server.url, Cloud(balancers), "service-lb-controller", **flags):
         yield
 
 
@@ -87,7 +64,7 @@ class Stage:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.store = Store(lambda: EPOCH + timedelta(seconds=loop.time()))
-        self.balancers = Balancers()
+        self.balancers = Present()
         self.spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"port": 80}]}
         body = {"metadata": {"name": "web"}, "spec": self.spec}
         self.store.create(SERVICES, "shop", body)
