@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -375,3 +375,14 @@ async def _empty(client: Client) -> None:
             await client.send(Request("DELETE", path, timeout=PATIENCE), dict[str, Any])
         except NotFound:
             continue
+
+
+async def all_of(work: Iterable[Awaitable[object]], at_once: int = 16) -> None:
+    """Do all of this, so many at a time."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def take(one: Awaitable[object]) -> None:
+        async with slots:
+            await one
+
+    await asyncio.gather(*(take(one) for one in work))

@@ -1,6 +1,5 @@
 """What routes cost: calls to the cloud and writes to the API server, as counts."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ..apiserver.route_site import (  # noqa: TID252 - pytest imports tests by p
     v4,
     v6,
 )
-from ..apiserver.site import set_up  # noqa: TID252 - the same
+from ..apiserver.site import all_of, set_up  # noqa: TID252 - the same
 
 QUICK = Policy(confirm=1.0)
 
@@ -44,13 +43,13 @@ def wide(number: int) -> str:
 
 async def add(routing: RouteSite, machines: tuple[Instance, ...], first: int = 0) -> None:
     """Create dual-stack nodes, some at a time."""
-    slots = asyncio.Semaphore(20)
-
-    async def one(number: int, machine: Instance) -> None:
-        async with slots:
-            await routing.add_node(machine, wide(number), v6(number))
-
-    await asyncio.gather(*(one(number, machine) for number, machine in enumerate(machines, first)))
+    await all_of(
+        (
+            routing.add_node(machine, wide(number), v6(number))
+            for number, machine in enumerate(machines, first)
+        ),
+        at_once=20,
+    )
 
 
 async def at_rest(routing: RouteSite) -> None:

@@ -1,6 +1,5 @@
 """A whole manager on AWS: many nodes and Services, while AWS throttles, fails and forgets."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
 from .site import Network, config_text
 from .strict.faults import LOST
 from .strict.process import StrictAWS
@@ -115,7 +114,7 @@ class Life:
         assert sorted(self.ids.values()) == sorted(ids)
         # What is new is not seen at first, neither the machines nor anything that is made for them.
         self.aws.configure(lag=2.0)
-        await _all(
+        await all_of(
             self.site.register_node(
                 Instance(name=name, id=id_), ready=True, podCIDR=cidr, podCIDRs=[cidr]
             )
@@ -131,7 +130,7 @@ class Life:
 
     async def serve(self, count: int) -> None:
         """Make Services, of both kinds by turns."""
-        await _all(
+        await all_of(
             self.site.client.create(SERVICES, _service(number), "default")
             for number in range(count)
         )
@@ -140,7 +139,7 @@ class Life:
         """Give each Service a port more, and let only some clients in."""
         spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
         change = Patch(PatchType.MERGE, {"spec": spec})
-        await _all(
+        await all_of(
             self.site.client.patch(SERVICES, f"web-{number}", change, "default")
             for number in range(count)
         )
@@ -242,16 +241,6 @@ def _service(number: int) -> dict[str, Any]:
     }
 
 
-async def _all(work: Iterable[Awaitable[object]], at_once: int = 16) -> None:
-    slots = asyncio.Semaphore(at_once)
-
-    async def take(one: Awaitable[object]) -> None:
-        async with slots:
-            await one
-
-    await asyncio.gather(*(take(one) for one in work))
-
-
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     """Nodes come, Services are made, changed and deleted, nodes leave; then nothing is left."""
     aws = life.aws
@@ -280,11 +269,11 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         assert not aws.unspent()
 
         life.fail(WHILE_DELETED)
-        await _all(
+        await all_of(
             life.site.client.delete(SERVICES, f"web-{number}", "default")
             for number in range(services)
         )
-        await _all(life.site.client.delete(NODES, name) for name in rest[1:])
+        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
         await life.routed(rest[:1])  # without any node, no route is ever deleted
         await life.empty()
         assert not aws.unspent()

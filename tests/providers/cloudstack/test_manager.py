@@ -1,6 +1,5 @@
 """A whole manager on CloudStack: many nodes and Services, while CloudStack throttles and fails."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,7 +13,7 @@ from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import LOST, Emulator
 from .official.picture import picture
 
@@ -95,7 +94,7 @@ class Life:
         """Start machines; their kubelets register ready nodes. Their names."""
         names = [f"node-{number}" for number in range(count)]
         self.ids = dict(zip(names, self.world.add_machines(names, self.network), strict=True))
-        await _all(
+        await all_of(
             self.site.register_node(
                 Instance(name=name, id=self.ids[name]), ready=True, podCIDR=cidr, podCIDRs=[cidr]
             )
@@ -111,7 +110,7 @@ class Life:
         await self.site.silence(*names)
 
     async def serve(self, count: int) -> None:
-        await _all(
+        await all_of(
             self.site.client.create(SERVICES, _service(number), "default")
             for number in range(count)
         )
@@ -120,7 +119,7 @@ class Life:
         """Give each Service a port more, and let only some clients in."""
         spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
         change = Patch(PatchType.MERGE, {"spec": spec})
-        await _all(
+        await all_of(
             self.site.client.patch(SERVICES, f"web-{number}", change, "default")
             for number in range(count)
         )
@@ -183,16 +182,6 @@ def _service(number: int) -> dict[str, Any]:
     }
 
 
-async def _all(work: Iterable[Awaitable[object]], at_once: int = 16) -> None:
-    slots = asyncio.Semaphore(at_once)
-
-    async def take(one: Awaitable[object]) -> None:
-        async with slots:
-            await one
-
-    await asyncio.gather(*(take(one) for one in work))
-
-
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     """Nodes come, Services are made, changed and deleted, nodes leave; then nothing is left."""
     emulator = life.emulator
@@ -233,11 +222,11 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
 
         emulator.limit = 40
         life.fail(WHILE_DELETED)
-        await _all(
+        await all_of(
             life.site.client.delete(SERVICES, f"web-{number}", "default")
             for number in range(services)
         )
-        await _all(life.site.client.delete(NODES, name) for name in rest[1:])
+        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
         await life.routed(rest[:1])  # without any node, no route is ever deleted
         await life.empty()
     text = manager.output()

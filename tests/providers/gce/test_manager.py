@@ -15,7 +15,7 @@ from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
-from ...apiserver.site import Site, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, all_of, is_initialised, set_up  # noqa: TID252 - pytest imports tests by path
 from .cloud.server import Gce
 from .cloud.world import ZONES
 from .lb_site import KINDS
@@ -88,7 +88,7 @@ class Life:
         names = [f"node-{number}" for number in range(count)]
         for number, name in enumerate(names):
             self.gce.run(name, zone=ZONES[number % 3])
-        await _all(
+        await all_of(
             self.site.register_node(
                 Instance(name=name, id=name), ready=True, podCIDR=cidr, podCIDRs=[cidr]
             )
@@ -105,7 +105,7 @@ class Life:
 
     async def serve(self, count: int) -> None:
         """Make Services, of both kinds by turns."""
-        await _all(
+        await all_of(
             self.site.client.create(SERVICES, _service(number), "default")
             for number in range(count)
         )
@@ -114,7 +114,7 @@ class Life:
         """Give each Service a port more, and let only some clients in."""
         spec = {"ports": [HTTP, HTTPS], "loadBalancerSourceRanges": ["192.0.2.0/24"]}
         change = Patch(PatchType.MERGE, {"spec": spec})
-        await _all(
+        await all_of(
             self.site.client.patch(SERVICES, f"web-{number}", change, "default")
             for number in range(count)
         )
@@ -191,16 +191,6 @@ def _service(number: int) -> dict[str, Any]:
     }
 
 
-async def _all(work: Iterable[Awaitable[object]], at_once: int = 16) -> None:
-    slots = asyncio.Semaphore(at_once)
-
-    async def take(one: Awaitable[object]) -> None:
-        async with slots:
-            await one
-
-    await asyncio.gather(*(take(one) for one in work))
-
-
 async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     """Nodes come, Services are made, changed and deleted, nodes leave; then nothing is left."""
     gce = life.gce
@@ -229,14 +219,14 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
     life.fail(WHILE_DELETED)
     gce.granted = frozenset({"compute.instances.list", "compute.zones.list"})
     async with life.manager():
-        await _all(
+        await all_of(
             life.site.client.delete(SERVICES, f"web-{number}", "default")
             for number in range(services)
         )
         await asyncio.sleep(3.0)
         assert set(await life.site.nodes()) == set(rest)
         gce.granted = None
-        await _all(life.site.client.delete(NODES, name) for name in rest[1:])
+        await all_of(life.site.client.delete(NODES, name) for name in rest[1:])
         await life.routed(rest[:1])  # without any node, no route is ever deleted
         await life.empty()
         assert not life.unspent()

@@ -1,7 +1,6 @@
 """A real API server, a vCenter, and the Nodes of its machines."""
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from proreus.testing.kubelet import node_body
 from proreus.testing.manager import ManagerProcess
 from proreus.testing.simulated import Instance
 
-from ...apiserver.site import Site, is_initialised  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import Site, all_of, is_initialised  # noqa: TID252 - pytest imports tests by path
 from .site import Site as VCenter
 
 LABELS = '[Labels]\nzone = "k8s-zone"\nregion = "k8s-region"\n'
@@ -92,13 +91,3 @@ class Stage:
             for name, one in nodes.items()
         )
         return nodes if are_done else None
-
-
-async def all_of(work: Iterable[Awaitable[object]], at_once: int = 16) -> None:
-    slots = asyncio.Semaphore(at_once)
-
-    async def take(one: Awaitable[object]) -> None:
-        async with slots:
-            await one
-
-    await asyncio.gather(*(take(one) for one in work))
