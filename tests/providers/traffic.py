@@ -223,6 +223,8 @@ class Lab:
     def lay_cables(self) -> None:
         with self.gateway.inside():
             forwarding()
+            # Otherwise the routes of link-local addresses come a second or two after their links.
+            Path("/proc/sys/net/ipv6/conf/default/accept_dad").write_text("0")
             run("ip", "link", "set", "lo", "up")
             run("ip", "link", "add", "nodes0", "type", "bridge")
             addresses("nodes0", "10.9.0.1/16", "fd00:9::1/64")
