@@ -320,4 +320,5 @@ async def test_after_a_restart_only_what_is_new_and_whose_turn_it_is_is_looked_a
             await site.client.create(SERVICES, _service(4), "default")
             await life.served(5, {80}, names)
         looks = [one for one in aws.calls() if one.endswith("DescribeLoadBalancerAttributes")]
-        assert len(looks) <= len(due)
+        # The new one may need a second attempt: AWS does not show a new security group at once.
+        assert len(looks) <= len(due) + 1
