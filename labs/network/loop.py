@@ -156,8 +156,11 @@ class MemoryNetworkLoop(VirtualTimeLoop):
         return self._next - 1
 
 
-class Server(asyncio.AbstractServer):
+class Server:
     """A server that listens at an address of the network in memory.
+
+    It is no `asyncio.AbstractServer`: of that it has what all Pythons have, and the newer ones want
+    it to know its connections.
 
     Attributes:
         factory: Makes the protocol of each connection.
