@@ -25,6 +25,7 @@ from proreus.controllers.cloud_node import labels
 from proreus.controllers.cloud_node.plan import (
     CONDITION,
     Change,
+    is_settled,
     needs_instance,
     plan,
     relevant,
@@ -161,32 +162,66 @@ def test_the_names_that_others_rely_on() -> None:
     "changes",
     [
         {"uid": "u2"},
-        {"deletion_timestamp": NOW},
         {"labels": {}},
         {"annotations": {ANNOTATION_PROVIDED_NODE_IP: "10.0.0.1"}},
         {"provider_id": "sim://other"},
-        {"taints": (TAINT,)},
+        {"taints": (TAINT, OTHER_TAINT)},
         {"addresses": ()},
-        {"conditions": (Condition(CONDITION, "False", "Initialized", FINE, NOW),)},
-        {"conditions": (Condition(CONDITION, "True", "Other", FINE, NOW),)},
-        {"conditions": (Condition(CONDITION, "True", "Initialized", "other", NOW),)},
-        {"conditions": ()},
     ],
 )
-def test_a_change_of_what_is_read_is_relevant(changes: dict[str, object]) -> None:
-    assert relevant(initialised(), initialised(**changes))
+def test_a_change_of_what_is_read_is_relevant_while_the_node_waits(
+    changes: dict[str, object],
+) -> None:
+    assert relevant(fresh(), fresh(**changes))
+
+
+def test_a_node_that_waits_again_is_relevant() -> None:
+    assert relevant(initialised(), initialised(taints=(TAINT,)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"resource_version": "2"},
+        {"uid": "u2"},
+        {"labels": {}},
+        {"annotations": {ANNOTATION_PROVIDED_NODE_IP: "10.0.0.1"}},
+        {"provider_id": "sim://other"},
+        {"taints": (OTHER_TAINT,)},
+        {"addresses": ()},
+        {"conditions": (Condition(CONDITION, "False", "Initialized", FINE, NOW),)},
+        {"conditions": ()},
+        {"taints": (TAINT,), "deletion_timestamp": NOW},
+    ],
+)
+def test_what_only_a_refresh_could_mend_is_not_looked_at(changes: dict[str, object]) -> None:
+    node = initialised(**changes)
+    assert is_settled(node)
+    assert not relevant(initialised(), node)
+    assert plan(node, None, NOW, refresh=False) is None
+
+
+@pytest.mark.parametrize("label", [LABEL_ZONE, LABEL_REGION, LABEL_INSTANCE_TYPE_BETA])
+def test_labels_that_differ_from_their_beta_keys_are_looked_at_once(label: str) -> None:
+    edited = changed(initialised(), labels={**initialised().metadata.labels, label: "edited"})
+    assert not is_settled(edited)
+    assert relevant(initialised(), edited)
+    assert relevant(None, edited)
+    # A heartbeat is no reason to try again at once, should the write have failed.
+    assert not relevant(edited, changed(edited, resource_version="3"))
+
+
+def test_nodes_that_wait_are_not_settled() -> None:
+    assert not is_settled(fresh())
 
 
 def test_a_heartbeat_is_not_relevant() -> None:
-    heartbeat = initialised(
+    beat = fresh(
         resource_version="2",
         annotations={"volumes": "x"},
-        conditions=(
-            Condition("Ready", "Unknown"),
-            Condition(CONDITION, "True", "Initialized", FINE, LATER),
-        ),
+        conditions=(Condition("Ready", "Unknown"),),
     )
-    assert not relevant(initialised(), heartbeat)
+    assert not relevant(fresh(), beat)
 
 
 def test_the_text_of_a_failure_is_no_reason_to_try_again() -> None:
@@ -198,8 +233,8 @@ def test_the_text_of_a_failure_is_no_reason_to_try_again() -> None:
 
 
 def test_a_new_node_is_relevant_and_a_gone_one_is_not() -> None:
-    assert relevant(None, initialised())
-    assert relevant(initialised(), None) is False
+    assert relevant(None, fresh())
+    assert relevant(fresh(), None) is False
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.forget(key)
         self.failures.pop(key, None)
 
+    @rule(key=KEYS)
+    def withdraw(self, key: str) -> None:
+        self.queue.withdraw(key)
+        self.wishes.pop(key, None)
+        self.failures.pop(key, None)
+
     @rule(seconds=TIMES)
     def wait(self, seconds: float) -> None:
         self.run(asyncio.sleep(seconds))

@@ -143,6 +143,13 @@ class WorkQueue(Generic[K]):
         self.add(key, priority, after=delay)
         return delay
 
+    def withdraw(self, key: K) -> None:
+        """Take the key back with its failures, since there is nothing to do; work on it goes on."""
+        self._dirty.pop(key, None)
+        self._waiting.pop(key, None)
+        self._ready_keys.discard(key)
+        self.forget(key)
+
     def forget(self, key: K) -> None:
         """Forget the key's failures."""
         self._failures.pop(key, None)

@@ -98,9 +98,13 @@ class CloudNodeController:
                 self._queue.forget(old.metadata.name)
             return
         self._note(new)
+        name = new.metadata.name
         if plans.relevant(old, new):
             urgent = plans.needs_instance(new)
-            self._queue.add(new.metadata.name, Priority.USER if urgent else Priority.RESYNC)
+            self._queue.add(name, Priority.USER if urgent else Priority.RESYNC)
+        elif plans.is_settled(new) and name not in self._refresh:
+            # Mostly by what we have just written: it is not looked at once more.
+            self._queue.withdraw(name)
 
     def _note(self, node: Node) -> None:
         """Remember whether the node waits for its initialisation."""

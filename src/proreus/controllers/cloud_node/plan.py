@@ -52,13 +52,19 @@ class Change(msgspec.Struct, frozen=True):
 
 def relevant(old: Node | None, new: Node | None) -> bool:
     """Tell whether a node event needs a look; heartbeats and deleted nodes do not."""
-    if new is None:
+    if new is None or is_settled(new):
         return False
     if old is None or _read_by_plan(old) != _read_by_plan(new):
         return True
-    before, after = _shown_condition(old), _shown_condition(new)
-    # While the node waits, its condition is our word of a failed try: no reason for another one.
-    return before != after and (after is None or not has_taint(new, TAINT_UNINITIALIZED))
+    # The condition is our word of a failed try, and no reason for another one, unless it is lost.
+    return _has_condition(old) and not _has_condition(new)
+
+
+def is_settled(node: Node) -> bool:
+    """Tell whether there is nothing to plan for the node before its next refresh."""
+    if node.metadata.deletion_timestamp is not None:
+        return True
+    return not has_taint(node, TAINT_UNINITIALIZED) and not labels.mirrored(node.metadata.labels)
 
 
 def needs_instance(node: Node) -> bool:
@@ -280,6 +286,5 @@ def _read_by_plan(node: Node) -> tuple[object, ...]:
     )
 
 
-def _shown_condition(node: Node) -> tuple[str, str, str] | None:
-    state = condition(node.status.conditions, CONDITION)
-    return None if state is None else (state.status, state.reason, state.message)
+def _has_condition(node: Node) -> bool:
+    return condition(node.status.conditions, CONDITION) is not None
