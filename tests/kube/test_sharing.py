@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
-from proreus.kube.objects import Node, Service
+from proreus.kube.objects import Condition, Node, Service, WholeTaints
 from proreus.kube.sharing import Texts
 
 
@@ -52,6 +53,43 @@ def test_two_nodes_have_the_same_texts_for_what_is_alike() -> None:
     zones = [node.metadata.labels["topology.kubernetes.io/zone"] for node in (one, other)]
     assert zones[0] is zones[1]
     assert list(map(id, one.metadata.labels)) == list(map(id, other.metadata.labels))
+
+
+def test_what_has_not_changed_is_taken_from_the_object_before() -> None:
+    texts = Texts()
+    before = texts.shared(decoded("a"))
+    again = texts.shared(decoded("a"), before)
+
+    assert again == before
+    assert again.metadata.labels is before.metadata.labels
+    assert again.metadata.annotations is before.metadata.annotations
+    assert again.status.addresses is before.status.addresses
+    assert again.status.conditions is before.status.conditions
+
+
+def test_what_has_changed_is_that_of_the_new_object() -> None:
+    texts = Texts()
+    before, new = texts.shared(decoded("a")), decoded("b")
+    more = Condition("Initialized", "True", "Done")
+    status = replace(new.status, conditions=(*before.status.conditions, more))
+    new = replace(new, status=status)
+    shared = texts.shared(new, before)
+
+    assert shared == new
+    assert shared.status.conditions[0] is before.status.conditions[0]
+    fewer = replace(new, status=replace(status, conditions=(more,)))
+    assert texts.shared(fewer, new) == fewer
+
+
+def test_taints_are_never_those_of_the_object_before() -> None:
+    """They may look alike, and one list of them have a field that is not known."""
+    new = decoded("a")
+    whole = WholeTaints(new.spec.taints)
+    before = replace(new, spec=replace(new.spec, taints=whole))
+    assert whole == new.spec.taints
+
+    assert not isinstance(Texts().shared(new, before).spec.taints, WholeTaints)
+    assert Texts().shared(before, new).spec.taints is whole
 
 
 def test_texts_do_not_pile_up() -> None:

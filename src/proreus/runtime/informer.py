@@ -155,7 +155,7 @@ class Informer(Generic[T]):
                 self._advance(int(resource_version))
                 self._synced.set()
             case Applied(obj):
-                self._follow(obj, self._texts.shared(obj))
+                self._follow(obj, self._texts.shared(obj, self._objects.get(_key(obj))))
             case Deleted(obj):
                 self._follow(obj, None)
 
@@ -188,7 +188,8 @@ class Informer(Generic[T]):
         namespace, _, name = key.rpartition("/")
         obj: T | None
         try:
-            obj = self._texts.shared(await self._client.get(self.resource, name, namespace))
+            found = await self._client.get(self.resource, name, namespace)
+            obj = self._texts.shared(found, self._objects.get(key))
         except NotFound:
             obj, version = None, written.resource_version
         except KubeError as exc:

@@ -99,6 +99,8 @@ def nodes_changed(old: Node | None, new: Node | None) -> bool:
 
     Heartbeats cannot, nor can anything about a node that is no host before and after.
     """
+    if old is not None and new is not None and _read_of_hosts(old) == _read_of_hosts(new):
+        return False
     return _as_host(old) != _as_host(new)
 
 
@@ -148,6 +150,19 @@ def _lost_something(old: Service, new: Service) -> bool:
 
 def _has_condition(service: Service) -> bool:
     return condition(service.status.conditions, CONDITION) is not None
+
+
+def _read_of_hosts(node: Node) -> tuple[object, ...]:
+    """Return all that `hosts` reads of a node, as it is: for most events it is what it was."""
+    meta = node.metadata
+    return (
+        meta.name,
+        meta.deletion_timestamp,
+        meta.labels,
+        node.spec.provider_id,
+        node.spec.taints,
+        node.status.addresses,
+    )
 
 
 def _as_host(node: Node | None) -> tuple[tuple[Host, ...], object]:
