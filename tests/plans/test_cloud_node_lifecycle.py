@@ -34,6 +34,11 @@ from proreus.controllers.cloud_node_lifecycle.evidence import (
 )
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory, Scope, ScopeMemory, Wait
 from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
+from proreus.controllers.cloud_node_lifecycle.outstanding import (
+    Outstanding,
+    is_quiet,
+    stands_out,
+)
 from proreus.controllers.cloud_node_lifecycle.plan import (
     Delete,
     Keep,
@@ -677,9 +682,18 @@ class Fleet:
         return replies
 
     def decide(self, replies: Sequence[Reply]) -> Pass:
-        found = plan(self.nodes, replies, self.memory, self.policy, self.known, now=NOW, at=self.at)
+        found = self._plan(self.nodes, replies)
+        some = [
+            node for node in self.nodes if stands_out(node) or self.known.sighting(node).is_lost
+        ]
+        # In every test: what a pass leaves out does not matter.
+        if is_quiet(some, NOW, self.known, self.policy, self.memory):
+            assert self._plan(some, replies) == found
         self.memory = found.memory
         return found
+
+    def _plan(self, nodes: Sequence[Node], replies: Sequence[Reply]) -> Pass:
+        return plan(nodes, replies, self.memory, self.policy, self.known, now=NOW, at=self.at)
 
     def after(
         self,
@@ -767,6 +781,82 @@ def test_a_quiet_fleet_costs_nothing_and_leaves_no_memory() -> None:
     assert found == Pass((), (), (), (), {}, {}, {}, (), Memory(), None)
     present = fleet(2, 5)
     assert present.after(0, machine()) == found
+
+
+ANNOTATED = [ANNOTATION_GONE, ANNOTATION_UNKNOWN, ANNOTATION_OUTLIVED]
+
+
+@pytest.mark.parametrize(
+    ("one", "does"),
+    [
+        (up("n"), False),
+        (up("n", OTHER, AUTOSCALER, UNINITIALIZED), False),
+        (changed(up("n"), annotations={"another": "true"}), False),
+        (changed(up("n"), deletion_timestamp=NOW), False),
+        (node("n", "False"), True),
+        (node("n", "Unknown"), True),
+        (node("n", ""), True),
+        (up("n", OTHER, SHUTDOWN), True),
+        *((changed(up("n"), annotations={name: "true"}), True) for name in ANNOTATED),
+    ],
+)
+def test_what_stands_out(one: Node, *, does: bool) -> None:
+    assert stands_out(one) is does
+    kept = Outstanding()
+    cache: dict[str, Node] = {}
+    kept.on_node(None, one)
+    assert names(kept.and_lost((), cache.get)) == (["n"] if does else [])
+    kept.on_node(one, up("n"))
+    assert kept.and_lost((), cache.get) == ()
+    kept.on_node(up("n"), one)
+    kept.on_node(one, None)
+    assert kept.and_lost((), cache.get) == ()
+
+
+def test_lost_machines_are_outstanding_once_and_only_while_their_node_is_there() -> None:
+    kept = Outstanding()
+    kept.on_node(None, down := node("down"))
+    cache = {"down": down, "up": up("up"), "other": up("other")}
+    assert names(kept.and_lost(["up", "down", "gone"], cache.get)) == ["down", "up"]
+
+
+@pytest.mark.parametrize(
+    ("one", "quiet"),
+    [
+        (up("n", SHUTDOWN), True),
+        (node("n", deleting=True), True),
+        (node("n", "False", UNINITIALIZED, age=1), True),
+        (node("n"), False),
+        (changed(up("n"), annotations={ANNOTATION_GONE: "true"}), True),
+        (changed(up("n"), annotations={ANNOTATION_OUTLIVED: "true"}), True),
+        (changed(up("n"), annotations={ANNOTATION_UNKNOWN: "true"}), False),
+    ],
+)
+def test_a_pass_is_quiet_unless_a_node_is_in_question(one: Node, *, quiet: bool) -> None:
+    assert is_quiet([one], NOW, KNOWN, POLICY, Memory()) is quiet
+    Fleet(one, up("other")).after(0, machine())  # decides the same
+
+
+@pytest.mark.parametrize("lost", [Sighting(missing=1.0), Sighting(tombstone=1.0)])
+def test_a_pass_is_not_quiet_while_a_machine_is_lost_or_anything_is_remembered(
+    lost: Sighting,
+) -> None:
+    known = Known(owns, sighting=lambda _: lost)
+    assert not is_quiet([up("n")], NOW, known, POLICY, Memory())
+    for memory in (
+        remembered(strange={("u", "p"): 1.0}),
+        Memory(reported={("u", Alert.UNKNOWN): 1.0}),
+        Memory(doubts={("u", "p"): 1.0}),
+        Memory(outlived=frozenset({("u", "p")})),
+    ):
+        assert not is_quiet([], NOW, KNOWN, POLICY, memory)
+    assert is_quiet([], NOW, KNOWN, POLICY, Memory())
+
+
+def test_a_mark_of_another_clouds_node_disturbs_nobody() -> None:
+    marked = changed(up("n"), annotations={ANNOTATION_UNKNOWN: "true"})
+    known = Known(lambda _: Ownership.NO)
+    assert is_quiet([marked], NOW, known, POLICY, Memory())
 
 
 def test_a_ready_node_is_never_deleted_and_what_was_known_is_forgotten() -> None:

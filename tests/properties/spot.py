@@ -157,6 +157,7 @@ class World:
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._cache: tuple[Node, ...] | None = None
+        self._nodes = _Nodes(self)
         self._lately: tuple[float, int] = (0.0, 0)
         self._controller: CloudNodeLifecycleController | None = None
         self._task: asyncio.Task[None] | None = None
@@ -174,12 +175,13 @@ class World:
         return self._cache
 
     def environment(self) -> Environment:
+        self._nodes = _Nodes(self)
         return Environment(
             client=cast("Any", _Client(self)),
             provider=cast("Any", _Provider(self.instances)),
             context=cast("Any", None),
             cluster=cast("Any", None),
-            nodes=cast("Any", _Nodes(self)),
+            nodes=cast("Any", self._nodes),
             services=cast("Any", None),
             endpoint_slices=None,
             inventory=self._inventory,
@@ -187,6 +189,10 @@ class World:
             now=lambda: BEGIN + timedelta(days=1, seconds=self.now()),
             settings=self.settings,
         )
+
+    def _changed(self, name: str) -> None:
+        self._cache = None
+        self._nodes.tell(name)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -200,7 +206,7 @@ class World:
         if machine.ready:
             self.broken.append(f"{self.now():.0f}: {name} was deleted while it is Ready")
         del self.machines[name]
-        self._cache = None
+        self._changed(name)
         self.deleted += 1
         last, count = self._lately
         self._lately = (last, count + 1) if self.now() - last < 2.0 else (self.now(), 1)
@@ -212,7 +218,7 @@ class World:
         if name in self.machines:
             self.machines[name].write(patch.body)
             self.patches += 1
-            self._cache = None
+            self._changed(name)
 
     # What happens
 
@@ -286,7 +292,6 @@ class World:
                 self._fall_silent(machine)
         for index in range(int((PATIENCE + STRANGE) / REFRESH)):
             self.after(index * REFRESH, self._refresh)
-        self._cache = None
 
     def _join(self, *, stranger: bool = False, scope: str = "") -> None:
         scope = scope or f"s{self.chance.randrange(self.kind.scopes)}"
@@ -296,7 +301,7 @@ class World:
             return
         machine = Machine(next(self._numbers), scope, at, stranger=stranger)
         self.machines[machine.name] = machine
-        self._cache = None
+        self._changed(machine.name)
         if self._task is not None:
             self._ask([machine.node])
 
@@ -357,7 +362,7 @@ class World:
     def _fall_silent(self, machine: Machine) -> None:
         if machine.ready and machine.name in self.machines:
             machine.turn(ready=False, at=self.now())
-            self._cache = None
+            self._changed(machine.name)
 
     def _silence(self) -> None:
         """A kubelet stops reporting, and comes back after a while; its machine lives on."""
@@ -369,7 +374,7 @@ class World:
         def back() -> None:
             if machine.lives and machine.name in self.machines:
                 machine.turn(ready=True, at=self.now())
-                self._cache = None
+                self._changed(machine.name)
 
         self.after(self.chance.choice([90.0, 900.0, 3600.0, 9000.0]), back)
 
@@ -570,9 +575,22 @@ class _Provider:
 class _Nodes:
     def __init__(self, world: World) -> None:
         self._world = world
+        self._told: dict[str, Node] = {}
+        self._handlers: list[Callable[[Node | None, Node | None], None]] = []
 
     def all(self) -> tuple[Node, ...]:
         return self._world.nodes
+
+    def get(self, name: str) -> Node | None:
+        machine = self._world.machines.get(name)
+        return None if machine is None else machine.node
+
+    def tell(self, name: str) -> None:
+        old, new = self._told.pop(name, None), self.get(name)
+        if new is not None:
+            self._told[name] = new
+        for handler in self._handlers:
+            handler(old, new)
 
     async def wait_synced(self) -> None:
         pass
@@ -580,8 +598,11 @@ class _Nodes:
     async def wait_seen(self, *_: object) -> None:
         pass
 
-    def subscribe(self, _: object) -> None:
-        pass
+    def subscribe(self, handler: Callable[[Node | None, Node | None], None]) -> None:
+        self._handlers.append(handler)
+        for node in self.all():
+            self._told[node.metadata.name] = node
+            handler(None, node)
 
 
 class _Events:

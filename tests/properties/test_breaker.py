@@ -18,6 +18,7 @@ from proreus.containment.inventory import Observation
 from proreus.controllers.cloud_node_lifecycle.alarms import Alarm
 from proreus.controllers.cloud_node_lifecycle.breaker import limit, pace
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
+from proreus.controllers.cloud_node_lifecycle.outstanding import is_quiet, stands_out
 from proreus.controllers.cloud_node_lifecycle.plan import Pass, plan
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import Known, Reply, questions
@@ -125,6 +126,11 @@ class History:
             answer = said[name] if name in asked else None
             self.records[name].append(Record(self.at, ready, answer, asked.get(name, ())))
         found = plan(fleet, replies, self.memory, self.policy, KNOWN, now=NOW, at=self.at)
+        some = [node for node in fleet if stands_out(node)]
+        if is_quiet(some, NOW, KNOWN, self.policy, self.memory):
+            event("quiet")
+            less = plan(some, replies, self.memory, self.policy, KNOWN, now=NOW, at=self.at)
+            assert less == found
         self.memory = found.memory
         for deletion in found.delete:
             name = deletion.node.metadata.name

@@ -25,6 +25,7 @@ from proreus.cloudprovider.instances import Instance, Instances, NotFound
 from proreus.containment.batches import SUSPECTS_ALONE, Batches, Key, Observation, OnError, key
 from proreus.containment.failed_calls import FailedCalls
 from proreus.containment.faults import Kind
+from proreus.containment.sightings import Sighting, Sightings
 from proreus.kube.objects import Node
 
 __all__ = ["Inventory", "Observation", "Sighting"]
@@ -34,30 +35,6 @@ DEADLINE: Final = 40.0
 
 FLIGHTS_AT_ONCE: Final = 8
 """How many flights one `get` runs at a time."""
-
-
-class Sighting(msgspec.Struct, frozen=True):
-    """A summary of what all calls have shown of a node's machine; times as in `Observation`.
-
-    Attributes:
-        shown: When the call began that last showed it; None if none ever did.
-        missing: When the first of those calls began that have not found it since; None if the
-            last one found it.
-        until: When the last call ended that showed it: it may have been there until then.
-        tombstone: When the first of those calls began that have shown it as terminated since.
-    """
-
-    shown: float | None = None
-    missing: float | None = None
-    until: float | None = None
-    tombstone: float | None = None
-
-    def is_after(self, began: float) -> bool:
-        """Tell whether the cloud may have had the machine after the time `began`."""
-        return max(self.shown or 0.0, self.until or 0.0) > began
-
-
-_NEVER: Final = Sighting()
 
 
 class _Flight:
@@ -98,7 +75,7 @@ class Inventory:
         self._clock = clock
         self._batches = Batches(instances, clock=self._now, deadline=deadline, on_error=on_error)
         self._known: dict[str, tuple[str, Observation]] = {}
-        self._sightings: dict[str, tuple[str, Sighting]] = {}
+        self._sightings = Sightings()
         self._slots = asyncio.Semaphore(FLIGHTS_AT_ONCE)
         # The uids forgotten while questions are under way, whose answers are not kept.
         self._asking = 0
@@ -191,8 +168,12 @@ class Inventory:
 
     def sighting(self, node: Node) -> Sighting:
         """Return what all calls have shown of the node's machine."""
-        provider_id, sighting = self._sightings.get(node.metadata.uid, ("", _NEVER))
-        return sighting if provider_id == node.spec.provider_id else _NEVER
+        return self._sightings.of(node)
+
+    @property
+    def lost(self) -> Collection[str]:
+        """The names of the nodes whose sighting `is_lost`."""
+        return self._sightings.lost
 
     def forget(self, uid: str) -> None:
         """Drop all records of the Node with that uid, which is gone from the API."""
@@ -200,7 +181,7 @@ class Inventory:
         if self._failed_calls is not None:
             self._failed_calls.forget(uid)
         self._known.pop(uid, None)
-        self._sightings.pop(uid, None)
+        self._sightings.forget(uid)
         if self._asking:
             self._forgotten.add(uid)
         self._batches.forget(uid)
@@ -318,11 +299,11 @@ class Inventory:
             return
         if old is not None and is_old:
             # A slow call may have shown it after a later one had not found it.
-            self._sightings[uid] = (provider_id, _late(self.sighting(node), observation, old))
+            self._sightings.note_late(node, observation, old)
             return
         self._unclaim(uid)
         self._known[uid] = (provider_id, observation)
-        self._sightings[uid] = (provider_id, _sighting(self.sighting(node), observation))
+        self._sightings.note(node, observation)
         if isinstance(answer, Instance) and answer.provider_id:
             self._claims.setdefault(answer.provider_id, {})[uid] = node.metadata.name
 
@@ -356,35 +337,6 @@ class Inventory:
         )
         self._on_error(conflict, Kind.DUPLICATE)
         return msgspec.structs.replace(observation, answer=conflict)
-
-
-def _sighting(before: Sighting, observation: Observation) -> Sighting:
-    """Add one more answer that is no error to a sighting."""
-    if isinstance(observation.answer, Instance):
-        return Sighting(shown=observation.began, until=_until(before, observation))
-    if isinstance(observation.answer, NotFound) and observation.answer.tombstone:
-        first = observation.began if before.tombstone is None else before.tombstone
-        return Sighting(shown=before.shown, until=before.until, tombstone=first)
-    missing = observation.began if before.missing is None else before.missing
-    return msgspec.structs.replace(before, missing=missing)
-
-
-def _late(before: Sighting, observation: Observation, newest: Observation) -> Sighting:
-    """Add an answer of a call that began before that of `newest`, which has come already."""
-    if not isinstance(observation.answer, Instance):
-        return before
-    began, missing = observation.began, before.missing
-    if missing is not None and missing < began:
-        missing = newest.began
-    shown = max(before.shown or began, began)
-    return msgspec.structs.replace(
-        before, shown=shown, missing=missing, until=_until(before, observation)
-    )
-
-
-def _until(before: Sighting, observation: Observation) -> float:
-    ended = observation.began if observation.ended is None else observation.ended
-    return max(ended, before.until or ended)
 
 
 def _is_lost(node: Node, observed: Mapping[str, Sequence[Observation]]) -> bool:

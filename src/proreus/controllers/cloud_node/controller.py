@@ -71,8 +71,8 @@ class CloudNodeController:
         """Run the loop and the refresh pass."""
         await self._env.nodes.wait_synced()
         refresher = asyncio.create_task(self._refresh_periodically())
-        metrics.NODES_UNINITIALIZED.set_function(lambda: len(self._waiting_since()))
-        metrics.OLDEST_UNINITIALIZED.set_function(lambda: max(self._waiting_since(), default=0))
+        metrics.NODES_UNINITIALIZED.set_function(lambda: len(self._waiting))
+        metrics.OLDEST_UNINITIALIZED.set_function(self._longest_wait)
         try:
             await self._loop.run()
         finally:
@@ -190,13 +190,12 @@ class CloudNodeController:
             written=result.written, after=failure.after, error=NotAsDesired(failure.message)
         )
 
-    def _waiting_since(self) -> list[float]:
-        """Return the age in seconds of each of our nodes that is not initialised."""
+    def _longest_wait(self) -> float:
+        """Return the age in seconds of our oldest node that is not initialised; 0 without one."""
+        created = (node.metadata.creation_timestamp for node in tuple(self._waiting.values()))
         now = self._env.now()
-        return [
-            (now - (node.metadata.creation_timestamp or now)).total_seconds()
-            for node in tuple(self._waiting.values())
-        ]
+        first = min((moment for moment in created if moment is not None), default=now)
+        return (now - first).total_seconds()
 
     def _count_initialised(self, node: Node) -> None:
         created = node.metadata.creation_timestamp

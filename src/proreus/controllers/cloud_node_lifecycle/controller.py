@@ -1,18 +1,21 @@
 """Delete nodes whose machine is gone and taint those shut down: ask, plan, apply.
 
-Every `--node-monitor-period` the whole fleet is looked at in one pass. Only nodes that are not
-Ready cost a question, and all of them go in as few calls as the cloud allows. A new provider, and
-so any change of the cloud-config or its credentials, starts the controller anew: what was learned
-of the answers of another one is not used.
+Every `--node-monitor-period` the whole fleet is looked at in one pass, or the part of it that
+matters while no node is in question (`outstanding`). Only nodes that are not Ready cost a question,
+and all of them go in as few calls as the cloud allows. A new provider, and so any change of the
+cloud-config or its credentials, starts the controller anew: what was learned of the answers of
+another one is not used.
 """
 
 import asyncio
+from datetime import datetime
 
 from proreus.cloudprovider import Instances, scope_of
 from proreus.containment.inventory import Inventory
 from proreus.controllers.cloud_node_lifecycle import plan
 from proreus.controllers.cloud_node_lifecycle.ages import Ages
 from proreus.controllers.cloud_node_lifecycle.memory import Alert, Memory
+from proreus.controllers.cloud_node_lifecycle.outstanding import Outstanding, is_quiet
 from proreus.controllers.cloud_node_lifecycle.policy import Policy
 from proreus.controllers.cloud_node_lifecycle.questions import (
     Known,
@@ -58,7 +61,9 @@ class CloudNodeLifecycleController:
         self._turn = 0
         self._stopped = asyncio.Event()
         self._events = env.events.source(CONTROLLER)
+        self._outstanding = Outstanding()
         env.nodes.subscribe(self._ages.on_node)
+        env.nodes.subscribe(self._outstanding.on_node)
         env.nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
@@ -89,9 +94,10 @@ class CloudNodeLifecycleController:
     async def _pass(self) -> None:
         loop = asyncio.get_running_loop()
         self._turn += 1
+        now = self._env.now()
         questions_ = questions(
-            tuple(self._env.nodes.all()),
-            self._env.now(),
+            self._nodes(now),
+            now,
             self._known,
             self._policy,
             self._memory,
@@ -100,13 +106,14 @@ class CloudNodeLifecycleController:
             at=loop.time(),
         )
         replies = await asyncio.gather(*(self._ask(question) for question in questions_))
+        now = self._env.now()
         decided = plan.plan(
-            tuple(self._env.nodes.all()),
+            self._nodes(now),
             replies,
             self._memory,
             self._policy,
             self._known,
-            now=self._env.now(),
+            now=now,
             at=loop.time(),
         )
         self._memory, self.unknown = decided.memory, frozenset(decided.unknown)
@@ -121,6 +128,14 @@ class CloudNodeLifecycleController:
             )
         for node, patch in decided.taints:
             await self._write(node, patch, "the shutdown taint")
+
+    def _nodes(self, now: datetime) -> tuple[Node, ...]:
+        """Return the nodes of a pass: all, unless it decides the same without most of them."""
+        nodes = self._env.nodes
+        some = self._outstanding.and_lost(self._inventory.lost, nodes.get)
+        if is_quiet(some, now, self._known, self._policy, self._memory):
+            return some
+        return tuple(nodes.all())
 
     async def _ask(self, question: Question) -> Reply:
         """Ask about a question's candidates and witnesses in one go."""

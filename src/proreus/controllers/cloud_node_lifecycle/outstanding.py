@@ -1,0 +1,78 @@
+"""Keep the nodes by which a pass could decide anything, so that it need not look at all of them.
+
+Most nodes are Ready, were shown by the cloud when it was asked last, and carry no mark and no taint
+of ours. While nothing is in question a pass decides the same whether it is given these or not
+(`is_quiet`), so it is given the others only. As soon as a node is in question all of them count: as
+witnesses, and for the breaker.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.controllers.cloud_node_lifecycle.memory import Memory
+from proreus.controllers.cloud_node_lifecycle.outlived import ANNOTATION_OUTLIVED
+from proreus.controllers.cloud_node_lifecycle.policy import Policy
+from proreus.controllers.cloud_node_lifecycle.questions import Known, candidates, is_ready
+from proreus.controllers.cloud_node_lifecycle.scopes import (
+    ANNOTATION_GONE,
+    ANNOTATION_UNKNOWN,
+    is_marked,
+)
+from proreus.kube.objects import TAINT_SHUTDOWN, Node, has_taint
+
+_MARKS: Final = frozenset({ANNOTATION_GONE, ANNOTATION_UNKNOWN, ANNOTATION_OUTLIVED})
+
+
+def stands_out(node: Node) -> bool:
+    """Tell whether anything of the node itself could matter to a pass."""
+    return (
+        not is_ready(node)
+        or has_taint(node, TAINT_SHUTDOWN)
+        or not _MARKS.isdisjoint(node.metadata.annotations)
+    )
+
+
+def is_quiet(
+    outstanding: Sequence[Node], now: datetime, known: Known, policy: Policy, memory: Memory
+) -> bool:
+    """Tell whether a pass over these nodes decides the same as one over all.
+
+    Args:
+        outstanding: All nodes that stand out, and all whose sighting is lost.
+        now: As for the pass, like all that follows.
+        known: What is known without asking.
+        policy: The numbers.
+        memory: What the pass before handed over.
+    """
+    return (
+        memory == Memory()
+        and not any(known.sighting(node).is_lost for node in outstanding)
+        and not any(is_marked(node) and _may_be_ours(node, known) for node in outstanding)
+        and not candidates(outstanding, now, known.owns, policy, known.known_for)
+    )
+
+
+def _may_be_ours(node: Node, known: Known) -> bool:
+    return known.owns(node) is not Ownership.NO
+
+
+class Outstanding:
+    """A memory of the nodes in the cache that stand out."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._nodes: dict[str, Node] = {}
+
+    def on_node(self, old: Node | None, new: Node | None) -> None:
+        """Note a change of the node cache."""
+        if new is not None and stands_out(new):
+            self._nodes[new.metadata.name] = new
+        elif (gone := new or old) is not None:
+            self._nodes.pop(gone.metadata.name, None)
+
+    def and_lost(self, lost: Iterable[str], get: Callable[[str], Node | None]) -> tuple[Node, ...]:
+        """Return these nodes, and those of the cache whose machine is lost, by name."""
+        others = (get(name) for name in lost if name not in self._nodes)
+        return (*self._nodes.values(), *(node for node in others if node is not None))
