@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Final, Literal, TextIO
 
@@ -26,6 +27,9 @@ JSON: Final = "json"
 
 _FIELDS: Final = "klog_fields"
 _PACKAGE: Final = "proreus"
+# Made once: `json.dumps` makes an encoder for each value, where it is not the default one.
+_READABLE: Final = json.JSONEncoder(ensure_ascii=False).encode
+_ESCAPED: Final = json.JSONEncoder().encode
 _bound: ContextVar[dict[str, object] | None] = ContextVar("proreus_klog_fields", default=None)
 
 
@@ -180,7 +184,9 @@ def _plain(value: object) -> Any:
 def _quoted(value: object) -> str:
     """Quote the value if it is text; escape it if it holds control characters."""
     plain = _plain(value)
-    return json.dumps(plain, ensure_ascii=isinstance(plain, str) and not plain.isprintable())
+    return (
+        _ESCAPED(plain) if isinstance(plain, str) and not plain.isprintable() else _READABLE(plain)
+    )
 
 
 def _severity(level: int) -> str:
@@ -191,12 +197,17 @@ def _severity(level: int) -> str:
     return "W" if level >= logging.WARNING else "I"
 
 
+@lru_cache(maxsize=1)
+def _stamp(second: int) -> str:
+    return time.strftime("%m%d %H:%M:%S", time.localtime(second))
+
+
 class _TextFormatter(logging.Formatter):
     """The format `I1121 09:00:00.000000   12345 file.py:12] "Message" key="value"`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line, with the traceback on lines below it."""
-        stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        stamp = _stamp(int(record.created))
         micros = int(record.created % 1 * 1_000_000)
         pairs = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
         line = (

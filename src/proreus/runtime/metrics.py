@@ -6,6 +6,7 @@ Go's label `host` is left out: there is one API server.
 
 import itertools
 import platform
+from functools import cache
 from typing import Final
 
 import prometheus_client
@@ -89,8 +90,16 @@ REST_DURATION: Final = Histogram(
 
 def observe_request(request: Request, code: int, seconds: float) -> None:
     """Observe a client: count a request and its duration. Code 0 is no answer."""
-    REST_REQUESTS.labels(str(code) if code else "<error>", request.method).inc()
-    REST_DURATION.labels(request.method).observe(seconds)
+    requests, durations = _of_requests(request.method, code)
+    requests.inc()
+    durations.observe(seconds)
+
+
+@cache
+def _of_requests(method: str, code: int) -> tuple[Counter, Histogram]:
+    """Return the metrics of such requests, which are looked up by their labels once."""
+    counted = REST_REQUESTS.labels(str(code) if code else "<error>", method)
+    return counted, REST_DURATION.labels(method)
 
 
 # Leader election
