@@ -571,3 +571,26 @@ def test_no_file_is_left_behind_or_open(authority: Authority) -> None:
         ).ssl_context()
 
     assert descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy", "reads"),
+    [
+        ("https://a", "", True),
+        ("http://a", "https://proxy", True),
+        ("http://a", "http://proxy", False),
+        ("http://a", "", False),
+    ],
+)
+def test_the_systems_authorities_are_read_only_where_they_count(
+    server: str, proxy: str, *, reads: bool, tmp_path: Path, authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    file = tmp_path / "authorities.pem"
+    file.write_bytes(authority.certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+
+    tls = ClientConfig(server=server, proxy=proxy).ssl_context()
+
+    assert tls.cert_store_stats()["x509_ca"] == reads

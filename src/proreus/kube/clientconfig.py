@@ -96,6 +96,10 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(problems)
         return msgspec.structs.replace(self, ca=ca, client_certificate=certificate, client_key=key)
 
+    @property
+    def _uses_tls(self) -> bool:
+        return "https" in {url.partition("://")[0].lower() for url in (self.server, self.proxy)}
+
     def ssl_context(self) -> ssl.SSLContext:
         """Make the TLS context that the config describes.
 
@@ -108,8 +112,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         # authorities of older clusters lack, and that Go does not ask for.
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         problems: list[str] = []
-        if ca is None:
-            tls.load_default_certs()
+        if ca is None and self._uses_tls:
+            tls.load_default_certs()  # 20 ms of CPU time
         elif isinstance(ca, bytes):
             try:
                 tls.load_verify_locations(cadata=ca.decode("ascii"))
