@@ -22,7 +22,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
         limit_nodes: How many are initialised beside a bare loop.
         kubelets: How many register and heartbeat while their nodes are initialised.
         signals: What ends a leader.
-        others: Who does the work for which the flags of a manager hardly count.
+        contestants: Who does the work.
     """
 
     nodes: Sequence[int]
@@ -36,7 +36,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     limit_nodes: int
     kubelets: int
     signals: Sequence[str] = ("SIGTERM", "SIGKILL")
-    others: Sequence[Contestant] = CONTESTANTS
+    contestants: Sequence[Contestant] = CONTESTANTS
 
 
 FULL = Scale(
@@ -63,5 +63,5 @@ QUICK = Scale(
     limit_nodes=300,
     kubelets=50,
     signals=("SIGTERM",),
-    others=(GO_TUNED, PROREUS),
+    contestants=(GO_TUNED, PROREUS),  # Go with its default flags takes minutes for some
 )

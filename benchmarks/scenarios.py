@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from benchmarks.amounts import Scale
-from benchmarks.contestants import BARE, CONTESTANTS, PROREUS, PROREUS_SINGLE, Contestant
+from benchmarks.contestants import BARE, PROREUS, PROREUS_SINGLE, Contestant
 from benchmarks.measure import Figures, memory
 from benchmarks.stage import OBJECT_SIZE, Meter, Stage, is_initialised, started
 from proreus.kube.requests import LEASES, NODES, Request
@@ -30,7 +30,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     play: Play
-    contestants: Sequence[Contestant] = CONTESTANTS
+    contestants: Sequence[Contestant]
     settings: Mapping[str, Any] = {}
 
 
@@ -63,49 +63,53 @@ def joining(count: int, services: int) -> str:
 
 def scenarios(scale: Scale) -> list[Scenario]:
     """Return all scenarios at a scale."""
-    biggest = max(scale.nodes)
+    biggest, who = max(scale.nodes), scale.contestants
     return [
-        Scenario(name="process", play=_process, contestants=scale.others),
+        Scenario(name="process", play=_process, contestants=who),
         *(
-            Scenario(name=f"nodes-{count}", play=_nodes(count, restart=count == biggest))
+            Scenario(
+                name=f"nodes-{count}",
+                play=_nodes(count, restart=count == biggest),
+                contestants=who,
+            )
             for count in scale.nodes
         ),
         Scenario(
             name="steady",
             play=_steady(biggest, scale.steady_seconds),
-            contestants=scale.others,
+            contestants=who,
         ),
         Scenario(
             name="limit",
             play=_nodes(scale.limit_nodes, title=SAME_PATCHES),
             contestants=(BARE, PROREUS),
         ),
-        Scenario(name="kubelets", play=_kubelets(scale.kubelets), contestants=scale.others),
+        Scenario(name="kubelets", play=_kubelets(scale.kubelets), contestants=who),
         Scenario(
             name="quota",
             play=_nodes(scale.throttled_nodes, title=WITH_QUOTA),
-            contestants=(*CONTESTANTS, PROREUS_SINGLE),
+            contestants=(*who, PROREUS_SINGLE),
             settings={"read_rate": 20.0, "read_burst": 20.0},
         ),
         *(
-            Scenario(name=f"services-{count}", play=_services(count, scale.hosts))
+            Scenario(name=f"services-{count}", play=_services(count, scale.hosts), contestants=who)
             for count in scale.services
         ),
         *(
             Scenario(
                 name=f"join-{count}",
                 play=_join(count, scale.join_services, scale.hosts),
-                contestants=scale.others,
+                contestants=who,
             )
             for count in scale.joining
         ),
         Scenario(
             name="routes",
             play=_routes(scale.routes),
-            contestants=scale.others,
+            contestants=who,
             settings={"route_limit": 2 * scale.routes},
         ),
-        Scenario(name="failover", play=_failover(scale.signals), contestants=scale.others),
+        Scenario(name="failover", play=_failover(scale.signals), contestants=who),
     ]
 
 
