@@ -13,6 +13,7 @@ from typing import Final
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import Done, Pending
+from proreus.cloudprovider.names import digest_of
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
@@ -70,17 +71,22 @@ class AzureRoutes:
             return answers
         try:
             async with self._lock:
-                await self._write(hops, delete)
+                refused = await self._write(hops, delete)
         except Waiting as waiting:
             return answers | dict.fromkeys(rest, waiting.pending)
-        return answers | dict.fromkeys(rest, Done())
+        return answers | dict.fromkeys(rest, Done()) | refused
 
-    async def _write(self, hops: Mapping[Route, tuple[str, str]], delete: Sequence[Route]) -> None:
+    async def _write(
+        self, hops: Mapping[Route, tuple[str, str]], delete: Sequence[Route]
+    ) -> dict[Route, InvalidRequest]:
+        """Change the table; return the routes that cannot be in it."""
         for _ in range(MOST_TRIES):
             table = await self._arm.find(operations.ROUTE_TABLE_GET, self._id)
-            changed = changed_table(table, hops, delete)
+            refused = blocked(table, hops)
+            fitting = {route: one for route, one in hops.items() if route not in refused}
+            changed = changed_table(table, fitting, delete)
             if changed is None:
-                return
+                return refused
             config = self._arm.config
             document = {**changed, "tags": {**(changed.get("tags") or {}), **config.shared_tags}}
             document.setdefault("location", config.location)
@@ -92,7 +98,7 @@ class AzureRoutes:
                     raise
                 reason = str(error)
             else:
-                return
+                return refused
         raise Waiting(Pending(5.0, f"somebody else changes the route table: {reason}"))
 
 
@@ -129,6 +135,26 @@ def _name(node: Node, destination: str) -> str:
     return f"{node.metadata.name}{_SEPARATOR}{digits}"
 
 
+def blocked(table: Resource | None, create: Iterable[Route]) -> dict[Route, InvalidRequest]:
+    """Return the routes to destinations for which somebody has made one that is not listed. Pure.
+
+    Such as one that leads to a gateway: it is nobody's here to replace.
+    """
+    taken = {
+        str(properties(one).get("addressPrefix")): str(one["name"])
+        for one in part(table or {}, "routes") or ()
+        if properties(one).get("nextHopType") != APPLIANCE
+    }
+    return {
+        route: InvalidRequest(
+            f"the route {taken[route.destination]} of the route table leads {route.destination}"
+            " elsewhere: delete it, or give the node other pod CIDRs"
+        )
+        for route in create
+        if route.destination in taken
+    }
+
+
 def changed_table(
     table: Resource | None, hops: Mapping[Route, tuple[str, str]], delete: Iterable[Route]
 ) -> Resource | None:
@@ -136,7 +162,6 @@ def changed_table(
     observed = list(part(table or {}, "routes") or ())
     gone = {(one.destination, one.target) for one in delete}
     wanted = {route.destination: found for route, found in hops.items()}
-    names = {name.lower() for name, _ in wanted.values()}
     kept = []
     for one in observed:
         destination, target = str(properties(one).get("addressPrefix")), _target(one)
@@ -145,11 +170,13 @@ def changed_table(
             del wanted[destination]
         elif destination in wanted or (destination, target) in gone:
             continue
-        elif str(one["name"]).lower() not in names:
+        else:
             kept.append(one)
+    # The official name leaves dots out, so that of another destination can be the same.
+    names = {str(one["name"]).lower() for one in kept}
     made = [
         {
-            "name": name,
+            "name": name if name.lower() not in names else f"{name}-{digest_of((destination,))}",
             "properties": {
                 "addressPrefix": destination,
                 "nextHopType": APPLIANCE,

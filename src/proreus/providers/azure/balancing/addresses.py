@@ -8,7 +8,7 @@ import msgspec
 
 from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
-from proreus.cloudprovider.ownership import Owner, Tenants, refusal
+from proreus.cloudprovider.ownership import Owner, Tenants, is_of_another_cluster, refusal
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.annotations import Options
 from proreus.providers.azure.balancing.desired import Place, is_of
@@ -79,10 +79,11 @@ def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str
     observed = known.get(id_.lower())
     if observed is None:
         raise InvalidRequest(f"{what} does not exist: make it, or leave out the annotation")
-    if ref.key in marks.users(observed) or marks.verdict_on(observed, ref).is_ours:
+    owners = owners_of(observed)
+    is_here = not any(is_of_another_cluster(one, ref.cluster) for one in owners)
+    is_user = is_here and ref.key in marks.users(observed)
+    if is_user or marks.verdict_on(observed, ref).is_ours:
         return Chosen(str(observed["id"]))
-    own = marks.owner(observed)
-    owners = [own] if own is not None else marks.official_owners(observed)
     reason = refusal(owners, ref, place.config.tenants, (str(observed["id"]), last(id_)))
     if reason:
         raise InvalidRequest(f"{what} cannot be used: {reason}")
@@ -91,6 +92,12 @@ def _given(ref: LoadBalancerRef, id_: str, known: Known, place: Place, what: str
     names = marks.joined((*marks.users(observed), ref.key))
     changed = {**marks.tags(observed), marks.TAG_SERVICE: names}
     return Chosen(str(observed["id"]), {**observed, "tags": changed})
+
+
+def owners_of(address: Resource) -> list[Owner]:
+    """Return whom our marks on a public address name, or else the official ones."""
+    own = marks.owner(address)
+    return [own] if own is not None else marks.official_owners(address)
 
 
 def _made(lb: LoadBalancer, options: Options, family: str, place: Place) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proreus.cloudprovider.errors import InvalidRequest
-from proreus.cloudprovider.load_balancers import Host, LoadBalancer
+from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
 from proreus.providers.azure.balancing import marks
 from proreus.providers.azure.balancing.addresses import Chosen, choose, extended, may_share
 from proreus.providers.azure.balancing.desired import (
@@ -73,7 +73,8 @@ def spots(jobs: Sequence[Job], state: State, scene: Scene) -> Spots:
         for family in job.lb.families:
             known = there.get(job.options.internal, {})
             if job.options.internal:
-                one = _inner_spot(job, job.lb, family, scene, known)
+                used = _used_frontends(state.balancers.get(True), job.ref)
+                one = _inner_spot(job, job.lb, family, scene, known, used=used)
             else:
                 chosen = choose(job.lb, job.options, family, scene.place, state.addresses)
                 one = _public_spot(job, job.lb, family, scene, chosen, there=known, taken=taken)
@@ -91,16 +92,29 @@ def _by_address(observed: Resource | None) -> dict[str, list[str]]:
     return found
 
 
+def _used_frontends(observed: Resource | None, ref: LoadBalancerRef) -> set[str]:
+    """Return the names of the frontends, in small letters, that a Service's rules use."""
+    rules = (one for one in listed(observed, _RULES) if is_of(str(one["name"]), ref))
+    return {named_id(one, "frontendIPConfiguration").rpartition("/")[2] for one in rules}
+
+
 def _inner_spot(
-    job: Job, lb: LoadBalancer, family: str, scene: Scene, there: Mapping[str, Sequence[str]]
+    job: Job,
+    lb: LoadBalancer,
+    family: str,
+    scene: Scene,
+    there: Mapping[str, Sequence[str]],
+    *,
+    used: Collection[str],
 ) -> Spot:
     base = f"{scene.place.balancer_id(internal=True)}/{_FRONTENDS}"
     asked = job.options.addresses.get(family, "")
     shared = [one for one in there.get(asked, ()) if asked and not is_of(one, job.ref)]
-    if shared:
+    if shared and shared[0].lower() not in used:
         reason = may_share(shared, job.ref, scene.place.config.tenants, scene.services)
         if reason:
             raise InvalidRequest(f"the address that is asked for cannot be shared: {reason}")
+    if shared:
         return Spot(f"{base}/{shared[0]}")
     name = frontend_name(job.ref, job.options, family, dual=len(lb.families) > 1)
     is_there = any(name in names for names in there.values())
@@ -186,7 +200,9 @@ def balancer(
     )
     content[_POOLS] = _pools(before.get(_POOLS) or (), live, scene, families, internal=internal)
     if not content[_FRONTENDS]:
-        return None
+        is_given = not before.get(_FRONTENDS) and marks.owner(document) is None
+        # One that somebody has made without frontends was never ours to delete.
+        return document if observed is not None and is_given else None
     # A list that was not there is not there still, if nothing is in it.
     document["properties"] = {key: one for key, one in content.items() if one or key in before}
     if live:

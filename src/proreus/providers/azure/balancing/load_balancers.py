@@ -209,7 +209,9 @@ class AzureLoadBalancers:
 
     def _scene(self, cluster: ClusterIdentity, jobs: Sequence[Job]) -> Scene:
         listers = self._arm.context.listers
+        names_addresses = any(job.options.additional for job in jobs)
         nodes: dict[str, str] = {}
+        node_addresses: dict[str, str] = {}
         excluded: set[str] = set()
         for node in listers["nodes"].all() if "nodes" in listers else ():
             if not isinstance(node, Node):
@@ -217,6 +219,9 @@ class AzureLoadBalancers:
             id_ = machine_id(node.spec.provider_id)
             if id_ is not None:
                 nodes[id_.resource] = node.metadata.name
+            if names_addresses:
+                every = dict.fromkeys(one.address for one in node.status.addresses)
+                node_addresses |= dict.fromkeys(every, node.metadata.name)
             if self._is_excluded(node):
                 excluded.add(node.metadata.name)
         services = {job.ref.name: job.ref.namespace for job in jobs if job.lb is not None}
@@ -226,7 +231,8 @@ class AzureLoadBalancers:
         for job in jobs:
             if job.lb is None:
                 services.pop(job.ref.name, None)
-        return Scene(Place(self._config, cluster.name), services, nodes, frozenset(excluded))
+        place = Place(self._config, cluster.name)
+        return Scene(place, services, nodes, frozenset(excluded), node_addresses)
 
     def _is_excluded(self, node: Node) -> bool:
         """Tell whether a node is no host of load balancers, as officially."""

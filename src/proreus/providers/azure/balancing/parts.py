@@ -30,12 +30,14 @@ class Scene(msgspec.Struct, frozen=True):
         services: Namespaces of the cluster's Services, by the default names of load balancers.
         nodes: The cluster's nodes by the ids of their machines.
         excluded: Names of nodes that are no hosts although they are desired.
+        node_addresses: Names of nodes by their addresses, where a Service names any by itself.
     """
 
     place: Place
     services: Mapping[str, str] = {}
     nodes: Mapping[str, str] = {}
     excluded: frozenset[str] = frozenset()
+    node_addresses: Mapping[str, str] = {}
 
 
 class State(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from proreus.cloudprovider.load_balancers import LoadBalancer
 from proreus.providers.azure.balancing import guard, marks
+from proreus.providers.azure.balancing.additional import check_additional, refusal_of
 from proreus.providers.azure.balancing.addresses import (
     Departure,
     departure,
@@ -53,16 +54,16 @@ def plan(jobs: Sequence[Job], state: State, scene: Scene) -> list[Step]:
     Raises:
         CloudError: A Service cannot have what it asks for.
     """
-    where = spots(jobs, state, scene)
+    where, known = spots(jobs, state, scene), index(state)
+    check_additional(jobs, state, scene, known)
     if first := _addresses(where):
         return first
-    known = index(state)
     desired = {
         internal: balancer(jobs, state, scene, where, internal=internal) for internal in KINDS
     }
     # Each round is only planned if those before it are done.
     rounds: Iterable[Callable[[], Sequence[Step]]] = (
-        lambda: _stripped(jobs, state, desired, known),
+        lambda: _stripped(jobs, state, scene, desired, known),
         lambda: _detached(state, desired, scene),
         lambda: _balancers(state, desired),
         lambda: _joined(jobs, state, scene),
@@ -120,7 +121,11 @@ def _private(observed: Resource | None, frontend: str) -> str:
 
 
 def _stripped(
-    jobs: Sequence[Job], state: State, desired: dict[bool, Document | None], known: Index
+    jobs: Sequence[Job],
+    state: State,
+    scene: Scene,
+    desired: dict[bool, Document | None],
+    known: Index,
 ) -> list[Step]:
     """Return how the security group loses the addresses that are about to go."""
     if state.group is None:
@@ -136,7 +141,11 @@ def _stripped(
         going = {address for one in own if one not in left if (address := one[2])}
         if job.lb is None:
             going |= known.used.get(job.ref.name, set()) - {""}
-            going |= set(job.options.additional)
+            going |= {
+                one
+                for one in job.options.additional
+                if not refusal_of(job, one, state, scene, known)
+            }
             going |= {
                 str(part(one, "ipAddress") or "")
                 for one in known.addresses_of(job.ref)

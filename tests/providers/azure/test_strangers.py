@@ -1,0 +1,161 @@
+"""What is another namespace's, another cluster's or an operator's, and what Services say of it."""
+
+from proreus.cloudprovider import Done, Ensured, InvalidRequest, Route
+from proreus.kube.objects import ServicePort
+
+from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
+from .balancing import (
+    addresses,
+    answers,
+    delete,
+    ensure,
+    everything,
+    machines,
+    node,
+    public_ip,
+    rules,
+    service,
+    targets,
+)
+from .emulator import seed
+from .emulator.server import Emulator
+from .emulator.store import network
+from .site import CLUSTER, ID, context, started
+
+ADDITIONAL = "azure-additional-public-ips"
+
+
+async def test_no_service_takes_the_address_of_another_namespace_s_as_an_additional_one(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    async with started(azure) as provider:
+        (address,) = (await ensure(provider, nodes, service()))["web-1"]
+        before = everything(azure)
+        thief = service(2, {ADDITIONAL: address}, namespace="other")
+        found = await answers(provider, nodes, thief)
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert "shop" in str(found["web-2"])
+        assert everything(azure) == before
+
+
+async def test_no_service_opens_a_node_s_own_ports(azure: Emulator) -> None:
+    nodes = machines(azure)
+    own = nodes[0].status.addresses[0].address
+    async with started(azure, context(nodes=nodes)) as provider:
+        ports = [ServicePort(10250, "kubelet", node_port=31250)]
+        found = await answers(provider, nodes, service(2, {ADDITIONAL: own}, ports))
+        assert isinstance(found["web-2"], InvalidRequest)
+        assert own not in {one for rule in rules(azure).values() for one in targets(rule)}
+
+
+async def test_a_service_that_goes_closes_no_port_of_another_one_s_nodes(azure: Emulator) -> None:
+    """Not even one whose load balancer was refused."""
+    nodes = machines(azure)
+    own = nodes[0].status.addresses[0].address
+    at_nodes = service(1, {"azure-disable-load-balancer-floating-ip": "true"})
+    async with started(azure, context(nodes=nodes)) as provider:
+        await ensure(provider, nodes, at_nodes)
+        before = everything(azure)
+        await delete(provider, service(2, {ADDITIONAL: own}, namespace="other"))
+        assert everything(azure) == before
+
+
+async def test_an_address_that_nobody_here_has_may_be_named(azure: Emulator) -> None:
+    nodes = machines(azure)
+    named = service(1, {ADDITIONAL: "198.51.100.7"})
+    async with started(azure, context(nodes=nodes)) as provider:
+        found = await ensure(provider, nodes, named)
+        assert found["web-1"][1:] == ["198.51.100.7"]
+        assert "198.51.100.7" in {one for rule in rules(azure).values() for one in targets(rule)}
+        await delete(provider, named)
+        assert not rules(azure)
+
+
+async def test_a_load_balancer_that_somebody_has_made_empty_stays(azure: Emulator) -> None:
+    """Such as by Terraform, for the pools that others fill."""
+    nodes = machines(azure)
+    id_ = network("loadBalancers", "kubernetes-internal")
+    lists = ("frontendIPConfigurations", "backendAddressPools", "loadBalancingRules", "probes")
+    empty: dict[str, object] = {one: [] for one in lists}
+    kind = "Microsoft.Network/loadBalancers"
+    azure.store.put(seed.resource(kind, id_, empty, sku={"name": "Standard"}))
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+        await delete(provider, service())
+    assert azure.store.get(id_) is not None
+
+
+async def test_a_public_ip_of_another_cluster_s_service_of_the_same_name_is_refused(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    tags = {"k8s-azure-service": "shop/web-1", "k8s-azure-cluster-name": "elsewhere"}
+    public_ip(azure, "theirs", tags)
+    before = addresses(azure)["theirs"]["tags"]
+    async with started(azure) as provider:
+        found = await answers(provider, nodes, service(annotations={"azure-pip-name": "theirs"}))
+        assert isinstance(found["web-1"], InvalidRequest)
+        assert "elsewhere" in str(found["web-1"])
+    assert addresses(azure)["theirs"]["tags"] == before
+
+
+async def test_an_internal_address_that_is_shared_already_is_shared_on(azure: Emulator) -> None:
+    """Such as by Services of two namespaces for which the official manager has made it."""
+    nodes = machines(azure)
+    inner = {"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": "10.9.0.77"}
+    inner["azure-load-balancer-internal-subnet"] = "apps"
+    other = [ServicePort(443, "https", node_port=30443)]
+    first = service(annotations=inner)
+    second = service(2, inner, other, namespace="other", ingress=["10.9.0.77"])
+    async with started(azure) as provider:
+        await ensure(provider, nodes, first)
+        await ensure(provider, nodes, second)  # whose the frontend is, is not known here
+    before = everything(azure)
+    known = context(nodes=nodes)
+    known.listers = {**known.listers, "services": Objects([first, second])}
+    async with started(azure, known) as provider:
+        found = await answers(provider, nodes, second)
+        assert isinstance(found["web-2"], Ensured), found["web-2"]
+        assert everything(azure) == before
+        third = service(3, inner, [ServicePort(444, "x", node_port=30444)], namespace="other")
+        found = await answers(provider, nodes, third)
+        assert isinstance(found["web-3"], InvalidRequest)
+
+
+async def test_no_route_takes_the_place_of_another_cluster_s_or_of_an_operator_s(
+    azure: Emulator,
+) -> None:
+    """Official names of routes leave the dots out, so two destinations can have the same name."""
+    stored = azure.store.of[network("routeTables", "routes").lower()]
+    for name, prefix, kind, hop in (
+        ("node-1____102441024", "10.24.41.0/24", "VirtualAppliance", "10.0.9.9"),
+        ("guard", "10.244.2.0/24", "VirtualNetworkGateway", ""),
+    ):
+        found = {"addressPrefix": prefix, "nextHopType": kind}
+        found |= {"nextHopIpAddress": hop} if hop else {}
+        stored["properties"]["routes"].append({"name": name, "properties": found})
+    nodes = [node(f"node-{n}", f"{ID}/virtualMachines/node-{n}", f"10.0.0.{n + 4}") for n in (1, 2)]
+    first, second = (
+        Route("x", f"10.244.{n}.0/24", f"{ID}/virtualMachines/node-{n}") for n in (1, 2)
+    )
+    async with started(azure) as provider:
+        assert provider.routes is not None
+        answers_ = await provider.routes.apply(CLUSTER, nodes, [first, second], ())
+        listed = await provider.routes.list(CLUSTER, nodes)
+    assert answers_[first] == Done()
+    assert isinstance(answers_[second], InvalidRequest)
+    assert "guard" in str(answers_[second])
+    assert {(one.destination, one.target) for one in listed} == {
+        ("10.24.41.0/24", "10.0.9.9"),
+        ("10.244.1.0/24", "10.0.0.5"),
+    }
+    routes = {one["name"] for one in stored_routes(azure)}
+    assert {"node-1____102441024", "guard"} <= routes
+
+
+def stored_routes(azure: Emulator) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = azure.store.of[network("routeTables", "routes").lower()][
+        "properties"
+    ]["routes"]
+    return found
