@@ -43,6 +43,7 @@ from proreus.providers.gce.balancing.plan import (
     deletion,
     group_steps,
     is_obsolete,
+    is_still_free,
     leaves_shared_check,
     other_kind,
     plan,
@@ -256,6 +257,35 @@ def test_an_address_of_the_user_s_is_not_held_nor_released() -> None:
     rule = after.rule(NAME)
     assert rule is not None
     assert rule.address == IP
+
+
+def test_an_address_that_somebody_has_reserved_under_the_rule_is_not_lost() -> None:
+    kept = Address(name="kept", address=IP, address_type="EXTERNAL", network_tier=STANDARD)
+    before = with_rule(ready(desired()), network_tier=STANDARD)
+    steps, after = settled(
+        desired((80, "TCP"), (443, "TCP")), msgspec.structs.replace(before, reserved=kept)
+    )
+    assert not any("address" in line for line in shown(steps))
+    rule = after.rule(NAME)
+    assert rule is not None
+    assert (rule.address, rule.network_tier) == (IP, STANDARD)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_free"),
+    [
+        ({}, True),
+        ({"description": naming.described("shop/web")}, True),
+        ({"description": naming.described("shop/second")}, False),
+        ({"users": ("projects/p/regions/r/forwardingRules/theirs",)}, False),
+    ],
+)
+def test_a_reserved_address_is_the_service_s_still_if_nobody_else_has_it(
+    fields: dict[str, Any], *, is_free: bool
+) -> None:
+    kept = Address(name="kept", address=IP, **fields)
+    assert is_still_free(desired(), kept) is is_free
+    assert not is_still_free(desired(), None)
 
 
 def test_another_address_that_is_asked_for_takes_the_place_of_the_former() -> None:

@@ -58,6 +58,7 @@ class Desired(msgspec.Struct, frozen=True):
             the backend service of an internal one, without its groups.
         machines: The hosts.
         requested_address: What the Service asks for, or "".
+        last_address: What its status shows, or "".
         is_tier_given: Whether one of another network tier must go.
         shares_check: Whether the health check is that of all nodes.
         group: The name of the instance groups of an internal one.
@@ -71,6 +72,7 @@ class Desired(msgspec.Struct, frozen=True):
     target: Pool | BackendService
     machines: frozenset[Machine] = frozenset()
     requested_address: str = ""
+    last_address: str = ""
     is_tier_given: bool = False
     shares_check: bool = True
     group: str = ""
@@ -256,6 +258,7 @@ def _external(
         target=pool,
         machines=machines,
         requested_address=lb.requested_address,
+        last_address=_last_address(lb),
         is_tier_given=options.is_tier_given,
         shares_check=shared,
     )
@@ -314,9 +317,14 @@ def _internal(
         ),
         machines=machines,
         requested_address=lb.requested_address,
+        last_address=_last_address(lb),
         shares_check=shared,
         group=naming.instance_group(cluster_id),
     )
+
+
+def _last_address(lb: LoadBalancer) -> str:
+    return next((point.ip for point in lb.ref.last_ingress if point.ip), "")
 
 
 def _subnetwork_url(options: Options, setting: Setting) -> str:

@@ -5,7 +5,7 @@ zones, as the official manager makes them. Parts are found by their names, which
 uid; the forwarding rule carries our marks and the record of what it was made from, as labels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -59,7 +59,7 @@ from proreus.providers.gce.balancing.desired import (
     tags_for,
 )
 from proreus.providers.gce.balancing.observe import Observer
-from proreus.providers.gce.balancing.parts import INTERNAL, Kind, Rule
+from proreus.providers.gce.balancing.parts import Kind, Rule
 from proreus.providers.gce.balancing.plan import (
     check,
     deletion,
@@ -70,13 +70,15 @@ from proreus.providers.gce.balancing.plan import (
 )
 from proreus.providers.gce.balancing.preview import part_changes
 from proreus.providers.gce.balancing.shared import SharedParts
-from proreus.providers.gce.balancing.steps import Observed, Step, pretend
+from proreus.providers.gce.balancing.steps import Observed, Step, pretend, without
 from proreus.providers.gce.config import ILB_SUBSETS, SKIP_GROUPS, GCEConfig
 from proreus.providers.gce.identity import ClusterId
 from proreus.providers.gce.names import Machine
 from proreus.providers.gce.place import Place, find_subnetwork
 from proreus.providers.gce.reading import Reader
 
+_KEPT: Final = (Kind.RULE, Kind.ADDRESS)
+"""What the controller of backend services calls by the same names as we do."""
 _MOST_TRIES: Final = 5
 """Times that something shared may be taken away while one load balancer is made."""
 
@@ -259,14 +261,15 @@ class GCELoadBalancers:
             rule = await self._observer.find(Kind.RULE, ref.name)
             if rule is not None and not _is_ours(rule, ref):
                 return Done(found=False)
-            found = await self._tear_down(ref)
+            kept = _KEPT if rule is not None and rule.is_elsewhere else ()
+            found = await self._tear_down(ref, kept)
         except RetryAfter as error:
             return Pending(error.after, str(error))
         return Done(found=found)
 
-    async def _tear_down(self, ref: LoadBalancerRef) -> bool:
-        """Delete all parts of both kinds; return whether there were any."""
-        observed = await self._observer.everything(ref.name)
+    async def _tear_down(self, ref: LoadBalancerRef, kept: Collection[Kind] = ()) -> bool:
+        """Delete all parts of both kinds but those to keep; return whether there were any."""
+        observed = without(await self._observer.everything(ref.name), kept)
         await converge(
             observed,
             lambda observed: deletion(ref.name, observed),
@@ -310,7 +313,7 @@ class GCELoadBalancers:
             subsets=subsets,
             rbs_default=self._rbs_default,
         )
-        if rule is not None and rule.backend_service and rule.load_balancing_scheme != INTERNAL:
+        if rule is not None and rule.is_elsewhere:
             why = "its forwarding rule leads to a backend service, which another controller makes"
         if why:
             raise ImplementedElsewhere(why)

@@ -13,6 +13,7 @@ from proreus.providers.gce.balancing.parts import FORMS, Address, Group, Kind, P
 from proreus.providers.gce.balancing.plan import (
     check_kind,
     is_obsolete,
+    is_still_free,
     own_check_firewalls,
 )
 from proreus.providers.gce.balancing.steps import Key, Observed
@@ -147,11 +148,15 @@ class Observer:
         """Read the reserved address, whosesoever, that it is to have or keeps while made anew."""
         rule = observed.rule(desired.rule.name)
         asked = desired.requested_address
-        if not asked and rule is not None and is_obsolete(desired, observed):
+        if not asked and rule is None:
+            asked = desired.last_address
+        elif not asked and rule is not None and is_obsolete(desired, observed):
             asked = rule.address
         if not asked:
             return None
         path, query = self.path(Kind.ADDRESS), {"filter": f"address={asked}"}
         found = await self._api.listed("addresses.list", path, Address, query)
         others = (one for one in found if one.name != desired.rule.name)
-        return next((one for one in others if one.address == asked), None)
+        reserved = next((one for one in others if one.address == asked), None)
+        is_asked = bool(desired.requested_address) or rule is not None
+        return reserved if is_asked or is_still_free(desired, reserved) else None

@@ -166,6 +166,11 @@ class Rule(_Part, frozen=True, kw_only=True):
         """Our marks on it."""
         return LABELS.read(self.labels)
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the controller of backend services has made it: ours lead to target pools."""
+        return bool(self.backend_service) and self.load_balancing_scheme != INTERNAL
+
 
 class Group(msgspec.Struct, frozen=True):
     """An instance group with its members, known by its zone."""

@@ -252,6 +252,7 @@ def _rule(desired: Desired, observed: Observed, rule: Rule | None) -> Iterator[S
     """Plan the forwarding rule, once there is what it leads to."""
     name = desired.rule.name
     held = observed.address(name)
+    kept = held or observed.reserved
     if rule is not None:
         return
     if held is not None and _is_useless(desired, held):
@@ -266,8 +267,15 @@ def _rule(desired: Desired, observed: Observed, rule: Rule | None) -> Iterator[S
         if target is not None and target.protocol != desired.backend.protocol:
             return
     if target is not None:
-        address = desired.requested_address or (held.address if held is not None else "")
-        yield Insert(Kind.RULE, msgspec.structs.replace(desired.rule, address=address))
+        if kept is None or _is_useless(desired, kept):
+            made = msgspec.structs.replace(desired.rule, address=desired.requested_address)
+        else:
+            made = msgspec.structs.replace(
+                desired.rule,
+                address=kept.address,
+                network_tier=kept.network_tier if desired.pool else desired.rule.network_tier,
+            )
+        yield Insert(Kind.RULE, made)
 
 
 def _is_useless(desired: Desired, held: Address) -> bool:
@@ -279,7 +287,18 @@ def _is_useless(desired: Desired, held: Address) -> bool:
     if desired.internal:
         subnetwork = path_in(desired.rule.subnetwork)
         return bool(subnetwork) and subnetwork != path_in(held.subnetwork)
-    return held.network_tier != desired.rule.network_tier
+    return desired.is_tier_given and held.network_tier != desired.rule.network_tier
+
+
+def is_still_free(desired: Desired, reserved: Address | None) -> bool:
+    """Tell whether an address that the Service had, and has no forwarding rule, is still its own.
+
+    Somebody has reserved it, so that it stays; no mark and no user says that it is another's.
+    """
+    if reserved is None or reserved.users:
+        return False
+    owner = naming.owner_in(reserved.description)
+    return owner is None or owner.key == desired.service
 
 
 def _clients(desired: Desired, observed: Observed, rule: Rule) -> Iterator[Step]:

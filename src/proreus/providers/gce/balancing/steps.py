@@ -1,6 +1,6 @@
 """What there is of a load balancer, and the steps that change it: values, no decisions. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -60,6 +60,12 @@ class Observed(msgspec.Struct, frozen=True):
         """Return a copy with a part put in, or taken out."""
         rest = {one: found for one, found in self.parts.items() if one != key}
         return msgspec.structs.replace(self, parts=rest if part is None else {**rest, key: part})
+
+
+def without(observed: Observed, kinds: Collection[Kind]) -> Observed:
+    """Return what there is but for parts of some kinds."""
+    parts = {key: one for key, one in observed.parts.items() if key[0] not in kinds}
+    return msgspec.structs.replace(observed, parts=parts)
 
 
 class Insert(msgspec.Struct, frozen=True):
