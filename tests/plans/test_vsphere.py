@@ -72,8 +72,41 @@ def test_nothing_is_absent_while_a_vcenter_does_not_answer(target: Target) -> No
     assert "no answer" in str(answer)
 
 
-def test_what_one_vcenter_shows_needs_no_other() -> None:
-    assert match(Target(uuid=UUID), index(BY_UUID, b=DOWN), "n") == Match("a", BY_UUID)
+RUNNING = machine(5, uuid=UUID, host_name="N", power="poweredOn")
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"), [(BY_UUID, ("a",)), (BY_UUID, ("a", "b")), (RUNNING, ()), (RUNNING, ("b",))]
+)
+def test_what_is_surely_the_nodes_needs_no_other_vcenter(
+    shown: Machine, told: tuple[str, ...]
+) -> None:
+    assert match(Target(uuid=UUID), index(shown, b=DOWN), "n", told) == Match("a", shown)
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (Target(uuid=UUID), ()),
+        (Target(uuid=UUID), ("b",)),
+        (Target(uuid=UUID), ("b", "a")),
+        (Target(system_uuids=(SWAPPED, UUID), dns_name="n"), ()),
+        (Target(dns_name="one"), ()),
+        (Target(dns_name="10.0.0.1", address="10.0.0.1"), ("a",)),
+    ],
+)
+def test_while_a_vcenter_does_not_answer_what_another_shows_may_be_a_replica(
+    target: Target, told: tuple[str, ...]
+) -> None:
+    """A replica is off, has the same UUID, and often the same host name."""
+    answer = match(target, index(BY_UUID, b=DOWN), "n", told)
+    assert type(answer) is CloudError
+    assert "vCenter b" in str(answer)
+
+
+def test_copies_are_no_conflict_while_the_right_one_may_be_elsewhere() -> None:
+    copies = (machine(n, uuid=UUID, host_name="x") for n in (3, 4))
+    assert type(match(Target(uuid=UUID), index(*copies, b=DOWN), "n")) is CloudError
 
 
 def test_of_copies_the_one_that_runs_under_the_nodes_name_counts() -> None:
@@ -92,7 +125,17 @@ def test_copies_that_cannot_be_told_apart_are_a_conflict() -> None:
 
 
 def test_a_machine_that_nothing_knows_is_gone() -> None:
-    assert absence(UUID, {"a": NOTHING, "b": NOTHING}, None) == NotFound()
+    assert absence(UUID, {"a": NOTHING, "b": NOTHING}, None, was_seen=False) == NotFound()
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_a_machine_whose_configuration_is_lost_may_be_any(count: int) -> None:
+    lost = Proof(frozenset(), {UUID: ()}, {}, tuple(f"m{number}" for number in range(count)))
+    answer = absence(UUID, {"a": NOTHING, "b": lost}, None, was_seen=False)
+    assert isinstance(answer, CloudError)
+    assert "m0 in b" in str(answer)
+    assert ("1 more" in str(answer)) is (count > 5)
+    assert absence(UUID, {"a": NOTHING, "b": lost}, None, was_seen=True) == NotFound()
 
 
 REF = Ref("VirtualMachine", "vm-7")
@@ -115,7 +158,7 @@ REF = Ref("VirtualMachine", "vm-7")
 def test_a_machine_that_may_be_there_is_not_gone(
     proof: Proof | CloudError, last: str | CloudError | None, words: str
 ) -> None:
-    answer = absence(UUID, {"a": NOTHING, "b": proof}, last)
+    answer = absence(UUID, {"a": NOTHING, "b": proof}, last, was_seen=last is not None)
     assert isinstance(answer, CloudError)
     assert words in str(answer)
 

@@ -120,6 +120,23 @@ async def test_a_proof_that_cannot_be_had_proves_nothing(
         assert await one(provider, gone) == NotFound()
 
 
+async def test_a_machine_that_its_vcenter_cannot_read_is_not_gone(vcenter: Site) -> None:
+    """While its datastore is away, a vCenter shows nothing of a machine but a name."""
+    await vcenter.simulator.create("lost", "other")
+    id_, other = vcenter.id("lost"), vcenter.id("other")
+    await vcenter.simulator.change("lost", uuid=" ", connection="inaccessible")
+    async with started(vcenter.config()) as provider:
+        found = await one(provider, node("lost", id_))
+        assert isinstance(found, CloudError), found
+        assert "lost in 127.0.0.1" in str(found)
+        gone = node("other", other)
+        assert isinstance(await one(provider, gone), Instance)
+        await vcenter.simulator.destroy("other")
+        assert await one(provider, gone) == NotFound()  # it was seen, and is not there
+        await vcenter.simulator.destroy("lost")
+        assert await one(provider, node("lost", id_)) == NotFound()
+
+
 async def test_a_machine_whose_uuid_was_changed_is_not_gone(vcenter: Site) -> None:
     await vcenter.simulator.create("a")
     known = node("a", vcenter.id("a"))

@@ -1,7 +1,14 @@
 """Which machine a Node names: provider ids, UUIDs in both byte orders, names, addresses."""
 
+from typing import Any
+
 import pytest
 
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.names import LABEL_VALUE
+from proreus.providers.vsphere.addresses import selection
+from proreus.providers.vsphere.config import Labels, Nodes
+from proreus.providers.vsphere.instances import LABEL_VCENTER, VSphereInstances
 from proreus.providers.vsphere.names import Target, parsed, provider_id, swapped, target
 
 from .site import node
@@ -59,3 +66,14 @@ def test_what_is_no_uuid_is_not_looked_for(reported: str) -> None:
 )
 def test_a_name_may_be_an_address(name: str, address: str) -> None:
     assert target(node(name)).address == address
+
+
+def test_a_label_that_fits_several_vcenters_names_none() -> None:
+    names = [f"vcenter.{'a' * 60}.{city}.example.org" for city in ("bern", "rome")]
+    places: dict[str, Any] = dict.fromkeys(names)
+    instances = VSphereInstances(places, selection(Nodes()), Labels())
+    label = LABEL_VALUE.clean(names[0])
+    assert label == LABEL_VALUE.clean(names[1])
+    labelled = node("n", f"vsphere://{UUID}", **{LABEL_VCENTER: label})
+    with pytest.raises(CloudError, match="which vCenter"):
+        instances.scope(labelled)

@@ -74,10 +74,17 @@ class VSphereInstances:
         Raises:
             CloudError: There are several, and nothing tells which it is.
         """
+        return vcenter_of(tuple(self._places), self._told(node))
+
+    def _told(self, node: Node) -> tuple[str, ...]:
+        """Return where a node's machine was seen last, and the vCenter that its label names.
+
+        A label has 63 letters, and not all: one that fits several names tells nothing.
+        """
         seen, _ = self._seen.get(parsed(node.spec.provider_id) or "", ("", None))
         label = node.metadata.labels.get(LABEL_VCENTER, "")
-        told = [name for name in self._places if label and LABEL_VALUE.clean(name) == label]
-        return vcenter_of(tuple(self._places), (seen, *told))
+        named = [name for name in self._places if label and LABEL_VALUE.clean(name) == label]
+        return tuple(filter(None, (seen, *(named if len(named) == 1 else ()))))
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look nodes up: one call for each vCenter, and some for machines that are gone.
@@ -88,7 +95,8 @@ class VSphereInstances:
         shown = await self._shown()
         index = Index(shown)
         found = {
-            node.metadata.name: match(target(node), index, node.metadata.name) for node in nodes
+            node.metadata.name: match(target(node), index, node.metadata.name, self._told(node))
+            for node in nodes
         }
         gone = {one.uuid for one in found.values() if isinstance(one, Unproven)}
         proved = await self._prove(gone)
@@ -120,7 +128,8 @@ class VSphereInstances:
         proofs = dict(zip(self._places, await asyncio.gather(*asked), strict=True))
         answers = {}
         for uuid in sorted(uuids):
-            answers[uuid] = absence(uuid, proofs, await self._last(uuid))
+            was_seen = uuid in self._seen
+            answers[uuid] = absence(uuid, proofs, await self._last(uuid), was_seen=was_seen)
             if isinstance(answers[uuid], NotFound):
                 self._seen.pop(uuid, None)
         return answers

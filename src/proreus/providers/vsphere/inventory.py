@@ -16,7 +16,14 @@ from proreus.cloudprovider.errors import CallTimeout, CloudError, ConfigError
 from proreus.cloudprovider.lookups import each
 from proreus.cloudprovider.refused import Refused
 from proreus.providers.vsphere import soap
-from proreus.providers.vsphere.machines import PATHS, Machine, Proof, Snapshot, machine
+from proreus.providers.vsphere.machines import (
+    PATHS,
+    Machine,
+    Proof,
+    Snapshot,
+    is_unreadable,
+    machine,
+)
 from proreus.providers.vsphere.soap import Ref
 from proreus.providers.vsphere.updates import Objects
 from proreus.providers.vsphere.vcenter import PAGE, Client, Session, collected, is_ended
@@ -27,6 +34,7 @@ RENEWAL: Final = 1800.0
 """Seconds after which all is read anew, should a change ever have been lost."""
 
 _MACHINE: Final = "VirtualMachine"
+_IDENTITY: Final = ("name", "config.uuid", "runtime.connectionState")
 _AT_ONCE: Final = 4
 
 
@@ -70,8 +78,8 @@ class Inventory:
         Raises:
             CloudError: The listing could not be had.
         """
-        listed = await self.client.in_session(self._listed)
-        missed = frozenset(uuids) & listed
+        machines = await self.client.in_session(self._listed)
+        missed = frozenset(uuids) & {one.uuid for one in machines}
         if missed:
             async with self._turn:
                 if self._watch is not None:
@@ -79,7 +87,8 @@ class Inventory:
         answers = await each(sorted(uuids), lambda uuid: uuid, self._indexed, _AT_ONCE)
         failed = {uuid: one for uuid, one in answers.items() if isinstance(one, CloudError)}
         found = {uuid: one for uuid, one in answers.items() if not isinstance(one, CloudError)}
-        return Proof(missed, found, failed)
+        unreadable = sorted(one.name for one in machines if is_unreadable(one))
+        return Proof(missed, found, failed, tuple(unreadable))
 
     async def uuid_of(self, ref: Ref) -> str | None:
         """Read the BIOS UUID of one machine; None if the vCenter says that there is no such object.
@@ -192,17 +201,15 @@ class Inventory:
         )
         raise ConfigError((problem,))
 
-    async def _listed(self, session: Session) -> frozenset[str]:
-        """Read the BIOS UUIDs of all machines anew, past the filter."""
+    async def _listed(self, session: Session) -> list[Machine]:
+        """Read all machines anew, past the filter, as far as it tells which they are."""
         views = await self._views(session)
         try:
-            found = await self.client.retrieve(
-                session, collected({_MACHINE: ("config.uuid",)}, views)
-            )
+            found = await self.client.retrieve(session, collected({_MACHINE: _IDENTITY}, views))
         finally:
             for view in views:
                 await self.client.call(session, view, "DestroyView", {})
-        return frozenset(str(one.get("config.uuid", "")).lower() for _, one in found) - {""}
+        return [machine(ref, properties) for ref, properties in found]
 
     async def _indexed(self, uuid: str) -> tuple[Ref, ...]:
         """Return the machines that the index of the whole vCenter has for a BIOS UUID."""

@@ -26,6 +26,8 @@ PATHS: Final = (
 )  # fmt: skip
 """Leaves only: a whole `config` or `guest` is ten times as much."""
 
+CONNECTED: Final = "connected"
+
 _BASE64: Final = frozenset(("base64", "b64"))
 _GZIP: Final = frozenset(("gzip+base64", "gz+b64"))
 _NO_NIC: Final = -1
@@ -93,11 +95,14 @@ class Proof(msgspec.Struct, frozen=True):
         listed: Those that a new listing of all machines shows after all.
         found: Those that the index of the whole vCenter has, with their machines.
         failed: Those about which the index did not answer.
+        unreadable: The names of machines whose configuration the vCenter cannot read, such as while
+            their datastore is away: each may have any UUID, and may run.
     """
 
     listed: frozenset[str]
     found: Mapping[str, tuple[Ref, ...]]
     failed: Mapping[str, CloudError]
+    unreadable: tuple[str, ...] = ()
 
 
 def machine(ref: Ref, properties: Mapping[str, Any]) -> Machine:
@@ -151,13 +156,21 @@ def _nics(value: Any) -> list[Nic]:
     return found
 
 
+def is_unreadable(found: Machine) -> bool:
+    """Tell whether a machine has a UUID that its vCenter cannot read now.
+
+    One that is being made shows none either, but its host answers.
+    """
+    return not found.uuid and found.connection != CONNECTED
+
+
 def state_of(found: Machine) -> InstanceState:
     """Return a machine's state.
 
     A suspended one is shut down, as officially. While its host does not answer, the vCenter only
     knows what was.
     """
-    if found.connection and found.connection != "connected":
+    if found.connection and found.connection != CONNECTED:
         return InstanceState.UNKNOWN
     states = {
         "poweredOn": InstanceState.RUNNING,

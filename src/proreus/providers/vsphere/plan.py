@@ -1,6 +1,7 @@
 """Decides which machine a Node is, and what proves that there is none. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -24,6 +25,9 @@ class Unproven(msgspec.Struct, frozen=True):
     uuid: str
 
 
+_UUID: Final = "uuid"
+_MOST_NAMED: Final = 5
+
 Shown = Mapping[str, Snapshot | CloudError]
 """What each vCenter shows, or why it does not tell."""
 
@@ -43,7 +47,7 @@ class Index:
     def _add(self, match: Match) -> None:
         machine = match.machine
         for kind, key in (
-            ("uuid", machine.uuid),
+            (_UUID, machine.uuid),
             ("name", machine.host_name.lower()),
             ("address", machine.address.lower()),
         ):
@@ -51,29 +55,50 @@ class Index:
                 self.of.setdefault((kind, key), []).append(match)
 
 
-def match(target: Target, index: Index, node: str) -> Match | Unproven | NotFound | CloudError:
+def match(
+    target: Target, index: Index, node: str, told: Iterable[str] = ()
+) -> Match | Unproven | NotFound | CloudError:
     """Return the machine of a Node.
 
     A provider id is all that counts where there is one. Else the UUID that the kubelet reports goes
     first, in both byte orders, then the name.
 
+    While a vCenter does not answer, its machine may be the right one, and what another one shows a
+    replica: only one that is in the Node's own vCenter, or runs under its name, is surely the
+    Node's, and nothing is known by a name alone.
+
     Args:
         target: What the Node says.
         index: What the vCenters show.
         node: The Node's name.
+        told: The vCenter where its machine was seen last, and the one that its label names.
     """
     if target.problem:
         return InvalidRequest(target.problem)
     uuids = (target.uuid,) if target.uuid else target.system_uuids
-    keys = [("uuid", uuid) for uuid in uuids]
+    keys = [(_UUID, uuid) for uuid in uuids]
     if not target.uuid:
         keys += [("name", target.dns_name), ("address", target.address)]
     for key in keys:
-        if found := index.of.get(key):
-            return _only(found, node)
+        if not (found := index.of.get(key)):
+            continue
+        one = _only(found, node)
+        if not index.failed or (key[0] == _UUID and _is_sure(one, node, told)):
+            return one
     if index.failed:
         return _unknown(index.failed)
     return Unproven(target.uuid) if target.uuid else NotFound()
+
+
+def _is_sure(one: Match | IdentityConflict, node: str, told: Iterable[str]) -> bool:
+    """Tell whether no vCenter that does not answer can have the Node's machine instead."""
+    if isinstance(one, IdentityConflict):
+        return False
+    return next(iter(told), "") == one.vcenter or _runs_as(one, node)
+
+
+def _runs_as(one: Match, node: str) -> bool:
+    return one.machine.power == "poweredOn" and one.machine.host_name.lower() == node.lower()
 
 
 def _only(found: Sequence[Match], node: str) -> Match | IdentityConflict:
@@ -81,11 +106,7 @@ def _only(found: Sequence[Match], node: str) -> Match | IdentityConflict:
 
     Replicas and restored backups have the UUID of what they were made from.
     """
-    running = [
-        one
-        for one in found
-        if one.machine.power == "poweredOn" and one.machine.host_name.lower() == node.lower()
-    ]
+    running = [one for one in found if _runs_as(one, node)]
     for some in (found, running):
         if len(some) == 1:
             return some[0]
@@ -106,14 +127,20 @@ def absence(
     uuid: str,
     proofs: Mapping[str, Proof | CloudError],
     last: str | CloudError | None,
+    *,
+    was_seen: bool,
 ) -> NotFound | CloudError:
     """Tell whether a machine is gone: only if nothing in any vCenter knows its BIOS UUID.
+
+    Nor may it be one whose configuration a vCenter cannot read, unless it was seen before, and is
+    known not to be there any more.
 
     Args:
         uuid: The BIOS UUID, which no inventory shows.
         proofs: What each vCenter says of it otherwise.
         last: The UUID of the machine that had this one when it was last seen: None if it is gone
             or was never seen.
+        was_seen: Whether it was seen.
     """
     failed = {name: one for name, one in proofs.items() if isinstance(one, CloudError)}
     given = {name: one for name, one in proofs.items() if not isinstance(one, CloudError)}
@@ -126,14 +153,30 @@ def absence(
             failed[name] = proof.failed.get(uuid, CloudError("its index was not asked"))
     if failed:
         return _unknown(failed)
-    if isinstance(last, CloudError):
-        return CloudError(f"the machine {uuid} is not shown any more, and may be there: {last}")
     if last is not None:
-        return CloudError(
-            f"the machine that had the UUID {uuid} is there, with the UUID {last or 'unknown'}:"
-            " give it its UUID back, or delete the Node"
-        )
+        return CloudError(_hidden(uuid, last))
+    unreadable = [(name, one) for name, proof in given.items() for one in proof.unreadable]
+    if unreadable and not was_seen:
+        return CloudError(_may_be(uuid, unreadable))
     return NotFound()
+
+
+def _hidden(uuid: str, last: str | CloudError) -> str:
+    if isinstance(last, CloudError):
+        return f"the machine {uuid} is not shown any more, and may be there: {last}"
+    return (
+        f"the machine that had the UUID {uuid} is there, with the UUID {last or 'unknown'}: give it"
+        " its UUID back, or delete the Node"
+    )
+
+
+def _may_be(uuid: str, unreadable: Sequence[tuple[str, str]]) -> str:
+    some = ", ".join(f"{name} in {vcenter}" for vcenter, name in unreadable[:_MOST_NAMED])
+    more = f" and {len(unreadable) - _MOST_NAMED} more" if len(unreadable) > _MOST_NAMED else ""
+    return (
+        f"the machine {uuid} may be one whose configuration cannot be read now: {some}{more}: bring"
+        " back its host or datastore, or remove it from the inventory"
+    )
 
 
 def _elsewhere(uuid: str, vcenter: str, found: Iterable[Ref]) -> str:
