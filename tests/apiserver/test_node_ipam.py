@@ -6,6 +6,7 @@ from collections import Counter
 from ipaddress import ip_network
 from typing import Any
 
+import msgspec
 import pytest
 
 from proreus.kube import config
@@ -247,6 +248,26 @@ async def test_the_nodes_blocks_go_to_the_cloud_and_come_back_with_the_node(site
         await until("b's block is in the cloud", lambda: assigned(b))
         assert await in_cloud(site, a) == ()
     assert (await site.existing("b")).spec.pod_cidrs == ("10.0.0.0/24",)
+
+
+async def test_a_node_that_claims_another_s_instance_takes_no_block_of_it_along(
+    site: Site,
+) -> None:
+    a, b = await site.machines("a", "b")
+    flags = ("--cidr-allocator-type=IPAMFromCluster", "--cluster-cidr=10.0.0.0/22")
+    async with manager(site, *flags):
+        await add_node_of(site, a)
+        (block,) = (await have(site, "a"))["a"]
+
+        async def assigned(machine: Instance) -> bool:
+            return bool(await in_cloud(site, machine))
+
+        await until("a's block is in the cloud", lambda: assigned(a))
+        await add_node_of(site, msgspec.structs.replace(a, name="thief"), block)
+        await site.client.delete(NODES, "thief")
+        await add_node_of(site, b)
+        await until("b's block is in the cloud", lambda: assigned(b))
+        assert await in_cloud(site, a) == (block,)
 
 
 @pytest.mark.parametrize("mode", [FaultMode.ERROR, FaultMode.CUT_AFTER])

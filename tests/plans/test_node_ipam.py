@@ -30,6 +30,7 @@ from proreus.controllers.node_ipam.plan import (
     may_have_written,
     not_assigned,
     ranges,
+    releasable,
     relevant,
     write,
 )
@@ -379,3 +380,22 @@ def test_what_a_node_should_not_have_is_named_one_by_one() -> None:
     assert shared.reason == "CIDRNotUnique"
     assert V4 in shared.message
     assert not claim_events(Claim((), ()), [])
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ((), (V4, V6)),
+        ((node(V4, provider_id="simulated://sim-1/i-2"),), (V4, V6)),
+        ((node(V4),), (V6,)),
+        ((node(OTHER), node(V4, V6)), ()),
+    ],
+)
+def test_an_instance_keeps_the_blocks_that_another_node_has_on_it(
+    others: tuple[Node, ...], expected: tuple[str, ...]
+) -> None:
+    gone = node(V4, V6)
+    gone = msgspec.structs.replace(
+        gone, metadata=msgspec.structs.replace(gone.metadata, uid="gone")
+    )
+    assert releasable(gone, (gone, *others)) == expected

@@ -268,9 +268,11 @@ class NodeIpamController:
     async def _release(self, name: str, nodes: Sequence[Node]) -> Outcome:
         """Release blocks in the cloud, then free them and queue the successor."""
         for node in nodes:
-            answer = await contained(self._pod_cidrs().release(node, pod_cidrs(node)))
-            if isinstance(answer, Exception):
-                return Outcome(error=answer)
+            cidrs = plans.releasable(node, self._env.nodes.all())
+            if cidrs:
+                answer = await contained(self._pod_cidrs().release(node, cidrs))
+                if isinstance(answer, Exception):
+                    return Outcome(error=answer)
             self._leaving[name] = tuple(
                 leaving for leaving in self._leaving[name] if leaving is not node
             )

@@ -12,7 +12,7 @@ A range allocator does not ask the cloud. What the node has is never changed: th
 pod CIDRs once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -177,6 +177,22 @@ def is_askable(node: Node) -> bool:
 def has_assigned(node: Node) -> bool:
     """Tell whether blocks may have been given to the node's instance in the cloud."""
     return bool(node.spec.provider_id and pod_cidrs(node))
+
+
+def releasable(node: Node, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the blocks of a node that is gone that its instance is to lose.
+
+    Not those that another Node says it has on the same instance: the machine's new Node, or that of
+    a living machine which the one that is gone has claimed.
+    """
+    others = (one for one in nodes if one.spec.provider_id == node.spec.provider_id)
+    held = {
+        network(cidr)
+        for one in others
+        if one.metadata.uid != node.metadata.uid
+        for cidr in pod_cidrs(one)
+    }
+    return tuple(cidr for cidr in pod_cidrs(node) if network(cidr) not in held)
 
 
 def decide(mode: Mode, node: Node, in_cloud: InCloud | Exception) -> Decision:
