@@ -1,6 +1,8 @@
 """What is another namespace's, another cluster's or an operator's, and what Services say of it."""
 
-from proreus.cloudprovider import Done, Ensured, InvalidRequest, Route
+import pytest
+
+from proreus.cloudprovider import CloudError, Done, Ensured, InvalidRequest, Route
 from proreus.kube.objects import ServicePort
 
 from ..surroundings import Objects  # noqa: TID252 - pytest imports tests by path
@@ -18,7 +20,7 @@ from .balancing import (
     targets,
 )
 from .emulator import seed
-from .emulator.server import Emulator
+from .emulator.server import Emulator, Fault
 from .emulator.store import network
 from .site import CLUSTER, ID, context, started
 
@@ -84,6 +86,20 @@ async def test_a_load_balancer_that_somebody_has_made_empty_stays(azure: Emulato
         await ensure(provider, nodes, service())
         await delete(provider, service())
     assert azure.store.get(id_) is not None
+
+
+async def test_nothing_is_gone_because_an_operation_on_it_failed(azure: Emulator) -> None:
+    nodes = machines(azure)
+    azure.works = 1
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+        fault = Fault("DELETE", "publicIPAddresses", code="ResourceNotFound", asynchronous=True)
+        azure.faults.append(fault)
+        with pytest.raises(CloudError, match="ResourceNotFound"):
+            await delete(provider, service())
+        assert addresses(azure)
+        await delete(provider, service())
+        assert not addresses(azure)
 
 
 async def test_a_public_ip_of_another_cluster_s_service_of_the_same_name_is_refused(

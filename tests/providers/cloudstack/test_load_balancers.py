@@ -30,6 +30,7 @@ from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED
 from proreus.providers.cloudstack.balancing.owners import CLAIM
 
 from .emulator.server import Emulator
+from .emulator.world import Refusal
 from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
 from .site import CLUSTER
 
@@ -626,6 +627,30 @@ async def test_a_job_that_fails_is_told_in_cloudstacks_words(
     assert isinstance(refused, CloudError)
     assert "updateLoadBalancerRule" in str(refused)
     assert "entity does not exist" in str(refused)
+
+
+@pytest.mark.parametrize("command", ["deleteLoadBalancerRule", "disassociateIpAddress"])
+async def test_nothing_is_gone_because_a_job_could_not_find_what_it_needs(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired()
+        await site.made(desired)
+        work = site.world.work
+
+        def failing(asked: str, effect: Any, **told: Any) -> Any:
+            def refuse() -> None:
+                raise Refusal(530, "Unable to find a running virtual router for the network")
+
+            return work(asked, refuse if asked == command else effect, **told)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(site.world, "work", failing)
+            refused = await site.deleted(desired)
+        assert isinstance(refused, CloudError)
+        assert "virtual router" in str(refused)
+        assert await site.deleted(desired) == Done()
+        assert site.is_empty()
 
 
 async def test_preview_says_what_ensure_does_and_writes_nothing(emulator: Emulator) -> None:

@@ -184,11 +184,12 @@ class Arm:
         """
         try:
             answer = await self._rest.send(self._request(operation, "DELETE", id_))
-            await self._finish(operation, answer)
         except Refused as error:
             if error.is_absence:
                 return False
             raise
+        # Nothing is gone because the operation failed, or is not known any more.
+        await self._finish(operation, answer)
         return answer.status != _NO_CONTENT
 
     def _request(

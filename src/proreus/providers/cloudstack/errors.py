@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.refused import ErrorBody, Reason
+from proreus.cloudprovider.refused import ErrorBody, Reason, Refused
 from proreus.cloudprovider.requests import Answer
 
 TOO_MANY: Final = 429
@@ -62,9 +62,13 @@ def absent_id(text: str) -> str:
     return found["id"].lower() if found else ""
 
 
-def is_removed(text: str) -> bool:
-    """Tell whether an error says that the object of a change is gone, in whatever words."""
-    return bool(_ABSENT.search(text) or _REMOVED.search(text))
+def is_removed(error: Refused) -> bool:
+    """Tell whether an error says that the object of a change is gone, in whatever words.
+
+    Only of what it was asked about: a job that cannot find what it needs itself says another code.
+    """
+    is_about = error.reason is Reason.INVALID and _REMOVED.search(error.text)
+    return error.is_absence or bool(is_about)
 
 
 def _number(code: object) -> int:

@@ -109,7 +109,7 @@ class CloudStackRoutes:
                     parameters = {"id": str(one["id"])}
                     await self._works.run(route.destination, "deleteStaticRoute", parameters)
                 except Refused as error:
-                    if not (error.is_absence or is_removed(error.text)):
+                    if not is_removed(error):
                         raise
 
     async def _read(self) -> Sequence[Described]:

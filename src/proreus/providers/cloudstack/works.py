@@ -80,6 +80,10 @@ class Works:
         self._waited[uid] = waited + 1
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)
 
+    def has_waited(self, uid: str) -> bool:
+        """Tell whether a Service has waited so long that CloudStack works on nothing any more."""
+        return self._waited.get(uid, 0) >= len(PACE)
+
     def done(self, uid: str) -> None:
         """Forget how long a Service has waited."""
         self._waited.pop(uid, None)

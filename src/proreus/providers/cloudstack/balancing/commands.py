@@ -69,26 +69,26 @@ class Commands:
             CloudError: CloudStack refuses, or does not answer.
         """
         if isinstance(step, Wait):
-            raise Working("CloudStack deletes a rule of the load balancer")
+            if not self._works.has_waited(ref.uid):
+                raise Working("CloudStack deletes a rule of the load balancer")
+            # The job has failed, and has left the rule in its last state.
+            step = DropRule(step.rule)
         if isinstance(step, HandOver):
             await self._hand_over(ref, observed, step)
             return lambda now: after(now, step)
         command, parameters = command_for(step, ref, network, observed.address, self._api)
         try:
             id_, result = await self._works.run(ref.uid, command, parameters)
-        except Unauthenticated as error:
-            if not isinstance(step, Claim):
-                raise
-            return self._without_claim(step, error)
-        except Refused as error:
+        except (Unauthenticated, Refused) as error:
             if isinstance(step, Claim):
                 return self._without_claim(step, error)
+            if not isinstance(error, Refused):
+                raise
             if isinstance(step, Assign):
                 self._hosts.forget()
             if isinstance(step, Acquire) and step.ip and network is not None:
                 await self._unclaim(ref, network.id, error)
-            is_gone = error.is_absence or is_removed(error.text)
-            if not (isinstance(step, DropRule | Close | Release | Unassign) and is_gone):
+            if not (isinstance(step, DropRule | Close | Release | Unassign) and is_removed(error)):
                 raise
             id_, result = "", {}
         ip = str((result.get("ipaddress") or {}).get("ipaddress") or "")

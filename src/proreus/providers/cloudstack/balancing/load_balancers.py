@@ -233,7 +233,8 @@ class CloudStackLoadBalancers:
     async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         described = await self._reader.rules(ref)
         rules = [documents.rule(one, ref, ()) for one in described]
-        observed, network = await self._reader.observe_rest(ref, rules)
+        waits = not self._works.has_waited(ref.uid)
+        observed, network = await self._reader.observe_rest(ref, rules, waits=waits)
         if deletion(observed, network):
             self._deleted.add(ref.uid)
         take = functools.partial(self._commands.take, ref, None)

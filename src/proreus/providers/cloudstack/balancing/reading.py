@@ -106,15 +106,17 @@ class Reader:
             spare=tuple([await self._spare(one, rules) for one in spare]),
         )
 
-    async def observe_rest(self, ref: LoadBalancerRef, rules: list[Rule]) -> tuple[Observed, str]:
+    async def observe_rest(
+        self, ref: LoadBalancerRef, rules: list[Rule], *, waits: bool = True
+    ) -> tuple[Observed, str]:
         """Observe all that goes with a Service, and the network with its claim, or "".
 
         Raises:
-            Working: CloudStack releases the Service's address.
+            Working: CloudStack releases the Service's address, and `waits` says to wait for that.
             CloudError: CloudStack does not tell.
         """
         own = {id_of(one): one for one in await self._own(ref)}
-        if any(one.get("state") == _GOING for one in own.values()):
+        if waits and any(one.get("state") == _GOING for one in own.values()):
             raise Working("CloudStack releases the public address")
         network, claim = await self._claim(ref)
         if claim and network:
