@@ -1,0 +1,68 @@
+"""Tells the IP address of an agent: what it says itself, or what DNS says of its host name."""
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.providers.mesos.agents import Agent, own_address
+from proreus.providers.mesos.config import AddressSource
+from proreus.providers.mesos.masters import is_ip
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+AGE: Final = 60.0
+"""Seconds that an address of DNS serves."""
+
+
+class Addresses:
+    """The addresses of agents."""
+
+    def __init__(self, source: AddressSource, context: "Context", *, timeout: float) -> None:
+        """Keep where addresses are from.
+
+        Args:
+            source: Where from.
+            context: The framework's gate.
+            timeout: Seconds for an answer of DNS.
+        """
+        self._is_dns = source is AddressSource.DNS
+        self._context = context
+        self._timeout = timeout
+        self._known: dict[str, tuple[float, str]] = {}
+
+    async def of(self, agent: Agent) -> str:
+        """Return the address of an agent; "" if it does not say.
+
+        Raises:
+            CloudError: DNS does not know its host name, or does not answer.
+        """
+        host = agent.agent_info.hostname
+        if not self._is_dns or is_ip(host):
+            return own_address(agent)
+        now = asyncio.get_running_loop().time()
+        since, address = self._known.get(host, (0.0, ""))
+        if not address or since + AGE < now:
+            address = await self._context.call(
+                "dns", "lookup", lambda: _looked_up(host), read=True, blocking=True,
+                deadline=self._timeout,
+            )  # fmt: skip
+            self._known[host] = (now, address)
+        return address
+
+
+def _looked_up(host: str) -> str:
+    """Return the first address of a host, as officially; blocks.
+
+    Raises:
+        CloudError: DNS does not know it, or does not answer.
+    """
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise CloudError(
+            f"dns.lookup: {host}: {error.strerror}: let the manager resolve the host names of"
+            " agents, or set [Nodes] addresses = agent in the cloud-config"
+        ) from error
+    return str(found[0][4][0])

@@ -1,0 +1,259 @@
+"""Reads what masters say of agents, and converts it to Kubernetes' terms. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import Instance, InstanceState
+from proreus.cloudprovider.names import LABEL_VALUE
+from proreus.kube.objects import NodeAddress
+from proreus.providers.mesos.masters import MasterInfo, is_ip
+from proreus.providers.mesos.names import provider_id
+
+LABEL_PREFIX: Final = "mesos.proreus/"
+"""What the labels that are made of attributes begin with."""
+
+
+class Id(msgspec.Struct, frozen=True):
+    """An id of Mesos."""
+
+    value: str
+
+
+class Text(msgspec.Struct, frozen=True):
+    """The value of an attribute that is a text."""
+
+    value: str = ""
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """The value of an attribute that is a number."""
+
+    value: float = 0.0
+
+
+class Attribute(msgspec.Struct, frozen=True):
+    """An attribute; of its other kinds, ranges and sets, nothing is read."""
+
+    name: str
+    text: Text | None = None
+    scalar: Scalar | None = None
+
+
+class Name(msgspec.Struct, frozen=True):
+    """The name of a zone or a region."""
+
+    name: str = ""
+
+
+class FaultDomain(msgspec.Struct, frozen=True):
+    """The fault domain of an agent."""
+
+    region: Name = Name()
+    zone: Name = Name()
+
+
+class Domain(msgspec.Struct, frozen=True):
+    """The domain of an agent."""
+
+    fault_domain: FaultDomain = FaultDomain()
+
+
+class AgentInfo(msgspec.Struct, frozen=True):
+    """`AgentInfo`: how an agent describes itself."""
+
+    id: Id
+    hostname: str
+    attributes: tuple[Attribute, ...] = ()
+    domain: Domain = Domain()
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """An agent that a master knows.
+
+    Attributes:
+        agent_info: What the agent says.
+        active: Whether it is connected and not deactivated.
+        pid: Where its process is: `slave(1)@10.0.0.5:5051`.
+        deactivated: Whether an operator has taken it out of service.
+    """
+
+    agent_info: AgentInfo
+    active: bool = False
+    pid: str = ""
+    deactivated: bool = False
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.agent_info.id.value
+
+    @property
+    def host(self) -> str:
+        """Its host name in small letters."""
+        return self.agent_info.hostname.lower()
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The answer of GET_AGENTS: agents, and those that have not come back since a failover."""
+
+    agents: tuple[Agent, ...] = ()
+    recovered_agents: tuple[AgentInfo, ...] = ()
+
+    def all(self) -> tuple[Agent, ...]:
+        """Return all agents; those of the second sort have neither address nor state."""
+        return (*self.agents, *(Agent(info) for info in self.recovered_agents))
+
+
+class AgentsAnswer(msgspec.Struct, frozen=True):
+    """The whole answer of GET_AGENTS."""
+
+    get_agents: Listed
+
+
+class GetMaster(msgspec.Struct, frozen=True):
+    """The answer of GET_MASTER."""
+
+    master_info: MasterInfo
+
+
+class MasterAnswer(msgspec.Struct, frozen=True):
+    """The whole answer of GET_MASTER."""
+
+    get_master: GetMaster
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A flag of a master's command line."""
+
+    name: str
+    value: str = ""
+
+
+class GetFlags(msgspec.Struct, frozen=True):
+    """The answer of GET_FLAGS."""
+
+    flags: tuple[Flag, ...]
+
+
+class FlagsAnswer(msgspec.Struct, frozen=True):
+    """The whole answer of GET_FLAGS."""
+
+    get_flags: GetFlags
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """An agent of the registry."""
+
+    info: AgentInfo
+
+
+class AdmittedList(msgspec.Struct, frozen=True):
+    """The agents of the registry that are in the cluster."""
+
+    slaves: tuple[Admitted, ...] = ()
+
+
+class Marked(msgspec.Struct, frozen=True):
+    """An agent of the registry that is unreachable or gone; nothing but its id is kept."""
+
+    id: Id
+
+
+class MarkedList(msgspec.Struct, frozen=True):
+    """Agents of the registry that are unreachable, or gone."""
+
+    slaves: tuple[Marked, ...] = ()
+
+
+class RegistryMaster(msgspec.Struct, frozen=True):
+    """The master that wrote the registry last."""
+
+    info: MasterInfo
+
+
+class Registry(msgspec.Struct, frozen=True):
+    """The registry, from which a new leader learns which agents there are.
+
+    Attributes:
+        master: The last leader; None in a master that has not read the registry.
+        slaves: Agents in the cluster.
+        unreachable: Agents that have failed their health checks and may still run.
+        gone: Agents of which an operator has said that they never come back.
+    """
+
+    master: RegistryMaster | None = None
+    slaves: AdmittedList = AdmittedList()
+    unreachable: MarkedList = MarkedList()
+    gone: MarkedList = MarkedList()
+
+
+def instance(
+    agent: Agent, *, address: str, type_attribute: str, label_attributes: Sequence[str]
+) -> Instance | CloudError:
+    """Make the framework's `Instance` from an agent.
+
+    Args:
+        agent: By the master.
+        address: The IP address of its Node; "" if it is not known.
+        type_attribute: The name of the attribute that is the instance type, or "".
+        label_attributes: The names of those that become labels.
+    """
+    state = state_of(agent)
+    if not address and state is InstanceState.RUNNING:
+        return CloudError(
+            f"the agent {agent.id} on {agent.host} shows no IP address: {agent.pid!r}"
+        )
+    known = attributes(agent)
+    domain = agent.agent_info.domain.fault_domain
+    return Instance(
+        provider_id=provider_id(agent.id),
+        name=agent.agent_info.hostname,
+        instance_type=known.get(type_attribute, ""),
+        zone=LABEL_VALUE.clean(domain.zone.name),
+        region=LABEL_VALUE.clean(domain.region.name),
+        addresses=(NodeAddress("InternalIP", address),) if address else (),
+        additional_labels={
+            f"{LABEL_PREFIX}{name}": known[name] for name in label_attributes if known.get(name)
+        },
+        state=state,
+    )
+
+
+def state_of(agent: Agent) -> InstanceState:
+    """Return an agent's state.
+
+    One that an operator has deactivated counts as shut down once its Node is not Ready. Of one
+    that is only disconnected, or has not come back since a failover, nobody knows.
+    """
+    if agent.deactivated:
+        return InstanceState.STOPPED
+    return InstanceState.RUNNING if agent.active else InstanceState.UNKNOWN
+
+
+def attributes(agent: Agent) -> Mapping[str, str]:
+    """Return those attributes of an agent that fit in a label: texts and numbers."""
+    found = {}
+    for one in agent.agent_info.attributes:
+        if one.text is not None:
+            found[one.name] = LABEL_VALUE.clean(one.text.value)
+        elif one.scalar is not None:
+            found[one.name] = LABEL_VALUE.clean(f"{one.scalar.value:g}")
+    return found
+
+
+def own_address(agent: Agent) -> str:
+    """Return the IP address of an agent: its host name if that is one, or else of its process."""
+    hostname = agent.agent_info.hostname
+    if is_ip(hostname):
+        return hostname
+    host = agent.pid.rpartition("@")[2].rpartition(":")[0].strip("[]")
+    return host if is_ip(host) else ""
+
+
+def cluster_name(answer: FlagsAnswer) -> str:
+    """Return the name that a cluster was given (`--cluster`), officially "mesos" without one."""
+    values = {flag.name: flag.value for flag in answer.get_flags.flags}
+    return values.get("cluster") or "mesos"

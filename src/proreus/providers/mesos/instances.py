@@ -1,0 +1,108 @@
+"""Describes the agents of a Mesos cluster, all of them in one call."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.lookups import attempt, each
+from proreus.kube.objects import Node
+from proreus.providers.mesos.addresses import Addresses
+from proreus.providers.mesos.agents import Agent, instance
+from proreus.providers.mesos.api import Api
+from proreus.providers.mesos.config import MesosConfig
+from proreus.providers.mesos.names import ownership, target
+from proreus.providers.mesos.plan import Index, Unlisted, absence, match
+
+BATCH: Final = 1000
+"""Nodes in one `describe`: it costs the same however many there are."""
+LOOKUPS: Final = 8
+"""Addresses that are looked up at once."""
+
+
+class MesosInstances:
+    """The capability `Instances` of the provider `mesos`."""
+
+    def __init__(self, api: Api, config: MesosConfig, addresses: Addresses) -> None:
+        """Keep how to ask the masters.
+
+        Args:
+            api: Asks them.
+            config: The cloud-config.
+            addresses: Tells the address of an agent.
+        """
+        self._api = api
+        self._nodes = config.nodes
+        self._addresses = addresses
+        self._age = config.mesos_cloud.state_cache_ttl.total_seconds()
+        self._turn = asyncio.Lock()
+        self._index = Index(())
+        self._began: float | None = None
+
+    @property
+    def batch_size(self) -> int:
+        """The most nodes that one `describe` takes."""
+        return BATCH
+
+    def owns(self, node: Node) -> Ownership:
+        """Tell a node's cloud by the form of its provider id, which names no cluster."""
+        return ownership(node)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Look nodes up: one call, and three more where an agent is missing.
+
+        Raises:
+            CloudError: No leading master tells which agents there are.
+        """
+        began = asyncio.get_running_loop().time()
+        targets = {node.metadata.name: target(node) for node in nodes}
+        index = await self._listed(began - self._age)
+        found = {name: match(one, index) for name, one in targets.items()}
+        if any(isinstance(one, Unlisted | NotFound) for one in found.values()):
+            # An agent is only missing in a list that was asked for after it was looked for.
+            index = await self._listed(began)
+            found = {name: match(one, index) for name, one in targets.items()}
+        answers: dict[str, InstanceAnswer] = {
+            name: one for name, one in found.items() if isinstance(one, NotFound | CloudError)
+        }
+        answers |= await self._prove(nodes, found)
+        agents = [(name, one) for name, one in found.items() if isinstance(one, Agent)]
+        answers |= await each(agents, _name, self._described, LOOKUPS)
+        return answers
+
+    async def _listed(self, since: float) -> Index:
+        """Return the agents as they were at this time or later, of the loop's clock."""
+        async with self._turn:
+            if self._began is None or self._began < since:
+                began = asyncio.get_running_loop().time()
+                self._index = Index(await self._api.agents())
+                self._began = began
+            return self._index
+
+    async def _prove(
+        self, nodes: Sequence[Node], found: Mapping[str, object]
+    ) -> Mapping[str, InstanceAnswer]:
+        """Ask what became of agents that are not listed, if there are any."""
+        missing = {name: one.id for name, one in found.items() if isinstance(one, Unlisted)}
+        if not missing:
+            return {}
+        proof = await attempt(self._api.prove())
+        by_name = {node.metadata.name: node for node in nodes}
+        return {
+            name: proof if isinstance(proof, CloudError) else absence(by_name[name], id_, proof)
+            for name, id_ in missing.items()
+        }
+
+    async def _described(self, named: tuple[str, Agent]) -> Instance | CloudError:
+        _, agent = named
+        return instance(
+            agent,
+            address=await self._addresses.of(agent),
+            type_attribute=self._nodes.type_attribute,
+            label_attributes=self._nodes.label_attribute,
+        )
+
+
+def _name(named: tuple[str, Agent]) -> str:
+    return named[0]

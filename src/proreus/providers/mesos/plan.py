@@ -1,0 +1,121 @@
+"""Decides which agent a Node is, and what proves that there is none. Pure."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
+from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
+from proreus.providers.mesos.agents import LABEL_PREFIX, Agent, Registry
+from proreus.providers.mesos.names import Target
+
+
+class Unlisted(msgspec.Struct, frozen=True):
+    """The answer that no agent of this id is listed: what became of it the registry says."""
+
+    id: str
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """The words of one leading master about which agents there are, read in this order.
+
+    Attributes:
+        master: The id of the leading master.
+        agents: All agents that it lists.
+        registry: What it has written of them.
+    """
+
+    master: str
+    agents: tuple[Agent, ...]
+    registry: Registry
+
+
+class Index:
+    """Agents by their ids and host names."""
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        """Arrange them."""
+        self.by_id: dict[str, Agent] = {}
+        self.by_host: dict[str, list[Agent]] = {}
+        for agent in agents:
+            self.by_id[agent.id] = agent
+            self.by_host.setdefault(agent.host, []).append(agent)
+
+
+def match(target: Target, index: Index) -> Agent | Unlisted | NotFound | CloudError:
+    """Return the agent of a Node: by its provider id, or else by its name.
+
+    A host can have several agents, such as one that has not been missed yet and the one that was
+    started in its place: then it is the only active one.
+    """
+    if target.problem:
+        return InvalidRequest(target.problem)
+    if target.id:
+        return index.by_id.get(target.id) or Unlisted(target.id)
+    found = index.by_host.get(target.host, [])
+    active = [agent for agent in found if agent.active]
+    for some in (found, active):
+        if len(some) == 1:
+            return some[0]
+    if not found:
+        return NotFound()
+    ids = ", ".join(sorted(agent.id for agent in found))
+    return IdentityConflict(
+        f"{len(found)} agents run on the host {target.host}: {ids}; start the kubelet with"
+        " --provider-id, or remove all agents but one"
+    )
+
+
+def absence(node: Node, id_: str, proof: Proof) -> Instance | NotFound | CloudError:
+    """Tell what became of an agent that is not listed.
+
+    Mesos says that it is gone in one of two ways: an operator has marked it so, or it is neither
+    in the cluster nor unreachable any more. The latter counts only where no other agent runs on
+    the Node's host, which could be the same machine with a new id.
+
+    Args:
+        node: Its Node.
+        id_: The agent's id.
+        proof: What the leading master says, read after it was missed.
+    """
+    registry = proof.registry
+    if registry.master is None or registry.master.info.id != proof.master:
+        return CloudError(
+            f"the agent {id_} is not listed, and the registry is not that of the leading master"
+            f" {proof.master}: it is asked again"
+        )
+    if any(one.id.value == id_ for one in registry.gone.slaves):
+        return NotFound(tombstone=True)
+    if any(one.id.value == id_ for one in registry.unreachable.slaves):
+        return _unreachable(node, id_)
+    admitted = {one.info.id.value: one.info.hostname.lower() for one in registry.slaves.slaves}
+    admitted |= {agent.id: agent.host for agent in proof.agents}
+    if id_ in admitted:
+        return CloudError(f"the agent {id_} has just come back: it is asked again")
+    name = node.metadata.name.lower()
+    others = sorted(other for other, host in admitted.items() if host == name)
+    if others:
+        return IdentityConflict(
+            f"the agent {id_} has been removed, but on its host there is {', '.join(others)}: if"
+            " that is the same machine, delete the Node object, so that its kubelet makes it anew"
+        )
+    return NotFound()
+
+
+def _unreachable(node: Node, id_: str) -> Instance | CloudError:
+    """Return an instance of which nothing is known but that it has not gone.
+
+    Its Node keeps what it has, so the labels that are ours are said again.
+    """
+    if has_taint(node, TAINT_UNINITIALIZED):
+        return CloudError(f"the agent {id_} is unreachable: Mesos does not say where it is")
+    labels = node.metadata.labels
+    return Instance(
+        provider_id=node.spec.provider_id,
+        name=node.metadata.name,
+        additional_labels={
+            key: value for key, value in labels.items() if key.startswith(LABEL_PREFIX)
+        },
+        state=InstanceState.UNKNOWN,
+    )
