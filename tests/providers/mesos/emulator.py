@@ -82,9 +82,7 @@ class Master:
                 assert request.transport is not None
                 request.transport.abort()
                 return web.Response()
-            return web.Response(
-                status=refusal.status, text=refusal.text, headers=refusal.headers
-            )
+            return web.Response(status=refusal.status, text=refusal.text, headers=refusal.headers)
         return web.json_response(answer)
 
     async def _answer(self, request: web.Request) -> tuple[str, Json]:
@@ -203,9 +201,7 @@ class Cluster:
     def config(self, more: str = "", *, master: str = "", sections: str = "") -> str:
         """A cloud-config; by default it leads to the first master."""
         place = master or self.masters[0].address
-        return (
-            f"[mesos-cloud]\nmesos-master = {place}\nstate-cache-ttl = 0s\n{more}\n{sections}\n"
-        )
+        return f"[mesos-cloud]\nmesos-master = {place}\nstate-cache-ttl = 0s\n{more}\n{sections}\n"
 
 
 @asynccontextmanager

@@ -139,7 +139,7 @@ def test_no_place_of_a_master(text: str) -> None:
         parsed(text)
 
 
-SECRET = "hunter2hunter2"  # noqa: S105
+SECRET = "hunter2hunter2"
 
 
 def test_the_password_of_zookeeper_is_not_shown() -> None:
@@ -183,7 +183,9 @@ def test_the_address_of_the_leader(content: bytes, expected: str) -> None:
     assert address_in(content) == expected
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"id":"m"}', b'{"id":"m","hostname":"a b","port":1}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"id":"m"}', b'{"id":"m","hostname":"a b","port":1}']
+)
 def test_an_unreadable_leader_is_an_error(content: bytes) -> None:
     with pytest.raises(CloudError):
         address_in(content)

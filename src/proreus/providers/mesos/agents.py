@@ -191,20 +191,26 @@ class Registry(msgspec.Struct, frozen=True):
 
 
 def instance(
-    agent: Agent, *, address: str, type_attribute: str, label_attributes: Sequence[str]
+    agent: Agent,
+    *,
+    address: str,
+    is_new: bool,
+    type_attribute: str,
+    label_attributes: Sequence[str],
 ) -> Instance | CloudError:
     """Make the framework's `Instance` from an agent.
 
     Args:
         agent: By the master.
         address: The IP address of its Node; "" if it is not known.
+        is_new: Whether its Node has no address yet, and must wait for one.
         type_attribute: The name of the attribute that is the instance type, or "".
         label_attributes: The names of those that become labels.
     """
     state = state_of(agent)
-    if not address and state is InstanceState.RUNNING:
+    if not address and (is_new or state is InstanceState.RUNNING):
         return CloudError(
-            f"the agent {agent.id} on {agent.host} shows no IP address: {agent.pid!r}"
+            f"the agent {agent.id} on {agent.host} shows no IP address yet: {agent.pid!r}"
         )
     known = attributes(agent)
     domain = agent.agent_info.domain.fault_domain

@@ -7,7 +7,7 @@ from typing import Final
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import attempt, each
-from proreus.kube.objects import Node
+from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
 from proreus.providers.mesos.addresses import Addresses
 from proreus.providers.mesos.agents import Agent, instance
 from proreus.providers.mesos.api import Api
@@ -67,7 +67,9 @@ class MesosInstances:
             name: one for name, one in found.items() if isinstance(one, NotFound | CloudError)
         }
         answers |= await self._prove(nodes, found)
-        agents = [(name, one) for name, one in found.items() if isinstance(one, Agent)]
+        agents = [
+            (node, one) for node in nodes if isinstance(one := found[node.metadata.name], Agent)
+        ]
         answers |= await each(agents, _name, self._described, LOOKUPS)
         return answers
 
@@ -94,15 +96,16 @@ class MesosInstances:
             for name, id_ in missing.items()
         }
 
-    async def _described(self, named: tuple[str, Agent]) -> Instance | CloudError:
-        _, agent = named
+    async def _described(self, matched: tuple[Node, Agent]) -> Instance | CloudError:
+        node, agent = matched
         return instance(
             agent,
             address=await self._addresses.of(agent),
+            is_new=has_taint(node, TAINT_UNINITIALIZED),
             type_attribute=self._nodes.type_attribute,
             label_attributes=self._nodes.label_attribute,
         )
 
 
-def _name(named: tuple[str, Agent]) -> str:
-    return named[0]
+def _name(matched: tuple[Node, Agent]) -> str:
+    return matched[0].metadata.name

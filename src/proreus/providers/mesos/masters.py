@@ -63,7 +63,7 @@ def parsed(text: str) -> Place:
     if "://" in text:
         raise ConfigError(
             (
-                "must be host:port, zk://host:port/path or file:///path; for HTTPS set tls in [Client]",
+                "must be host:port, zk://host:port/path or file:///path; HTTPS is tls in [Client]",
             )
         )
     addresses = tuple(part.strip().rpartition("@")[2] for part in text.split(","))

@@ -1,0 +1,286 @@
+"""Nodes and their agents: what they get of them, and when one counts as gone."""
+
+import socket
+from collections.abc import Mapping
+
+import pytest
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
+from proreus.kube.objects import TAINT_UNINITIALIZED, NodeAddress, Taint
+from proreus.testing import objects
+
+from .emulator import HANGS, LOST, Cluster
+from .site import describe, node, one, started
+from .world import Status
+
+ATTRIBUTES = {"rack": "r 1", "level": 10.0, "ports": (1000, 1500), "machine": "c5.large"}
+NODES = "[Nodes]\ntype-attribute = machine\nlabel-attribute = rack\nlabel-attribute = level\n"
+
+
+async def test_a_node_gets_what_its_agent_tells(mesos: Cluster) -> None:
+    agent = mesos.world.add("N1.example", attributes=ATTRIBUTES, region="eu", zone="eu-a")
+    sections = f"{NODES}label-attribute = ports\nlabel-attribute = missing\n"
+    async with started(mesos.config(sections=sections)) as provider:
+        assert await one(provider, node("n1.example")) == Instance(
+            provider_id=f"mesos://{agent.id}",
+            name="N1.example",
+            instance_type="c5.large",
+            zone="eu-a",
+            region="eu",
+            addresses=(NodeAddress("InternalIP", agent.ip),),
+            additional_labels={"mesos.proreus/rack": "r-1", "mesos.proreus/level": "10"},
+        )
+
+
+async def test_without_our_sections_nodes_get_no_labels_of_attributes(mesos: Cluster) -> None:
+    agent = mesos.world.add("n1", attributes=ATTRIBUTES)
+    async with started(mesos.config()) as provider:
+        found = await one(provider, node("n1"))
+    assert found == Instance(
+        f"mesos://{agent.id}", "n1", addresses=(NodeAddress("InternalIP", agent.ip),)
+    )
+
+
+async def test_all_nodes_take_one_call(mesos: Cluster) -> None:
+    nodes = [node(f"n{number}", mesos.world.add(f"n{number}")) for number in range(300)]
+    async with started(mesos.config()) as provider:
+        mesos.forget_calls()
+        found = await describe(provider, *nodes)
+        assert all(isinstance(answer, Instance) for answer in found.values())
+        assert len(found) == 300
+    assert mesos.calls == {"GET_AGENTS": 1}
+
+
+@pytest.mark.parametrize(
+    ("hostname", "ip", "expected"),
+    [("n1", "10.0.0.1", "10.0.0.1"), ("10.0.0.9", "10.0.0.1", "10.0.0.9"), ("n1", "fd00::1", "fd00::1")],
+)  # fmt: skip
+async def test_the_address_is_the_host_name_or_that_of_the_process(
+    mesos: Cluster, hostname: str, ip: str, expected: str
+) -> None:
+    mesos.world.add(hostname, ip)
+    async with started(mesos.config()) as provider:
+        found = await one(provider, node(hostname))
+    assert isinstance(found, Instance)
+    assert found.addresses == (NodeAddress("InternalIP", expected),)
+
+
+async def test_addresses_of_dns_are_asked_for_once_a_minute(
+    mesos: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"n1": ["192.0.2.7", "192.0.2.8"]}
+    asked: list[str] = []
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(0, 0, 0, "", (address, 0)) for address in known[host]]
+
+    for name in ("n1", "n2", "10.0.0.9"):
+        mesos.world.add(name)
+    async with started(mesos.config(sections="[Nodes]\naddresses = dns\n")) as provider:
+        monkeypatch.setattr("proreus.providers.mesos.addresses.socket.getaddrinfo", look_up)
+        nodes = [node(name) for name in ("n1", "n2", "10.0.0.9")]
+        found = await describe(provider, *nodes)
+        assert isinstance(found["n1"], Instance)
+        assert found["n1"].addresses == (NodeAddress("InternalIP", "192.0.2.7"),)
+        assert "addresses = agent" in str(found["n2"])
+        assert isinstance(found["10.0.0.9"], Instance)
+        await describe(provider, *nodes)
+    assert asked == ["n1", "n2", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("status", "deactivated", "expected"),
+    [
+        (Status.CONNECTED, False, InstanceState.RUNNING),
+        (Status.CONNECTED, True, InstanceState.STOPPED),
+        (Status.DISCONNECTED, False, InstanceState.UNKNOWN),
+        (Status.DISCONNECTED, True, InstanceState.STOPPED),
+        (Status.RECOVERED, False, InstanceState.UNKNOWN),
+        (Status.UNREACHABLE, False, InstanceState.UNKNOWN),
+    ],
+)
+async def test_the_state_of_an_agent(
+    mesos: Cluster, status: Status, *, deactivated: bool, expected: InstanceState
+) -> None:
+    agent = mesos.world.add("n1")
+    agent.status, agent.deactivated = status, deactivated
+    async with started(mesos.config()) as provider:
+        found = await one(provider, node("n1", agent))
+    assert isinstance(found, Instance)
+    assert found.state is expected
+
+
+async def test_an_agent_that_has_not_come_back_since_a_failover_keeps_its_node(
+    mesos: Cluster,
+) -> None:
+    agent = mesos.world.add("n1", attributes=ATTRIBUTES, region="eu", zone="eu-a")
+    async with started(mesos.config(sections=NODES)) as provider:
+        before = await one(provider, node("n1", agent))
+        mesos.elect(1, agents_return=False)
+        found = await one(provider, node("n1", agent))
+    assert isinstance(before, Instance)
+    assert isinstance(found, Instance)
+    assert (found.zone, found.instance_type, found.additional_labels) == (
+        before.zone, before.instance_type, before.additional_labels,
+    )  # fmt: skip
+    assert found.addresses == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(Status.GONE, NotFound(tombstone=True)), (Status.REMOVED, NotFound())],
+)
+async def test_an_agent_is_gone_once_mesos_says_so(
+    mesos: Cluster, status: Status, expected: NotFound
+) -> None:
+    agent = mesos.world.add("n1")
+    mesos.world.add("n2")
+    async with started(mesos.config()) as provider:
+        agent.status = status
+        mesos.forget_calls()
+        assert await one(provider, node("n1", agent)) == expected
+    # The second list is read with the registry, from the master that leads then.
+    assert mesos.calls == {"GET_AGENTS": 2, "GET_MASTER": 1, "registry": 1}
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, LOST, 200])
+async def test_without_the_registry_no_agent_is_gone(mesos: Cluster, status: int) -> None:
+    agent = mesos.world.add("n1")
+    rest = mesos.world.add("n2")
+    agent.status = Status.GONE
+    async with started(mesos.config()) as provider:
+        mesos.fail("registry", status, times=4, body=b"{}")
+        found = await describe(provider, node("n1", agent), node("n2", rest))
+    assert isinstance(found["n1"], CloudError)
+    assert isinstance(found["n2"], Instance)
+
+
+async def test_a_principal_that_may_not_read_the_registry_is_told(mesos: Cluster) -> None:
+    agent = mesos.world.add("n1")
+    agent.status = Status.REMOVED
+    mesos.forbidden = {"registry"}
+    async with started(mesos.config()) as provider:
+        assert "let the principal read /registrar(1)/registry" in str(
+            await one(provider, node("n1", agent))
+        )
+
+
+async def test_a_registry_that_the_leader_has_not_written_proves_nothing(mesos: Cluster) -> None:
+    agent = mesos.world.add("n1")
+    agent.status = Status.REMOVED
+    async with started(mesos.config()) as provider:
+        mesos.world.master = mesos.masters[2].info
+        assert "not that of the leading master" in str(await one(provider, node("n1", agent)))
+
+
+async def test_another_agent_on_the_host_may_be_the_same_machine(mesos: Cluster) -> None:
+    agent = mesos.world.add("n1")
+    async with started(mesos.config()) as provider:
+        agent.status = Status.REMOVED
+        other = mesos.world.add("n1")
+        found = await one(provider, node("n1", agent))
+        assert isinstance(found, IdentityConflict)
+        assert other.id in str(found)
+        agent.status = Status.GONE
+        assert await one(provider, node("n1", agent)) == NotFound(tombstone=True)
+
+
+async def test_a_new_node_waits_for_its_agent(mesos: Cluster) -> None:
+    async with started(mesos.config()) as provider:
+        mesos.forget_calls()
+        assert await one(provider, node("n1")) == NotFound()
+        assert mesos.calls == {"GET_AGENTS": 1}
+        agent = mesos.world.add("n1")
+        found = await one(provider, node("n1"))
+    assert isinstance(found, Instance)
+    assert found.provider_id == f"mesos://{agent.id}"
+
+
+async def test_a_new_node_of_an_unreachable_agent_is_not_initialised(mesos: Cluster) -> None:
+    agent = mesos.world.add("n1")
+    agent.status = Status.UNREACHABLE
+    taints = (Taint(TAINT_UNINITIALIZED, "NoSchedule"),)
+    async with started(mesos.config()) as provider:
+        found = await one(provider, objects.node("n1", f"mesos://{agent.id}", taints=taints))
+    assert isinstance(found, CloudError)
+
+
+async def test_a_new_node_whose_agent_has_not_come_back_waits_for_its_address(
+    mesos: Cluster,
+) -> None:
+    """Else it would get none, for its kubelet need not report any."""
+    mesos.world.add("n1").status = Status.RECOVERED
+    taints = (Taint(TAINT_UNINITIALIZED, "NoSchedule"),)
+    async with started(mesos.config()) as provider:
+        found = await one(provider, objects.node("n1", taints=taints))
+    assert isinstance(found, CloudError)
+
+
+CACHED = "state-cache-ttl = 1h"
+
+
+async def test_a_list_serves_as_long_as_the_cloud_config_says(mesos: Cluster) -> None:
+    agent = mesos.world.add("n1")
+    config = mesos.config().replace("state-cache-ttl = 0s", CACHED)
+    async with started(config) as provider:
+        mesos.forget_calls()
+        await describe(provider, node("n1", agent))
+        assert mesos.calls == {}
+        # But nothing is gone, or not there yet, by an old list.
+        agent.status = Status.REMOVED
+        mesos.world.add("n2")
+        found = await describe(provider, node("n1", agent), node("n2"))
+        assert found["n1"] == NotFound()
+        assert isinstance(found["n2"], Instance)
+
+
+@pytest.mark.parametrize("failure", [LOST, HANGS, 503])
+async def test_what_fails_while_absence_is_proved_proves_nothing(
+    mesos: Cluster, failure: int
+) -> None:
+    agent = mesos.world.add("n1")
+    agent.status = Status.REMOVED
+    async with started(mesos.config("http-client-timeout = 200ms")) as provider:
+        mesos.fail("GET_MASTER", failure, times=2)
+        assert isinstance(await one(provider, node("n1", agent)), CloudError)
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "expected"),
+    [
+        ("", Ownership.UNKNOWN),
+        ("mesos://3669ea3d-c3d1-4b1e-8ba1-9a5c0e2b3b4f-S0", Ownership.YES),
+        ("mesos://20150106-162714-3815890698-5050-2453-S2", Ownership.YES),
+        ("mesos://", Ownership.NO),
+        ("mesos://n1", Ownership.NO),
+        ("mesos:///a-S0", Ownership.NO),
+        ("aws:///a/i-S0", Ownership.NO),
+        ("3669ea3d-S0", Ownership.NO),
+    ],
+)
+async def test_whose_a_provider_id_is(
+    mesos: Cluster, provider_id: str, expected: Ownership
+) -> None:
+    async with started(mesos.config()) as provider:
+        assert provider.instances is not None
+        of = node("n1", provider_id)
+        assert provider.instances.owns(of) is expected
+        if expected is Ownership.NO:
+            assert isinstance(await one(provider, of), InvalidRequest)
+
+
+async def test_nodes_that_fail_leave_others_alone(mesos: Cluster) -> None:
+    mesos.world.add("n1")
+    mesos.world.add("n2")
+    mesos.world.add("n2")
+    async with started(mesos.config()) as provider:
+        found: Mapping[str, object] = await describe(
+            provider, node("n1"), node("n2"), node("n3", "gce://x")
+        )
+    assert isinstance(found["n1"], Instance)
+    assert isinstance(found["n2"], IdentityConflict)
+    assert isinstance(found["n3"], InvalidRequest)
