@@ -1,0 +1,113 @@
+"""Runs a server of ZooKeeper, which can be paused, ended and started again with what it knows."""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from labs.zookeeper.program import classpath
+
+TICK: Final = 200
+"""Milliseconds; sessions last at least two of these, and at most twenty."""
+START: Final = 60.0
+
+
+class ZooKeeperServer:
+    """One server that keeps its data in a directory, for `async with`.
+
+    Attributes:
+        address: Where it serves.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Start nothing yet."""
+        self._directory = directory
+        self._process: asyncio.subprocess.Process | None = None
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = int(free.getsockname()[1])
+        self.address = f"127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        """Start it."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it."""
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves.
+
+        Raises:
+            NoZooKeeper: There is none on this machine, and none can be fetched.
+            RuntimeError: It does not serve.
+        """
+        path = await classpath()
+        config = self._directory / "zoo.cfg"
+        config.write_text(
+            f"tickTime={TICK}\ndataDir={self._directory / 'data'}\nclientPort={self._port}\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+            "4lw.commands.whitelist=ruok,dump\n"
+        )
+        with (self._directory / "zookeeper.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", path),
+                *("org.apache.zookeeper.server.ZooKeeperServerMain", str(config)),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        async with asyncio.timeout(START):
+            while not await self._serves():
+                if self._process.returncode is not None:
+                    said = (self._directory / "zookeeper.log").read_text(errors="replace")
+                    raise RuntimeError(f"ZooKeeper has ended:\n{said[-2000:]}")
+                await asyncio.sleep(0.1)
+
+    async def stop(self) -> None:
+        """End it; what it knows is kept."""
+        if self._process is not None and self._process.returncode is None:
+            self.resume()
+            self._process.kill()
+            await self._process.wait()
+        self._process = None
+
+    def pause(self) -> None:
+        """Let it answer nothing, as a server that hangs."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+
+    async def sessions(self) -> int:
+        """Return how many sessions there are that have not expired."""
+        return (await self._say(b"dump")).partition("ephemeral nodes")[0].count("0x")
+
+    async def _serves(self) -> bool:
+        try:
+            return await self._say(b"ruok") == "imok"
+        except OSError:
+            return False
+
+    async def _say(self, word: bytes) -> str:
+        """Return the answer to one of ZooKeeper's words of four letters."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            writer.write(word)
+            return (await reader.read()).decode()
+        finally:
+            writer.close()

@@ -1,0 +1,185 @@
+"""The provider inside Kubernetes 1.5 and this one, on the same masters and the same ZooKeeper.
+
+It has no manager that an API server of today takes; so its own methods are called, as the
+controllers of its time did (`driver`).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from labs.zookeeper import NoZooKeeper, ZooKeeperServer
+from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
+from proreus.testing.waiting import until
+
+from ...managers import build  # noqa: TID252 - pytest imports tests by path
+from ..electorate import Electorate  # noqa: TID252
+from ..emulator import Cluster  # noqa: TID252
+from ..site import describe, node, one, started  # noqa: TID252
+from ..world import Status  # noqa: TID252
+
+pytestmark = pytest.mark.long
+
+MODULE: Final = Path(__file__).parent / "driver"
+LONG: Final = 60.0
+DNS: Final = "[Nodes]\naddresses = dns\n"
+HOSTS: Final = ("127.0.0.5", "10.1.2.3", "localhost")
+
+
+class Official:
+    """The official provider, in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def ask(self, verb: str, name: str = "-") -> dict[str, Any]:
+        """Call one of its methods; the answer with its value, its error and whether it is gone."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{verb} {name}\n".encode())
+        async with asyncio.timeout(LONG):
+            line = await self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def value(self, verb: str, name: str = "-") -> Any:
+        answer = await self.ask(verb, name)
+        assert not answer["error"], answer
+        return answer["value"]
+
+
+@asynccontextmanager
+async def official(program: Path, config: str, directory: Path) -> AsyncIterator[Official]:
+    """The official provider with a cloud-config without our sections."""
+    file = directory / "official.conf"
+    file.write_text(config)
+    with (directory / "official.log").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(str(program), "-logtostderr", "-v=2", f"-cloud-config={file}"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
+    try:
+        yield Official(process)
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        async with asyncio.timeout(LONG):
+            await process.wait()
+
+
+@pytest.fixture
+async def program(tmp_path: Path) -> Path:
+    return await build(MODULE, tmp_path, CGO_ENABLED="0")
+
+
+async def test_both_know_the_same_agents_and_give_the_same_addresses(
+    mesos: Cluster, program: Path, tmp_path: Path
+) -> None:
+    for host in HOSTS:
+        mesos.world.add(host)
+    mesos.world.on("localhost").has_kubelet = True
+    config = mesos.config()
+    async with (
+        official(program, config, tmp_path) as theirs,
+        started(mesos.config(sections=DNS)) as ours,
+    ):
+        assert sorted(await theirs.value("list", ".*")) == sorted(HOSTS)
+        assert sorted(await theirs.value("idle")) == sorted(HOSTS[:2])
+        found = await describe(ours, *(node(host) for host in HOSTS), node("missing"))
+        for host in HOSTS:
+            mine = found[host]
+            assert isinstance(mine, Instance)
+            (at,) = await theirs.value("addresses", host)
+            # LegacyHostIP has been InternalIP since 1.9.
+            assert at["Type"] == "LegacyHostIP"
+            assert [one.address for one in mine.addresses] == [at["Address"]]
+            assert await theirs.value("external", host) == at["Address"]
+        assert found["missing"] == NotFound()
+        assert (await theirs.ask("external", "missing"))["gone"]
+
+
+async def test_the_official_provider_id_names_no_machine(
+    mesos: Cluster, program: Path, tmp_path: Path
+) -> None:
+    mesos.world.add("127.0.0.5")
+    async with (
+        official(program, mesos.config(), tmp_path) as theirs,
+        started(mesos.config()) as ours,
+    ):
+        id_ = await theirs.value("provider", "127.0.0.5")
+        assert id_ == "mesos://"
+        assert ours.instances is not None
+        assert ours.instances.owns(node("127.0.0.5", id_)) is Ownership.NO
+
+
+async def test_what_is_unreachable_only_the_official_one_takes_for_gone(
+    mesos: Cluster, program: Path, tmp_path: Path
+) -> None:
+    agent = mesos.world.add("127.0.0.5")
+    agent.status = Status.UNREACHABLE
+    async with (
+        official(program, mesos.config(), tmp_path) as theirs,
+        started(mesos.config()) as ours,
+    ):
+        assert (await theirs.ask("external", "127.0.0.5"))["gone"]
+        mine = await one(ours, node("127.0.0.5", agent))
+    assert isinstance(mine, Instance)
+    assert mine.state is InstanceState.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["", "production"])
+@pytest.mark.parametrize("leader", [0, 2])
+async def test_both_name_the_same_cluster_and_master(
+    mesos: Cluster, program: Path, tmp_path: Path, name: str, leader: int
+) -> None:
+    mesos.elect(leader)
+    mesos.world.cluster = name
+    async with (
+        official(program, mesos.config(), tmp_path) as theirs,
+        started(mesos.config()) as ours,
+    ):
+        assert ours.clusters is not None
+        known = await theirs.value("clusters")
+        assert list(await ours.clusters.list()) == known == [name or "mesos"]
+        assert await ours.clusters.master(known[0]) == await theirs.value("master", known[0])
+        assert (await theirs.ask("master", "other"))["error"]
+
+
+async def test_both_follow_the_leader_that_a_real_zookeeper_names(
+    mesos: Cluster, program: Path, tmp_path: Path
+) -> None:
+    server = ZooKeeperServer(tmp_path)
+    try:
+        await server.start()
+    except NoZooKeeper as error:
+        pytest.skip(str(error))
+    electorate = Electorate(server, mesos)
+    try:
+        mesos.world.add("127.0.0.5")
+        for number in range(2):
+            await electorate.join(number)
+        config = mesos.config(master=electorate.url)
+        async with official(program, config, tmp_path) as theirs, started(config) as ours:
+            assert await theirs.value("list", ".*") == ["127.0.0.5"]
+            assert isinstance(await one(ours, node("127.0.0.5")), Instance)
+            await electorate.leave(0)
+            await mesos.masters[0].stop()
+            mesos.elect(1)
+            mesos.world.add("127.0.0.6")
+            assert isinstance(await one(ours, node("127.0.0.6")), Instance)
+
+            async def is_listed() -> bool:
+                answer = await theirs.ask("list", "127.0.0.6")
+                return answer["value"] == ["127.0.0.6"]
+
+            await until("the official one has found the new leader", is_listed, LONG)
+    finally:
+        await electorate.close()
+        await server.stop()
