@@ -11,7 +11,7 @@ RUN python3 -m venv --without-pip /opt/proreus
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
 # EXTRAS are those of pyproject.toml, with commas between them: by default those of every cloud.
-ARG EXTRAS=aws,gce,local,openstack,speed
+ARG EXTRAS=aws,gce,local,mesos,openstack,speed
 # PLUGINS are more packages, such as a cloud provider's.
 ARG PLUGINS=""
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels . \

@@ -24,7 +24,7 @@ OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testi
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-azure test-openstack test-vsphere cluster-up cluster-down openstack-up openstack-down e2e test-cluster
+.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-mesos test-azure test-openstack test-vsphere cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ test-aws: assets ## Try the provider aws at length, and beside the official one;
 
 test-gce: assets ## Try the provider gce at length, and beside the official one; needs Go
 	@$(BIN)/python tools/stages.py gce
+
+test-mesos: assets ## Try the provider mesos at length, on a real ZooKeeper and beside the old one; needs Go, Java
+	@$(BIN)/python tools/stages.py mesos
 
 test-openstack: assets ## Try the provider openstack on a real OpenStack, and beside the official one; needs Go
 	@$(BIN)/python tools/stages.py openstack openstack-long

@@ -111,6 +111,7 @@ _AWS: Final = ("src/proreus/providers/aws", "tests/providers/aws")
 _CLOUDSTACK: Final = ("src/proreus/providers/cloudstack", "tests/providers/cloudstack")
 _GCE: Final = ("src/proreus/providers/gce", "tests/providers/gce")
 _LOCAL: Final = ("src/proreus/providers/local", "labs/cluster", "tests/cluster")
+_MESOS: Final = ("src/proreus/providers/mesos", "labs/zookeeper", "tests/providers/mesos")
 _OPENSTACK: Final = (
     "src/proreus/providers/openstack",
     "labs/openstack",
@@ -120,7 +121,7 @@ _OPENSTACK: Final = (
 _AZURE: Final = ("src/proreus/providers/azure", "tests/providers/azure")
 _VSPHERE: Final = ("src/proreus/providers/vsphere", "labs/vsphere", "tests/providers/vsphere")
 
-_STAGED_CLOUDS: Final = ("aws", "azure", "cloudstack", "gce", "openstack", "vsphere")
+_STAGED_CLOUDS: Final = ("aws", "azure", "cloudstack", "gce", "mesos", "openstack", "vsphere")
 """Clouds whose long tests have stages of their own."""
 
 STAGES: Final = (
@@ -193,6 +194,13 @@ STAGES: Final = (
         tests("tests/providers/gce"),
         400,
         _GCE,
+    ),
+    Stage(
+        "mesos",
+        "200 nodes live on Mesos masters that fail; a real ZooKeeper names the leader",
+        tests("tests/providers/mesos"),
+        300,
+        _MESOS,
     ),
     Stage(
         "cloudstack",

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import startup
 
-PROVIDERS = {"botocore", "keystoneauth1", "openstack", "pyroute2"}
+PROVIDERS = {"botocore", "kazoo", "keystoneauth1", "openstack", "pyroute2"}
 SERVERS = {"aiohttp.web", "cryptography"}
 Start = Callable[[str], set[str]]
 CLIENT = {"aiohttp", "asyncio", "msgspec", "prometheus_client", "yaml"}

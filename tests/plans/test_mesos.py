@@ -1,6 +1,7 @@
 """Which agent of Mesos a Node is, and what proves that it is gone: tables."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -17,14 +18,18 @@ from proreus.providers.mesos.agents import (
     MarkedList,
     Registry,
     RegistryMaster,
+    TimeInfo,
 )
 from proreus.providers.mesos.masters import MasterInfo
 from proreus.providers.mesos.names import Target
-from proreus.providers.mesos.plan import Index, Proof, Unlisted, absence, match
+from proreus.providers.mesos.plan import Index, Proof, Sightings, Unlisted, absence, match
 from proreus.testing import objects
 
 MASTER = RegistryMaster(MasterInfo("m-1"))
 OTHER = RegistryMaster(MasterInfo("m-2"))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=1)
+WEEK = timedelta(weeks=1)
 
 
 def info(id_: str, host: str = "n1") -> AgentInfo:
@@ -99,9 +104,8 @@ def test_agents_of_one_host_are_all_named() -> None:
 def test_what_became_of_an_agent_that_is_not_listed(
     agents: Sequence[Agent], registry: Registry, expected: object
 ) -> None:
-    found = absence(
-        objects.node("n1", "mesos://a-S0"), "a-S0", Proof("m-1", tuple(agents), registry)
-    )
+    proof = Proof("m-1", tuple(agents), registry)
+    found = absence(objects.node("n1", "mesos://a-S0"), "a-S0", proof, LATER, NOW)
     if isinstance(expected, type):
         assert type(found) is expected
     else:
@@ -117,7 +121,9 @@ def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has
     unreachable: Proof,
 ) -> None:
     labels = {"mesos.proreus/rack": "r1", "other": "x"}
-    found = absence(objects.node("n1", "mesos://a-S0", labels=labels), "a-S0", unreachable)
+    found = absence(
+        objects.node("n1", "mesos://a-S0", labels=labels), "a-S0", unreachable, LATER, NOW
+    )
     assert found == Instance(
         "mesos://a-S0",
         "n1",
@@ -129,4 +135,29 @@ def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has
 def test_an_unreachable_agent_does_not_initialise_a_node(unreachable: Proof) -> None:
     taints = (Taint(TAINT_UNINITIALIZED, "NoSchedule"),)
     node: Node = objects.node("n1", "mesos://a-S0", taints=taints)
-    assert type(absence(node, "a-S0", unreachable)) is CloudError
+    assert type(absence(node, "a-S0", unreachable, LATER, NOW)) is CloudError
+
+
+@pytest.mark.parametrize(
+    ("remembered", "expected"), [(LATER, NotFound), (NOW, CloudError), (None, CloudError)]
+)
+def test_what_mesos_may_have_forgotten_is_not_gone(
+    remembered: datetime | None, expected: type[object]
+) -> None:
+    node = objects.node("n1", "mesos://a-S0")
+    found = absence(node, "a-S0", Proof("m-1", (), Registry(MASTER)), remembered, NOW)
+    assert type(found) is expected
+
+
+def test_how_long_mesos_remembers() -> None:
+    sightings = Sightings(WEEK)
+    assert sightings.until("a-S0") is None
+    sightings.listed(["a-S0", "a-S1"], NOW)
+    assert sightings.until("a-S0") == NOW + WEEK
+    # It is remembered from when it was marked as unreachable, however late we hear of that.
+    day = NOW + timedelta(days=1)
+    sightings.unreachable([Marked(Id("a-S0"), TimeInfo(int(day.timestamp()) * 10**9))])
+    assert sightings.until("a-S0") == day + WEEK
+    sightings.listed(["a-S1"], NOW + timedelta(days=8))
+    assert sightings.until("a-S0") is None
+    assert sightings.until("a-S1") == NOW + timedelta(days=8) + WEEK

@@ -87,6 +87,7 @@ key-file = /k.pem
 principal = a:b
 [Nodes]
 label-attribute = a/b
+registry-max-agent-age = 0s
 addresses = guess
 """
     with pytest.raises(ConfigError) as caught:
@@ -104,7 +105,7 @@ addresses = guess
     for words in (
         "mesos-master: must be host:port", "http-client-timeout: must be", "state-cache-ttl: must",
         "ca-file: needs tls", "key-file: needs cert-file", "secret-file: is required",
-        "principal: must not", "label-attribute: 'a/b'",
+        "principal: must not", "label-attribute: 'a/b'", "registry-max-agent-age: must be",
     ):  # fmt: skip
         assert words in told
 

@@ -1,6 +1,7 @@
 """Nodes and their agents: what they get of them, and when one counts as gone."""
 
 import socket
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -145,6 +146,27 @@ async def test_an_agent_is_gone_once_mesos_says_so(
         assert await one(provider, node("n1", agent)) == expected
     # The second list is read with the registry, from the master that leads then.
     assert mesos.calls == {"GET_AGENTS": 2, "GET_MASTER": 1, "registry": 1}
+
+
+async def test_an_agent_that_mesos_may_have_forgotten_is_not_gone(mesos: Cluster) -> None:
+    agent, other = mesos.world.add("n1"), mesos.world.add("n2")
+    other.status = Status.REMOVED
+    nodes = node("n1", agent), node("n2", other)
+    age = "[Nodes]\nregistry-max-agent-age = 24h\n"
+    async with started(mesos.config(sections=age)) as provider:
+        agent.status = Status.UNREACHABLE
+        agent.marked_at = time.time_ns() - 25 * 3600 * 10**9
+        await describe(provider, *nodes)
+        agent.status = Status.REMOVED
+        found = await describe(provider, *nodes)
+        assert "forgotten" in str(found["n1"])
+        # Of the other one it is not known whether it ever was there.
+        assert "forgotten" in str(found["n2"])
+    async with started(mesos.config(sections=age.replace("24h", "26h"))) as provider:
+        agent.status = Status.UNREACHABLE
+        await describe(provider, *nodes)
+        agent.status = Status.REMOVED
+        assert (await describe(provider, *nodes))["n1"] == NotFound()
 
 
 @pytest.mark.parametrize("status", [403, 404, 500, LOST, 200])

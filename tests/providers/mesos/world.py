@@ -5,6 +5,7 @@ The states and the forms of answers are those of Apache Mesos 1.11: its operator
 """
 
 import ipaddress
+import time
 import uuid
 from collections.abc import Mapping
 from enum import Enum
@@ -38,6 +39,8 @@ class Agent:
         self.status = Status.CONNECTED
         self.deactivated = False
         self.has_kubelet = False
+        self.marked_at = 0
+        """When it was marked as unreachable or gone, in nanoseconds; 0: once somebody looks."""
 
     @property
     def is_listed(self) -> bool:
@@ -61,6 +64,11 @@ class Agent:
             names = {"region": {"name": self.region}, "zone": {"name": self.zone}}
             found["domain"] = {"fault_domain": names}
         return found
+
+    def mark(self) -> Json:
+        """An agent of the registry that is unreachable or gone."""
+        self.marked_at = self.marked_at or time.time_ns()
+        return {"id": {"value": self.id}, "timestamp": {"nanoseconds": self.marked_at}}
 
     def described(self) -> Json:
         """An agent of GET_AGENTS."""
@@ -185,12 +193,7 @@ class World:
         }
         for status in (Status.UNREACHABLE, Status.GONE):
             if marked := by_status.get(status):
-                found[status.value] = {
-                    "slaves": [
-                        {"id": {"value": one.id}, "timestamp": {"nanoseconds": REGISTERED_AT}}
-                        for one in marked
-                    ]
-                }
+                found[status.value] = {"slaves": [one.mark() for one in marked]}
         return found
 
     def state(self) -> Json:

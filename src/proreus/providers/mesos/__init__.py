@@ -62,7 +62,7 @@ class MesosCloud(CloudProvider):
             oracle = ZooKeeper(place, context, timeout=timeout)
         api = self.closing(Api(config, place, oracle, context))
         addresses = Addresses(config.nodes.addresses, context, timeout=timeout)
-        self.instances = MesosInstances(api, config, addresses)
+        self.instances = MesosInstances(api, config, addresses, clock=context.now)
         self.clusters = MesosClusters(api)
         await self.instances.describe(())
 

@@ -1,6 +1,7 @@
 """Reads what masters say of agents, and converts it to Kubernetes' terms. Pure."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -156,10 +157,22 @@ class AdmittedList(msgspec.Struct, frozen=True):
     slaves: tuple[Admitted, ...] = ()
 
 
+class TimeInfo(msgspec.Struct, frozen=True):
+    """A time of Mesos."""
+
+    nanoseconds: int = 0
+
+
 class Marked(msgspec.Struct, frozen=True):
-    """An agent of the registry that is unreachable or gone; nothing but its id is kept."""
+    """An agent of the registry that is unreachable or gone: its id, and since when."""
 
     id: Id
+    timestamp: TimeInfo = TimeInfo()
+
+    @property
+    def since(self) -> datetime:
+        """When it was marked."""
+        return datetime.fromtimestamp(self.timestamp.nanoseconds / 1e9, UTC)
 
 
 class MarkedList(msgspec.Struct, frozen=True):

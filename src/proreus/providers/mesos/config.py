@@ -114,11 +114,13 @@ class Nodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         label_attribute: Attributes that become labels.
         addresses: Where the address is from: what the agent says itself, or, as officially, what
             DNS says of the Node's name.
+        registry_max_agent_age: That of masters: how long they remember an unreachable agent.
     """
 
     type_attribute: str = ""
     label_attribute: tuple[str, ...] = ()
     addresses: AddressSource = AddressSource.AGENT
+    registry_max_agent_age: timedelta = timedelta(weeks=2)
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""
@@ -128,6 +130,8 @@ class Nodes(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
                     f"label-attribute: {name!r} can be no label: only letters, digits, '-', '_'"
                     " and '.' are allowed, at most 63"
                 )
+        if self.registry_max_agent_age <= timedelta():
+            yield "registry-max-agent-age: must be more than 0, such as 336h"
 
 
 class MesosConfig(ConfigSection, frozen=True, kw_only=True, rename="kebab"):

@@ -1,7 +1,8 @@
 """Describes the agents of a Mesos cluster, all of them in one call."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
@@ -13,7 +14,7 @@ from proreus.providers.mesos.agents import Agent, instance
 from proreus.providers.mesos.api import Api
 from proreus.providers.mesos.config import MesosConfig
 from proreus.providers.mesos.names import ownership, target
-from proreus.providers.mesos.plan import Index, Unlisted, absence, match
+from proreus.providers.mesos.plan import Index, Proof, Sightings, Unlisted, absence, match
 
 BATCH: Final = 1000
 """Nodes in one `describe`: it costs the same however many there are."""
@@ -24,14 +25,24 @@ LOOKUPS: Final = 8
 class MesosInstances:
     """The capability `Instances` of the provider `mesos`."""
 
-    def __init__(self, api: Api, config: MesosConfig, addresses: Addresses) -> None:
+    def __init__(
+        self,
+        api: Api,
+        config: MesosConfig,
+        addresses: Addresses,
+        *,
+        clock: Callable[[], datetime],
+    ) -> None:
         """Keep how to ask the masters.
 
         Args:
             api: Asks them.
             config: The cloud-config.
             addresses: Tells the address of an agent.
+            clock: Tells the wall-clock time.
         """
+        self._clock = clock
+        self._sightings = Sightings(config.nodes.registry_max_agent_age)
         self._api = api
         self._nodes = config.nodes
         self._addresses = addresses
@@ -78,7 +89,9 @@ class MesosInstances:
         async with self._turn:
             if self._began is None or self._began < since:
                 began = asyncio.get_running_loop().time()
+                now = self._clock()
                 self._index = Index(await self._api.agents())
+                self._sightings.listed(self._index.by_id, now)
                 self._began = began
             return self._index
 
@@ -90,9 +103,13 @@ class MesosInstances:
         if not missing:
             return {}
         proof = await attempt(self._api.prove())
-        by_name = {node.metadata.name: node for node in nodes}
+        if isinstance(proof, Proof):
+            self._sightings.unreachable(proof.registry.unreachable.slaves)
+        by_name, now = {node.metadata.name: node for node in nodes}, self._clock()
         return {
-            name: proof if isinstance(proof, CloudError) else absence(by_name[name], id_, proof)
+            name: proof
+            if isinstance(proof, CloudError)
+            else absence(by_name[name], id_, proof, self._sightings.until(id_), now)
             for name, id_ in missing.items()
         }
 

@@ -62,9 +62,7 @@ def parsed(text: str) -> Place:
         return _quorum(text)
     if "://" in text:
         raise ConfigError(
-            (
-                "must be host:port, zk://host:port/path or file:///path; HTTPS is tls in [Client]",
-            )
+            ("must be host:port, zk://host:port/path or file:///path; HTTPS is tls in [Client]",)
         )
     addresses = tuple(part.strip().rpartition("@")[2] for part in text.split(","))
     problems = tuple(_wrong(addresses))

@@ -1,13 +1,14 @@
 """Decides which agent a Node is, and what proves that there is none. Pure."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 import msgspec
 
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
-from proreus.providers.mesos.agents import LABEL_PREFIX, Agent, Registry
+from proreus.providers.mesos.agents import LABEL_PREFIX, Agent, Marked, Registry
 from proreus.providers.mesos.names import Target
 
 
@@ -67,17 +68,48 @@ def match(target: Target, index: Index) -> Agent | Unlisted | NotFound | CloudEr
     )
 
 
-def absence(node: Node, id_: str, proof: Proof) -> Instance | NotFound | CloudError:
+class Sightings:
+    """The times until which Mesos cannot have forgotten agents.
+
+    An unreachable agent is forgotten when it was marked so for long (`--registry_max_agent_age`),
+    and looks then like one that was shut down orderly.
+    """
+
+    def __init__(self, max_age: timedelta) -> None:
+        """Begin without any; `max_age` is how long Mesos remembers an unreachable agent."""
+        self._max_age = max_age
+        self._until: dict[str, datetime] = {}
+
+    def until(self, id_: str) -> datetime | None:
+        """Return the time until which this agent cannot be forgotten; None if it is not known."""
+        return self._until.get(id_)
+
+    def listed(self, ids: Iterable[str], now: datetime) -> None:
+        """Note agents that are in the cluster now, and drop what is of no use any more."""
+        kept = {id_: until for id_, until in self._until.items() if until > now}
+        self._until = kept | dict.fromkeys(ids, now + self._max_age)
+
+    def unreachable(self, marked: Iterable[Marked]) -> None:
+        """Note agents that are unreachable, since when they are."""
+        self._until |= {one.id.value: one.since + self._max_age for one in marked}
+
+
+def absence(
+    node: Node, id_: str, proof: Proof, remembered: datetime | None, now: datetime
+) -> Instance | NotFound | CloudError:
     """Tell what became of an agent that is not listed.
 
-    Mesos says that it is gone in one of two ways: an operator has marked it so, or it is neither
-    in the cluster nor unreachable any more. The latter counts only where no other agent runs on
-    the Node's host, which could be the same machine with a new id.
+    Mesos says that it is gone in one of two ways: an operator has marked it so, or it has left
+    both the cluster and the list of those that are unreachable, and cannot have been forgotten.
+    The latter counts only where no other agent runs on the Node's host, which could be the same
+    machine with a new id.
 
     Args:
         node: Its Node.
         id_: The agent's id.
         proof: What the leading master says, read after it was missed.
+        remembered: The time until which Mesos cannot have forgotten it (`Sightings.until`).
+        now: The time.
     """
     registry = proof.registry
     if registry.master is None or registry.master.info.id != proof.master:
@@ -89,6 +121,14 @@ def absence(node: Node, id_: str, proof: Proof) -> Instance | NotFound | CloudEr
         return NotFound(tombstone=True)
     if any(one.id.value == id_ for one in registry.unreachable.slaves):
         return _unreachable(node, id_)
+    return _unknown(node, id_, proof, remembered, now)
+
+
+def _unknown(
+    node: Node, id_: str, proof: Proof, remembered: datetime | None, now: datetime
+) -> NotFound | CloudError:
+    """Tell what became of an agent that is marked as nothing."""
+    registry = proof.registry
     admitted = {one.info.id.value: one.info.hostname.lower() for one in registry.slaves.slaves}
     admitted |= {agent.id: agent.host for agent in proof.agents}
     if id_ in admitted:
@@ -99,6 +139,11 @@ def absence(node: Node, id_: str, proof: Proof) -> Instance | NotFound | CloudEr
         return IdentityConflict(
             f"the agent {id_} has been removed, but on its host there is {', '.join(others)}: if"
             " that is the same machine, delete the Node object, so that its kubelet makes it anew"
+        )
+    if remembered is None or remembered <= now:
+        return CloudError(
+            f"Mesos does not know the agent {id_}: it was removed, or was unreachable for so long"
+            " that it is forgotten, and may still run; delete the Node object if it is gone"
         )
     return NotFound()
 

@@ -97,7 +97,7 @@ async def test_both_know_the_same_agents_and_give_the_same_addresses(
             mine = found[host]
             assert isinstance(mine, Instance)
             (at,) = await theirs.value("addresses", host)
-            # LegacyHostIP has been InternalIP since 1.9.
+            # What was called so then is an InternalIP today.
             assert at["Type"] == "LegacyHostIP"
             assert [one.address for one in mine.addresses] == [at["Address"]]
             assert await theirs.value("external", host) == at["Address"]
