@@ -57,14 +57,27 @@ class MesosCloud(CloudProvider):
         place = _place(config)
         oracle: Oracle | None = None
         if isinstance(place, Quorum):
-            from proreus.providers.mesos.zookeeper import ZooKeeper  # noqa: PLC0415 - see above
-
-            oracle = ZooKeeper(place, context, timeout=timeout)
+            oracle = _zookeeper(place, context, timeout)
         api = self.closing(Api(config, place, oracle, context))
         addresses = Addresses(config.nodes.addresses, context, timeout=timeout)
         self.instances = MesosInstances(api, config, addresses, clock=context.now)
         self.clusters = MesosClusters(api)
         await self.instances.describe(())
+
+
+def _zookeeper(quorum: Quorum, context: "Context", timeout: float) -> Oracle:
+    """Return how to ask ZooKeeper.
+
+    Raises:
+        ConfigError: A file names it, and the extra `mesos` is not installed.
+    """
+    try:
+        from proreus.providers.mesos.zookeeper import ZooKeeper  # noqa: PLC0415 - imports kazoo
+    except ImportError as error:
+        raise ConfigError(
+            ('[mesos-cloud] mesos-master: ZooKeeper needs kazoo: pip install "proreus[mesos]"',)
+        ) from error
+    return ZooKeeper(quorum, context, timeout=timeout)
 
 
 def _place(config: MesosConfig) -> Place:

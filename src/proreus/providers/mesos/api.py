@@ -1,7 +1,8 @@
 """Asks the leading master: finds it, follows to the next one, asks once more where one is lost."""
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -121,11 +122,10 @@ class Api:
             CloudError: It does not tell, or another one leads by now.
         """
         self._leader = ""
-        master = await self.master()
-        leader = self._leader
+        leader, who = await self._ask(GET_MASTER, MasterAnswer)
         listed = await self._post(leader, GET_AGENTS, AgentsAnswer)
         registry = await self._registry(leader)
-        return Proof(master.id, listed.get_agents.all(), registry)
+        return Proof(who.get_master.master_info.id, listed.get_agents.all(), registry)
 
     async def _registry(self, leader: str) -> Registry:
         request = Request(f"mesos.{GET_REGISTRY}", "GET", f"{self._scheme}://{leader}{REGISTRY}")
@@ -138,22 +138,31 @@ class Api:
             ) from error
 
     async def _call(self, type_: str, form: type[T]) -> T:
-        """Make a call of the leader, wherever it is; remember where that was."""
+        """Make a call of the leader, wherever it is."""
+        _, answer = await self._ask(type_, form)
+        return answer
+
+    async def _ask(self, type_: str, form: type[T]) -> tuple[str, T]:
+        """Make a call of the leader, wherever it is; return its address, which is remembered."""
         failed: CloudError | None = None
         tried: set[str] = set()
-        async for address in self._candidates():
-            if address in tried:
-                continue
-            try:
-                return await self._follow(address, type_, form, tried)
-            except (Throttled, Unauthenticated):
-                raise
-            except CloudError as error:
-                self._leader = ""
-                failed = error
+        async with aclosing(self._candidates()) as candidates:
+            async for address in candidates:
+                if address in tried:
+                    continue
+                try:
+                    leader, answer = await self._follow(address, type_, form, tried)
+                except (Throttled, Unauthenticated):
+                    raise
+                except CloudError as error:
+                    self._leader = ""
+                    failed = error
+                else:
+                    self._leader = leader
+                    return leader, answer
         raise failed or CloudError("no master leads")
 
-    async def _candidates(self) -> AsyncIterator[str]:
+    async def _candidates(self) -> AsyncGenerator[str, None]:
         """Return addresses where the leader may be: the one that is known, then those found."""
         if self._leader:
             yield self._leader
@@ -162,21 +171,20 @@ class Api:
         for address in self._addresses:
             yield address
 
-    async def _follow(self, address: str, type_: str, form: type[T], tried: set[str]) -> T:
+    async def _follow(
+        self, address: str, type_: str, form: type[T], tried: set[str]
+    ) -> tuple[str, T]:
         """Make a call of a master, or of those to which it sends us on."""
         for _ in range(MOST_HOPS):
             tried.add(address)
             try:
-                answer = await self._post(address, type_, form)
+                return address, await self._post(address, type_, form)
             except Refused as error:
                 if error.code != _REDIRECT:
                     raise
                 address = redirected(error.text, scheme=self._scheme, path=API)
                 if address in tried:
                     break
-            else:
-                self._leader = address
-                return answer
         raise CloudError(f"mesos.{type_}: no master leads: each sends us to another one")
 
     async def _post(self, address: str, type_: str, form: type[T]) -> T:
