@@ -84,6 +84,12 @@ class Line:
         self.lets_through = None
         self._open.set()
 
+    async def close(self) -> None:
+        """End all connections."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there, to = await asyncio.open_connection(self._host, self._port)
@@ -99,7 +105,7 @@ class Line:
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, outward: bool
     ) -> None:
         packets = 0
-        with suppress(OSError):
+        try:
             while data := await source.read(65536):
                 packets += 1
                 if outward and self.lets_through is not None and packets > self.lets_through:
@@ -107,7 +113,10 @@ class Line:
                 await self._open.wait()
                 sink.write(data)
                 await sink.drain()
-        sink.close()
+        except OSError:
+            pass  # The other end has gone.
+        finally:
+            sink.close()
 
 
 @asynccontextmanager
@@ -121,5 +130,4 @@ async def line(target: str) -> AsyncIterator[Line]:
     finally:
         made.release()
         server.close()
-        for task in tuple(made._tasks):
-            task.cancel()
+        await made.close()

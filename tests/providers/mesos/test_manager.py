@@ -63,9 +63,9 @@ class Life:
 
     async def come(self, names: list[str]) -> None:
         """Nodes get what their agents tell, although masters fail."""
-        racks = {"attributes": {"machine": "c5.large", "rack": "r1"}}
+        attributes = {"machine": "c5.large", "rack": "r1"}
         for number, name in enumerate(names):
-            self.mesos.world.add(name, region="eu", zone=f"eu-{number % 2}", **racks)
+            self.mesos.world.add(name, region="eu", zone=f"eu-{number % 2}", attributes=attributes)
         self.mesos.fail("GET_AGENTS", 503, times=3, body=b"Master has not finished recovery")
         await self.stage.register(*names)
         nodes = await self.until(

@@ -11,6 +11,7 @@ import pytest
 from labs.zookeeper import NoZooKeeper, ZooKeeperServer
 from proreus.cloudprovider.errors import CloudError, Unauthenticated
 from proreus.cloudprovider.instances import Instance, NotFound
+from proreus.cloudprovider.lookups import attempt
 from proreus.providers.mesos import MesosCloud
 from proreus.testing.waiting import until
 
@@ -144,7 +145,13 @@ async def test_the_session_of_a_leader_that_is_cut_off_expires_and_the_next_one_
             with pytest.raises(CloudError):
                 await describe(provider)
             await expired(server, clients=1)
-            assert isinstance(await one(provider, node("n1", agent)), Instance)
+
+            async def is_found() -> bool:
+                # What a session leaves goes a moment after it.
+                found = await attempt(one(provider, node("n1", agent)))
+                return isinstance(found, Instance)
+
+            await until("the next leader is found", is_found, 30.0)
 
 
 async def test_a_zookeeper_that_hangs_holds_up_nothing_but_deletions(

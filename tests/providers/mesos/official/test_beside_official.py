@@ -177,7 +177,7 @@ async def test_both_follow_the_leader_that_a_real_zookeeper_names(
 
             async def is_listed() -> bool:
                 answer = await theirs.ask("list", "127.0.0.6")
-                return answer["value"] == ["127.0.0.6"]
+                return bool(answer["value"] == ["127.0.0.6"])
 
             await until("the official one has found the new leader", is_listed, LONG)
     finally:

@@ -40,3 +40,10 @@ require (
 	gopkg.in/inf.v0 v0.9.1
 	gopkg.in/yaml.v2 v2.2.8
 )
+
+require (
+	github.com/PuerkitoBio/urlesc v0.0.0-20170810143723-de5bf2ad4578 // indirect
+	github.com/google/uuid v1.0.0 // indirect
+	golang.org/x/text v0.23.0 // indirect
+	gopkg.in/warnings.v0 v0.1.2 // indirect
+)
