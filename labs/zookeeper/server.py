@@ -66,12 +66,16 @@ class ZooKeeperServer:
                 stdout=log,
                 stderr=log,
             )
-        async with asyncio.timeout(START):
-            while not await self._serves():
-                if self._process.returncode is not None:
-                    said = (self._directory / "zookeeper.log").read_text(errors="replace")
-                    raise RuntimeError(f"ZooKeeper has ended:\n{said[-2000:]}")
-                await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(START):
+                while not await self._serves():
+                    if self._process.returncode is not None:
+                        said = (self._directory / "zookeeper.log").read_text(errors="replace")
+                        raise RuntimeError(f"ZooKeeper has ended:\n{said[-2000:]}")
+                    await asyncio.sleep(0.1)
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """End it; what it knows is kept."""
@@ -99,8 +103,10 @@ class ZooKeeperServer:
 
     async def _serves(self) -> bool:
         try:
-            return await self._say(b"ruok") == "imok"
-        except OSError:
+            # It forgets whoever comes while it starts.
+            async with asyncio.timeout(1):
+                return await self._say(b"ruok") == "imok"
+        except (OSError, TimeoutError):
             return False
 
     async def _say(self, word: bytes) -> str:
