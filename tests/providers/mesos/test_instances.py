@@ -19,6 +19,10 @@ ATTRIBUTES = {"rack": "r 1", "level": 10.0, "ports": (1000, 1500), "machine": "c
 NODES = "[Nodes]\ntype-attribute = machine\nlabel-attribute = rack\nlabel-attribute = level\n"
 
 
+def both(address: str) -> tuple[NodeAddress, ...]:
+    return NodeAddress("InternalIP", address), NodeAddress("ExternalIP", address)
+
+
 async def test_a_node_gets_what_its_agent_tells(mesos: Cluster) -> None:
     agent = mesos.world.add("N1.example", attributes=ATTRIBUTES, region="eu", zone="eu-a")
     sections = f"{NODES}label-attribute = ports\nlabel-attribute = missing\n"
@@ -29,7 +33,7 @@ async def test_a_node_gets_what_its_agent_tells(mesos: Cluster) -> None:
             instance_type="c5.large",
             zone="eu-a",
             region="eu",
-            addresses=(NodeAddress("InternalIP", agent.ip),),
+            addresses=both(agent.ip),
             additional_labels={"mesos.proreus/rack": "r-1", "mesos.proreus/level": "10"},
         )
 
@@ -38,9 +42,7 @@ async def test_without_our_sections_nodes_get_no_labels_of_attributes(mesos: Clu
     agent = mesos.world.add("n1", attributes=ATTRIBUTES)
     async with started(mesos.config()) as provider:
         found = await one(provider, node("n1"))
-    assert found == Instance(
-        f"mesos://{agent.id}", "n1", addresses=(NodeAddress("InternalIP", agent.ip),)
-    )
+    assert found == Instance(f"mesos://{agent.id}", "n1", addresses=both(agent.ip))
 
 
 async def test_all_nodes_take_one_call(mesos: Cluster) -> None:
@@ -64,7 +66,7 @@ async def test_the_address_is_the_host_name_or_that_of_the_process(
     async with started(mesos.config()) as provider:
         found = await one(provider, node(hostname))
     assert isinstance(found, Instance)
-    assert found.addresses == (NodeAddress("InternalIP", expected),)
+    assert found.addresses == both(expected)
 
 
 async def test_addresses_of_dns_are_asked_for_once_a_minute(
@@ -86,7 +88,7 @@ async def test_addresses_of_dns_are_asked_for_once_a_minute(
         nodes = [node(name) for name in ("n1", "n2", "10.0.0.9")]
         found = await describe(provider, *nodes)
         assert isinstance(found["n1"], Instance)
-        assert found["n1"].addresses == (NodeAddress("InternalIP", "192.0.2.7"),)
+        assert found["n1"].addresses == both("192.0.2.7")
         assert "addresses = agent" in str(found["n2"])
         assert isinstance(found["10.0.0.9"], Instance)
         await describe(provider, *nodes)

@@ -17,6 +17,10 @@ LABEL_PREFIX: Final = "mesos.proreus/"
 """What the labels that are made of attributes begin with."""
 
 
+ADDRESS_TYPES: Final = ("InternalIP", "ExternalIP")
+"""The types of the one address, as officially."""
+
+
 class Id(msgspec.Struct, frozen=True):
     """An id of Mesos."""
 
@@ -233,7 +237,7 @@ def instance(
         instance_type=known.get(type_attribute, ""),
         zone=LABEL_VALUE.clean(domain.zone.name),
         region=LABEL_VALUE.clean(domain.region.name),
-        addresses=(NodeAddress("InternalIP", address),) if address else (),
+        addresses=tuple(NodeAddress(kind, address) for kind in ADDRESS_TYPES) if address else (),
         additional_labels={
             f"{LABEL_PREFIX}{name}": known[name] for name in label_attributes if known.get(name)
         },
