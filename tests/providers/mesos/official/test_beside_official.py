@@ -126,7 +126,7 @@ async def test_both_know_the_same_agents_and_give_the_same_addresses(
         for host in HOSTS:
             mine = found[host]
             assert isinstance(mine, Instance)
-            known = [(at["Type"], at["Address"]) for at in await theirs.value("addresses", host)]
+            known = [(at["type"], at["address"]) for at in await theirs.value("addresses", host)]
             # The API has no LegacyHostIP any more.
             legacy, *rest = known
             assert legacy[0] == "LegacyHostIP"
