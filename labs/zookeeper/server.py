@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final, Self
 
 from labs.zookeeper.program import classpath
 
-TICK: Final = 200
+TICK: Final = 400
 """Milliseconds; sessions last at least two of these, and at most twenty."""
 START: Final = 60.0
 
@@ -97,9 +98,10 @@ class ZooKeeperServer:
         if self._process is not None:
             os.kill(self._process.pid, number)
 
-    async def sessions(self) -> int:
-        """Return how many sessions there are that have not expired."""
-        return (await self._say(b"dump")).partition("ephemeral nodes")[0].count("0x")
+    async def sessions(self) -> frozenset[str]:
+        """Return the ids of all sessions that have not expired."""
+        said = await self._say(b"dump")
+        return frozenset(re.findall(r"0x[0-9a-f]+", said.partition("ephemeral nodes")[0]))
 
     async def _serves(self) -> bool:
         try:

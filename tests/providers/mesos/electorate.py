@@ -13,7 +13,7 @@ from labs.zookeeper import ZooKeeperServer
 from .emulator import Cluster
 
 PATH = "/mesos"
-SESSION = 2.0
+SESSION = 6.0
 
 
 class Electorate:

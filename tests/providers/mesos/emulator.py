@@ -76,14 +76,17 @@ class Master:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             operation, answer = await self._answer(request)
-            await self._fail(request, operation)
+            await self._fail(operation)
         except Refusal as refusal:
             if refusal.status == LOST:
                 assert request.transport is not None
                 request.transport.abort()
                 return web.Response()
             return web.Response(status=refusal.status, text=refusal.text, headers=refusal.headers)
-        return web.json_response(answer)
+        response = web.json_response(answer)
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
 
     async def _answer(self, request: web.Request) -> tuple[str, Json]:
         cluster, path = self.cluster, request.path.rstrip("/")
@@ -131,8 +134,7 @@ class Master:
         self.calls["redirect"] += 1
         raise Refusal(307, Location=f"//{leader.address}{path}")
 
-    async def _fail(self, request: web.Request, operation: str) -> None:
-        del request
+    async def _fail(self, operation: str) -> None:
         failure = self.cluster.failures.get(operation)
         if failure is None:
             return

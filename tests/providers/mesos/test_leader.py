@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from proreus.cloudprovider.errors import CallTimeout, CloudError, ConfigError, Unauthenticated
-from proreus.providers.mesos.masters import redirected
+from proreus.providers.mesos.api import Api
+from proreus.providers.mesos.config import MesosConfig
+from proreus.providers.mesos.masters import Quorum, redirected
 
 from .emulator import HANGS, LOST, Cluster
-from .site import cloud, describe, started
+from .site import cloud, context, describe, started
 
 
 async def test_the_leader_is_asked_at_its_address(mesos: Cluster) -> None:
@@ -53,6 +55,40 @@ async def test_a_leader_that_does_not_lead_any_more_sends_on(mesos: Cluster) -> 
         mesos.forget_calls()
         await describe(provider)
     assert mesos.calls == {"GET_AGENTS": 1}
+
+
+class Silent:
+    """A ZooKeeper that names the leader as long as it answers."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.answers = True
+
+    async def leader(self) -> str:
+        if not self.answers:
+            raise CloudError("zookeeper.leader: no answer")
+        return self.address
+
+
+async def test_the_leader_that_is_known_is_asked_while_nobody_names_another_one(
+    mesos: Cluster,
+) -> None:
+    """It was forgotten once a proof of absence had failed, and then no node was looked after."""
+    oracle = Silent(mesos.masters[0].address)
+    config = MesosConfig()
+    api = Api(config, Quorum(("zk:2181",), "/mesos"), oracle, context())
+    try:
+        await api.agents()
+        oracle.answers = False
+        with pytest.raises(CloudError, match=r"zookeeper\.leader"):
+            await api.prove()
+        await api.agents()
+        mesos.fail("GET_AGENTS", 503)
+        with pytest.raises(CloudError):
+            await api.agents()
+        await api.agents()
+    finally:
+        await api.close()
 
 
 async def test_without_a_leader_nothing_is_known(mesos: Cluster) -> None:

@@ -7,11 +7,13 @@ from typing import TypeVar
 
 import pytest
 
+from labs.zookeeper import ZooKeeperServer
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE, TAINT_SHUTDOWN, has_taint
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.waiting import until
 
 from ...apiserver.site import set_up  # noqa: TID252 - pytest imports tests by path
+from .electorate import Electorate
 from .emulator import LOST, Cluster
 from .stage import Stage
 from .world import Status
@@ -157,3 +159,42 @@ async def test_200_nodes_live_on_masters_that_fail_and_change(
             await manager.kill()
         async with life.stage.manager(*FLAGS):
             await life.leave(["late"], names[21:], Status.GONE)
+
+
+@pytest.mark.long
+async def test_a_manager_follows_the_leader_that_a_real_zookeeper_names(
+    control_plane: ControlPlane,
+    mesos: Cluster,
+    electorate: Electorate,
+    zookeeper: ZooKeeperServer,
+    tmp_path: Path,
+) -> None:
+    names = [f"n{number}" for number in range(20)]
+    for number in range(3):
+        await electorate.join(number)
+    async with set_up(control_plane, tmp_path) as site:
+        life = Life(Stage(site, mesos, tmp_path), 120.0)
+        stage, config = life.stage, life.stage.file.read_text()
+        direct = next(line for line in config.splitlines() if line.startswith("mesos-master"))
+        hasty = "http-client-timeout = 2s"
+        stage.file.write_text(config.replace(direct, f"mesos-master = {electorate.url}\n{hasty}"))
+        async with stage.manager(*FLAGS):
+            await life.come(names)
+            await mesos.masters[0].stop()
+            await electorate.leave(0)
+            mesos.elect(1)
+            await life.leave(names[:2], names[2:], Status.GONE)
+            # While ZooKeeper hangs, nodes are looked after, and none is deleted.
+            zookeeper.pause()
+            mesos.world.on(names[2]).status = Status.GONE
+            await site.silence(names[2])
+            await stage.join("late")
+            there = [*names[2:], "late"]
+            await life.until("it is initialised", partial(stage.initialised, there))
+            await life.asked_more("GET_AGENTS")
+            assert await stage.initialised(there)
+            zookeeper.resume()
+            # The sessions of masters may have expired meanwhile.
+            await electorate.close()
+            await electorate.join(1)
+            await life.until("it is gone", partial(stage.initialised, there[1:]))

@@ -121,8 +121,7 @@ class Api:
         Raises:
             CloudError: It does not tell, or another one leads by now.
         """
-        self._leader = ""
-        leader, who = await self._ask(GET_MASTER, MasterAnswer)
+        leader, who = await self._ask(GET_MASTER, MasterAnswer, is_known=False)
         listed = await self._post(leader, GET_AGENTS, AgentsAnswer)
         registry = await self._registry(leader)
         return Proof(who.get_master.master_info.id, listed.get_agents.all(), registry)
@@ -142,11 +141,20 @@ class Api:
         _, answer = await self._ask(type_, form)
         return answer
 
-    async def _ask(self, type_: str, form: type[T]) -> tuple[str, T]:
-        """Make a call of the leader, wherever it is; return its address, which is remembered."""
+    async def _ask(self, type_: str, form: type[T], *, is_known: bool = True) -> tuple[str, T]:
+        """Make a call of the leader, wherever it is; return its address, which is remembered.
+
+        The one that was known before is not forgotten for a failure: it may be all that is left
+        while ZooKeeper does not answer.
+
+        Args:
+            type_: The call.
+            form: Of its answer.
+            is_known: Whether the leader that is known counts.
+        """
         failed: CloudError | None = None
         tried: set[str] = set()
-        async with aclosing(self._candidates()) as candidates:
+        async with aclosing(self._candidates(is_known=is_known)) as candidates:
             async for address in candidates:
                 if address in tried:
                     continue
@@ -155,16 +163,15 @@ class Api:
                 except (Throttled, Unauthenticated):
                     raise
                 except CloudError as error:
-                    self._leader = ""
                     failed = error
                 else:
                     self._leader = leader
                     return leader, answer
         raise failed or CloudError("no master leads")
 
-    async def _candidates(self) -> AsyncGenerator[str, None]:
+    async def _candidates(self, *, is_known: bool) -> AsyncGenerator[str, None]:
         """Return addresses where the leader may be: the one that is known, then those found."""
-        if self._leader:
+        if is_known and self._leader:
             yield self._leader
         if self._oracle is not None:
             yield await self._oracle.leader()

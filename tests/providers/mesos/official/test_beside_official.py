@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pytest
 
-from labs.zookeeper import NoZooKeeper, ZooKeeperServer
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound, Ownership
 from proreus.testing.waiting import until
 
@@ -184,33 +183,23 @@ async def test_both_name_the_same_cluster_and_master(
 
 
 async def test_both_follow_the_leader_that_a_real_zookeeper_names(
-    mesos: Cluster, program: Path, tmp_path: Path
+    mesos: Cluster, electorate: Electorate, program: Path, tmp_path: Path
 ) -> None:
-    server = ZooKeeperServer(tmp_path)
-    try:
-        await server.start()
-    except NoZooKeeper as error:
-        pytest.skip(str(error))
-    electorate = Electorate(server, mesos)
-    try:
-        mesos.world.add("127.0.0.5")
-        for number in range(2):
-            await electorate.join(number)
-        config = mesos.config(master=electorate.url)
-        async with official(program, config, tmp_path) as theirs, started(config) as ours:
-            assert await theirs.value("list", ".*") == ["127.0.0.5"]
-            assert isinstance(await one(ours, node("127.0.0.5")), Instance)
-            await electorate.leave(0)
-            await mesos.masters[0].stop()
-            mesos.elect(1)
-            mesos.world.add("127.0.0.6")
-            assert isinstance(await one(ours, node("127.0.0.6")), Instance)
+    mesos.world.add("127.0.0.5")
+    for number in range(2):
+        await electorate.join(number)
+    config = mesos.config(master=electorate.url)
+    async with official(program, config, tmp_path) as theirs, started(config) as ours:
+        assert await theirs.value("list", ".*") == ["127.0.0.5"]
+        assert isinstance(await one(ours, node("127.0.0.5")), Instance)
+        await electorate.leave(0)
+        await mesos.masters[0].stop()
+        mesos.elect(1)
+        mesos.world.add("127.0.0.6")
+        assert isinstance(await one(ours, node("127.0.0.6")), Instance)
 
-            async def is_listed() -> bool:
-                answer = await theirs.ask("list", "127.0.0.6")
-                return bool(answer["value"] == ["127.0.0.6"])
+        async def is_listed() -> bool:
+            answer = await theirs.ask("list", "127.0.0.6")
+            return bool(answer["value"] == ["127.0.0.6"])
 
-            await until("the official one has found the new leader", is_listed, LONG)
-    finally:
-        await electorate.close()
-        await server.stop()
+        await until("the official one has found the new leader", is_listed, LONG)
