@@ -65,6 +65,14 @@ def test_headers_name_a_section_and_perhaps_a_subsection(
     assert [(s.name, s.subsection, len(s.entries)) for s in sections] == [(name, subsection, 1)]
 
 
+def test_entries_before_the_first_section_are_of_the_default_one_where_there_is_one() -> None:
+    sections, problems = gcfg.parse("url = a\nuser = b\n[S]\nkey = 1", "connection")
+    assert problems == ()
+    assert [(s.line, s.name, [e.key for e in s.entries]) for s in sections] == [
+        (1, "connection", ["url", "user"]), (3, "S", ["key"])
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "line", "key", "part"),
     [

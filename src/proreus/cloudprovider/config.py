@@ -61,10 +61,12 @@ class ConfigSection(msgspec.Struct, frozen=True):
     """A base for config Structs: it checks itself (`problems`), and never shows secrets.
 
     Set `ignore_unknown` to True where the official manager ignores names that it does not know;
-    they are then warned about instead of refused.
+    they are then warned about instead of refused. Set `default_section`, of the whole config, to
+    the section of gcfg's entries before the first one, where an official manager takes such.
     """
 
     ignore_unknown: ClassVar[bool] = False
+    default_section: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
         """Say what is wrong that types cannot check: a sentence each, which begins with the key."""
@@ -117,7 +119,8 @@ def read(
     Raises:
         ConfigError: Everything that is wrong.
     """
-    root, problems = parse(text, Format(format_) if format_ else detect(text, source))
+    default = type_.default_section if issubclass(type_, ConfigSection) else ""
+    root, problems = parse(text, Format(format_) if format_ else detect(text, source), default)
     decoder = _Decoder(source, warn, variables)
     values = os.environ if environment is None else environment
     for problem in problems:

@@ -103,13 +103,16 @@ def detect(text: str, source: str) -> Format:
     return Format.GCFG
 
 
-def parse(text: str, format_: Format) -> tuple[Branch, tuple[Problem, ...]]:
+def parse(
+    text: str, format_: Format, default_section: str = ""
+) -> tuple[Branch, tuple[Problem, ...]]:
     """Read a cloud-config's text as a tree.
 
-    A line that cannot be read is a problem, never shown.
+    A line that cannot be read is a problem, never shown. `default_section` is that of gcfg's
+    entries before the first one.
     """
     if format_ is Format.GCFG:
-        return _from_gcfg(text)
+        return _from_gcfg(text, default_section)
     if format_ is Format.TOML:
         return _from_toml(text)
     try:
@@ -168,8 +171,8 @@ def plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def _from_gcfg(text: str) -> tuple[Branch, tuple[Problem, ...]]:
-    sections, problems = gcfg.parse(text)
+def _from_gcfg(text: str, default: str) -> tuple[Branch, tuple[Problem, ...]]:
+    sections, problems = gcfg.parse(text, default)
     items = tuple(
         Named(
             section.line,

@@ -61,9 +61,14 @@ class _Wrong(Exception):
     """The signal that the rest of a line cannot be read."""
 
 
-def parse(text: str) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
-    """Read a gcfg text; a line that cannot be read is a problem, and the next one is tried."""
-    reader = _Reader(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}"))
+def parse(text: str, default: str = "") -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
+    """Read a gcfg text; a line that cannot be read is a problem, and the next one is tried.
+
+    Args:
+        text: What to read.
+        default: The section of entries before the first one; "" if they are a mistake.
+    """
+    reader = _Reader(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}"), default)
     reader.read()
     sections = tuple(
         Section(line=line, name=name, subsection=sub, entries=tuple(entries))
@@ -80,8 +85,9 @@ def title(name: str, subsection: str) -> str:
 class _Reader:
     """A cursor in a gcfg text, with what was read so far."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, default: str) -> None:
         self._text = text
+        self._default = default
         self._at = 0
         self._line = 1
         self._key = ""
@@ -134,6 +140,9 @@ class _Reader:
     def _entry(self) -> None:
         line, key = self._line, self._name("a key")
         self._key = key
+        if not self.sections and self._default:
+            self._section = title(self._default, "")
+            self.sections.append((line, self._default, "", []))
         if not self.sections and not self._is_lost:
             raise _Wrong(
                 "stands before the first [section]: move it below one, or name a TOML file *.toml"

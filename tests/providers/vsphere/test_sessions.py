@@ -86,7 +86,7 @@ async def test_wrong_credentials_are_refused_with_the_remedy_and_sent_once(
                 pass
         assert "wrong-planted-secret" not in str(raised.value)
     assert vcenter.gateway.calls["Login"] == 1
-    monkeypatch.setattr(logins, "PAUSE", 0.0)
+    monkeypatch.setattr(logins.LOGINS, "_pause", 0.0)
     with pytest.raises(Unauthenticated):
         async with started(config):
             pass

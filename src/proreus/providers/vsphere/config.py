@@ -221,6 +221,11 @@ class VCenter(msgspec.Struct, frozen=True, kw_only=True):
         host = f"[{server}]" if ":" in server and not server.startswith("[") else server
         return f"https://{host}:{self.port}"
 
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Its address, user and password: what a login depends on."""
+        return self.server, str(self.port), self.user, self.password
+
     def __repr__(self) -> str:
         """Return its name and address."""
         return f"VCenter({self.name!r}, {self.server}:{self.port})"

@@ -207,16 +207,16 @@ class Tags:
 
     async def _authenticate(self) -> Issued[_Login]:
         vcenter = self._vcenter
-        LOGINS.check(vcenter)
+        LOGINS.check(vcenter.credentials)
         pair = base64.b64encode(f"{vcenter.user}:{vcenter.password}".encode()).decode()
         try:
             for root, place in ((_API, "api/session"), (_REST, f"{_REST}/cis/session")):
                 token = await self._session(root, place, pair)
                 if token:
-                    LOGINS.accepted(vcenter)
+                    LOGINS.accepted(vcenter.credentials)
                     return Issued(_Login(root, token))
         except Unauthenticated as error:
-            LOGINS.refused(vcenter, f"vCenter {vcenter.name}: {error}")
+            LOGINS.refused(vcenter.credentials, f"vCenter {vcenter.name}: {error}")
             raise
         raise CloudError("tagging.session.create: the vCenter has neither /api nor /rest")
 

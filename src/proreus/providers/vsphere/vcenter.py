@@ -167,7 +167,7 @@ class Client:
         return self._rest
 
     async def _login(self) -> Issued[Session]:
-        LOGINS.check(self.vcenter)
+        LOGINS.check(self.vcenter.credentials)
         content = await self._service_content()
         manager = content["sessionManager"]
         user = {"userName": self.vcenter.user, "password": self.vcenter.password}
@@ -175,10 +175,10 @@ class Client:
         try:
             answer = await (await self._opened()).send(request)
         except Unauthenticated as error:
-            LOGINS.refused(self.vcenter, f"vCenter {self.vcenter.name}: {error}")
+            LOGINS.refused(self.vcenter.credentials, f"vCenter {self.vcenter.name}: {error}")
             raise
         soap.returned(answer, "Login")
-        LOGINS.accepted(self.vcenter)
+        LOGINS.accepted(self.vcenter.credentials)
         self._current = Session(
             cookie=_cookie(answer),
             manager=manager,
