@@ -1,0 +1,66 @@
+"""Matches Nodes with virtual machines of oVirt by provider id, system UUID and name. Pure."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.kube.objects import Node
+
+IN_TREE: Final = "ovirt:///"
+"""What provider ids begin with that the provider inside old Kubernetes gives."""
+EXTERNAL: Final = "ovirt-cloud-provider://"
+"""The same of the external provider."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PROVIDER_ID = re.compile(r"(?:ovirt(?:-cloud-provider)?://)?/?(?P<id>[0-9a-f-]+)")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The keys by which a Node's virtual machine is looked up.
+
+    Attributes:
+        id: The machine's id, from the provider id; then nothing else counts.
+        system_uuid: The UUID that the kubelet reports, which is the machine's id, too.
+        name: The Node's name in small letters: the machine's domain name, or its name.
+        problem: Why there is nothing to look it up by.
+    """
+
+    id: str = ""
+    system_uuid: str = ""
+    name: str = ""
+    problem: str = ""
+
+
+def parsed(text: str) -> str | None:
+    """Return the machine's id in a provider id; None if it is not of oVirt.
+
+    Besides the two official forms there is that of OpenShift, with one slash less, and the bare
+    id, by which the external provider looks machines up.
+    """
+    match = _PROVIDER_ID.fullmatch(text.strip().lower())
+    return match["id"] if match and _UUID.fullmatch(match["id"]) else None
+
+
+def target(node: Node) -> Target:
+    """Return the keys by which a Node's machine is looked up: its provider id, or all others."""
+    if node.spec.provider_id:
+        id_ = parsed(node.spec.provider_id)
+        if id_ is not None:
+            return Target(id=id_)
+        return Target(
+            problem=f"spec.providerID {node.spec.provider_id!r} is not one of oVirt: it must have"
+            f" the form {IN_TREE}2e8c1f0a-0000-4000-8000-000000000000"
+        )
+    uuid = node.status.node_info.system_uuid.strip().lower()
+    return Target(
+        system_uuid=uuid if _UUID.fullmatch(uuid) else "", name=node.metadata.name.lower()
+    )
+
+
+def ownership(node: Node) -> Ownership:
+    """Tell whether a Node's machine is of oVirt, by its provider id."""
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES

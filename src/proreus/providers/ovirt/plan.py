@@ -1,0 +1,85 @@
+"""Decides which machine a Node is, and what proves that there is none. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import InstanceState, NotFound
+from proreus.providers.ovirt.machines import Machine, described, state_of
+from proreus.providers.ovirt.names import Target
+
+
+class Unproven(msgspec.Struct, frozen=True):
+    """The answer that nothing shows the machine of a provider id yet: to be proved otherwise."""
+
+    id: str
+
+
+class Index:
+    """Machines by what they can be found by."""
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        """Arrange them."""
+        self.by_id: dict[str, Machine] = {}
+        self.by_fqdn: dict[str, list[Machine]] = {}
+        self.by_name: dict[str, list[Machine]] = {}
+        for one in machines:
+            self.by_id[one.id] = one
+            if one.fqdn:
+                self.by_fqdn.setdefault(one.fqdn.lower(), []).append(one)
+            self.by_name.setdefault(one.name.lower(), []).append(one)
+
+
+def match(target: Target, index: Index) -> Machine | Unproven | NotFound | CloudError:
+    """Return the machine of a Node.
+
+    A provider id is all that counts where there is one. Else the UUID that the kubelet reports
+    goes first, then the domain name that the guest reports, then the machine's name.
+
+    Args:
+        target: What the Node says.
+        index: The machines that the search of the cloud-config finds, and those that were looked
+            up by their ids.
+    """
+    if target.problem:
+        return InvalidRequest(target.problem)
+    if target.id:
+        return index.by_id.get(target.id) or Unproven(target.id)
+    if target.system_uuid in index.by_id:
+        return index.by_id[target.system_uuid]
+    for known in (index.by_fqdn, index.by_name):
+        if found := known.get(target.name):
+            return _only(found, target.name)
+    if not index.by_id:
+        return CloudError(
+            "the search of the cloud-config ([Filters] vms) finds no machine at all; that is how"
+            " the engine answers a search that it cannot read, too: try it in its web page"
+        )
+    return NotFound()
+
+
+def _only(found: Sequence[Machine], name: str) -> Machine | IdentityConflict:
+    """Return the only machine, or the only one that runs: a copy has the name of its original."""
+    running = [one for one in found if state_of(one) is InstanceState.RUNNING]
+    for some in (found, running):
+        if len(some) == 1:
+            return some[0]
+    names = ", ".join(sorted(map(described, found)))
+    return IdentityConflict(
+        f"{len(found)} virtual machines are called {name}: {names}; rename or remove all but one"
+    )
+
+
+def absence(id_: str, direct: Machine | CloudError | None) -> NotFound | CloudError:
+    """Tell whether a machine is gone that no search shows: only if its own URL says so, too.
+
+    Args:
+        id_: Its id.
+        direct: What its own URL shows; None if the engine says that there is no such machine.
+    """
+    if direct is None:
+        return NotFound()
+    if isinstance(direct, CloudError):
+        return CloudError(f"it is not known whether the machine {id_} is there: {direct}")
+    return CloudError(f"{described(direct)} is there, although a search by its id lacks it")
