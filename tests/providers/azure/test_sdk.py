@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ..tls import server_tls  # noqa: TID252 - pytest imports tests by path
 from .emulator import seed
 from .emulator.identity import CLIENT, SECRET, TENANT
 from .emulator.server import Emulator, served
 from .emulator.store import GROUP, SUBSCRIPTION
-from .tls import server_tls
 
 pytestmark = pytest.mark.long
 

@@ -89,8 +89,8 @@ class Engine:
             CloudError: The engine does not tell.
         """
         root = await self._read("api.get")
-        found = root.find("product_info/version")
-        parts = [(found.get(key) or "") if found is not None else "" for key in ("major", "minor")]
+        where = "product_info/version"
+        parts = [(root.findtext(f"{where}/{key}") or "").strip() for key in ("major", "minor")]
         if root.tag != "api" or not all(part.isdecimal() for part in parts):
             raise CloudError(
                 "ovirt.api.get: the answer is not an engine's: is uri in the cloud-config right?"

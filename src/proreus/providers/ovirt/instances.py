@@ -77,7 +77,7 @@ class OVirtInstances:
             known = await self._engine.found()
         # What the search of the cloud-config lacks may be there nevertheless.
         by_id = await self._by_id(ids - {one.id for one in known})
-        index = Index([*known, *(one for one in by_id.values() if isinstance(one, Machine))])
+        index = Index(known, [one for one in by_id.values() if isinstance(one, Machine)])
         found = {name: match(one, index) for name, one in targets.items()}
         missing = {one.id for one in found.values() if isinstance(one, Unproven)}
         failed = {id_: one for id_, one in by_id.items() if isinstance(one, CloudError)}

@@ -17,15 +17,27 @@ class Unproven(msgspec.Struct, frozen=True):
 
 
 class Index:
-    """Machines by what they can be found by."""
+    """Machines by what they can be found by.
 
-    def __init__(self, machines: Iterable[Machine]) -> None:
-        """Arrange them."""
-        self.by_id: dict[str, Machine] = {}
+    Attributes:
+        by_id: All that are known, by id.
+        listed: Those that the search of the cloud-config finds, by id.
+        by_fqdn: The same by the domain name that the guest reports.
+        by_name: The same by their own name.
+    """
+
+    def __init__(self, listed: Iterable[Machine], looked_up: Iterable[Machine] = ()) -> None:
+        """Arrange them.
+
+        Args:
+            listed: Those that the search of the cloud-config finds.
+            looked_up: Those that were looked up by the ids in provider ids.
+        """
+        self.listed = {one.id: one for one in listed}
+        self.by_id = {one.id: one for one in looked_up} | self.listed
         self.by_fqdn: dict[str, list[Machine]] = {}
         self.by_name: dict[str, list[Machine]] = {}
-        for one in machines:
-            self.by_id[one.id] = one
+        for one in self.listed.values():
             if one.fqdn:
                 self.by_fqdn.setdefault(one.fqdn.lower(), []).append(one)
             self.by_name.setdefault(one.name.lower(), []).append(one)
@@ -39,19 +51,18 @@ def match(target: Target, index: Index) -> Machine | Unproven | NotFound | Cloud
 
     Args:
         target: What the Node says.
-        index: The machines that the search of the cloud-config finds, and those that were looked
-            up by their ids.
+        index: What there is.
     """
     if target.problem:
         return InvalidRequest(target.problem)
     if target.id:
         return index.by_id.get(target.id) or Unproven(target.id)
-    if target.system_uuid in index.by_id:
-        return index.by_id[target.system_uuid]
+    if target.system_uuid in index.listed:
+        return index.listed[target.system_uuid]
     for known in (index.by_fqdn, index.by_name):
         if found := known.get(target.name):
             return _only(found, target.name)
-    if not index.by_id:
+    if not index.listed:
         return CloudError(
             "the search of the cloud-config ([Filters] vms) finds no machine at all; that is how"
             " the engine answers a search that it cannot read, too: try it in its web page"

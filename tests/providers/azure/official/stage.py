@@ -15,11 +15,11 @@ from proreus.testing.waiting import until
 
 from ....apiserver.site import Site, set_up  # noqa: TID252 - pytest imports tests by path
 from ...changes import Change  # noqa: TID252
+from ...tls import server_tls  # noqa: TID252
 from ..emulator import seed  # noqa: TID252
 from ..emulator.server import Emulator, served  # noqa: TID252
 from ..emulator.store import Resource, network  # noqa: TID252
 from ..site import settings  # noqa: TID252
-from ..tls import server_tls  # noqa: TID252
 
 CIDR: Final = "10.244.0.0/16"
 PATIENCE: Final = 240.0

@@ -1,4 +1,4 @@
-"""A certificate for the emulator: Azure's SDKs send tokens over TLS only."""
+"""A certificate for emulated clouds: some clients send tokens over TLS only."""
 
 import ssl
 import tempfile
