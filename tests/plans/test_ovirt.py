@@ -1,0 +1,66 @@
+"""Which machine of oVirt a Node is, and what proves that there is none."""
+
+import pytest
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import NotFound
+from proreus.providers.ovirt.machines import Machine
+from proreus.providers.ovirt.names import Target
+from proreus.providers.ovirt.plan import Index, Unproven, absence, match
+
+A = Machine("a", "vm-a", "Node-A.example.org", "up")
+B = Machine("b", "node-b", "", "down")
+TWIN = Machine("t", "vm-t", "node-a.example.org", "down")
+RUNNING_TWIN = Machine("r", "vm-r", "node-a.example.org", "migrating")
+HIDDEN = Machine("h", "node-h", "node-h", "up")
+BOTH = Index([A, B], [HIDDEN])
+
+
+@pytest.mark.parametrize(
+    ("what", "target", "index", "found"),
+    [
+        ("by provider id", Target(id="a", name="node-b"), BOTH, A),
+        ("by provider id, outside of the search", Target(id="h"), BOTH, HIDDEN),
+        ("a provider id that nothing shows", Target(id="x", name="node-b"), BOTH, Unproven("x")),
+        ("not even one in an empty list", Target(id="x"), Index([]), Unproven("x")),
+        ("by the kubelet's UUID first", Target(system_uuid="b", name="node-a.example.org"), BOTH, B),
+        ("only within the search", Target(system_uuid="h", name="other"), BOTH, NotFound()),
+        ("an unknown UUID leaves the name", Target(system_uuid="x", name="node-b"), BOTH, B),
+        ("by domain name, whatever its case", Target(name="node-a.example.org"), BOTH, A),
+        ("by name", Target(name="node-b"), BOTH, B),
+        ("not by the name of what was looked up by id", Target(name="node-h"), BOTH, NotFound()),
+        ("a domain name goes before a name", Target(name="vm-t"),
+         Index([Machine("1", "vm-t"), Machine("2", "x", "vm-t")]), Machine("2", "x", "vm-t")),
+        ("of two the one that runs", Target(name="node-a.example.org"), Index([A, TWIN]), A),
+        ("no machine of that name", Target(name="node-c"), BOTH, NotFound()),
+    ],
+)  # fmt: skip
+def test_the_machine_of_a_node(what: str, target: Target, index: Index, found: object) -> None:
+    assert match(target, index) == found
+
+
+def test_two_that_run_or_two_that_do_not_are_a_conflict() -> None:
+    stopped = Machine("s", "vm-s", "node-a.example.org", "suspended")
+    for some in ([A, RUNNING_TWIN], [TWIN, stopped]):
+        found = match(Target(name="node-a.example.org"), Index(some))
+        assert isinstance(found, IdentityConflict)
+        assert all(one.id in str(found) for one in some)
+
+
+def test_a_search_that_finds_nothing_at_all_says_nothing_about_a_name() -> None:
+    found = match(Target(name="node-b"), Index([], [B]))
+    assert isinstance(found, CloudError)
+    assert "[Filters] vms" in str(found)
+
+
+def test_what_cannot_be_looked_up_is_told() -> None:
+    found = match(Target(problem="not one of oVirt"), BOTH)
+    assert isinstance(found, InvalidRequest)
+
+
+def test_only_a_machine_without_a_url_of_its_own_is_gone() -> None:
+    assert absence("a", None) == NotFound()
+    for direct, told in ((A, "is there"), (CloudError("no answer"), "no answer")):
+        found = absence("a", direct)
+        assert isinstance(found, CloudError)
+        assert told in str(found)
