@@ -36,25 +36,29 @@ BOTH = Index([A, B], [HIDDEN])
     ],
 )  # fmt: skip
 def test_the_machine_of_a_node(what: str, target: Target, index: Index, found: object) -> None:
-    assert match(target, index) == found
+    assert match(target, index, "tag=kubernetes") == found
 
 
 def test_two_that_run_or_two_that_do_not_are_a_conflict() -> None:
     stopped = Machine("s", "vm-s", "node-a.example.org", "suspended")
     for some in ([A, RUNNING_TWIN], [TWIN, stopped]):
-        found = match(Target(name="node-a.example.org"), Index(some))
+        found = match(Target(name="node-a.example.org"), Index(some), "")
         assert isinstance(found, IdentityConflict)
         assert all(one.id in str(found) for one in some)
 
 
 def test_a_search_that_finds_nothing_at_all_says_nothing_about_a_name() -> None:
-    found = match(Target(name="node-b"), Index([], [B]))
+    found = match(Target(name="node-b"), Index([], [B]), "colour=blue")
     assert isinstance(found, CloudError)
-    assert "[Filters] vms" in str(found)
+    assert "[Filters] vms), 'colour=blue'" in str(found)
+
+
+def test_that_there_is_no_machine_is_believed_where_nobody_has_written_a_search() -> None:
+    assert match(Target(name="node-b"), Index([], [B]), "") == NotFound()
 
 
 def test_what_cannot_be_looked_up_is_told() -> None:
-    found = match(Target(problem="not one of oVirt"), BOTH)
+    found = match(Target(problem="not one of oVirt"), BOTH, "")
     assert isinstance(found, InvalidRequest)
 
 

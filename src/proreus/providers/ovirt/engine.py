@@ -39,7 +39,11 @@ _LAST_YEAR: Final = 9000
 
 
 class Engine:
-    """A session with one engine."""
+    """A session with one engine.
+
+    Attributes:
+        search: That of the cloud-config, for machines that may be Nodes; "" for all.
+    """
 
     def __init__(self, config: OVirtConfig, context: "Context") -> None:
         """Keep settings and context; send nothing yet.
@@ -48,7 +52,7 @@ class Engine:
             ConfigError: The file of CA certificates cannot be used.
         """
         self._connection = config.connection
-        self._filter = config.filters.search
+        self.search = config.filters.search
         self._token = ""
         self._credential: Credential[str] = Credential(self._login, now=context.now, headers=bearer)
         common: dict[str, Any] = {
@@ -106,7 +110,7 @@ class Engine:
 
         async def page(marker: str) -> tuple[list[Machine], str]:
             number = int(marker or 1)
-            shown = await self._search(page_of(self._filter, number))
+            shown = await self._search(page_of(self.search, number))
             return shown, str(number + 1) if len(shown) == PAGE else ""
 
         # A machine that moves to the next page while they are read is there twice.

@@ -78,7 +78,7 @@ class OVirtInstances:
         # What the search of the cloud-config lacks may be there nevertheless.
         by_id = await self._by_id(ids - {one.id for one in known})
         index = Index(known, [one for one in by_id.values() if isinstance(one, Machine)])
-        found = {name: match(one, index) for name, one in targets.items()}
+        found = {name: match(one, index, self._engine.search) for name, one in targets.items()}
         missing = {one.id for one in found.values() if isinstance(one, Unproven)}
         failed = {id_: one for id_, one in by_id.items() if isinstance(one, CloudError)}
         direct = await each(missing - set(failed), str, self._engine.machine, _AT_ONCE)

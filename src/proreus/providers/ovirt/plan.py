@@ -43,7 +43,7 @@ class Index:
             self.by_name.setdefault(one.name.lower(), []).append(one)
 
 
-def match(target: Target, index: Index) -> Machine | Unproven | NotFound | CloudError:
+def match(target: Target, index: Index, search: str) -> Machine | Unproven | NotFound | CloudError:
     """Return the machine of a Node.
 
     A provider id is all that counts where there is one. Else the UUID that the kubelet reports
@@ -52,6 +52,7 @@ def match(target: Target, index: Index) -> Machine | Unproven | NotFound | Cloud
     Args:
         target: What the Node says.
         index: What there is.
+        search: That of the cloud-config, or "".
     """
     if target.problem:
         return InvalidRequest(target.problem)
@@ -62,10 +63,11 @@ def match(target: Target, index: Index) -> Machine | Unproven | NotFound | Cloud
     for known in (index.by_fqdn, index.by_name):
         if found := known.get(target.name):
             return _only(found, target.name)
-    if not index.listed:
+    if search and not index.listed:
         return CloudError(
-            "the search of the cloud-config ([Filters] vms) finds no machine at all; that is how"
-            " the engine answers a search that it cannot read, too: try it in its web page"
+            f"the search of the cloud-config ([Filters] vms), {search!r}, finds no machine at all;"
+            " that is how the engine answers a search that it cannot read, too: try it in its web"
+            " page"
         )
     return NotFound()
 
