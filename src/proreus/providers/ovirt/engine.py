@@ -132,7 +132,7 @@ class Engine:
             CloudError: The engine does not tell.
         """
         try:
-            root = await self._read("vms.get", id=id_)
+            root = await self._read("vms.get", id_=id_)
         except Refused as error:
             if error.is_absence:
                 return None
@@ -154,9 +154,9 @@ class Engine:
         return machines(await self._read("vms.list", query))
 
     async def _read(
-        self, name: str, query: Mapping[str, str] | None = None, **parts: str
+        self, name: str, query: Mapping[str, str] | None = None, id_: str = ""
     ) -> ET.Element:
-        return (await self._api.send(_request(name, query, **parts))).xml()
+        return (await self._api.send(_request(name, query, id_=id_))).xml()
 
     async def _login(self) -> Issued[str]:
         """Have a token issued.
@@ -195,13 +195,13 @@ def _request(
     *,
     form: Mapping[str, str] | None = None,
     timeout: float | None = None,
-    **parts: str,
+    id_: str = "",
 ) -> Request:
     operation = OPERATIONS[name]
     return Request(
         f"ovirt.{name}",
         operation.method,
-        operation.path.format(**parts),
+        operation.path.format(id=id_),
         query or {},
         form_body(form) if form is not None else None,
         # A token that is issued or revoked twice does no harm.

@@ -9,7 +9,7 @@ read is no error: the engine finds nothing then.
 import fnmatch
 import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -218,7 +218,7 @@ def _fits(text: str, pattern: str, *, case_sensitive: bool) -> bool:
     return fnmatch.fnmatchcase(text, escaped)
 
 
-def _values(world: World, vm: Vm, field: str) -> Sequence[str]:
+def _values(world: World, vm: Vm, field: str) -> list[str]:
     """What a machine has of a field."""
     cluster = world.clusters[vm.cluster]
     host = world.hosts.get(vm.host)

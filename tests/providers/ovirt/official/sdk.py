@@ -2,7 +2,7 @@
 
     echo DOCUMENT | sdk.py rewrite                                  a document, read and written
     sdk.py list URL USER PASSWORD SEARCH                            machines, as JSON
-    sdk.py change URL USER PASSWORD                                 what a wrong request is told
+    sdk.py refused URL USER PASSWORD                                what a wrong request is told
 
 The SDK is in C in part, so it is not in the environment of the tests (see `programs.py`).
 """
@@ -50,13 +50,11 @@ def listed(connection: sdk.Connection, search: str) -> list[dict[str, Any]]:
 def refused(connection: sdk.Connection) -> list[str]:
     """What the SDK says of a machine that is not there, and of a link that is none."""
     service = connection.system_service().vms_service()
+    absent = service.vm_service("2e8c1f0a-0000-4000-8000-000000000000")
     told = []
-    for ask in (
-        lambda: service.vm_service("2e8c1f0a-0000-4000-8000-000000000000").get(),
-        lambda: service.list(follow="nothing"),
-    ):
+    for ask, arguments in ((absent.get, {}), (service.list, {"follow": "nothing"})):
         try:
-            ask()
+            ask(**arguments)
         except sdk.Error as error:
             told.append(f"{type(error).__name__}: {error}")
     return told
