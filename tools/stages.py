@@ -119,9 +119,10 @@ _OPENSTACK: Final = (
 )
 
 _AZURE: Final = ("src/proreus/providers/azure", "tests/providers/azure")
+_OVIRT: Final = ("src/proreus/providers/ovirt", "tests/providers/ovirt")
 _VSPHERE: Final = ("src/proreus/providers/vsphere", "labs/vsphere", "tests/providers/vsphere")
 
-_STAGED_CLOUDS: Final = ("aws", "azure", "cloudstack", "gce", "mesos", "openstack", "vsphere")
+_STAGED_CLOUDS: Final = ("aws", "azure", "cloudstack", "gce", "mesos", "openstack", "ovirt", "vsphere")
 """Clouds whose long tests have stages of their own."""
 
 STAGES: Final = (
@@ -208,6 +209,13 @@ STAGES: Final = (
         tests("tests/providers/cloudstack"),
         300,
         _CLOUDSTACK,
+    ),
+    Stage(
+        "ovirt",
+        "200 nodes live on an emulated engine of oVirt, to which its SDKs speak, too",
+        tests("tests/providers/ovirt"),
+        240,
+        _OVIRT,
     ),
     Stage(
         "kills",

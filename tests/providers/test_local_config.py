@@ -94,6 +94,7 @@ def test_probing_is_read() -> None:
         ("routes: {protocol: 2}", ("routes", "protocol", "192 to 254")),
         ("routes: {protocol: 202}", ("protocol",)),
         ("instances: {probing: {ports: [0]}}", ("ports", "0 is no port")),
+        ("instances: {enabled: false, inventory: /etc/machines}", ("enabled", "take out inventory")),
         ("instances: {probing: {timeout: 0s}}", ("timeout", "more than 0s")),
         ("instances: {probing: {threshold: 0}}", ("threshold", "at least 1")),
         ("instances: {probing: {unreachable: maybe}}", ("unknown, stopped, gone",)),
@@ -164,7 +165,8 @@ def test_the_guide_names_every_setting_annotation_and_metric() -> None:
 
 def test_the_configurations_that_the_guide_shows_are_right() -> None:
     guide = Path(__file__).parents[2].joinpath("docs/guides/local.md").read_text()
-    config, machines = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    config, machines, beside = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    assert not read(beside).instances.enabled
     shown, default = read(config), LocalConfig()
     assert shown.gateway == default.gateway
     assert shown.routes == default.routes

@@ -25,6 +25,7 @@ from proreus.providers.local.config import (
     InstancesConfig,
     LocalConfig,
     Probing,
+    RoutesConfig,
     Unreachable,
 )
 from proreus.providers.local.instances import LocalInstances, from_inventory, from_node
@@ -160,6 +161,19 @@ async def test_a_machine_that_is_back_in_an_inventory_with_a_mistake_is_not_gone
     assert "may be back that it says are gone" in str(said)
     assert "zoen" in str(said)
     await cloud.close()
+
+
+async def test_beside_another_cloud_its_nodes_are_left_to_it_and_may_all_be_hosts() -> None:
+    """Whose provider ids are another cloud's would get no traffic, if nodes were looked after."""
+    off = LocalConfig(
+        instances=InstancesConfig(enabled=False),
+        routes=RoutesConfig(enabled=False),
+        gateway=Gateway(enabled=False),
+    )
+    provider = LocalCloud(off)
+    await provider.start(context())
+    assert provider.instances is None
+    await provider.close()
 
 
 def test_only_nodes_with_our_scheme_are_ours() -> None:

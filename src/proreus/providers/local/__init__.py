@@ -51,10 +51,26 @@ class LocalCloud(CloudProvider):
             ConfigError: The inventory is wrong.
         """
         settings = self._settings
-        defaults = self._defaults
+        if settings.instances.enabled:
+            self.instances = await self._instances(context)
+        if settings.routes.enabled:
+            self.routes = LocalRoutes(context, settings.routes)
+        if settings.gateway.enabled and settings.pools:
+            balancers = LocalLoadBalancers(context, settings)
+            await balancers.start()
+            self.load_balancers = self._balancers = balancers
+        watch_pools(settings.address_pools, context.listers["services"])
+
+    async def _instances(self, context: "Context") -> LocalInstances:
+        """Make the capability `Instances`, and read the inventory once.
+
+        Raises:
+            ConfigError: The inventory is wrong.
+        """
+        settings = self._settings.instances
         read = None
-        if settings.instances.inventory:
-            reader = InventoryReader(settings.instances.inventory, defaults)
+        if settings.inventory:
+            reader = InventoryReader(settings.inventory, self._defaults)
 
             async def read() -> Inventory:
                 return await context.call(
@@ -67,16 +83,9 @@ class LocalCloud(CloudProvider):
                 )
 
             await read()
-        probing = settings.instances.probing
+        probing = settings.probing
         probe = Prober(context, probing).lives if probing.ports else None
-        self.instances = LocalInstances(read, defaults, probe, probing)
-        if settings.routes.enabled:
-            self.routes = LocalRoutes(context, settings.routes)
-        if settings.gateway.enabled and settings.pools:
-            balancers = LocalLoadBalancers(context, settings)
-            await balancers.start()
-            self.load_balancers = self._balancers = balancers
-        watch_pools(settings.address_pools, context.listers["services"])
+        return LocalInstances(read, self._defaults, probe, probing)
 
     async def close(self) -> None:
         """Stop asking nodes; the kernel keeps its rules and routes."""

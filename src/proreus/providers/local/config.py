@@ -80,12 +80,20 @@ class InstancesConfig(ConfigSection, frozen=True, kw_only=True):
     """Section `instances`: where the machines are known from.
 
     Attributes:
+        enabled: Whether Nodes are looked after at all. Beside a manager of a cloud they are not:
+            then those of every cloud get the traffic of load balancers.
         inventory: A YAML file, or a directory of them. "": from the Nodes' own addresses.
         probing: Whether and how machines are asked if they live.
     """
 
+    enabled: bool = True
     inventory: str = ""
     probing: Probing = Probing()
+
+    def problems(self) -> Iterator[str]:
+        """Report settings that have no effect."""
+        if not self.enabled and (self.inventory or self.probing.ports):
+            yield "enabled: is false, so take out inventory and probing, or set it to true"
 
 
 class RoutesConfig(ConfigSection, frozen=True, kw_only=True):
