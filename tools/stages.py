@@ -214,7 +214,7 @@ STAGES: Final = (
         "ovirt",
         "200 nodes live on an emulated engine of oVirt, to which its SDKs speak, too",
         tests("tests/providers/ovirt"),
-        240,
+        120,
         _OVIRT,
     ),
     Stage(

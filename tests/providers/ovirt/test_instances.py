@@ -215,6 +215,15 @@ async def test_some_nodes_cost_one_search_and_many_as_many_as_there_are_pages(
     assert all(isinstance(found, Instance) for found in answers.values())
 
 
+async def test_the_engine_need_not_keep_a_search_for_each_batch(engine: Engine) -> None:
+    ids = engine.world.add_vms([f"node-{number}" for number in range(9)])
+    async with started(engine) as provider:
+        for at in range(9):
+            await describe(provider, *(node(f"n{i}", PREFIX + i) for i in ids[at:]))
+        await describe(provider, node("node-1"))
+    assert engine.kept == {"sortby name asc page 1"}
+
+
 async def test_a_machine_that_slips_through_between_pages_is_looked_up_by_its_id(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

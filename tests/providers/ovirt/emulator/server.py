@@ -65,6 +65,8 @@ class Engine:
         self.tokens: dict[str, float] = {}
         self.calls: Counter[str] = Counter()
         self.log: list[tuple[str, Mapping[str, str]]] = []
+        self.kept: set[str] = set()
+        """Searches that the engine keeps for ever."""
         self.failures: dict[str, Failure] = {}
         self.rejected = 0
         """Logins with a wrong password since the last good one."""
@@ -185,12 +187,10 @@ class Engine:
         if most is not None and not most.isdecimal():
             raise Refusal(400, "max must be a number")
         sensitive = request.query.get("case_sensitive", "true") == "true"
-        return search(
-            self.world,
-            request.query.get("search", ""),
-            int(most) if most else None,
-            case_sensitive=sensitive,
-        )
+        text = request.query.get("search", "")
+        if "*" not in text:
+            self.kept.add(text)
+        return search(self.world, text, int(most) if most else None, case_sensitive=sensitive)
 
     def _token(self, request: web.Request, form: Mapping[str, str]) -> web.Response:
         if request.headers.get("Accept") != "application/json":
