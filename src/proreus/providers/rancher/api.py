@@ -1,0 +1,155 @@
+"""Calls Rancher's API: one server, one environment, the newest version that the server has.
+
+Addresses are put together here and not taken from answers, whose links name the server as it knows
+itself: behind a proxy that may be another host.
+"""
+
+import base64
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from proreus.cloudprovider.errors import CloudError, ConfigError
+from proreus.cloudprovider.paging import pages
+from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.requests import Request, json_body
+from proreus.cloudprovider.rest import RestClient, tls_context
+from proreus.providers.rancher.config import RancherConfig
+from proreus.providers.rancher.errors import read_error
+from proreus.providers.rancher.versions import NEWEST_FIRST, V1, Version
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+Described = dict[str, Any]
+"""An object as Rancher describes it."""
+PAGE = 3000
+"""Rows of a page: the most that a server shows at once."""
+
+_SCHEMA = "schemas/loadbalancerservice"
+
+
+class Api:
+    """A session with one environment of a Rancher server."""
+
+    def __init__(self, config: RancherConfig, context: "Context") -> None:
+        """Keep the settings; send nothing yet.
+
+        Raises:
+            ConfigError: A file of TLS cannot be used.
+        """
+        given = config.global_
+        self._root, self._project = given.places()
+        keys = f"{given.cattle_access_key}:{given.cattle_secret_key}".encode()
+        timeout = config.client.timeout.total_seconds()
+        self.version: Version = V1
+        self._client = RestClient(
+            context,
+            self._root,
+            headers={"Authorization": f"Basic {base64.b64encode(keys).decode()}"},
+            read_error=read_error,
+            timeout=timeout,
+            connect_timeout=timeout,
+            tls=tls_context(ca_file=config.client.ca_file),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def choose_version(self) -> None:
+        """Ask which versions the server has, and use the newest.
+
+        Raises:
+            ConfigError: Neither is there.
+            CloudError: The server does not answer, or refuses the keys.
+        """
+        for version in NEWEST_FIRST:
+            request = Request("rancher.get.schema", "GET", self._url(_SCHEMA, version))
+            try:
+                schema = await self._client.call(request, Described)
+            except Refused as error:
+                if not error.is_absence:
+                    raise
+                continue
+            if version.is_described_by(schema):
+                self.version = version
+                return
+        problem = (
+            f"cattle-url: {self._root} has no load balancer services of the versions v2-beta and"
+            " v1: is it a Rancher server of 1.x, and are the keys those of an environment?"
+        )
+        raise ConfigError((problem,))
+
+    async def listed(self, kind: str, **parameters: str) -> list[Described]:
+        """Return all objects of a list that are not removed, from all pages.
+
+        An object that is joined with several others stands in several rows, which pages may part:
+        so one may come twice.
+
+        Args:
+            kind: The list, such as "hosts".
+            parameters: Filters by their names in the API; those that it does not know select
+                nothing. And `include`, the link that is joined.
+
+        Raises:
+            CloudError: A page could not be had.
+        """
+        asked = {"removed_null": "true", "limit": str(PAGE), **parameters}
+
+        async def page(marker: str) -> tuple[list[Described], str]:
+            more = {"marker": marker} if marker else {}
+            name = f"rancher.list.{kind}"
+            request = Request(name, "GET", self._url(kind), {**asked, **more})
+            answer = await self._client.call(request, Described)
+            data = answer.get("data")
+            if answer.get("type") != "collection" or not isinstance(data, list):
+                raise CloudError(f"{name}: the answer is no list of Rancher: is cattle-url right?")
+            return data, _marker(answer)
+
+        return await pages(f"rancher.list.{kind}", page)
+
+    async def change(self, request: Request) -> Described:
+        """Send a change whose URL begins behind the environment; return the object as it is then.
+
+        Raises:
+            Refused: Rancher refuses.
+            CloudError: There is no answer, or it is not Rancher's: the outcome is unknown.
+        """
+        whole = Request(request.name, request.method, self._url(request.url), body=request.body)
+        answer = await self._client.call(whole, Described)
+        if not answer.get("id"):
+            raise CloudError(f"{request.name}: the answer is no object of Rancher")
+        return answer
+
+    def _url(self, path: str, version: Version | None = None) -> str:
+        return f"{(version or self.version).name}{self._project}/{path}"
+
+
+def creation(kind: str, fields: Described) -> Request:
+    """Return the request that makes an object in a list. Pure."""
+    return Request(f"rancher.create.{kind}", "POST", kind, body=json_body(fields))
+
+
+def update(kind: str, id_: str, fields: Described) -> Request:
+    """Return the request that changes fields of an object. Pure."""
+    return Request(f"rancher.update.{kind}", "PUT", f"{kind}/{id_}", body=json_body(fields))
+
+
+def action(kind: str, id_: str, name: str, fields: Described | None = None) -> Request:
+    """Return the request for an action of an object. Pure."""
+    url = f"{kind}/{id_}?action={name}"
+    return Request(f"rancher.{name}.{kind}", "POST", url, body=json_body(fields or {}))
+
+
+def removal(kind: str, id_: str) -> Request:
+    """Return the request that removes an object. Pure."""
+    return Request(f"rancher.delete.{kind}", "DELETE", f"{kind}/{id_}")
+
+
+def _marker(answer: Described) -> str:
+    """Return where the next page begins; "" if this is the last one."""
+    pagination = answer.get("pagination")
+    link = pagination.get("next") if isinstance(pagination, dict) else None
+    if not link:
+        return ""
+    return parse_qs(urlsplit(str(link)).query).get("marker", [str(link)])[-1]

@@ -1,0 +1,1 @@
+"""Load balancers of Rancher: what is desired, what is observed, and the steps between."""

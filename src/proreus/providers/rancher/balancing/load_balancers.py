@@ -1,0 +1,230 @@
+"""The capability `LoadBalancers` of the provider `rancher`.
+
+A load balancer is a load balancer service in the stack of the official manager, and an external
+service for each node. Rancher answers before its work is done: then the verb answers `Pending`.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from proreus.cloudprovider.adapters import per_service
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    Endpoints,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    PartChange,
+)
+from proreus.cloudprovider.ownership import Owner
+from proreus.cloudprovider.refused import Reason, Refused
+from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.rancher.api import Api
+from proreus.providers.rancher.balancing import documents, owners
+from proreus.providers.rancher.balancing.desired import (
+    check,
+    desired_balancer,
+    desired_fingerprint,
+    rejected,
+)
+from proreus.providers.rancher.balancing.parts import BALANCERS, Balancer, External, Observed
+from proreus.providers.rancher.balancing.plan import (
+    Change,
+    Step,
+    Wait,
+    absorbed,
+    deletion,
+    plan,
+)
+from proreus.providers.rancher.balancing.reading import STACK, Reader
+from proreus.providers.rancher.balancing.sharing import Sharing
+from proreus.providers.rancher.works import Waits, Working
+
+_AT_ONCE: Final = 8
+"""Changes that are sent side by side."""
+
+
+class RancherLoadBalancers:
+    """The verbs of `LoadBalancers` for one Service at a time."""
+
+    def __init__(self, api: Api) -> None:
+        """Keep how to call Rancher."""
+        self._api = api
+        self._sharing = Sharing()
+        self._reader = Reader(api, self._sharing)
+        self._waits = Waits()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._stack_turn = asyncio.Lock()
+        self._deleted: set[str] = set()
+
+    def offered(self) -> LoadBalancers:
+        """Return the verbs as the capability of the provider."""
+        return per_service(
+            self.ensure,
+            self.delete,
+            host_policy=self.host_policy,
+            list_owned=self.list_owned,
+            fingerprint=self.fingerprint,
+            preview=self.preview,
+        )
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
+        is_local = service.spec.external_traffic_policy == "Local"
+        endpoints = Endpoints.NODES if is_local else Endpoints.NONE
+        return HostPolicy(families=("IPv4",), endpoints=endpoints)
+
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
+        """Make or change the load balancer, as far as Rancher lets it at once."""
+        check(lb)
+        failure = ""
+        try:
+            desired = desired_balancer(lb, self._api.version)
+            self._sharing.need(lb.ref.uid, [target.node for target in desired.targets])
+            observed = await self._reader.observe(lb.ref)
+            if observed.balancer is not None:
+                failure = observed.balancer.failure
+            if not observed.stack:
+                observed = await self._with_stack(observed)
+            steps = functools.partial(plan, desired, version=self._api.version)
+            take = functools.partial(self._take, lb.ref)
+            observed = await converge(observed, steps, take)
+        except Working as working:
+            if failure:
+                raise CloudError(
+                    f"Rancher has failed to change the load balancer, and is asked again: {failure}"
+                ) from None
+            return self._waits.pending(lb.ref.uid, working.reason)
+        self._waits.done(lb.ref.uid)
+        shown = observed.balancer.endpoints if observed.balancer is not None else ()
+        return Ensured(tuple(LoadBalancerIngress(ip=ip) for ip in shown), rejected(lb))
+
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
+        """Return what `ensure` would change."""
+        check(lb)
+        desired = desired_balancer(lb, self._api.version)
+        try:
+            observed = await self._reader.observe(lb.ref)
+        except Working as working:
+            raise CloudError(working.reason) from None
+        stack = () if observed.stack else (PartChange("create", f"stack {STACK}"),)
+        lines, _ = preview_plan(
+            observed, functools.partial(plan, desired, version=self._api.version)
+        )
+        return (*stack, *lines)
+
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        """Return what `list_owned` shows if all is as desired."""
+        check(lb)
+        return desired_fingerprint(desired_balancer(lb, self._api.version), self._api.version)
+
+    async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
+        """Remove what was made for a Service, and external services that nobody needs any more."""
+        self._sharing.release(ref.uid)
+        try:
+            observed = await self._reader.observe(ref, image=False)
+            if observed.balancer is not None:
+                self._deleted.add(ref.uid)
+            await converge(observed, deletion, functools.partial(self._take, ref))
+        except Working as working:
+            return self._waits.pending(ref.uid, working.reason)
+        was_there = ref.uid in self._deleted
+        self._deleted.discard(ref.uid)
+        self._waits.done(ref.uid)
+        return Done(found=was_there)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """List load balancers and external services with the cluster's marks."""
+        services, links, externals = await self._reader.all()
+        found = [
+            OwnedObject("external service", one.id)
+            for one in externals.values()
+            if one.owner is not None and one.owner.cluster_uid == cluster.uid
+        ]
+        version = self._api.version
+        for service in services:
+            owner = owners.owner_of(service)
+            if owner is None or owner.cluster_uid != cluster.uid:
+                continue
+            one = documents.balancer(service, version, owner, links.get(str(service["id"]), ()))
+            found.append(
+                OwnedObject(
+                    "load balancer service",
+                    one.id,
+                    owners.service_of(service),
+                    owner.service_uid,
+                    fingerprint=documents.shown_fingerprint(one, externals, version),
+                    addresses=one.endpoints,
+                )
+            )
+        return found
+
+    async def _with_stack(self, observed: Observed) -> Observed:
+        """Make the stack, once for all Services that are ensured side by side."""
+        async with self._stack_turn:
+            stack = await self._reader.stack() or await self._reader.make_stack()
+        return Observed(stack=stack, image=observed.image)
+
+    async def _take(
+        self, ref: LoadBalancerRef, observed: Observed, step: Step
+    ) -> Callable[[Observed], Observed]:
+        """Take a step; return a function from what was observed before it to what is after.
+
+        Raises:
+            Working: Rancher works on it, or on something that has to be done before.
+            CloudError: Rancher refuses, or does not answer.
+        """
+        call = step.call
+        if isinstance(call, Wait):
+            raise Working(call.reason)
+        async with self._slots:
+            if call.request.method != "DELETE":
+                return await self._send(ref, call)
+            node = _node_of(call, observed)
+            if not node:
+                return await self._remove(ref, step, call)
+            with self._sharing.going(node) as may_go:
+                return await self._remove(ref, step, call) if may_go else step.after
+
+    async def _remove(
+        self, ref: LoadBalancerRef, step: Step, call: Change
+    ) -> Callable[[Observed], Observed]:
+        """Remove a service; one that is gone already is no error."""
+        try:
+            return await self._send(ref, call)
+        except Refused as error:
+            if error.is_absence:
+                return step.after
+            raise
+
+    async def _send(self, ref: LoadBalancerRef, call: Change) -> Callable[[Observed], Observed]:
+        try:
+            described = await self._api.change(call.request)
+        except Refused as error:
+            if error.reason is Reason.CONFLICT:
+                raise Working(f"Rancher still works on the load balancer: {error}") from error
+            raise
+        made: Balancer | External = documents.external(described)
+        if call.kind == BALANCERS:
+            owner = Owner(ref.cluster.uid, service_uid=ref.uid)
+            made = documents.balancer(described, self._api.version, owner)
+        return lambda now: absorbed(now, call, made)
+
+
+def _node_of(call: Change, observed: Observed) -> str:
+    """Return the node whose external service a request removes; "" for a load balancer."""
+    id_ = call.request.url.rpartition("/")[2]
+    if call.kind == BALANCERS:
+        return ""
+    return next(
+        (one.owner.service_uid for one in observed.externals if one.id == id_ and one.owner), ""
+    )

@@ -1,0 +1,169 @@
+"""Observes the load balancer of a Service: its service, its links, and external services."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Owner
+from proreus.providers.rancher.api import Api, Described, creation
+from proreus.providers.rancher.balancing import documents, owners
+from proreus.providers.rancher.balancing.desired import name_of
+from proreus.providers.rancher.balancing.parts import (
+    BALANCERS,
+    EXTERNALS,
+    REMOVING,
+    Balancer,
+    External,
+    Observed,
+)
+from proreus.providers.rancher.balancing.sharing import Sharing
+from proreus.providers.rancher.works import Working
+
+STACK: Final = "kubernetes-loadbalancers"
+"""The official stack of load balancers. It is made if it is missing, and stays."""
+STACK_ID: Final = f"{STACK}://"
+"""Its external id."""
+_MAPS: Final = "serviceconsumemaps"
+_IMAGE: Final = "lb.instance.image"
+_BROKEN: Final = frozenset({"error", "erroring"})
+
+
+class Reader:
+    """A reader of services."""
+
+    def __init__(self, api: Api, sharing: Sharing) -> None:
+        """Keep how to call Rancher, and who needs what."""
+        self._api = api
+        self._sharing = sharing
+
+    async def balancer(self, ref: LoadBalancerRef) -> Balancer | None:
+        """Return the load balancer that is a Service's.
+
+        Raises:
+            CloudError: There are several, its name is another's, or Rancher does not tell.
+        """
+        name = name_of(ref)
+        named = [
+            one
+            for one in await self._api.listed(BALANCERS, name=name)
+            if str(one.get("name") or "").lower() == name
+        ]
+        ours = [one for one in named if owners.verdict_of(one, ref).is_ours]
+        if len(ours) > 1:
+            ids = ", ".join(sorted(str(one["id"]) for one in ours))
+            raise CloudError(f"several load balancers are called {name}: {ids}: remove all but one")
+        if not ours:
+            return None
+        links = () if self._api.version.has_rules else await self._links(str(ours[0]["id"]))
+        owner = Owner(ref.cluster.uid, service_uid=ref.uid)
+        return documents.balancer(ours[0], self._api.version, owner, links)
+
+    async def observe(self, ref: LoadBalancerRef, *, image: bool = True) -> Observed:
+        """Observe what there is for a Service.
+
+        Args:
+            ref: The Service.
+            image: Whether the image of a load balancer is asked for that is not there yet.
+
+        Raises:
+            CloudError: Rancher does not tell.
+        """
+        found = await self.balancer(ref)
+        stack = found.stack if found is not None else await self.stack()
+        externals = await self._externals(stack) if stack else ()
+        needs_image = image and found is None and self._api.version.has_rules
+        return Observed(
+            stack=stack,
+            image=await self._image() if needs_image else "",
+            balancer=found,
+            externals=externals,
+            unused=await self._unused(externals, ref.cluster),
+        )
+
+    async def stack(self) -> str:
+        """Return the id of the stack of load balancers, or "".
+
+        Raises:
+            Working: Rancher removes it.
+            CloudError: It is broken, or Rancher does not tell.
+        """
+        listed = await self._api.listed(self._api.version.stacks, name=STACK)
+        named = [one for one in listed if str(one.get("name") or "").lower() == STACK]
+        usable = [one for one in named if one.get("state") not in REMOVING | _BROKEN]
+        official = [one for one in usable if one.get("externalId") == STACK_ID] or usable
+        if official:
+            return min(str(one["id"]) for one in official)
+        if any(one.get("state") in _BROKEN for one in named):
+            raise CloudError(f"the stack {STACK} is in an error state: remove it in Rancher")
+        if named:
+            raise Working(f"Rancher removes the stack {STACK}")
+        return ""
+
+    async def make_stack(self) -> str:
+        """Make the stack; return its id.
+
+        Raises:
+            CloudError: Rancher refuses, or does not answer.
+        """
+        fields: Described = {"name": STACK, "externalId": STACK_ID}
+        made = await self._api.change(creation(self._api.version.stacks, fields))
+        return str(made["id"])
+
+    async def all(self) -> tuple[list[Described], dict[str, frozenset[str]], dict[str, External]]:
+        """Return all load balancers, the links of each by its id, and all external services.
+
+        Raises:
+            CloudError: Rancher does not tell.
+        """
+        services = await self._api.listed(BALANCERS)
+        found = await self._api.listed(EXTERNALS)
+        has_links = not self._api.version.has_rules and services
+        maps = await self._api.listed(_MAPS) if has_links else []
+        externals = {str(one["id"]): documents.external(one) for one in found}
+        return services, documents.links(maps), externals
+
+    async def _links(self, id_: str) -> frozenset[str]:
+        maps = await self._api.listed(_MAPS, serviceId=id_)
+        return documents.links(maps).get(id_, frozenset())
+
+    async def _externals(self, stack: str) -> tuple[External, ...]:
+        field = self._api.version.stack_id
+        listed = await self._api.listed(EXTERNALS, **{field: stack})
+        return tuple(documents.external(one) for one in listed if one.get(field) == stack)
+
+    async def _unused(
+        self, externals: Iterable[External], cluster: ClusterIdentity
+    ) -> frozenset[str]:
+        """Return those of this cluster that no Service needs and to which nothing leads.
+
+        A link that Rancher is removing still counts: what it leads to goes another time.
+        """
+        needed = self._sharing.needed()
+        spare = {
+            one.id
+            for one in externals
+            if one.owner is not None
+            and one.owner.cluster_uid == cluster.uid
+            and one.owner.service_uid not in needed
+        }
+        if not spare:
+            return frozenset()
+        used = {str(one.get("consumedServiceId")) for one in await self._api.listed(_MAPS)}
+        return frozenset(spare - used)
+
+    async def _image(self) -> str:
+        """Return the image of load balancers, as the server's settings say.
+
+        Raises:
+            CloudError: They do not.
+        """
+        for one in await self._api.listed("settings", name=_IMAGE):
+            value = one.get("activeValue") or one.get("value")
+            if one.get("name") == _IMAGE and value:
+                return f"docker:{value}"
+        raise CloudError(
+            f"Rancher's setting {_IMAGE} is empty or is not shown: give the manager the keys of an"
+            " environment that may read settings"
+        )

@@ -1,0 +1,122 @@
+"""Describes hosts of Rancher: all in one request, with their addresses."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.lookups import each
+from proreus.kube.objects import Node
+from proreus.providers.rancher.api import Api, Described
+from proreus.providers.rancher.machines import instance, joined, merged
+from proreus.providers.rancher.names import (
+    SCHEME,
+    Host,
+    Index,
+    index,
+    named,
+    ownership,
+    parsed,
+    uuid_of,
+)
+
+BATCH = 500
+"""Nodes in one `describe`: each costs the same list of all hosts."""
+_AT_ONCE = 4
+
+Alone = Mapping[str, Described | CloudError | None]
+"""Hosts that the list left out, asked for alone by their uuids; None for those that are gone."""
+
+
+class Hosts:
+    """A reader of hosts."""
+
+    def __init__(self, api: Api) -> None:
+        """Keep how to call Rancher."""
+        self._api = api
+
+    async def all(self) -> list[Described]:
+        """Return all hosts of the environment that are not removed, with their addresses.
+
+        Raises:
+            CloudError: Rancher does not tell.
+        """
+        return merged(await self._api.listed("hosts", include="ipAddresses"))
+
+    async def alone(self, uuids: Collection[str]) -> Alone:
+        """Ask for each of these hosts by itself: a list in pages may have passed one over."""
+        return await each(sorted(uuids), lambda one: one, self._one, _AT_ONCE)
+
+    async def with_addresses(self, host: Host) -> Host:
+        """Return a host with its addresses, from the list of its own if none were joined.
+
+        Raises:
+            CloudError: Rancher does not tell.
+        """
+        if joined(host) is not None or host.get("agentIpAddress"):
+            return host
+        found = await self._api.listed(f"hosts/{host.get('id')}/ipaddresses")
+        return {**host, "ipAddresses": found}
+
+    async def _one(self, uuid: str) -> Described | None:
+        found = merged(await self._api.listed("hosts", uuid=uuid, include="ipAddresses"))
+        return next((host for host in found if uuid_of(host) == uuid), None)
+
+
+class RancherInstances:
+    """The capability `Instances` of the provider `rancher`."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        """Keep how to read hosts."""
+        self._hosts = hosts
+
+    @property
+    def batch_size(self) -> int:
+        """The most nodes that one `describe` takes."""
+        return BATCH
+
+    def owns(self, node: Node) -> Ownership:
+        """Tell a node's cloud by its provider id."""
+        return ownership(node)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Look nodes up in a list of all hosts; ask for those that are missing alone."""
+        asked = [node for node in nodes if ownership(node) is not Ownership.NO]
+        hosts = await self._hosts.all() if asked else []
+        uuids = {parsed(node.spec.provider_id) for node in asked if node.spec.provider_id}
+        known = index(hosts)
+        alone = await self._hosts.alone({one for one in uuids if one} - known.by_uuid.keys())
+        found = {node.metadata.name: match(node, known, alone) for node in nodes}
+        return await each(nodes, lambda node: node.metadata.name, _Answer(self._hosts, found), 1)
+
+
+class _Answer:
+    """A function from a node to its answer, which may have to ask for addresses."""
+
+    def __init__(self, hosts: Hosts, found: Mapping[str, Host | NotFound | CloudError]) -> None:
+        self._hosts = hosts
+        self._found = found
+
+    async def __call__(self, node: Node) -> InstanceAnswer:
+        host = self._found[node.metadata.name]
+        if isinstance(host, NotFound | CloudError):
+            return host
+        return instance(await self._hosts.with_addresses(host), known_as=node.spec.provider_id)
+
+
+def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudError:
+    """Return the answer about one node from what was looked up. Pure."""
+    text = node.spec.provider_id
+    if text:
+        uuid = parsed(text)
+        if uuid is None:
+            return InvalidRequest(
+                f"spec.providerID {text!r} is not one of Rancher: it must have the form"
+                f" {SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
+            )
+        answer = hosts.by_uuid[uuid] if uuid in hosts.by_uuid else alone[uuid]
+        return NotFound() if answer is None else answer
+    alike = named(node.metadata.name, hosts)
+    if len(alike) > 1:
+        ids = ", ".join(sorted(str(host.get("id")) for host in alike))
+        return IdentityConflict(f"{len(alike)} hosts are called {node.metadata.name}: {ids}")
+    return alike[0] if alike else NotFound()
