@@ -25,6 +25,9 @@ Described = dict[str, Any]
 PAGE = 3000
 """Rows of a page: the most that a server shows at once."""
 
+SETTINGS = "settings"
+"""The list whose objects are never removed."""
+
 _SCHEMA = "schemas/loadbalancerservice"
 
 
@@ -83,18 +86,20 @@ class Api:
     async def listed(self, kind: str, **parameters: str) -> list[Described]:
         """Return all objects of a list that are not removed, from all pages.
 
+        Filters that the API does not know select nothing, and it does not say so.
+
         An object that is joined with several others stands in several rows, which pages may part:
         so one may come twice.
 
         Args:
             kind: The list, such as "hosts".
-            parameters: Filters by their names in the API; those that it does not know select
-                nothing. And `include`, the link that is joined.
+            parameters: Filters by their names in the API, and `include`, the link that is joined.
 
         Raises:
             CloudError: A page could not be had.
         """
-        asked = {"removed_null": "true", "limit": str(PAGE), **parameters}
+        asked = {"removed_null": "true", **parameters} if kind != SETTINGS else parameters
+        asked = {"limit": str(PAGE), **asked}
 
         async def page(marker: str) -> tuple[list[Described], str]:
             more = {"marker": marker} if marker else {}

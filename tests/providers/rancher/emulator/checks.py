@@ -42,10 +42,6 @@ class Checks:
         if type_.startswith("array["):
             many = value if isinstance(value, list) else [value]
             return [self._value(name, field, type_[6:-1], one) for one in many]
-        if type_.startswith("map["):
-            if not isinstance(value, dict):
-                raise Refusal(422, "InvalidFormat", name)
-            return value
         if type_.startswith("reference["):
             if str(value) not in self._world.objects:
                 raise Refusal(422, "InvalidReference", name)
@@ -58,7 +54,8 @@ class Checks:
             return self._number(name, field, value)
         if type_ in {"string", "enum"}:
             return self._text(name, field, value)
-        if type_ == "boolean" and not isinstance(value, bool):
+        form = {"boolean": bool, "map[json]": dict, "map[string]": dict}.get(type_, object)
+        if not isinstance(value, form):
             raise Refusal(422, "InvalidFormat", name)
         return value
 

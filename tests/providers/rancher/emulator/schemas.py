@@ -253,9 +253,12 @@ FIELDS: Final = {
 }
 
 _FILTERED: Final = frozenset(
-    "accountId address created description environmentId externalId id kind name removed serviceId"
-    " consumedServiceId stackId state uuid value".split()
-)
+    {
+        "accountId", "address", "consumedServiceId", "created", "description", "environmentId",
+        "externalId", "id", "kind", "name", "removed", "serviceId", "stackId", "state", "uuid",
+        "value",
+    }
+)  # fmt: skip
 _MODIFIERS: Final = ["eq", "ne", "null", "notnull"]
 
 

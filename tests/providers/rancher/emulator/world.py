@@ -177,7 +177,7 @@ class World:
                 self.go(one, "canceling-upgrade", "canceled-upgrade")
 
     def remove(self, one: Json) -> None:
-        self.go(one, "removing", "removed", effect=self._removed)
+        self.go(one, "removing", "removed", effect=self.purge)
 
     def link(self, one: Json, ids: Sequence[str]) -> None:
         """Let a service lead to these, and to no others."""
@@ -227,7 +227,8 @@ class World:
     def _stopped(self, one: Json) -> None:
         one["hostId"] = None
 
-    def _removed(self, one: Json) -> None:
+    def purge(self, one: Json) -> None:
+        """Take a service away, and what leads to it and from it."""
         one["removed"] = "2026-01-01T00:00:00Z"
         for link in self.of("serviceConsumeMap"):
             if one["id"] in {link["serviceId"], link["consumedServiceId"]}:

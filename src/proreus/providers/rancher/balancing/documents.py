@@ -65,6 +65,14 @@ def links(maps: Iterable[Described]) -> dict[str, frozenset[str]]:
     return found
 
 
+def led_to(
+    services: Iterable[Described], maps: Mapping[str, frozenset[str]], version: Version
+) -> frozenset[str]:
+    """Return the ids of all services to which load balancers lead."""
+    found = (balancer(one, version, None, maps.get(str(one["id"]), ())) for one in services)
+    return frozenset[str]().union(*(one.links for one in found))
+
+
 def fingerprint(
     ports: Iterable[str], frontends: Iterable[tuple[int, int, str]], addresses: Iterable[str]
 ) -> str:

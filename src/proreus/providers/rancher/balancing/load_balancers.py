@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from proreus.cloudprovider.adapters import per_service
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
@@ -36,7 +38,13 @@ from proreus.providers.rancher.balancing.desired import (
     desired_fingerprint,
     rejected,
 )
-from proreus.providers.rancher.balancing.parts import BALANCERS, Balancer, External, Observed
+from proreus.providers.rancher.balancing.parts import (
+    BALANCERS,
+    Balancer,
+    Desired,
+    External,
+    Observed,
+)
 from proreus.providers.rancher.balancing.plan import (
     Change,
     Step,
@@ -44,6 +52,7 @@ from proreus.providers.rancher.balancing.plan import (
     absorbed,
     deletion,
     plan,
+    preparation,
 )
 from proreus.providers.rancher.balancing.reading import STACK, Reader
 from proreus.providers.rancher.balancing.sharing import Sharing
@@ -63,7 +72,7 @@ class RancherLoadBalancers:
         self._reader = Reader(api, self._sharing)
         self._waits = Waits()
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._stack_turn = asyncio.Lock()
+        self._turn = asyncio.Lock()
         self._deleted: set[str] = set()
 
     def offered(self) -> LoadBalancers:
@@ -93,8 +102,8 @@ class RancherLoadBalancers:
             observed = await self._reader.observe(lb.ref)
             if observed.balancer is not None:
                 failure = observed.balancer.failure
-            if not observed.stack:
-                observed = await self._with_stack(observed)
+            if not observed.stack or preparation(desired, observed, self._api.version):
+                observed = await self._prepared(lb.ref, desired)
             steps = functools.partial(plan, desired, version=self._api.version)
             take = functools.partial(self._take, lb.ref)
             observed = await converge(observed, steps, take)
@@ -143,36 +152,47 @@ class RancherLoadBalancers:
         return Done(found=was_there)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
-        """List load balancers and external services with the cluster's marks."""
+        """List load balancers and external services with the cluster's marks.
+
+        No fingerprint is shown while there is an external service to which nothing leads, such as
+        of an `ensure` that was cut off: the next one removes it.
+        """
         services, links, externals = await self._reader.all()
+        version = self._api.version
+        used = documents.led_to(services, links, version)
         found = [
             OwnedObject("external service", one.id)
             for one in externals.values()
             if one.owner is not None and one.owner.cluster_uid == cluster.uid
         ]
-        version = self._api.version
+        is_tidy = used >= {one.id for one in found}
         for service in services:
             owner = owners.owner_of(service)
             if owner is None or owner.cluster_uid != cluster.uid:
                 continue
             one = documents.balancer(service, version, owner, links.get(str(service["id"]), ()))
+            shown = documents.shown_fingerprint(one, externals, version) if is_tidy else ""
             found.append(
                 OwnedObject(
                     "load balancer service",
                     one.id,
                     owners.service_of(service),
                     owner.service_uid,
-                    fingerprint=documents.shown_fingerprint(one, externals, version),
+                    fingerprint=shown,
                     addresses=one.endpoints,
                 )
             )
         return found
 
-    async def _with_stack(self, observed: Observed) -> Observed:
-        """Make the stack, once for all Services that are ensured side by side."""
-        async with self._stack_turn:
-            stack = await self._reader.stack() or await self._reader.make_stack()
-        return Observed(stack=stack, image=observed.image)
+    async def _prepared(self, ref: LoadBalancerRef, desired: Desired) -> Observed:
+        """Make stack and external services once for all Services that are ensured side by side."""
+        async with self._turn:
+            observed = await self._reader.observe(ref)
+            if not observed.stack:
+                stack = await self._reader.make_stack()
+                observed = msgspec.structs.replace(observed, stack=stack)
+            steps = functools.partial(preparation, desired, version=self._api.version)
+            return await converge(observed, steps, functools.partial(self._take, ref))
 
     async def _take(
         self, ref: LoadBalancerRef, observed: Observed, step: Step

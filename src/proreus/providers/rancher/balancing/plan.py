@@ -82,14 +82,20 @@ Step = PlannedCall[Wait | Change, Observed]
 After = Callable[[Observed], Observed]
 
 
+def preparation(desired: Desired, observed: Observed, version: Version) -> tuple[Step, ...]:
+    """Return the next steps to the external services of a Service's nodes, which others share."""
+    return tuple(
+        step
+        for host in _hosts(desired, observed)
+        for step in _external_steps(host, desired, observed.stack, version)
+    )
+
+
 def plan(desired: Desired, observed: Observed, version: Version) -> tuple[Step, ...]:
     """Return the next steps; none if all is as desired."""
+    if prepared := preparation(desired, observed, version):
+        return prepared
     hosts = _hosts(desired, observed)
-    made = tuple(
-        step for host in hosts for step in _external_steps(host, desired, observed.stack, version)
-    )
-    if made:
-        return made
     ids = frozenset(host.found.id for host in hosts if host.found is not None)
     rules = frozenset((port, to, id_) for port, to in desired.frontends for id_ in ids)
     steps = tuple(_balancer_steps(desired, observed, version, rules, ids))
@@ -128,9 +134,13 @@ def _hosts(desired: Desired, observed: Observed) -> list[_Host]:
     """Choose the external services of nodes.
 
     The official name may be another node's, since it has no dots, or another cluster's: then the
-    name ends with a digest. A service without marks is taken over if it leads to this node, or if
-    no other node of the Service has its name.
+    name ends with a digest. A service without marks is the official manager's only if the Service's
+    load balancer leads to it: it is taken over if its address is this node's, or if no other node
+    has its name.
     """
+    led_to: set[str] = set()
+    if observed.balancer is not None:
+        led_to |= observed.balancer.links
     there = {one.name.lower(): one for one in observed.externals}
     names = {target: external_name(target.node) for target in desired.targets}
     alike: dict[str, list[Target]] = {}
@@ -148,8 +158,9 @@ def _hosts(desired: Desired, observed: Observed) -> list[_Host]:
         if found is None:
             is_first = namesakes[0] == target
             return _Host(target, name, None) if is_first else _Host(target, second, other)
-        is_free = found.addresses == (target.address,) or len(namesakes) == 1
-        if found.owner == mine or (found.owner is None and is_free):
+        is_clear = found.addresses == (target.address,) or len(namesakes) == 1
+        is_official = found.owner is None and found.id in led_to
+        if found.owner == mine or (is_official and is_clear):
             return _Host(target, name, found)
         return _Host(target, second, other)
 

@@ -7,7 +7,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner
-from proreus.providers.rancher.api import Api, Described, creation
+from proreus.providers.rancher.api import SETTINGS, Api, Described, creation
 from proreus.providers.rancher.balancing import documents, owners
 from proreus.providers.rancher.balancing.desired import name_of
 from proreus.providers.rancher.balancing.parts import (
@@ -79,7 +79,7 @@ class Reader:
             image=await self._image() if needs_image else "",
             balancer=found,
             externals=externals,
-            unused=await self._unused(externals, ref.cluster),
+            unused=await self._unused(externals, ref.cluster, found.id if found else ""),
         )
 
     async def stack(self) -> str:
@@ -134,11 +134,16 @@ class Reader:
         return tuple(documents.external(one) for one in listed if one.get(field) == stack)
 
     async def _unused(
-        self, externals: Iterable[External], cluster: ClusterIdentity
+        self, externals: Iterable[External], cluster: ClusterIdentity, own: str
     ) -> frozenset[str]:
-        """Return those of this cluster that no Service needs and to which nothing leads.
+        """Return those of this cluster that no Service needs and to which nobody else leads.
 
         A link that Rancher is removing still counts: what it leads to goes another time.
+
+        Args:
+            externals: All of the stack.
+            cluster: This cluster.
+            own: The id of the Service's load balancer, which leads away from them first, or "".
         """
         needed = self._sharing.needed()
         spare = {
@@ -150,8 +155,9 @@ class Reader:
         }
         if not spare:
             return frozenset()
-        used = {str(one.get("consumedServiceId")) for one in await self._api.listed(_MAPS)}
-        return frozenset(spare - used)
+        maps = await self._api.listed(_MAPS)
+        others = (one for one in maps if str(one.get("serviceId")) != own)
+        return frozenset(spare - {str(one.get("consumedServiceId")) for one in others})
 
     async def _image(self) -> str:
         """Return the image of load balancers, as the server's settings say.
@@ -159,7 +165,7 @@ class Reader:
         Raises:
             CloudError: They do not.
         """
-        for one in await self._api.listed("settings", name=_IMAGE):
+        for one in await self._api.listed(SETTINGS, name=_IMAGE):
             value = one.get("activeValue") or one.get("value")
             if one.get("name") == _IMAGE and value:
                 return f"docker:{value}"
