@@ -135,7 +135,8 @@ class LBSite:
         return found
 
     def externals(self) -> dict[str, Json]:
-        """The external services by name."""
+        """The external services by name, once what is due is done."""
+        self.world.advance()
         return {str(one["name"]): one for one in self.world.of("externalService")}
 
     def served(self, name: str = NAME) -> dict[str, set[str]]:

@@ -4,7 +4,7 @@ from typing import Final
 
 from proreus.cloudprovider.load_balancers import Pending
 
-PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
+PACE: Final = tuple(min(0.3 * 1.6**times, 15.0) for times in range(10))
 """Seconds until Rancher is asked again whether it is done."""
 
 
