@@ -107,7 +107,7 @@ async def ensure(of: Client, name: str, nodes: Sequence[str], ports: Sequence[Se
         balancer = named[0]
     else:
         image = {"imageUuid": f"docker:{setting['value']}"} if of.is_new else {}
-        fields = {"name": name, stack_field: await _stack(of)}
+        fields: Json = {"name": name, stack_field: await _stack(of)}
         fields |= {"launchConfig": {**image, "ports": published}}
         fields |= {"lbConfig": {}} if of.is_new else {}
         balancer = await of.call("create", "loadBalancerService", Body=fields)
