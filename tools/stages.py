@@ -121,8 +121,19 @@ _OPENSTACK: Final = (
 _AZURE: Final = ("src/proreus/providers/azure", "tests/providers/azure")
 _OVIRT: Final = ("src/proreus/providers/ovirt", "tests/providers/ovirt")
 _VSPHERE: Final = ("src/proreus/providers/vsphere", "labs/vsphere", "tests/providers/vsphere")
+_RANCHER: Final = ("src/proreus/providers/rancher", "tests/providers/rancher")
 
-_STAGED_CLOUDS: Final = ("aws", "azure", "cloudstack", "gce", "mesos", "openstack", "ovirt", "vsphere")
+_STAGED_CLOUDS: Final = (
+    "aws",
+    "azure",
+    "cloudstack",
+    "gce",
+    "mesos",
+    "openstack",
+    "ovirt",
+    "rancher",
+    "vsphere",
+)
 """Clouds whose long tests have stages of their own."""
 
 STAGES: Final = (
@@ -216,6 +227,13 @@ STAGES: Final = (
         tests("tests/providers/ovirt"),
         120,
         _OVIRT,
+    ),
+    Stage(
+        "rancher",
+        "200 nodes live on an emulated Rancher of either version; a Service moves there and back",
+        tests("tests/providers/rancher"),
+        300,
+        _RANCHER,
     ),
     Stage(
         "kills",

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from proreus.cloudprovider.errors import CloudError, ConfigError
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Refused
-from proreus.cloudprovider.requests import Request, json_body
+from proreus.cloudprovider.requests import Request
 from proreus.cloudprovider.rest import RestClient, tls_context
 from proreus.providers.rancher.config import RancherConfig
 from proreus.providers.rancher.errors import read_error
@@ -128,27 +128,6 @@ class Api:
 
     def _url(self, path: str, version: Version | None = None) -> str:
         return f"{(version or self.version).name}{self._project}/{path}"
-
-
-def creation(kind: str, fields: Described) -> Request:
-    """Return the request that makes an object in a list. Pure."""
-    return Request(f"rancher.create.{kind}", "POST", kind, body=json_body(fields))
-
-
-def update(kind: str, id_: str, fields: Described) -> Request:
-    """Return the request that changes fields of an object. Pure."""
-    return Request(f"rancher.update.{kind}", "PUT", f"{kind}/{id_}", body=json_body(fields))
-
-
-def action(kind: str, id_: str, name: str, fields: Described | None = None) -> Request:
-    """Return the request for an action of an object. Pure."""
-    url = f"{kind}/{id_}?action={name}"
-    return Request(f"rancher.{name}.{kind}", "POST", url, body=json_body(fields or {}))
-
-
-def removal(kind: str, id_: str) -> Request:
-    """Return the request that removes an object. Pure."""
-    return Request(f"rancher.delete.{kind}", "DELETE", f"{kind}/{id_}")
 
 
 def _marker(answer: Described) -> str:

@@ -22,7 +22,6 @@ from proreus.cloudprovider.names import digest_of
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.requests import Request
 from proreus.cloudprovider.steps import PlannedCall
-from proreus.providers.rancher.api import action, creation, removal, update
 from proreus.providers.rancher.balancing import owners
 from proreus.providers.rancher.balancing.parts import (
     BALANCERS,
@@ -36,6 +35,7 @@ from proreus.providers.rancher.balancing.parts import (
     Target,
 )
 from proreus.providers.rancher.names import external_name
+from proreus.providers.rancher.operations import action, creation, removal, update
 from proreus.providers.rancher.versions import Version
 
 NEW: Final = "new"

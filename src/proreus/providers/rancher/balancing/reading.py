@@ -7,7 +7,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner
-from proreus.providers.rancher.api import SETTINGS, Api, Described, creation
+from proreus.providers.rancher.api import SETTINGS, Api, Described
 from proreus.providers.rancher.balancing import documents, owners
 from proreus.providers.rancher.balancing.desired import name_of
 from proreus.providers.rancher.balancing.parts import (
@@ -19,6 +19,7 @@ from proreus.providers.rancher.balancing.parts import (
     Observed,
 )
 from proreus.providers.rancher.balancing.sharing import Sharing
+from proreus.providers.rancher.operations import creation
 from proreus.providers.rancher.works import Working
 
 STACK: Final = "kubernetes-loadbalancers"
