@@ -1,0 +1,1 @@
+"""Load balancers of Baidu AI Cloud: BLB, and EIPs bound to them."""

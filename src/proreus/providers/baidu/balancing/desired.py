@@ -1,0 +1,264 @@
+"""Decides which load balancer of Baidu AI Cloud a Service should have. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, InvalidRequest
+from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
+from proreus.providers.baidu.balancing import owners
+from proreus.providers.baidu.balancing.annotations import HASH, PREFIX, ROUND_ROBIN, Options
+from proreus.providers.baidu.balancing.parts import HTTP, TCP, UDP, Balancer, Desired, Eip, Listener
+from proreus.providers.baidu.config import BaiduConfig
+from proreus.providers.baidu.machines import GONE
+from proreus.providers.baidu.names import parsed
+
+MOST_LISTENERS: Final = 50
+"""The most listeners of a load balancer."""
+_EVERYONE: Final = {"0.0.0.0/0"}
+_COOKIE_SECONDS: Final = 15_552_000
+_ANY_SUBNET: Final = "BCC"
+"""The type of subnets in which load balancers can be."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The place of a Service's hosts.
+
+    Attributes:
+        vpc: Their VPC; "" if there is none.
+        subnets: Their subnets, the first node's first.
+        members: The ids of their machines.
+        uncertain: Ids of which the cloud does not tell now: they stay what they are.
+        rejected: Why others cannot be hosts, by node.
+    """
+
+    vpc: str
+    subnets: tuple[str, ...]
+    members: frozenset[str]
+    uncertain: frozenset[str]
+    rejected: Mapping[str, str]
+
+
+def placed(
+    lb: LoadBalancer, machines: Mapping[str, Mapping[str, Any] | CloudError | None], vpc: str
+) -> Place:
+    """Find the machines of a Service's hosts, in one VPC.
+
+    Args:
+        lb: What the framework desires.
+        machines: By id; None for those that are gone, an error for those nobody knows of.
+        vpc: Of the load balancer that there is, or of the cloud-config; "" for the first host's.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    uncertain: dict[str, str] = {}
+    rejected: dict[str, str] = {}
+    for host in lb.hosts:
+        id_ = parsed(host.provider_id)
+        machine = machines.get(id_) if id_ else None
+        if id_ is None:
+            rejected[host.node] = f"{host.provider_id} is no machine of Baidu AI Cloud"
+        elif isinstance(machine, CloudError):
+            uncertain[host.node] = id_
+        elif machine is None:
+            rejected[host.node] = "there is no such machine"
+        elif machine.get("status") in GONE:
+            rejected[host.node] = f"its machine is in the state {machine['status']}"
+        else:
+            found[host.node] = machine
+    place = vpc or next((str(one.get("vpcId") or "") for one in found.values()), "")
+    here = {node: one for node, one in found.items() if one.get("vpcId") == place}
+    for node in found.keys() - here.keys():
+        rejected[node] = f"its machine is not in the VPC {place} of the load balancer"
+    serving = {one.node for one in lb.endpoints} if lb.local_traffic else None
+
+    def serve(ids: Mapping[str, str]) -> frozenset[str]:
+        return frozenset(id_ for node, id_ in ids.items() if serving is None or node in serving)
+
+    subnets = dict.fromkeys(str(one.get("subnetId") or "") for one in here.values())
+    members = serve({node: str(one["id"]) for node, one in here.items()})
+    return Place(place, tuple(filter(None, subnets)), members, serve(uncertain), rejected)
+
+
+def subnet_for(options: Options, config: BaiduConfig, place: Place) -> str:
+    """Return the subnet that a new load balancer is asked for, or ""."""
+    return options.subnet or config.subnet_id or next(iter(place.subnets), "")
+
+
+def check_subnet(
+    subnet: str, of_vpc: Iterable[Mapping[str, Any]], vpc: str, *, is_asked: bool
+) -> str:
+    """Return the subnet that a load balancer can be in.
+
+    Only those of one type can. Where nobody has asked for another, the official manager takes one
+    of two names in its place; so does this.
+
+    Args:
+        subnet: The one that is asked for, or that the hosts are in.
+        of_vpc: All of the VPC.
+        vpc: Its id.
+        is_asked: Whether an annotation or the cloud-config names it.
+
+    Raises:
+        InvalidRequest: There is none, or it has another type.
+    """
+    by_id = {str(one.get("subnetId")): one for one in of_vpc}
+    found = by_id.get(subnet)
+    if found is not None and found.get("subnetType") == _ANY_SUBNET:
+        return subnet
+    if is_asked:
+        what = f"is of the type {found.get('subnetType')}" if found else f"is not in the VPC {vpc}"
+        raise InvalidRequest(
+            f"the subnet {subnet} {what}: name one of the type BCC"
+            f" (annotation {PREFIX}load-balancer-subnet-id, or SubnetId in the cloud-config)"
+        )
+    for name in ("系统预定义子网", "CCE-Reserve"):
+        for id_, one in sorted(by_id.items()):
+            if one.get("name") == name:
+                return id_
+    raise InvalidRequest(
+        f"no subnet of the VPC {vpc} suits a load balancer: name one of the type BCC with the"
+        f" annotation {PREFIX}load-balancer-subnet-id, or SubnetId in the cloud-config"
+    )
+
+
+def desired_balancer(
+    lb: LoadBalancer, options: Options, config: BaiduConfig, place: Place, subnet: str
+) -> Desired:
+    """Compute the desired load balancer of a Service.
+
+    Args:
+        lb: What the framework desires.
+        options: What annotations ask.
+        config: The cloud-config.
+        place: Where its hosts are.
+        subnet: Where it would be made.
+    """
+    name = options.name or owners.balancer_name(config.cluster_id, lb.ref)
+    return Desired(
+        ref=lb.ref,
+        name="" if options.given else name,
+        text=owners.balancer_text(config.cluster_id),
+        vpc=place.vpc,
+        subnet=subnet,
+        vip=options.vip,
+        is_kept=options.keeps,
+        listeners=tuple(_listener(one, lb, options) for one in lb.frontends),
+        candidates=place.members,
+        uncertain=place.uncertain,
+        most=options.most,
+        is_internal=options.internal,
+        requested="" if options.internal else lb.requested_address,
+        eip=options.eip,
+        tags=owners.service_tags(lb.ref),
+    )
+
+
+def _listener(frontend: Frontend, lb: LoadBalancer, options: Options) -> Listener:
+    is_http = frontend.protocol == TCP and frontend.port in options.http
+    protocol = HTTP if is_http else frontend.protocol
+    is_sticky = lb.affinity_seconds is not None
+    scheduler = options.scheduler or (HASH if is_sticky and not is_http else ROUND_ROBIN)
+    settings: dict[str, Any] = dict(options.health)
+    if protocol == UDP:
+        settings["healthCheckString"] = options.check_string
+    if is_http:
+        settings |= {"healthCheckType": TCP, "xForwardedFor": True, "keepSession": is_sticky}
+    if is_http and lb.affinity_seconds is not None:
+        seconds = min(max(lb.affinity_seconds, 1), _COOKIE_SECONDS)
+        settings |= {"keepSessionType": "insert", "keepSessionDuration": seconds}
+    return Listener(protocol, frontend.port, frontend.node_port, scheduler, settings)
+
+
+def check(lb: LoadBalancer, options: Options) -> None:
+    """Refuse what no load balancer of this cloud can be.
+
+    Raises:
+        InvalidRequest: Names every field and annotation that is wrong.
+    """
+    if problems := [*_wrong_ports(lb, options), *_wrong_fields(lb, options)]:
+        raise InvalidRequest("; ".join(problems))
+
+
+def _wrong_ports(lb: LoadBalancer, options: Options) -> Iterator[str]:
+    unknown = sorted({one.protocol for one in lb.frontends} - {TCP, UDP})
+    if unknown:
+        yield f"spec.ports: BLB balances TCP and UDP only, not {', '.join(unknown)}"
+    without = sorted(one.port for one in lb.frontends if not one.node_port)
+    if without:
+        yield (
+            f"spec.ports: {', '.join(map(str, without))} has no node port: remove"
+            " allocateLoadBalancerNodePorts"
+        )
+    if len(lb.frontends) > MOST_LISTENERS:
+        yield f"spec.ports: BLB has at most {MOST_LISTENERS} listeners, not {len(lb.frontends)}"
+    missing = sorted(options.http - {one.port for one in lb.frontends if one.protocol == TCP})
+    if missing:
+        shown = ", ".join(map(str, missing))
+        yield (
+            f"annotation {PREFIX}load-balancer-http-ports: {shown} is no TCP port of the Service"
+        )
+
+
+def _wrong_fields(lb: LoadBalancer, options: Options) -> Iterator[str]:
+    if set(lb.source_ranges.get("IPv4", ())) != _EVERYONE:
+        yield (
+            "spec.loadBalancerSourceRanges: a load balancer of BLB lets everyone in: remove it, and"
+            " let in by the nodes' security group"
+        )
+    is_sticky = lb.affinity_seconds is not None
+    by_address = [one for one in lb.frontends if one.port not in options.http]
+    if is_sticky and by_address and options.scheduler not in {"", HASH}:
+        yield (
+            f"annotation {PREFIX}load-balancer-scheduler: must be {HASH}, or removed, with"
+            " sessionAffinity: ClientIP"
+        )
+    if options.http and options.scheduler == HASH:
+        yield (
+            f"annotation {PREFIX}load-balancer-scheduler: {HASH} is not for the ports of"
+            f" {PREFIX}load-balancer-http-ports"
+        )
+    if options.internal and lb.requested_address:
+        yield (
+            "spec.loadBalancerIP: is a public address, but the annotation"
+            f" {PREFIX}load-balancer-internal-vpc asks for none: remove one of the two"
+        )
+
+
+def check_eip(eip: Eip | None, options: Options) -> None:
+    """Refuse to change how an address that was bought for the Service is paid for.
+
+    Raises:
+        InvalidRequest: Names the annotation, and the remedy.
+    """
+    if eip is None or not eip.is_ours:
+        return
+    names = ("elastic-ip-payment-timing", "elastic-ip-billing-method")
+    there = (eip.payment, eip.billing)
+    changed = [
+        f"annotation {PREFIX}{name}: {eip.ip} was bought as {is_}, which cannot be changed: delete"
+        " the Service and make it anew"
+        for name, asked, is_ in zip(names, options.eip.asked, there, strict=True)
+        if asked and is_ and asked != is_
+    ]
+    if changed:
+        raise InvalidRequest("; ".join(changed))
+
+
+def check_given(balancer: Balancer, desired: Desired) -> None:
+    """Refuse to use a load balancer that a Service names and that serves something else.
+
+    All listeners and back ends of one that it uses are the Service's, and would be changed.
+
+    Raises:
+        InvalidRequest: It has listeners or back ends that are not the Service's.
+    """
+    ports = {one.key: one.node_port for one in desired.listeners}
+    others = [one.title for one in balancer.listeners if ports.get(one.key) != one.node_port]
+    known = desired.candidates | desired.uncertain
+    others += [f"back end {id_}" for id_ in sorted(balancer.members - known)]
+    if others:
+        raise InvalidRequest(
+            f"annotation {PREFIX}load-balancer-id: {balancer.id} serves something else"
+            f" ({', '.join(others[:5])}): name one without listeners and back ends"
+        )

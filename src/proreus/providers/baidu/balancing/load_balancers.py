@@ -1,0 +1,258 @@
+"""The capability `LoadBalancers` of the provider `baidu`.
+
+A load balancer is one of BLB with a listener for each port, and a public address (EIP) bound to it
+unless it is internal. Making and binding take a while: until then the answer is `Pending`.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from proreus.cloudprovider.adapters import per_service
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    Endpoints,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    PartChange,
+)
+from proreus.cloudprovider.mark_forms import owned_object
+from proreus.cloudprovider.recorded import Record, desired_digest
+from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.baidu.api import Api
+from proreus.providers.baidu.balancing import documents, owners, steps
+from proreus.providers.baidu.balancing.annotations import (
+    ADDED_EIP,
+    ADDED_ID,
+    PREFIX,
+    Options,
+    read_options,
+)
+from proreus.providers.baidu.balancing.desired import (
+    Place,
+    check,
+    check_eip,
+    check_given,
+    check_subnet,
+    desired_balancer,
+    placed,
+    subnet_for,
+)
+from proreus.providers.baidu.balancing.hosts import Hosts
+from proreus.providers.baidu.balancing.parts import Balancer, Desired, Observed
+from proreus.providers.baidu.balancing.plan import deletion, plan
+from proreus.providers.baidu.balancing.reading import Reader, Wish
+from proreus.providers.baidu.balancing.work import Work, Working
+from proreus.providers.baidu.config import BaiduConfig
+from proreus.providers.baidu.instances import Machines
+from proreus.providers.baidu.names import parsed
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """A Service: what is desired, what is observed, and where its hosts are."""
+
+    desired: Desired
+    observed: Observed
+    place: Place
+
+
+class BaiduLoadBalancers:
+    """The verbs of `LoadBalancers` for one Service at a time."""
+
+    def __init__(self, api: Api, machines: Machines, config: BaiduConfig) -> None:
+        """Keep how to call the cloud, and the cloud-config."""
+        self._api = api
+        self._config = config
+        self._inputs = (config.cluster_id, config.subnet_id, config.vpc_id, config.tenants)
+        self._reader = Reader(api, config)
+        self._hosts = Hosts(machines)
+        self._work = Work(api, self._hosts)
+        self._deleted: set[str] = set()
+
+    def offered(self) -> LoadBalancers:
+        """Return the verbs as the capability of the provider."""
+        return per_service(
+            self.ensure,
+            self.delete,
+            host_policy=self.host_policy,
+            list_owned=self.list_owned,
+            fingerprint=self.fingerprint,
+            preview=self.preview,
+        )
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
+        is_local = service.spec.external_traffic_policy == "Local"
+        endpoints = Endpoints.NODES if is_local else Endpoints.NONE
+        return HostPolicy(families=("IPv4",), endpoints=endpoints)
+
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
+        """Make or change the load balancer; record the digest after the last change."""
+        options = read_options(lb.service.metadata.annotations)
+        try:
+            return await self._ensure(lb, options)
+        except Working as working:
+            return self._work.pending(lb.ref.uid, working.reason)
+
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
+        """Return what `ensure` would change."""
+        case = await self._case(lb, read_options(lb.service.metadata.annotations))
+        lines, _ = preview_plan(case.observed, functools.partial(plan, case.desired))
+        return lines
+
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        """Return what `list_owned` shows if all is as desired."""
+        options = read_options(lb.service.metadata.annotations)
+        return desired_digest(lb, options, self._inputs)
+
+    async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
+        """Delete what was made for a Service."""
+        try:
+            return await self._delete(ref)
+        except Working as working:
+            return self._work.pending(ref.uid, working.reason)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """List load balancers and addresses with the cluster's marks."""
+        found = []
+        for one in map(documents.balancer, await self._reader.balancers()):
+            if one.mark.cluster_uid != cluster.uid:
+                continue
+            made_from, _, shown = one.mark.made.partition(".")
+            is_valid = bool(shown) and shown == documents.visible(one)
+            found.append(
+                OwnedObject(
+                    "load balancer",
+                    one.id,
+                    service_uid=one.mark.service_uid,
+                    service="",
+                    fingerprint=made_from if is_valid else "",
+                    recorded=is_valid,
+                )
+            )
+        for address in await self._reader.eips():
+            of = owners.eip_owners(address)
+            if [one.cluster_uid for one in of] == [cluster.uid]:
+                owned = owned_object("public address", str(address["eip"]), owners.tags_of(address))
+                found.append(replace(owned, fingerprint="", recorded=False))
+        return found
+
+    async def _ensure(self, lb: LoadBalancer, options: Options) -> EnsureAnswer:
+        uid = lb.ref.uid
+        case = await self._case(lb, options)
+        self._work.check_shown(uid, case.observed)
+        record = self._record(case.observed.balancer)
+        next_steps = functools.partial(plan, case.desired)
+        take = functools.partial(self._work.take, uid)
+        observed = await converge(case.observed, next_steps, take, before=record.clear)
+        balancer = observed.balancer
+        if balancer is None:
+            raise CloudError("the load balancer is gone again")
+        answer = _answer(options, balancer, observed, case.place)
+        made_from = desired_digest(lb, options, self._inputs, ingress=answer.ingress)
+        shown = documents.visible(_as_listed(balancer, observed))
+        await record.keep(f"{made_from}.{shown}", functools.partial(self._write, balancer))
+        self._work.done(uid)
+        return answer
+
+    async def _case(self, lb: LoadBalancer, options: Options) -> _Case:
+        check(lb, options)
+        uid = lb.ref.uid
+        wish = Wish(options.given, "" if options.internal else lb.requested_address)
+        case = await self._reader.observe(lb.ref, wish, self._work.made(uid))
+        balancer = case.observed.balancer
+        ids = {parsed(host.provider_id) for host in lb.hosts}
+        machines = await self._hosts.find([id_ for id_ in ids if id_])
+        vpc = balancer.vpc if balancer is not None else self._config.vpc_id
+        place = placed(lb, machines, vpc)
+        subnet = await self._subnet(options, place) if balancer is None else ""
+        desired = desired_balancer(lb, options, self._config, place, subnet)
+        if balancer is not None:
+            shown = {point.ip for point in lb.ref.last_ingress}
+            is_in_use = bool(shown & {balancer.address, balancer.public_ip} - {""})
+            if options.given and not (case.is_proven or is_in_use):
+                check_given(balancer, desired)
+            check_eip(case.observed.bound_to(balancer.id), options)
+        return _Case(desired, case.observed, place)
+
+    async def _subnet(self, options: Options, place: Place) -> str:
+        if not place.vpc:
+            raise CloudError(
+                "no VPC is known for the load balancer: no node of the Service has a machine, and"
+                " the cloud-config has no VpcId"
+            )
+        subnet = subnet_for(options, self._config, place)
+        is_asked = bool(options.subnet or self._config.subnet_id)
+        subnets = await self._reader.subnets(place.vpc)
+        return check_subnet(subnet, subnets, place.vpc, is_asked=is_asked)
+
+    def _record(self, balancer: Balancer | None) -> Record:
+        """Return the record in the description of the load balancer that is there."""
+
+        async def write(value: str) -> None:
+            if balancer is not None:
+                await self._write(balancer, value)
+
+        return Record(balancer.mark.made if balancer is not None else "", write)
+
+    async def _write(self, balancer: Balancer, value: str) -> None:
+        mark = replace(balancer.mark, made=value)
+        await self._api.send(steps.update_balancer(balancer, balancer.name, mark).call)
+
+    async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
+        uid = ref.uid
+        observed = await self._reader.observe_rest(ref, self._work.made(uid))
+        self._work.check_shown(uid, observed)
+        spec = ref.service.spec if ref.service is not None else None
+        requested = spec.load_balancer_ip if spec is not None else ""
+        next_steps = functools.partial(
+            _deletion, ref, requested=requested, is_kept=_is_kept(ref.service)
+        )
+        if next_steps(observed):
+            self._deleted.add(uid)
+        await converge(observed, next_steps, functools.partial(self._work.take, uid))
+        was_there = uid in self._deleted
+        self._deleted.discard(uid)
+        self._work.done(uid)
+        return Done(found=was_there)
+
+
+def _deletion(
+    ref: LoadBalancerRef, observed: Observed, *, requested: str, is_kept: bool
+) -> Sequence[steps.Step]:
+    return deletion(ref, observed, requested, is_kept=is_kept)
+
+
+def _is_kept(service: Service | None) -> bool:
+    """Tell whether an annotation says that the load balancer stays: it may only spare it."""
+    if service is None:
+        return False
+    return service.metadata.annotations.get(f"{PREFIX}load-balancer-reserve-lb") == "true"
+
+
+def _as_listed(balancer: Balancer, observed: Observed) -> Balancer:
+    """Return a load balancer as the next list shows it."""
+    bound = observed.bound_to(balancer.id)
+    return replace(balancer, public_ip=bound.ip if bound is not None else "")
+
+
+def _answer(options: Options, balancer: Balancer, observed: Observed, place: Place) -> Ensured:
+    bound = observed.bound_to(balancer.id)
+    ip = balancer.address if options.internal or bound is None else bound.ip
+    point = LoadBalancerIngress(ip=ip, ip_mode="Proxy" if options.http else None)
+    written = {}
+    if not balancer.mark.is_given:
+        written[ADDED_ID] = balancer.id
+    if bound is not None and bound.is_ours and not options.internal:
+        written[ADDED_EIP] = bound.ip
+    return Ensured((point,), place.rejected, written)

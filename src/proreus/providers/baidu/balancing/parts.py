@@ -1,0 +1,195 @@
+"""The values of a load balancer of Baidu AI Cloud: desired, and observed. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.providers.baidu.balancing.annotations import Bandwidth
+
+Key = tuple[str, int]
+"""Transport and port: what no two listeners of a load balancer share."""
+HTTP: Final = "HTTP"
+UDP: Final = "UDP"
+TCP: Final = "TCP"
+NEW: Final = "new"
+"""The id of what the cloud has not named yet."""
+AVAILABLE: Final = "available"
+BOUND: Final = "binded"
+"""States of load balancers and addresses."""
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """A listener: one port of a load balancer.
+
+    Attributes:
+        protocol: TCP, UDP, HTTP or another that we never make.
+        port: Where clients connect.
+        node_port: Where the machines listen.
+        scheduler: How a back end is chosen.
+        settings: The rest, by the API's names.
+    """
+
+    protocol: str
+    port: int
+    node_port: int
+    scheduler: str
+    settings: Mapping[str, Any] = {}
+
+    @property
+    def key(self) -> Key:
+        """The transport and the port."""
+        return UDP if self.protocol == UDP else TCP, self.port
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return f"listener {self.protocol}/{self.port}"
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What the description of a load balancer holds.
+
+    Attributes:
+        text: What people read.
+        cluster_uid: The cluster that it belongs to; "" without our mark.
+        service_uid: The Service that it was made for.
+        is_given: Whether a Service has named it, so that it is never deleted.
+        is_kept: Whether it stays when the Service is deleted.
+        eip: The public address that the official manager has bought for it, or "".
+        made: The record of what it was made from, or "".
+    """
+
+    text: str = ""
+    cluster_uid: str = ""
+    service_uid: str = ""
+    is_given: bool = False
+    is_kept: bool = False
+    eip: str = ""
+    made: str = ""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the load balancer is only emptied when the Service needs it no more."""
+        return self.is_given or self.is_kept
+
+
+class Balancer(msgspec.Struct, frozen=True):
+    """A load balancer.
+
+    Attributes:
+        id: The cloud's.
+        name: Its name.
+        address: Its address in the VPC.
+        public_ip: The public address that is bound to it, or "".
+        status: The cloud's.
+        vpc: The id of its VPC.
+        mark: What its description holds.
+        listeners: Those that it has.
+        members: The ids of its back ends.
+    """
+
+    id: str
+    name: str = ""
+    address: str = ""
+    public_ip: str = ""
+    status: str = AVAILABLE
+    vpc: str = ""
+    mark: Mark = Mark()
+    listeners: tuple[Listener, ...] = ()
+    members: frozenset[str] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return f"load balancer {self.name or self.id}"
+
+
+class Eip(msgspec.Struct, frozen=True):
+    """A public address.
+
+    Attributes:
+        ip: The address.
+        status: The cloud's.
+        holder: The id of what it is bound to, or "".
+        megabits: Its bandwidth.
+        payment: Prepaid or Postpaid.
+        billing: ByTraffic or ByBandwidth.
+        is_ours: Whether it was surely bought for the Service.
+        is_tagged: Whether its own tags prove that.
+    """
+
+    ip: str
+    status: str = AVAILABLE
+    holder: str = ""
+    megabits: int = 0
+    payment: str = ""
+    billing: str = ""
+    is_ours: bool = False
+    is_tagged: bool = False
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return f"public address {self.ip}"
+
+
+class Desired(msgspec.Struct, frozen=True):
+    """The desired load balancer of a Service.
+
+    Attributes:
+        ref: The Service.
+        name: Its name; "" where the Service has named a load balancer, which keeps its own.
+        text: What people read in its description.
+        vpc: Where it is made.
+        subnet: Where it is made.
+        vip: Whether it gets an address of Baidu's own network.
+        is_kept: Whether it stays when the Service is deleted.
+        listeners: One for each port.
+        candidates: The ids of the machines that may be back ends.
+        uncertain: Ids of machines of which the cloud does not tell now: they stay what they are.
+        most: The most back ends.
+        is_internal: Whether it has no public address.
+        requested: The public address that the Service names, or "".
+        eip: What is bought where it names none.
+        tags: The marks of what is bought.
+    """
+
+    ref: LoadBalancerRef
+    name: str
+    text: str
+    vpc: str
+    subnet: str
+    listeners: tuple[Listener, ...]
+    candidates: frozenset[str]
+    most: int
+    uncertain: frozenset[str] = frozenset()
+    vip: bool = False
+    is_kept: bool = False
+    is_internal: bool = False
+    requested: str = ""
+    eip: Bandwidth = Bandwidth()
+    tags: Mapping[str, str] = {}
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What the cloud has for a Service.
+
+    Attributes:
+        balancer: The load balancer that it has, or None.
+        spare: Others that were made for it, or that it named.
+        eips: Addresses that are bound to one of them, that were bought for it, or that it names.
+    """
+
+    balancer: Balancer | None = None
+    spare: tuple[Balancer, ...] = ()
+    eips: tuple[Eip, ...] = ()
+
+    def eip(self, ip: str) -> Eip | None:
+        """Return an address, if it is there."""
+        return next((one for one in self.eips if one.ip == ip), None)
+
+    def bound_to(self, balancer: str) -> Eip | None:
+        """Return the address that is bound to a load balancer."""
+        return next((one for one in self.eips if balancer and one.holder == balancer), None)

@@ -1,0 +1,221 @@
+"""Observes what the cloud has for a Service: load balancers, listeners, back ends, addresses."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.ownership import Verdict, refusal
+from proreus.providers.baidu.api import Api, Described
+from proreus.providers.baidu.balancing import documents, owners
+from proreus.providers.baidu.balancing.annotations import PREFIX
+from proreus.providers.baidu.balancing.parts import Balancer, Observed
+from proreus.providers.baidu.config import BaiduConfig
+
+_IN_USE: Final = "is bound to {holder}, which is not the Service's load balancer"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a Service names.
+
+    Attributes:
+        balancer: The id of a load balancer, or "".
+        address: A public address, or "".
+    """
+
+    balancer: str = ""
+    address: str = ""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What there is for a Service.
+
+    Attributes:
+        observed: Its load balancer and addresses.
+        is_proven: Whether the load balancer is surely the Service's already.
+    """
+
+    observed: Observed
+    is_proven: bool
+
+
+class Made(msgspec.Struct):
+    """What was made for a Service a moment ago, which lists may not show yet.
+
+    Attributes:
+        balancer: The id of a load balancer, or "".
+        eips: Public addresses.
+    """
+
+    balancer: str = ""
+    eips: frozenset[str] = frozenset()
+
+
+class Reader:
+    """A reader of what load balancers are made of."""
+
+    def __init__(self, api: Api, config: BaiduConfig) -> None:
+        """Keep how to call the cloud, and the cloud-config."""
+        self._api = api
+        self._config = config
+
+    async def balancers(self) -> list[Described]:
+        """Return all load balancers of the region."""
+        return await self._api.listed("listLoadBalancers", "blbList")
+
+    async def eips(self) -> list[Described]:
+        """Return all public addresses of the region."""
+        return await self._api.listed("listEips", "eipList")
+
+    async def subnets(self, vpc: str) -> list[Described]:
+        """Return all subnets of a VPC."""
+        return await self._api.listed("listSubnets", "subnets", vpcId=vpc)
+
+    async def observe(self, ref: LoadBalancerRef, wish: Wish, made: Made) -> Case:
+        """Observe what there is for a Service.
+
+        Args:
+            ref: The Service.
+            wish: What it names.
+            made: What was made for it a moment ago.
+
+        Raises:
+            InvalidRequest: It names what it cannot have.
+            CloudError: The cloud does not tell.
+        """
+        listed, addresses = await asyncio.gather(self.balancers(), self.eips())
+        verdicts = {
+            str(one["blbId"]): owners.verdict_of(one, ref, self._config.cluster_id)
+            for one in listed
+        }
+        ours = [one for one in listed if verdicts[str(one["blbId"])].is_ours]
+        kept = self._kept(ref, wish, listed, ours, verdicts)
+        about = ours if kept is None or kept in ours else [*ours, kept]
+        eips = documents.eips(addresses, about, ref, wish.address, made.eips)
+        if wish.address:
+            self._check_address(ref, wish.address, addresses, about)
+        spare = [one for one in ours if one is not kept]
+        observed = Observed(
+            balancer=await self._whole(kept) if kept is not None else None,
+            spare=tuple([await self._emptied(one) for one in spare]),
+            eips=tuple(eips),
+        )
+        is_proven = kept is not None and verdicts[str(kept["blbId"])].is_ours
+        return Case(observed, is_proven)
+
+    async def observe_rest(self, ref: LoadBalancerRef, made: Made) -> Observed:
+        """Observe all that goes with a Service.
+
+        Raises:
+            CloudError: The cloud does not tell.
+        """
+        listed, addresses = await asyncio.gather(self.balancers(), self.eips())
+        ours = [
+            one for one in listed if owners.verdict_of(one, ref, self._config.cluster_id).is_ours
+        ]
+        requested = ref.service.spec.load_balancer_ip if ref.service is not None else ""
+        eips = documents.eips(addresses, ours, ref, requested, made.eips)
+        return Observed(spare=tuple([await self._emptied(one) for one in ours]), eips=tuple(eips))
+
+    def _kept(
+        self,
+        ref: LoadBalancerRef,
+        wish: Wish,
+        listed: list[Described],
+        ours: list[Described],
+        verdicts: dict[str, Verdict],
+    ) -> Described | None:
+        """Return the load balancer that the Service is to have, if it is there."""
+        if wish.balancer:
+            return self._named(ref, wish.balancer, listed, verdicts)
+        made_for_it = [
+            one for one in ours if not owners.read_mark(str(one.get("desc") or "")).is_given
+        ]
+        # The one that says what it was made from is the one in use; of others, any.
+        return min(
+            made_for_it,
+            key=lambda one: (
+                not owners.read_mark(str(one.get("desc") or "")).made,
+                not one.get("publicIp"),
+                str(one["blbId"]),
+            ),
+            default=None,
+        )
+
+    def _named(
+        self,
+        ref: LoadBalancerRef,
+        id_: str,
+        listed: list[Described],
+        verdicts: dict[str, Verdict],
+    ) -> Described:
+        annotation = f"annotation {PREFIX}load-balancer-id"
+        found = next((one for one in listed if one.get("blbId") == id_), None)
+        if found is None:
+            raise InvalidRequest(f"{annotation}: there is no load balancer {id_} in this region")
+        if verdicts[id_].is_ours:
+            return found
+        mark = owners.read_mark(str(found.get("desc") or ""))
+        if why := refusal(owners.owners_of(mark), ref, self._config.tenants, (id_,)):
+            raise InvalidRequest(f"{annotation}: {id_} cannot be used: {why}")
+        if mark.cluster_uid:
+            raise InvalidRequest(
+                f"{annotation}: {id_} cannot be used: it is another Service's, and all back ends"
+                " of a load balancer serve all its ports"
+            )
+        if not owners.has_room(mark):
+            raise InvalidRequest(
+                f"{annotation}: {id_} cannot be used: its description is too long for our mark:"
+                " shorten it to 250 bytes"
+            )
+        return found
+
+    def _check_address(
+        self,
+        ref: LoadBalancerRef,
+        ip: str,
+        addresses: Iterable[Described],
+        balancers: Iterable[Described],
+    ) -> None:
+        found = next((one for one in addresses if one.get("eip") == ip), None)
+        if found is None:
+            raise InvalidRequest(
+                f"spec.loadBalancerIP: there is no public address {ip} in this region: give one of"
+                " the account's EIPs"
+            )
+        holder = str(found.get("instanceId") or "")
+        if holder in {str(one["blbId"]) for one in balancers}:
+            return
+        if why := refusal(owners.eip_owners(found), ref, self._config.tenants, (ip,)):
+            raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
+        if holder:
+            why = _IN_USE.format(holder=holder)
+            raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: it {why}")
+
+    async def _whole(self, described: Described) -> Balancer:
+        """Read a load balancer with its listeners and back ends, once it is there."""
+        if str(described.get("status") or "").lower() == "creating":
+            return documents.balancer(described)
+        id_ = str(described["blbId"])
+        listeners, servers = await asyncio.gather(
+            self._api.listed("listListeners", "listenerList", id_),
+            self._api.listed("listBackendServers", "backendServerList", id_),
+        )
+        return documents.balancer(described, listeners, servers)
+
+    async def _emptied(self, described: Described) -> Balancer:
+        """Read a load balancer that goes; of one that stays, all that is to be taken from it."""
+        found = documents.balancer(described)
+        return await self._whole(described) if found.mark.stays else found
+
+
+def missing(made: Made, observed: Observed) -> str:
+    """Return what was made a moment ago and is not shown yet, or "". Pure."""
+    balancers = {one.id for one in (observed.balancer, *observed.spare) if one is not None}
+    if made.balancer and made.balancer not in balancers:
+        return f"load balancer {made.balancer}"
+    lacking = made.eips - {one.ip for one in observed.eips}
+    return f"public address {min(lacking)}" if lacking else ""

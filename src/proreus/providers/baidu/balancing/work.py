@@ -1,0 +1,119 @@
+"""Takes the steps of a plan: each is one call, or waiting until the cloud is ready for one."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from proreus.cloudprovider.errors import CloudError
+from proreus.cloudprovider.load_balancers import Pending
+from proreus.cloudprovider.refused import Reason, Refused
+from proreus.providers.baidu.api import Api, Call
+from proreus.providers.baidu.balancing.hosts import Hosts
+from proreus.providers.baidu.balancing.parts import Observed
+from proreus.providers.baidu.balancing.reading import Made, missing
+from proreus.providers.baidu.balancing.steps import Step, Wait
+from proreus.providers.baidu.operations import OPERATIONS
+
+PACE: Final = tuple(min(0.5 * 1.6**times, 15.0) for times in range(9))
+"""Seconds until the cloud is asked again whether it is done."""
+SHOWN_WITHIN: Final = 120.0
+"""Seconds within which a list must show what was made; later it counts as gone."""
+
+_GONE: Final = frozenset({"deleteLoadBalancer", "releaseEip"})
+_BUSY: Final = frozenset({Reason.CONFLICT, Reason.PRECONDITION_FAILED})
+
+
+class Working(Exception):
+    """The signal that the cloud works on something, so that the verb ends with `Pending`."""
+
+    def __init__(self, reason: str) -> None:
+        """Keep what the cloud works on."""
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Work:
+    """The work on load balancers, for one Service at a time, and what lists do not show yet."""
+
+    def __init__(self, api: Api, hosts: Hosts) -> None:
+        """Begin without any."""
+        self._api = api
+        self._hosts = hosts
+        self._made: dict[str, tuple[float, Made]] = {}
+        self._waited: dict[str, int] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def made(self, uid: str) -> Made:
+        """Return what was made for a Service a moment ago."""
+        until, made = self._made.get(uid, (0.0, Made()))
+        if asyncio.get_running_loop().time() > until:
+            self._made.pop(uid, None)
+            return Made()
+        return made
+
+    def check_shown(self, uid: str, observed: Observed) -> None:
+        """Wait until lists show what was made.
+
+        Raises:
+            Working: They do not.
+        """
+        if lacking := missing(self.made(uid), observed):
+            raise Working(f"the {lacking} is not listed yet")
+
+    async def take(
+        self, uid: str, observed: Observed, step: Step
+    ) -> Callable[[Observed], Observed]:
+        """Take a step; return a function from what was observed before it to what is after.
+
+        Raises:
+            Working: Its effect takes a while, or the cloud is busy with another change.
+            CloudError: The cloud refuses, or does not answer.
+        """
+        del observed
+        call = step.call
+        if isinstance(call, Wait):
+            raise Working(call.reason)
+        # Changes of one load balancer are not made side by side: the cloud refuses some of them.
+        async with self._turns.setdefault(uid, asyncio.Lock()):
+            await self._send(uid, call)
+        if OPERATIONS[call.operation].settles:
+            raise Working(f"the cloud works on {call.operation}")
+        return step.after
+
+    def pending(self, uid: str, reason: str) -> Pending:
+        """Return when to ask again: soon at first, later while nothing happens."""
+        waited = self._waited.get(uid, 0)
+        self._waited[uid] = waited + 1
+        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
+
+    def done(self, uid: str) -> None:
+        """Forget all about a Service that is as desired, or gone."""
+        for known in (self._made, self._waited, self._turns):
+            known.pop(uid, None)
+
+    async def _send(self, uid: str, call: Call) -> None:
+        try:
+            if call.operation in _GONE:
+                await self._api.find(call)
+                return
+            answer = await self._api.send(call)
+        except Refused as error:
+            if call.operation == "addBackendServers":
+                self._hosts.forget()
+            if error.reason in _BUSY:
+                raise Working(f"the cloud is busy: {error}") from error
+            raise
+        made = self.made(uid)
+        if call.operation == "createLoadBalancer":
+            made.balancer = _named(call, answer.get("blbId"))
+        elif call.operation == "createEip":
+            made.eips |= {_named(call, answer.get("eip"))}
+        else:
+            return
+        self._made[uid] = asyncio.get_running_loop().time() + SHOWN_WITHIN, made
+
+
+def _named(call: Call, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise CloudError(f"baidu.{call.operation}: the answer does not name what was made")
+    return value

@@ -1,0 +1,185 @@
+"""Describes machines of BCC: a hundred in one request by their ids, or all by names."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
+from proreus.cloudprovider.lookups import ask_all, each, in_parts
+from proreus.kube.objects import Node
+from proreus.providers.baidu.api import Api, Call, Described
+from proreus.providers.baidu.machines import DELETED, instance
+from proreus.providers.baidu.names import Target, ownership, target
+
+BATCH: Final = 500
+"""Nodes in one `describe`."""
+_IDS: Final = 100
+"""Ids or addresses that one request takes."""
+_AT_ONCE: Final = 4
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The answers to a batch of look-ups; a part that failed is its error.
+
+    Attributes:
+        by_id: Machines by id; absent ones are None, an error is that machine's own.
+        by_name: Machines by host name in small letters; one that is left out has none.
+        by_address: Machines by private address; one that is left out has none.
+    """
+
+    by_id: Mapping[str, Described | CloudError | None] | CloudError
+    by_name: Mapping[str, Sequence[Described]] | CloudError
+    by_address: Mapping[str, Sequence[Described]] | CloudError
+
+
+class Machines:
+    """A reader of machines."""
+
+    def __init__(self, api: Api, vpc: str) -> None:
+        """Keep how to call the cloud, and the VPC of the nodes or ""."""
+        self._api = api
+        self._vpc = vpc
+
+    async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
+        """Return machines by their ids; None for those that the cloud says are not there.
+
+        A list leaves out what is not there, so each of these is asked for alone: only what the
+        cloud says of that very machine proves its absence.
+
+        Raises:
+            CloudError: A list could not be had.
+        """
+        parts = in_parts(ids, _IDS)
+        lists = await asyncio.gather(*(self._list(instanceIds=",".join(part)) for part in parts))
+        found: dict[str, Described | CloudError | None] = {
+            str(one["id"]): one for listed in lists for one in listed if one.get("id") in ids
+        }
+        missing = [id_ for id_ in ids if id_ not in found]
+        return found | await each(missing, str, self._alone, _AT_ONCE)
+
+    async def by_name(self, names: Collection[str]) -> dict[str, list[Described]]:
+        """Return all machines by their host names in small letters, if any names are wanted.
+
+        Raises:
+            CloudError: The list could not be had.
+        """
+        return _grouped(await self.all() if names else (), "hostname")
+
+    async def by_address(self, addresses: Collection[str]) -> dict[str, list[Described]]:
+        """Return machines by private addresses: of the VPC, or of all where none is named.
+
+        Raises:
+            CloudError: A list could not be had.
+        """
+        if not self._vpc:
+            return _grouped(await self.all() if addresses else (), "internalIp")
+        lists = await asyncio.gather(
+            *(
+                self._list(vpcId=self._vpc, privateIps=",".join(part))
+                for part in in_parts(addresses, _IDS)
+            )
+        )
+        return _grouped([one for listed in lists for one in listed], "internalIp")
+
+    async def all(self) -> list[Described]:
+        """Return all machines of the region, or of the VPC that the cloud-config names."""
+        listed = await self._list()
+        return [one for one in listed if not self._vpc or one.get("vpcId") == self._vpc]
+
+    async def _list(self, **query: str) -> list[Described]:
+        return await self._api.listed("listInstances", "instances", **query)
+
+    async def _alone(self, id_: str) -> Described | None:
+        answer = await self._api.find(Call("getInstance", (id_,)))
+        if answer is None:
+            return None
+        found = answer.get("instance")
+        if not isinstance(found, dict) or found.get("id") != id_:
+            raise CloudError(f"baidu.getInstance: the answer is not about {id_}")
+        return found
+
+
+class BaiduInstances:
+    """The capability `Instances` of the provider `baidu`."""
+
+    def __init__(self, machines: Machines, *, region: str) -> None:
+        """Keep how to read machines, and the region of the cloud-config."""
+        self._machines = machines
+        self._region = region
+
+    @property
+    def batch_size(self) -> int:
+        """The most nodes that one `describe` takes."""
+        return BATCH
+
+    def owns(self, node: Node) -> Ownership:
+        """Tell a node's cloud by its provider id."""
+        return ownership(node)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
+        """Look nodes up by provider id, or else by host name or private address."""
+        targets = {node.metadata.name: target(node) for node in nodes}
+        ids = {one.id for one in targets.values()} - {""}
+        names = {one.name for one in targets.values()} - {""}
+        addresses = {one.address for one in targets.values()} - {""}
+        found = Found(
+            *await ask_all(
+                (ids, self._machines.by_id),
+                (names, self._machines.by_name),
+                (addresses, self._machines.by_address),
+            )
+        )
+        answers: dict[str, InstanceAnswer] = {}
+        for node in nodes:
+            name = node.metadata.name
+            machine = match(targets[name], found)
+            answers[name] = (
+                machine
+                if isinstance(machine, NotFound | CloudError)
+                else instance(machine, region=self._region, known_as=node.spec.provider_id)
+            )
+        return answers
+
+
+def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
+    """Return the answer about one node from what was looked up. Pure."""
+    if wanted.problem:
+        return InvalidRequest(wanted.problem)
+    if wanted.id:
+        return found.by_id if isinstance(found.by_id, CloudError) else _of_id(wanted, found.by_id)
+    groups = found.by_address if wanted.address else found.by_name
+    return groups if isinstance(groups, CloudError) else _of_group(wanted, groups)
+
+
+def _of_id(
+    wanted: Target, machines: Mapping[str, Described | CloudError | None]
+) -> Described | NotFound | CloudError:
+    machine = machines.get(wanted.id, CloudError(f"nothing was said of {wanted.id}"))
+    if machine is None:
+        return NotFound()
+    is_released = not isinstance(machine, CloudError) and machine.get("status") == DELETED
+    return NotFound(tombstone=True) if is_released else machine
+
+
+def _of_group(
+    wanted: Target, groups: Mapping[str, Sequence[Described]]
+) -> Described | NotFound | CloudError:
+    called = wanted.address or wanted.name
+    alike = [one for one in groups.get(called, ()) if one.get("status") != DELETED]
+    if len(alike) > 1:
+        ids = ", ".join(sorted(str(one["id"]) for one in alike))
+        return IdentityConflict(
+            f"{len(alike)} machines are called {called}: {ids}: give VpcId in the cloud-config"
+        )
+    return alike[0] if alike else NotFound()
+
+
+def _grouped(machines: Collection[Described], field: str) -> dict[str, list[Described]]:
+    groups: dict[str, list[Described]] = {}
+    for one in machines:
+        if called := str(one.get(field) or "").lower():
+            groups.setdefault(called, []).append(one)
+    return groups

@@ -1,0 +1,77 @@
+"""Matches Nodes with machines of Baidu AI Cloud by their provider ids and names. Pure."""
+
+import ipaddress
+import re
+from typing import Final
+
+import msgspec
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.kube.objects import Node
+
+SCHEME: Final = "cce://"
+"""What provider ids begin with."""
+_ID = re.compile(r"i-[0-9A-Za-z_-]{1,60}")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The key by which a Node's machine is looked up: exactly one of these.
+
+    Attributes:
+        id: The machine's id.
+        name: The Node's name: the machine's host name, in small letters.
+        address: The Node's name: the machine's private address.
+        problem: Why there is nothing to look it up by.
+    """
+
+    id: str = ""
+    name: str = ""
+    address: str = ""
+    problem: str = ""
+
+
+def provider_id(id_: str) -> str:
+    """Return the provider id of a machine."""
+    return f"{SCHEME}{id_}"
+
+
+def parsed(text: str) -> str | None:
+    """Return the machine's id in a provider id; None if it is not of this cloud.
+
+    A bare id is one, too: the official manager tolerates it.
+    """
+    id_ = text.removeprefix(SCHEME)
+    return id_ if _ID.fullmatch(id_) else None
+
+
+def target(node: Node) -> Target:
+    """Return the key by which a Node's machine is looked up: the provider id, or else the name."""
+    id_ = node.spec.provider_id
+    if id_:
+        found = parsed(id_)
+        if found is None:
+            return Target(
+                problem=f"spec.providerID {id_!r} is not one of Baidu AI Cloud: it must have the"
+                f" form {SCHEME}i-Tkjq337f"
+            )
+        return Target(id=found)
+    name = node.metadata.name
+    if is_address(name):
+        return Target(address=name)
+    return Target(name=name.lower())
+
+
+def ownership(node: Node) -> Ownership:
+    """Tell whether a Node's machine is of this cloud, by its provider id."""
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
