@@ -31,6 +31,7 @@ CHART: Final = ROOT / "charts" / "cloud-controller-manager"
 RIGHTS: Final = {
     ROOT / "deploy" / "aws" / "iam-policy.json": "aws_policy.py",
     ROOT / "deploy" / "azure" / "role.json": "azure_role.py",
+    ROOT / "deploy" / "baidu" / "policy.json": "baidu_policy.py",
     ROOT / "deploy" / "cloudstack" / "role.csv": "cloudstack_role.py",
     ROOT / "deploy" / "gce" / "role.yaml": "gce_role.py",
 }

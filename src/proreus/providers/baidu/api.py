@@ -1,7 +1,7 @@
 """Calls the APIs of Baidu AI Cloud: signed requests, lists in pages.
 
-Each creation bears a token. One whose outcome is not known is sent again with the same token, so that
-the cloud makes nothing twice.
+Each creation bears a token. One whose outcome is not known is sent again with the same token, so
+that the cloud makes nothing twice.
 """
 
 import asyncio

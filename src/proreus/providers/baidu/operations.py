@@ -46,11 +46,11 @@ def _blb(method: str, path: str, right: str = "OPERATE", **more: bool | str) -> 
     )  # fmt: skip
 
 
-def _eip(method: str, path: str, **more: bool | str) -> Operation:
+def _eip(method: str, path: str, right: str = "OPERATE", **more: bool | str) -> Operation:
     return msgspec.convert(
         {
             "service": "eip", "method": method, "path": f"/v1/eip{path}", "product": "bce:eip",
-            "right": "READ" if method == "GET" else "OPERATE", **more,
+            "right": "READ" if method == "GET" else right, **more,
         },
         Operation,
     )  # fmt: skip
@@ -68,9 +68,9 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "createRouteRule": Operation("bcc", "POST", "/v1/route/rule", _NETWORK, "ROUTE_OPERATE"),
     "deleteRouteRule": Operation("bcc", "DELETE", "/v1/route/rule/{}", _NETWORK, "ROUTE_OPERATE"),
     "listLoadBalancers": _blb("GET", ""),
-    "createLoadBalancer": _blb("POST", "", settles=True),
+    "createLoadBalancer": _blb("POST", "", "FULL_CONTROL", settles=True),
     "updateLoadBalancer": _blb("PUT", "/{}"),
-    "deleteLoadBalancer": _blb("DELETE", "/{}"),
+    "deleteLoadBalancer": _blb("DELETE", "/{}", "FULL_CONTROL"),
     "listListeners": _blb("GET", "/{}/listener"),
     "createTCPListener": _blb("POST", "/{}/TCPlistener"),
     "createUDPListener": _blb("POST", "/{}/UDPlistener"),
@@ -83,10 +83,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "addBackendServers": _blb("POST", "/{}/backendserver"),
     "removeBackendServers": _blb("PUT", "/{}/backendserver"),
     "listEips": _eip("GET", ""),
-    "createEip": _eip("POST", "", settles=True),
+    "createEip": _eip("POST", "", "FULL_CONTROL", settles=True),
     "resizeEip": _eip("PUT", "/{}", flag="resize", settles=True),
     "bindEip": _eip("PUT", "/{}", flag="bind", settles=True),
     "unbindEip": _eip("PUT", "/{}", flag="unbind", settles=True),
-    "releaseEip": _eip("DELETE", "/{}"),
+    "releaseEip": _eip("DELETE", "/{}", "FULL_CONTROL"),
 }
 """By the names of the vendor's SDK, more or less."""
