@@ -1,7 +1,7 @@
 """The policy of the provider `baidu`: the least rights, made from the table of its operations.
 
-`python tools/baidu_policy.py` prints it; `make manifests` writes it to `deploy/baidu/policy.json`, as
-a custom policy of IAM takes it. IAM knows no rights of single operations: reading a product, and
+`python tools/baidu_policy.py` prints it; `make manifests` writes it to `deploy/baidu/policy.json`,
+as a custom policy of IAM takes it. IAM knows no rights of single operations: reading a product, and
 changing it, are what it tells apart.
 """
 

@@ -192,6 +192,6 @@ async def test_a_volume_is_labelled_with_zone_and_region(emulator: Emulator) -> 
         assert labels == {LABEL_ZONE: "zoneB", LABEL_REGION: "bj"}
         assert await provider.volumes.labels({"csi": {"driver": "x", "volumeHandle": id_}}) == {}
         for handle in ("v-none", "vol 1"):
+            source = {"csi": {"driver": "csi-cdsplugin", "volumeHandle": handle}}
             with pytest.raises(InvalidRequest):
-                source = {"csi": {"driver": "csi-cdsplugin", "volumeHandle": handle}}
                 await provider.volumes.labels(source)

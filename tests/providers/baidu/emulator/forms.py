@@ -22,6 +22,8 @@ def wrong(name: str, value: Any, *, is_request: bool = False) -> list[str]:
     fields, package = TYPES[name], name.partition(".")[0]
     found = []
     for key, given in value.items():
+        if given is None and is_request:
+            continue
         if key not in fields:
             if not (is_request and key in TOLERATED):
                 found.append(f"{name} has no field {key}")

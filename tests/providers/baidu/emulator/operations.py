@@ -189,7 +189,9 @@ def _balancers(world: World, _: list[str], query: Query, __: Json) -> list[Json]
     found = chosen(world.balancers, blbId=query.get("blbId", ""), address=query.get("address", ""))
     name = query.get("name", "")
     exactly = query.get("exactlyMatch") == "true"
-    return [one for one in found if (name == one["name"] if exactly and name else name in one["name"])]
+    return [
+        one for one in found if (name == one["name"] if exactly and name else name in one["name"])
+    ]
 
 
 @does("createLoadBalancer")

@@ -159,9 +159,7 @@ class Emulator:
             raise Refusal(400, "InvalidHTTPAuthHeader", "Host and x-bce-* must be signed")
         if headers.get("x-bce-security-token", "") != self.token:
             raise Refusal(403, "InvalidSessionToken", "the token does not count")
-        query = "&".join(
-            sorted(f"{_quoted(k)}={_quoted(v)}" for k, v in request.query.items())
-        )
+        query = "&".join(sorted(f"{_quoted(k)}={_quoted(v)}" for k, v in request.query.items()))
         lines = sorted(f"{_quoted(name)}:{_quoted(headers[name])}" for name in signed)
         path = quote(unquote(request.rel_url.raw_path), safe="/~")
         text = "\n".join((request.method, path, query, "\n".join(lines)))
@@ -169,7 +167,7 @@ class Emulator:
         digest = _hmac(_hmac(self.secret, prefix), text)
         if not hmac.compare_digest(digest, given):
             raise Refusal(403, "SignatureDoesNotMatch", f"it must sign: {text!r}")
-        since = datetime.fromisoformat(at.replace("Z", "+00:00"))
+        since = datetime.fromisoformat(at)
         if datetime.now(UTC) > since + timedelta(seconds=int(lifetime)):
             raise Refusal(400, "RequestExpired", "the signature is too old")
 
@@ -179,7 +177,10 @@ class Emulator:
         query = {name: one for name, one in request.query.items() if name not in _FLAGS}
         body = self._body(operation, content)
         token = query.pop("clientToken", "")
-        known = {*QUERIES.get(operation, "").split(), *(("marker", "maxKeys") if operation in PAGED else ())}
+        known = {
+            *QUERIES.get(operation, "").split(),
+            *(("marker", "maxKeys") if operation in PAGED else ()),
+        }
         if unknown := query.keys() - known:
             raise Refusal(400, "InvalidParameter", f"{operation} has no {sorted(unknown)}")
         done = self.world.answered.get((operation, token)) if token else None

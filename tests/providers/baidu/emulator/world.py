@@ -80,9 +80,7 @@ class World:
         }  # fmt: skip
         return id_
 
-    def add_machines(
-        self, names: Sequence[str], subnet: str, **fields: Any
-    ) -> list[str]:
+    def add_machines(self, names: Sequence[str], subnet: str, **fields: Any) -> list[str]:
         ids = []
         for name in names:
             id_, number = self.new_id("i"), next(self._numbers)
@@ -102,9 +100,7 @@ class World:
         del self.instances[id_]
         for servers in self.servers.values():
             servers.pop(id_, None)
-        self.rules = {
-            key: one for key, one in self.rules.items() if one["nexthopId"] != id_
-        }
+        self.rules = {key: one for key, one in self.rules.items() if one["nexthopId"] != id_}
 
     def add_volume(self, zone: str = ZONES[1]) -> str:
         id_ = self.new_id("v")

@@ -134,8 +134,8 @@ class BaiduLoadBalancers:
                 OwnedObject(
                     "load balancer",
                     one.id,
+                    service=one.mark.service,
                     service_uid=one.mark.service_uid,
-                    service="",
                     fingerprint=made_from if is_valid else "",
                     recorded=is_valid,
                 )

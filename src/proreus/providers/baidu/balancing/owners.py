@@ -6,8 +6,10 @@ only, and so addresses, which have no description, get theirs when they are boug
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from proreus.cloudprovider.identity import marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -24,7 +26,8 @@ NAMES: Final = NameForm(65, "A-Za-z0-9_/.-")
 _GIVEN, _KEPT = "given", "kept"
 _TEXT: Final = Description(LONGEST, frozenset((_GIVEN, _KEPT)))
 _NOTES: Final = re.compile(
-    r"(?P<text>.*?)(?: eip=(?P<eip>\S+))?(?: made=(?P<made>\S+))?", re.DOTALL
+    r"(?P<text>.*?)(?: service=(?P<service>\S+))?(?: eip=(?P<eip>\S+))?(?: made=(?P<made>\S+))?",
+    re.DOTALL,
 )
 _OFFICIAL: Final = re.compile(r"CCE/SVC/(?P<cluster>[^/]+)/(?P<namespace>[^/]+)/(?P<service>[^/]+)")
 _BOUGHT: Final = "cce_auto_create_eip"
@@ -55,6 +58,7 @@ def read_mark(description: str) -> Mark:
         text=notes["text"] or "",
         cluster_uid=owner.cluster_uid,
         service_uid=owner.service_uid,
+        service=notes.get("service") or "",
         is_given=_GIVEN in words,
         is_kept=_KEPT in words,
         eip=notes.get("eip") or "",
@@ -66,22 +70,31 @@ def write_mark(mark: Mark) -> str:
     """Write a description; without an owner it is the text alone, as somebody else wrote it."""
     if not mark.cluster_uid:
         return mark.text
-    notes = "".join(f" {key}={value}" for key, value in _notes(mark) if value)
+    notes = (("service", mark.service), ("eip", mark.eip), ("made", mark.made))
+    shown = "".join(f" {key}={value}" for key, value in notes if value)
     words = [word for word, is_on in ((_GIVEN, mark.is_given), (_KEPT, mark.is_kept)) if is_on]
     proof = " ".join((mark.service_uid, mark.cluster_uid, *words))
-    return f"{mark.text}{notes} ({proof})"
+    return f"{mark.text}{shown} ({proof})"
 
 
 def has_room(mark: Mark) -> bool:
-    """Tell whether a description has room for a mark with all that it may hold."""
-    longest = Mark(
-        mark.text, "u" * 36, "u" * 36, is_given=True, is_kept=True, eip="0" * 15, made="0" * 30
+    """Tell whether a description has room for all that a mark may hold."""
+    longest = replace(
+        mark,
+        cluster_uid="u" * 36,
+        service_uid="u" * 36,
+        is_given=True,
+        is_kept=True,
+        eip="0" * 15,
+        made="0" * 30,
     )
     return len(write_mark(longest).encode()) <= LONGEST
 
 
-def _notes(mark: Mark) -> Iterable[tuple[str, str]]:
-    return ("eip", mark.eip), ("made", mark.made)
+def named(mark: Mark, service: str) -> Mark:
+    """Return a mark with the Service's name, if there is room for it."""
+    found = replace(mark, service=service)
+    return found if has_room(found) else replace(mark, service="")
 
 
 def owners_of(mark: Mark) -> list[Owner]:

@@ -55,6 +55,7 @@ class Mark(msgspec.Struct, frozen=True):
         text: What people read.
         cluster_uid: The cluster that it belongs to; "" without our mark.
         service_uid: The Service that it was made for.
+        service: That as namespace/name; "" where there was no room.
         is_given: Whether a Service has named it, so that it is never deleted.
         is_kept: Whether it stays when the Service is deleted.
         eip: The public address that the official manager has bought for it, or "".
@@ -64,6 +65,7 @@ class Mark(msgspec.Struct, frozen=True):
     text: str = ""
     cluster_uid: str = ""
     service_uid: str = ""
+    service: str = ""
     is_given: bool = False
     is_kept: bool = False
     eip: str = ""

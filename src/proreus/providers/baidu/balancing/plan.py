@@ -19,6 +19,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.names import digest_of
 from proreus.providers.baidu.balancing import steps
 from proreus.providers.baidu.balancing.annotations import PREPAID
+from proreus.providers.baidu.balancing.owners import named
 from proreus.providers.baidu.balancing.parts import (
     Balancer,
     Desired,
@@ -85,13 +86,14 @@ def _farewell_mark(
 ) -> Mark:
     bound = observed.bound_to(balancer.id)
     is_bought = bound is not None and bound.is_ours and not bound.is_tagged
-    return replace(
+    mark = replace(
         balancer.mark,
         cluster_uid=ref.cluster.uid,
         service_uid=ref.uid,
         is_kept=is_kept,
         eip=bound.ip if bound is not None and is_bought else "",
     )
+    return named(mark, ref.key)
 
 
 def marked(mark: Mark, desired: Desired) -> Mark:
@@ -101,7 +103,8 @@ def marked(mark: Mark, desired: Desired) -> Mark:
     """
     cluster, uid = desired.ref.cluster.uid, desired.ref.uid
     is_given = mark.is_given or not desired.name
-    return replace(mark, cluster_uid=cluster, service_uid=uid, is_given=is_given)
+    found = replace(mark, cluster_uid=cluster, service_uid=uid, is_given=is_given)
+    return named(found, desired.ref.key)
 
 
 def chosen(

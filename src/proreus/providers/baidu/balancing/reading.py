@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
@@ -166,7 +167,7 @@ class Reader:
                 f"{annotation}: {id_} cannot be used: it is another Service's, and all back ends"
                 " of a load balancer serve all its ports"
             )
-        if not owners.has_room(mark):
+        if not owners.has_room(replace(mark, service="")):
             raise InvalidRequest(
                 f"{annotation}: {id_} cannot be used: its description is too long for our mark:"
                 " shorten it to 250 bytes"
