@@ -152,7 +152,7 @@ class Emulator:
             raise Refusal(403, "InvalidAccessKeyId", f"there is no key {key}")
         headers = {name.lower(): value.strip() for name, value in request.headers.items()}
         signed = set(names.split(";")) if names else _BY_DEFAULT & headers.keys()
-        own = {name for name in headers if name.startswith("x-bce-")}
+        own = {name for name in headers if name.startswith("x-bce-")} - {"x-bce-request-id"}
         if not names:
             signed |= own
         if "host" not in signed or not own <= signed:
