@@ -122,7 +122,7 @@ async def test_a_temporary_key_counts_with_its_token_only(
             }
         )
     )
-    keys = {"AccessKeyID": None, "SecretAccessKey": None, "SessionToken": None}
+    keys: dict[str, Any] = {"AccessKeyID": None, "SecretAccessKey": None, "SessionToken": None}
     async with started(emulator, CredentialsFile=str(file), **keys) as provider:
         await describe(provider, node("node-1"))
 

@@ -92,7 +92,7 @@ async def test_an_annotation_changes_the_listener_and_its_absence_changes_it_bac
 
 async def test_affinity_hashes_addresses_and_sets_a_cookie_for_http(emulator: Emulator) -> None:
     config = SessionAffinityConfig(ClientIPConfig(600))
-    more = {"session_affinity": "ClientIP", "session_affinity_config": config}
+    more: dict[str, Any] = {"session_affinity": "ClientIP", "session_affinity_config": config}
     async with lb_site(emulator) as site:
         asked = {"load-balancer-http-ports": "443"}
         answer = await site.made(site.desired(HTTP, HTTPS, asked=asked, **more))

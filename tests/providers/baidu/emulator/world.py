@@ -66,7 +66,7 @@ class World:
     # What operators do
 
     def add_vpc(self, cidr: str = "10.0.0.0/8") -> str:
-        id_ = self.new_id("vpc").replace("vpc-", "vpc-")
+        id_ = self.new_id("vpc")
         table = self.new_id("rt")
         self.vpcs[id_] = {"cidr": cidr, "routeTableId": table}
         return id_
@@ -153,7 +153,7 @@ class World:
             if one["instanceId"] == id_:
                 self.let_go(ip)
         for kind in (self.balancers, self.listeners, self.servers):
-            kind.pop(id_, None)  # type: ignore[attr-defined]
+            kind.pop(id_, None)
 
     def balancer(self, id_: str) -> Json:
         if id_ not in self.balancers:

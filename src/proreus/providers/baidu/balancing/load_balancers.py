@@ -207,7 +207,7 @@ class BaiduLoadBalancers:
 
     async def _write(self, balancer: Balancer, value: str) -> None:
         mark = replace(balancer.mark, made=value)
-        await self._api.send(steps.update_balancer(balancer, balancer.name, mark).call)
+        await self._api.send(steps.renaming(balancer, balancer.name, mark))
 
     async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         uid = ref.uid

@@ -70,12 +70,17 @@ def create_balancer(desired: Desired, mark: Mark) -> Step:
     )
 
 
+def renaming(balancer: Balancer, name: str, mark: Mark) -> Call:
+    """Return the call that gives a load balancer a name and a description."""
+    body = {"name": name, "desc": write_mark(mark)}
+    return Call("updateLoadBalancer", (balancer.id,), body=body)
+
+
 def update_balancer(balancer: Balancer, name: str, mark: Mark) -> Step:
     """Return the step to give a load balancer another name or description."""
-    body = {"name": name, "desc": write_mark(mark)}
     detail = f"name {name}" if name != balancer.name else "our mark"
     return PlannedCall(
-        Call("updateLoadBalancer", (balancer.id,), body=body),
+        renaming(balancer, name, mark),
         _on(balancer, lambda one: replace(one, name=name, mark=mark)),
         (PartChange("change", balancer.title, detail),),
     )
@@ -83,9 +88,8 @@ def update_balancer(balancer: Balancer, name: str, mark: Mark) -> Step:
 
 def leave_balancer(balancer: Balancer) -> Step:
     """Return the step to take our mark from a load balancer that stays, which lets it go."""
-    body = {"name": balancer.name, "desc": balancer.mark.text}
     return PlannedCall(
-        Call("updateLoadBalancer", (balancer.id,), body=body),
+        renaming(balancer, balancer.name, Mark(balancer.mark.text)),
         lambda before: _without(before, balancer.id),
         (PartChange("change", balancer.title, "without our mark: it stays"),),
     )
