@@ -111,6 +111,32 @@ async def test_what_a_list_leaves_out_is_asked_for_alone(emulator: Emulator) -> 
         assert (await describe(provider, *nodes))["n0"] == NotFound()
 
 
+async def test_bare_metal_is_found_by_id_name_and_address(emulator: Emulator) -> None:
+    world = emulator.world
+    id_ = world.add_bare_metal("iron")
+    ip = world.bare_metals[id_]["internalIp"]
+    names = ("by-id", "iron", ip)
+    async with started(emulator) as provider:
+        found = await describe(provider, node("by-id", id_), node("iron"), node(ip))
+        for name in names:
+            machine = found[name]
+            assert isinstance(machine, Instance)
+            assert (machine.provider_id, machine.instance_type, machine.zone) == (
+                f"cce://{id_}", "BBC-S3-02", "zoneB",
+            )  # fmt: skip
+    async with started(emulator, BareMetal=False) as provider:
+        found = await describe(provider, node("by-id", id_), node("iron"), node(ip))
+        assert set(found.values()) == {NotFound()}
+        assert not emulator.failures
+
+
+async def test_nothing_is_gone_before_bbc_has_been_asked(emulator: Emulator) -> None:
+    emulator.fail("getBareMetal", 500)
+    async with started(emulator) as provider:
+        assert isinstance((await describe(provider, node("n", "i-gone")))["n"], CloudError)
+        assert (await describe(provider, node("n", "i-gone")))["n"] == NotFound()
+
+
 async def test_a_404_that_is_not_the_clouds_own_proves_nothing(emulator: Emulator) -> None:
     world = emulator.world
     (id_,) = world.add_machines(["one"], subnet(world))

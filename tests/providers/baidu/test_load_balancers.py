@@ -156,6 +156,14 @@ async def test_a_machine_that_is_gone_or_elsewhere_is_rejected(emulator: Emulato
         assert site.members() == {site.machines[0], site.machines[3]}
 
 
+async def test_bare_metal_is_a_back_end_beside_other_machines(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        iron = emulator.world.add_bare_metal("iron")
+        answer = await site.made(site.desired(ids=[*site.machines, iron]))
+        assert not answer.rejected
+        assert site.members() == {*site.machines, iron}
+
+
 async def test_a_machine_of_which_nobody_knows_stays_a_back_end(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         await site.made(site.desired())

@@ -55,7 +55,7 @@ class BaiduCloud(CloudProvider):
         """
         config = self._config
         api = self.closing(Api(config, context))
-        machines = Machines(api, config.vpc_id)
+        machines = Machines(api, config.vpc_id, bare_metal=config.bare_metal)
         self.instances = BaiduInstances(machines, region=config.region)
         self.load_balancers = BaiduLoadBalancers(api, machines, config).offered()
         self.routes = BaiduRoutes(

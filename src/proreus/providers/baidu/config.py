@@ -71,6 +71,7 @@ class BaiduConfig(ConfigSection, frozen=True, kw_only=True, rename=_rename):
         debug: Not used.
         session_token: Ours: of a temporary key.
         credentials_file: Ours: a file with a key as STS answers it, in the place of the keys above.
+        bare_metal: Ours: whether machines that BCC does not know are looked for in BBC.
         api_endpoint: Ours: the address of all APIs, in the place of one for each.
         ca_file: Ours: a file of CA certificates, in the place of the system's.
         timeout: Ours: for a connection, and for an answer.
@@ -92,6 +93,7 @@ class BaiduConfig(ConfigSection, frozen=True, kw_only=True, rename=_rename):
     debug: bool = False
     session_token: str = ""
     credentials_file: str = ""
+    bare_metal: bool = True
     api_endpoint: str = ""
     ca_file: str = ""
     timeout: timedelta = timedelta(seconds=30)

@@ -1,4 +1,7 @@
-"""Describes machines of BCC: a hundred in one request by their ids, or all by names."""
+"""Describes machines of BCC: a hundred in one request by their ids, or all by names.
+
+What BCC does not know may be a machine of BBC, bare metal, whose ids look alike.
+"""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +14,7 @@ from proreus.cloudprovider.instances import InstanceAnswer, NotFound, Ownership
 from proreus.cloudprovider.lookups import ask_all, each, in_parts
 from proreus.kube.objects import Node
 from proreus.providers.baidu.api import Api, Call, Described
-from proreus.providers.baidu.machines import DELETED, instance
+from proreus.providers.baidu.machines import DELETED, bare_metal, instance
 from proreus.providers.baidu.names import Target, ownership, target
 
 BATCH: Final = 500
@@ -38,10 +41,11 @@ class Found(msgspec.Struct, frozen=True):
 class Machines:
     """A reader of machines."""
 
-    def __init__(self, api: Api, vpc: str) -> None:
-        """Keep how to call the cloud, and the VPC of the nodes or ""."""
+    def __init__(self, api: Api, vpc: str, *, bare_metal: bool) -> None:
+        """Keep how to call the cloud, the VPC of the nodes or "", and whether BBC is asked."""
         self._api = api
         self._vpc = vpc
+        self._bare_metal = bare_metal
 
     async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
         """Return machines by their ids; None for those that the cloud says are not there.
@@ -66,7 +70,8 @@ class Machines:
         Raises:
             CloudError: The list could not be had.
         """
-        return _grouped(await self.all() if names else (), "hostname")
+        found = _grouped(await self.all() if names else (), "hostname")
+        return found | await self._bare(set(names) - found.keys(), "hostname")
 
     async def by_address(self, addresses: Collection[str]) -> dict[str, list[Described]]:
         """Return machines by private addresses: of the VPC, or of all where none is named.
@@ -74,15 +79,19 @@ class Machines:
         Raises:
             CloudError: A list could not be had.
         """
+        found = _grouped(await self._at(addresses), "internalIp")
+        return found | await self._bare(set(addresses) - found.keys(), "internalIp")
+
+    async def _at(self, addresses: Collection[str]) -> list[Described]:
         if not self._vpc:
-            return _grouped(await self.all() if addresses else (), "internalIp")
+            return await self.all() if addresses else []
         lists = await asyncio.gather(
             *(
                 self._list(vpcId=self._vpc, privateIps=",".join(part))
                 for part in in_parts(addresses, _IDS)
             )
         )
-        return _grouped([one for listed in lists for one in listed], "internalIp")
+        return [one for listed in lists for one in listed]
 
     async def all(self) -> list[Described]:
         """Return all machines of the region, or of the VPC that the cloud-config names."""
@@ -92,14 +101,30 @@ class Machines:
     async def _list(self, **query: str) -> list[Described]:
         return await self._api.listed("listInstances", "instances", **query)
 
+    async def _bare(self, missing: Collection[str], field: str) -> dict[str, list[Described]]:
+        """Return machines of BBC, if any are missing among those of BCC."""
+        if not (missing and self._bare_metal):
+            return {}
+        listed = await self._api.listed("listBareMetals", "instances")
+        found = _grouped([bare_metal(one) for one in listed], field)
+        return {name: group for name, group in found.items() if name in missing}
+
     async def _alone(self, id_: str) -> Described | None:
         answer = await self._api.find(Call("getInstance", (id_,)))
         if answer is None:
-            return None
+            return await self._bare_alone(id_) if self._bare_metal else None
         found = answer.get("instance")
         if not isinstance(found, dict) or found.get("id") != id_:
             raise CloudError(f"baidu.getInstance: the answer is not about {id_}")
         return found
+
+    async def _bare_alone(self, id_: str) -> Described | None:
+        answer = await self._api.find(Call("getBareMetal", (id_,)))
+        if answer is None:
+            return None
+        if answer.get("id") != id_:
+            raise CloudError(f"baidu.getBareMetal: the answer is not about {id_}")
+        return bare_metal(answer)
 
 
 class BaiduInstances:

@@ -29,6 +29,12 @@ _GPU: Final = "9"
 """The type of machines with GPUs; the official manager knows no other."""
 
 
+def bare_metal(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return BBC's description of a machine in the terms of BCC's; it names no VPC."""
+    kept = {key: described.get(key) for key in ("id", "name", "hostname", "status", "internalIp")}
+    return {**kept, "zoneName": described.get("zone"), "spec": described.get("flavorId")}
+
+
 def instance(machine: Mapping[str, Any], *, region: str, known_as: str) -> Instance | CloudError:
     """Make the framework's `Instance` from the description of a machine.
 

@@ -61,6 +61,8 @@ _NETWORK: Final = "bce:network"
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "listInstances": Operation("bcc", "GET", "/v2/instance", "bce:bcc", "VM_READ"),
     "getInstance": Operation("bcc", "GET", "/v2/instance/{}", "bce:bcc", "VM_READ"),
+    "listBareMetals": Operation("bbc", "GET", "/v1/instance", "bce:bbc", "READ"),
+    "getBareMetal": Operation("bbc", "GET", "/v1/instance/{}", "bce:bbc", "READ"),
     "getVolume": Operation("bcc", "GET", "/v2/volume/{}", "bce:cds", "READ"),
     "listSubnets": Operation("bcc", "GET", "/v1/subnet", _NETWORK, "SUBNET_READ"),
     "listRouteRules": Operation("bcc", "GET", "/v1/route/rule", _NETWORK, "ROUTE_READ"),

@@ -29,6 +29,7 @@ DO: Final[dict[str, Do]] = {}
 """Functions by operation: of the world, the ids of the path, the query and the body."""
 PAGED: Final = {
     "listInstances": ("instances", "bcc.ListInstanceResult", "id"),
+    "listBareMetals": ("instances", "bbc.ListInstancesResult", "id"),
     "listLoadBalancers": ("blbList", "blb.DescribeLoadBalancersResult", "blbId"),
     "listListeners": ("listenerList", "blb.DescribeAllListenersResult", "listenerPort"),
     "listTCPListeners": ("listenerList", "blb.DescribeTCPListenersResult", "listenerPort"),
@@ -42,6 +43,8 @@ PAGED: Final = {
 QUERIES: Final = {
     "listInstances": "instanceIds privateIps vpcId internalIp zoneName",
     "getInstance": "isDeploySet",
+    "listBareMetals": "internalIp vpcId",
+    "getBareMetal": "isDeploySet",
     "listLoadBalancers": "address name blbId bccId exactlyMatch type",
     "listListeners": "listenerPort",
     "listTCPListeners": "listenerPort",
@@ -74,6 +77,7 @@ BODIES: Final = {
 }
 ANSWERS: Final = {
     "getInstance": "bcc.GetInstanceDetailResult",
+    "getBareMetal": "bbc.InstanceModel",
     "getVolume": "bcc.GetVolumeDetailResult",
     "createLoadBalancer": "blb.CreateLoadBalancerResult",
     "createEip": "eip.CreateEipResult",
@@ -119,6 +123,18 @@ def _instance(world: World, ids: list[str], _: Query, __: Json) -> Json:
     if ids[0] not in world.instances:
         raise absent(ids[0])
     return {"instance": world.instances[ids[0]]}
+
+
+@does("listBareMetals")
+def _bare_metals(world: World, _: list[str], query: Query, __: Json) -> list[Json]:
+    return chosen(world.bare_metals, internalIp=query.get("internalIp", ""))
+
+
+@does("getBareMetal")
+def _bare_metal(world: World, ids: list[str], _: Query, __: Json) -> Json:
+    if ids[0] not in world.bare_metals:
+        raise absent(ids[0])
+    return world.bare_metals[ids[0]]
 
 
 @does("getVolume")
@@ -322,7 +338,7 @@ def _delete_listeners(world: World, ids: list[str], _: Query, body: Json) -> Non
 def _servers(world: World, ids: list[str], _: Query, __: Json) -> list[Json]:
     world.balancer(ids[0])
     return [
-        {"instanceId": id_, "weight": weight, "privateIp": world.instances[id_]["internalIp"]}
+        {"instanceId": id_, "weight": weight, "privateIp": world.address_of(id_)}
         for id_, weight in world.servers[ids[0]].items()
     ]
 
@@ -333,7 +349,8 @@ def _add_servers(world: World, ids: list[str], _: Query, body: Json) -> None:
     there, new = world.servers[ids[0]], body["backendServerList"]
     for one in new:
         machine = world.instances.get(one["instanceId"])
-        if machine is None or machine["vpcId"] != found["vpcId"]:
+        is_bare = one["instanceId"] in world.bare_metals
+        if not is_bare and (machine is None or machine["vpcId"] != found["vpcId"]):
             raise absent(one["instanceId"])
         if one["instanceId"] in there:
             raise Refusal(409, "BackendServerExisted", f"{one['instanceId']} is there already")

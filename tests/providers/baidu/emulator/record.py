@@ -14,6 +14,7 @@ from typing import Final
 MODULE: Final = "github.com/baidubce/bce-sdk-go@v0.9.200"
 FILE: Final = Path(__file__).with_name("types.json")
 FILES: Final = {
+    "bbc": "services/bbc/model.go",
     "bcc": "services/bcc/api/model.go",
     "blb": "services/blb/model.go",
     "eip": "services/eip/model.go",
@@ -21,6 +22,7 @@ FILES: Final = {
     "model": "model/tag.go",
 }
 USED: Final = {
+    "bbc": "InstanceModel ListInstancesResult",
     "bcc": "GetInstanceDetailResult GetVolumeDetailResult InstanceModel ListInstanceResult VolumeModel",
     "blb": """
         AddBackendServersArgs AllListenerModel BLBModel BackendServerModel CreateHTTPListenerArgs

@@ -191,7 +191,7 @@ class Emulator:
             if operation == "listInstances" and self.key in self.blind:
                 answer = []
             answer = self._page(operation, answer, query)
-        if operation == "getInstance" and self.key in self.blind:
+        if operation in {"getInstance", "getBareMetal"} and self.key in self.blind:
             raise Refusal(404, "NoSuchObject", "The specified object is not found")
         if operation in ANSWERS or operation in PAGED:
             type_ = ANSWERS.get(operation) or PAGED[operation][1]

@@ -39,6 +39,7 @@ class World:
         self.vpcs: dict[str, Json] = {}
         self.subnets: dict[str, Json] = {}
         self.instances: dict[str, Json] = {}
+        self.bare_metals: dict[str, Json] = {}
         self.volumes: dict[str, Json] = {}
         self.rules: dict[str, Json] = {}
         self.balancers: dict[str, Json] = {}
@@ -94,6 +95,19 @@ class World:
             }  # fmt: skip
             ids.append(id_)
         return ids
+
+    def add_bare_metal(self, name: str) -> str:
+        """Start a machine of BBC."""
+        id_, number = self.new_id("i"), next(self._numbers)
+        self.bare_metals[id_] = {
+            "id": id_, "name": name, "hostname": name, "status": "Running", "flavorId": "BBC-S3-02",
+            "internalIp": f"10.2.0.{number}", "zone": "cn-bj-b", "region": "bj", "tags": [],
+        }  # fmt: skip
+        return id_
+
+    def address_of(self, id_: str) -> str:
+        """The private address of a machine."""
+        return str({**self.instances, **self.bare_metals}[id_]["internalIp"])
 
     def remove_machine(self, id_: str) -> None:
         """Release a machine; load balancers and routes lose it."""

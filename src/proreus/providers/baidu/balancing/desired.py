@@ -66,8 +66,10 @@ def placed(
             rejected[host.node] = f"its machine is in the state {machine['status']}"
         else:
             found[host.node] = machine
-    place = vpc or next((str(one.get("vpcId") or "") for one in found.values()), "")
-    here = {node: one for node, one in found.items() if one.get("vpcId") == place}
+    vpcs = [str(one["vpcId"]) for one in found.values() if one.get("vpcId")]
+    place = vpc or next(iter(vpcs), "")
+    # Of bare metal nobody tells the VPC: the cloud refuses what is elsewhere.
+    here = {node: one for node, one in found.items() if one.get("vpcId") in {place, None}}
     for node in found.keys() - here.keys():
         rejected[node] = f"its machine is not in the VPC {place} of the load balancer"
     serving = {one.node for one in lb.endpoints} if lb.local_traffic else None
