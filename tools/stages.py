@@ -108,6 +108,7 @@ _NODES: Final = (
     "src/proreus/controllers/cloud_node_lifecycle",
 )
 _AWS: Final = ("src/proreus/providers/aws", "tests/providers/aws")
+_BAIDU: Final = ("src/proreus/providers/baidu", "tests/providers/baidu")
 _CLOUDSTACK: Final = ("src/proreus/providers/cloudstack", "tests/providers/cloudstack")
 _GCE: Final = ("src/proreus/providers/gce", "tests/providers/gce")
 _LOCAL: Final = ("src/proreus/providers/local", "labs/cluster", "tests/cluster")
@@ -126,6 +127,7 @@ _RANCHER: Final = ("src/proreus/providers/rancher", "tests/providers/rancher")
 _STAGED_CLOUDS: Final = (
     "aws",
     "azure",
+    "baidu",
     "cloudstack",
     "gce",
     "mesos",
@@ -234,6 +236,13 @@ STAGES: Final = (
         tests("tests/providers/rancher"),
         300,
         _RANCHER,
+    ),
+    Stage(
+        "baidu",
+        "200 nodes live on an emulated Baidu AI Cloud, which the vendor's SDK for Go uses, too",
+        tests("tests/providers/baidu"),
+        180,
+        _BAIDU,
     ),
     Stage(
         "kills",
