@@ -153,6 +153,7 @@ class Api:
             query,
             None if call.body is None else json_body(call.body),
             read=operation.is_read,
+            quota=operation.service,
         )
 
     def _signed(self, request: Request) -> Request:
