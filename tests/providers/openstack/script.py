@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proreus.providers.openstack.names import pattern
+from proreus.providers.nova.names import pattern
 from proreus.providers.openstack.routes import ATOMIC
 
 MISSING: Final = "00000000-0000-4000-8000-0000000000ff"

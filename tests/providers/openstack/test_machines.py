@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from proreus.cloudprovider.instances import InstanceState
+from proreus.providers.nova.machines import type_of
 from proreus.providers.openstack.config import Networking
-from proreus.providers.openstack.machines import Wires, instance, type_of
+from proreus.providers.openstack.machines import Wires, instance
 
 from .wire import Json, port, shown, uuid
 

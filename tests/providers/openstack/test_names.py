@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.providers.openstack.names import ownership, pattern, target
+from proreus.providers.nova.names import pattern
+from proreus.providers.openstack.names import ownership, target
 
 from .wire import node, uuid
 

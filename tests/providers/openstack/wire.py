@@ -23,9 +23,9 @@ from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.refused import cloud_error
 from proreus.cloudprovider.requests import Answer, Request
 from proreus.kube.objects import KubeObject, Node
+from proreus.providers.nova.errors import read_error
 from proreus.providers.openstack import OpenStackCloud
 from proreus.providers.openstack.config import OpenStackConfig
-from proreus.providers.openstack.errors import read_error
 from proreus.testing import objects
 
 Json = dict[str, Any]

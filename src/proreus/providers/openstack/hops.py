@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from proreus.kube.objects import Node
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
 
 Pair = Mapping[str, str]
 """An allowed address pair, as Neutron has it."""

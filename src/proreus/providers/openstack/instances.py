@@ -3,38 +3,16 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
-
-from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.instances import Instance, InstanceAnswer, NotFound, Ownership
-from proreus.cloudprovider.lookups import ask_all, attempt
+from proreus.cloudprovider.lookups import attempt
 from proreus.kube.objects import Node
+from proreus.providers.nova.machines import Described, flavor_of, id_of, type_of
+from proreus.providers.nova.servers import BATCH, match
 from proreus.providers.openstack.config import Networking
-from proreus.providers.openstack.machines import (
-    Described,
-    Wires,
-    flavor_of,
-    id_of,
-    instance,
-    type_of,
-)
-from proreus.providers.openstack.names import Target, ownership, target
+from proreus.providers.openstack.machines import Wires, instance
+from proreus.providers.openstack.names import ownership, target
 from proreus.providers.openstack.reading import Reader
-
-BATCH = 1000
-"""Nodes in one `describe`: as many as Nova tells in one page unless it is set up otherwise."""
-
-
-class Found(msgspec.Struct, frozen=True):
-    """The answers to a batch of look-ups; a part that failed is its error.
-
-    Attributes:
-        by_id: Servers by id; absent ones are None.
-        by_name: Servers by name in lower case; one that is left out has none.
-    """
-
-    by_id: Mapping[str, Described | CloudError | None] | CloudError
-    by_name: Mapping[str, Sequence[Described]] | CloudError
 
 
 class OpenStackInstances:
@@ -68,7 +46,7 @@ class OpenStackInstances:
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look nodes up: a page for each 1,000 servers, a list of ports for each 100."""
         targets = {node.metadata.name: target(node, self._region) for node in nodes}
-        found = await self._find(targets.values())
+        found = await self._reader.find(targets.values())
         matched = {name: match(wanted, found) for name, wanted in targets.items()}
         servers = {
             id_of(one): one
@@ -86,12 +64,6 @@ class OpenStackInstances:
             else:
                 answers[node.metadata.name] = self._answer(node, server, wires, types)
         return answers
-
-    async def _find(self, targets: Collection[Target]) -> Found:
-        ids = {one.id for one in targets} - {""}
-        names = {one.name for one in targets} - {""}
-        of_ids, of_names = await ask_all((ids, self._reader.by_id), (names, self._reader.by_name))
-        return Found(of_ids, of_names)
 
     async def _types(self, servers: Collection[Described]) -> dict[str, str | CloudError]:
         """Return instance types by the servers' ids."""
@@ -125,21 +97,3 @@ class OpenStackInstances:
             known_as=node.spec.provider_id,
             regional=self._regional,
         )
-
-
-def match(wanted: Target, found: Found) -> Described | NotFound | CloudError:
-    """Return the answer about one node from what was looked up. Pure."""
-    if wanted.problem:
-        return InvalidRequest(wanted.problem)
-    if wanted.id:
-        if isinstance(found.by_id, CloudError):
-            return found.by_id
-        server = found.by_id[wanted.id]
-        return NotFound() if server is None else server
-    if isinstance(found.by_name, CloudError):
-        return found.by_name
-    alike = found.by_name.get(wanted.name.lower(), ())
-    if len(alike) > 1:
-        ids = ", ".join(sorted(map(id_of, alike)))
-        return IdentityConflict(f"{len(alike)} servers are called {wanted.name}: {ids}")
-    return alike[0] if alike else NotFound()

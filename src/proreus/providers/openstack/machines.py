@@ -1,27 +1,16 @@
 """Convert Nova's and Neutron's descriptions of a server to Kubernetes' terms. Pure."""
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from proreus.cloudprovider.instances import Instance, InstanceState
+from proreus.cloudprovider.instances import Instance
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.kube.objects import NodeAddress
+from proreus.providers.nova.machines import Described, id_of, state_of
 from proreus.providers.openstack.config import Networking
 from proreus.providers.openstack.names import provider_id
-
-Described = Mapping[str, Any]
-"""Something as a service describes it."""
-
-_STATES = {
-    "DELETED": InstanceState.TERMINATING,
-    "SHUTOFF": InstanceState.STOPPED,
-    "SOFT_DELETED": InstanceState.TERMINATING,
-    "UNKNOWN": InstanceState.UNKNOWN,
-}
-"""All others count as running, as officially: a paused or a rebooting server is no stopped one."""
 
 
 class Wires(msgspec.Struct, frozen=True):
@@ -34,24 +23,6 @@ class Wires(msgspec.Struct, frozen=True):
 
     ports: Sequence[Described] = ()
     trunked: Sequence[tuple[str, Described]] = ()
-
-
-def id_of(described: Described) -> str:
-    """Return the id of an object of OpenStack."""
-    return str(described["id"])
-
-
-def flavor_of(server: Described) -> tuple[str, str]:
-    """Return the name of a server's flavor where Nova tells it, else "", and its id."""
-    flavor = server.get("flavor") or {}
-    return str(flavor.get("original_name") or ""), str(flavor.get("id") or "")
-
-
-def type_of(name: str, id_: str) -> str:
-    """Return the instance type: the flavor's name, or its id if no label can have that name."""
-    if name and LABEL_VALUE.fits(name):
-        return name
-    return id_ if id_ and LABEL_VALUE.fits(id_) else LABEL_VALUE.clean(name or id_)
 
 
 def instance(
@@ -82,7 +53,7 @@ def instance(
         zone=LABEL_VALUE.clean(str(server.get("OS-EXT-AZ:availability_zone") or "")),
         region=region,
         addresses=addresses(server, wires, networking),
-        state=_STATES.get(str(server.get("status", "")).upper(), InstanceState.RUNNING),
+        state=state_of(server),
     )
 
 

@@ -1,32 +1,14 @@
 """Read which server a Node is: by provider ids and server names. Pure."""
 
 import re
-from collections.abc import Sequence
-
-import msgspec
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.kube.objects import Node
+from proreus.providers.nova.names import UUID, Target
 
 SCHEME = "openstack://"
-UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-"""The form of the id of anything in OpenStack."""
 _PROVIDER_ID = re.compile(rf"openstack://(?P<region>[^/]*)/(?P<id>{UUID.pattern})")
 _REGION_LABEL = "topology.kubernetes.io/region"
-
-
-class Target(msgspec.Struct, frozen=True):
-    """The key by which a Node's server is looked up: exactly one of these.
-
-    Attributes:
-        id: The server's id.
-        name: Its name.
-        problem: Why there is nothing to look it up by.
-    """
-
-    id: str = ""
-    name: str = ""
-    problem: str = ""
 
 
 def provider_id(id_: str, region: str = "") -> str:
@@ -45,11 +27,6 @@ def parsed(text: str) -> tuple[str, str] | None:
         return ("", text.lower()) if UUID.fullmatch(text) else None
     match = _PROVIDER_ID.fullmatch(text)
     return (match["region"], match["id"].lower()) if match else None
-
-
-def is_uuid(text: str) -> bool:
-    """Tell whether a text can be the id of an object of OpenStack."""
-    return UUID.fullmatch(text) is not None
 
 
 def target(node: Node, region: str) -> Target:
@@ -88,13 +65,3 @@ def ownership(node: Node, region: str) -> Ownership:
         return Ownership.YES if named == region else Ownership.NO
     # Where there are several regions, nothing says that it is this one.
     return Ownership.UNKNOWN if region else Ownership.YES
-
-
-def pattern(names: Sequence[str]) -> str:
-    """Return the regular expression for Nova's filter that matches exactly these names.
-
-    Names of Nodes hold letters, digits, dashes and dots only. Databases differ in what else they
-    understand, so nothing else is used.
-    """
-    escaped = [name.replace(".", r"\.") for name in names]
-    return f"^{escaped[0]}$" if len(escaped) == 1 else f"^({'|'.join(escaped)})$"

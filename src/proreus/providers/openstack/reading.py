@@ -1,74 +1,33 @@
 """Read servers, ports and flavors in few requests."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import Final, TypeVar
+from collections.abc import Collection
+from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.lookups import attempt, in_parts
-from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.lookups import in_parts
+from proreus.providers.nova.machines import Described, id_of
+from proreus.providers.nova.servers import Servers
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.machines import Described, Wires, id_of
-from proreus.providers.openstack.names import pattern
+from proreus.providers.openstack.machines import Wires
 
 MOST_IDS: Final = 100
 """Ids in one query: with 8,190 characters in a line of a request, as many servers allow."""
-MOST_NAMES: Final = 20
-"""Names in one query: 253 characters each at most."""
-SINGLES: Final = 4
-"""Servers that are asked for one by one rather than in a page of up to 1,000."""
 
-_AT_ONCE = 10
 _PORT_FIELDS = (
     "id", "device_id", "status", "fixed_ips", "network_id", "trunk_details", "mac_address",
     "allowed_address_pairs", "port_security_enabled", "revision_number",
 )  # fmt: skip
 
-T = TypeVar("T")
 
-
-class Reader:
+class Reader(Servers):
     """A reader of the project's servers, ports and flavors."""
 
     def __init__(self, api: Api) -> None:
         """Keep how to call OpenStack."""
+        super().__init__(api)
         self._api = api
-        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._flavors: dict[str, str] = {}
-        self._pages = 1
-
-    async def by_id(self, ids: Collection[str]) -> dict[str, Described | CloudError | None]:
-        """Read servers by id; absent ones are None.
-
-        A list leaves out servers of cells that are down, and such as can still be restored. So
-        absence is what Nova says about that very server.
-
-        Raises:
-            CloudError: The list could not be had.
-        """
-        found: dict[str, Described | CloudError | None] = {}
-        if len(ids) > SINGLES * self._pages:
-            listed, self._pages = await self._api.pages(
-                "nova", "server_list", "servers/detail", "servers"
-            )
-            found.update({id_of(one): one for one in listed if id_of(one) in ids})
-        return found | await self._each(set(ids) - set(found), self._server)
-
-    async def by_name(self, names: Collection[str]) -> dict[str, list[Described]]:
-        """Read servers by name in lower case, as names of Nodes are; absent ones are left out.
-
-        Raises:
-            CloudError: Nova does not tell.
-        """
-        found: dict[str, list[Described]] = {}
-        for part in in_parts(names, MOST_NAMES):
-            parameters = {"name": pattern(part)}
-            listed = await self._api.listed(
-                "nova", "server_list", "servers/detail", "servers", parameters
-            )
-            for one in listed:
-                found.setdefault(str(one.get("name", "")).lower(), []).append(one)
-        return found
 
     async def wires(self, servers: Collection[str]) -> dict[str, Wires]:
         """Read the ports of servers, by the servers' ids.
@@ -107,14 +66,6 @@ class Reader:
                 self._flavors[id_] = answer
         return failed | {id_: self._flavors[id_] for id_ in ids if id_ in self._flavors}
 
-    async def _server(self, id_: str) -> Described | None:
-        try:
-            return await self._api.get("nova", "server_get", f"servers/{id_}", "server")
-        except Refused as error:
-            if error.is_absence and error.code == "itemNotFound":
-                return None  # any other 404 is not Nova's
-            raise
-
     async def _flavor(self, id_: str) -> str:
         flavor = await self._api.find("nova", "flavor_get", f"flavors/{id_}", "flavor")
         return "" if flavor is None else str(flavor["name"])
@@ -144,14 +95,3 @@ class Reader:
 
         parts = await asyncio.gather(*(self._slot(part(of)) for of in in_parts(ids, MOST_IDS)))
         return [one for found in parts for one in found]
-
-    async def _each(
-        self, keys: Collection[str], ask: Callable[[str], Awaitable[T]]
-    ) -> dict[str, T | CloudError]:
-        ordered = sorted(keys)
-        answers = await asyncio.gather(*(attempt(self._slot(ask(key))) for key in ordered))
-        return dict(zip(ordered, answers, strict=True))
-
-    async def _slot(self, work: Awaitable[T]) -> T:
-        async with self._slots:
-            return await work

@@ -18,6 +18,7 @@ from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Route
 from proreus.kube.objects import Node
+from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.hops import (
     Hop,
@@ -32,7 +33,6 @@ from proreus.providers.openstack.hops import (
     same,
     subnets_of,
 )
-from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.reading import Reader
 

@@ -6,8 +6,8 @@ from proreus.cloudprovider.errors import InvalidRequest
 from proreus.cloudprovider.names import LABEL_VALUE
 from proreus.cloudprovider.volumes import handle_of
 from proreus.kube.objects import LABEL_REGION, LABEL_ZONE
+from proreus.providers.nova.names import is_uuid
 from proreus.providers.openstack.api import Api
-from proreus.providers.openstack.names import is_uuid
 
 DRIVER = "cinder.csi.openstack.org"
 """The CSI driver whose volume handles are ids of Cinder."""

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.annotations import AnnotationReader
+from proreus.providers.nova.names import UUID
 from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.config import LoadBalancerClass
-from proreus.providers.openstack.names import UUID
 
 PREFIX: Final = "loadbalancer.openstack.org/"
 """The prefix of all annotations but one."""

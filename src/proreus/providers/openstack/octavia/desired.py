@@ -6,7 +6,7 @@ from typing import Final
 
 from proreus.cloudprovider.load_balancers import Frontend, LoadBalancer
 from proreus.cloudprovider.ownership import Tenants, refusal
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.annotations import Health, Options
 from proreus.providers.openstack.octavia.parts import (

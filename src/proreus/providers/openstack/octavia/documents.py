@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia.parts import Balancer, Listener, Member, Monitor, Pool
 
 Document = dict[str, Any]

@@ -16,7 +16,7 @@ import msgspec
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import Description
 from proreus.cloudprovider.ownership import Owner, verdict
-from proreus.providers.openstack.machines import Described
+from proreus.providers.nova.machines import Described
 
 _OFFICIAL: Final = "Floating IP for Kubernetes external service"
 _KEPT: Final = "keep"

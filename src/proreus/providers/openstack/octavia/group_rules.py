@@ -13,7 +13,7 @@ import msgspec
 from proreus.cloudprovider.firewalls import RuleDiff, diff_rules
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, PartChange
 from proreus.cloudprovider.mark_forms import TagList
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.octavia.desired import OVN
 

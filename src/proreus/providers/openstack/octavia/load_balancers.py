@@ -37,8 +37,8 @@ from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
 from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
-from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.addresses import Addresses, Placed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Options, read_options, selector

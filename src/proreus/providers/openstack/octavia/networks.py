@@ -8,8 +8,9 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.load_balancers import Host, LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
 from proreus.cloudprovider.refused import Refused
-from proreus.providers.openstack.api import Api, Parameters
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
+from proreus.providers.nova.services import Parameters
+from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.names import parsed
 from proreus.providers.openstack.octavia.annotations import PREFIX, Floating, Options
 from proreus.providers.openstack.octavia.floating import (

@@ -7,8 +7,9 @@ import msgspec
 
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.refused import Refused
-from proreus.providers.openstack.api import Api, Parameters
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
+from proreus.providers.nova.services import Parameters
+from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.octavia import documents, owners, records
 from proreus.providers.openstack.octavia.parts import Balancer
 from proreus.providers.openstack.octavia.plan import (

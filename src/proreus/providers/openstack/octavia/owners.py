@@ -24,7 +24,7 @@ from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.mark_forms import TagList, one_value, read_one_value
 from proreus.cloudprovider.names import cut
 from proreus.cloudprovider.ownership import Owner
-from proreus.providers.openstack.machines import Described
+from proreus.providers.nova.machines import Described
 
 OFFICIAL: Final = "kube_service_"
 """The prefix of official names and tags."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.parts import Balancer
 from proreus.providers.openstack.octavia.plan import Change, DropBalancer, SetMembers, Step

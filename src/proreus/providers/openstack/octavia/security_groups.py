@@ -16,10 +16,11 @@ from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef, 
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.steps import nothing
-from proreus.providers.openstack.api import Api, Parameters
+from proreus.providers.nova.machines import Described, id_of
+from proreus.providers.nova.services import Parameters
+from proreus.providers.openstack.api import Api
 from proreus.providers.openstack.config import LoadBalancer as Settings
 from proreus.providers.openstack.hops import revision_of
-from proreus.providers.openstack.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.group_rules import (
     PREFIX,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from proreus.cloudprovider.identity import marks
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.refused import Refused
-from proreus.providers.openstack.machines import Described, id_of
+from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.octavia import owners
 from proreus.providers.openstack.octavia.addresses import is_to_be_kept
 from proreus.providers.openstack.octavia.cases import broken, is_needed

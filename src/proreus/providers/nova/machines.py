@@ -1,0 +1,41 @@
+"""Convert Nova's description of a server to Kubernetes' terms. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from proreus.cloudprovider.instances import InstanceState
+from proreus.cloudprovider.names import LABEL_VALUE
+
+Described = Mapping[str, Any]
+"""Something as a service describes it."""
+
+_STATES = {
+    "DELETED": InstanceState.TERMINATING,
+    "SHUTOFF": InstanceState.STOPPED,
+    "SOFT_DELETED": InstanceState.TERMINATING,
+    "UNKNOWN": InstanceState.UNKNOWN,
+}
+"""All others count as running, as officially: a paused or a rebooting server is no stopped one."""
+
+
+def id_of(described: Described) -> str:
+    """Return the id of an object of OpenStack."""
+    return str(described["id"])
+
+
+def state_of(server: Described) -> InstanceState:
+    """Return the state of a server."""
+    return _STATES.get(str(server.get("status", "")).upper(), InstanceState.RUNNING)
+
+
+def flavor_of(server: Described) -> tuple[str, str]:
+    """Return the name of a server's flavor where Nova tells it, else "", and its id."""
+    flavor = server.get("flavor") or {}
+    return str(flavor.get("original_name") or ""), str(flavor.get("id") or "")
+
+
+def type_of(name: str, id_: str) -> str:
+    """Return the instance type: the flavor's name, or its id if no label can have that name."""
+    if name and LABEL_VALUE.fits(name):
+        return name
+    return id_ if id_ and LABEL_VALUE.fits(id_) else LABEL_VALUE.clean(name or id_)
