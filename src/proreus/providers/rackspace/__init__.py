@@ -1,0 +1,56 @@
+"""The provider `rackspace`: Cloud Servers, Cloud Load Balancers and Cloud Block Storage.
+
+A drop-in for Kubernetes' own provider of that name. Servers are read as those of OpenStack are
+(`providers.nova`); what an answer means and what is done next is decided in pure functions
+(`machines`, `names`, `identity`, `balancing.desired`, `balancing.plan`).
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from proreus.cloudprovider.errors import ConfigError
+from proreus.cloudprovider.provider import CloudProvider
+from proreus.providers.rackspace.api import Api
+from proreus.providers.rackspace.config import RackspaceConfig
+from proreus.providers.rackspace.instances import RackspaceInstances, RackspaceServers
+from proreus.providers.rackspace.volumes import RackspaceVolumes
+
+if TYPE_CHECKING:
+    from proreus.cloudprovider.context import Context
+
+__all__ = ["RackspaceCloud"]
+
+
+class RackspaceCloud(CloudProvider):
+    """An account in one region of Rackspace, as a cloud of Kubernetes."""
+
+    name: ClassVar[str] = "rackspace"
+    config_type: ClassVar[type[msgspec.Struct] | None] = RackspaceConfig
+    needs: ClassVar[frozenset[str]] = frozenset({"endpoint_slices"})
+
+    def __init__(self, config: msgspec.Struct | None) -> None:
+        """Keep the cloud-config.
+
+        Raises:
+            ConfigError: There is none, or it is another provider's.
+        """
+        super().__init__(config)
+        if not isinstance(config, RackspaceConfig):
+            raise ConfigError(
+                ("--cloud-config: the provider rackspace needs one, with a section [Global]",)
+            )
+        self._config = config
+        self.watched_files = (config.client.ca_file,) if config.client.ca_file else ()
+
+    async def start(self, context: "Context") -> None:
+        """Get a token, and set the capabilities.
+
+        Raises:
+            ConfigError: The account has no such region.
+            CloudError: Identity does not answer, or refuses the credentials.
+        """
+        api = self.closing(Api(self._config, context))
+        await api.connect()
+        self.instances = RackspaceInstances(RackspaceServers(api), region=api.region)
+        self.volumes = RackspaceVolumes(api)

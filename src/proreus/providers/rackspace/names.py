@@ -1,0 +1,58 @@
+"""Read which server a Node is: by provider ids, server names and addresses. Pure."""
+
+import ipaddress
+import re
+from typing import Final
+
+from proreus.cloudprovider.instances import Ownership
+from proreus.kube.objects import Node
+from proreus.providers.nova.names import Target
+
+SCHEME: Final = "rackspace://"
+_PROVIDER_ID: Final = re.compile(r"rackspace:///?(?P<id>[0-9A-Za-z-]+)")
+_REGION_LABEL: Final = "topology.kubernetes.io/region"
+
+
+def provider_id(id_: str) -> str:
+    """Return the provider id of a server, as Kubernetes' own provider wrote it."""
+    return f"{SCHEME}{id_}"
+
+
+def parsed(text: str) -> str | None:
+    """Return the id of the server in a provider id; None if it is not one of Rackspace."""
+    match = _PROVIDER_ID.fullmatch(text)
+    return match["id"].lower() if match else None
+
+
+def target(node: Node) -> Target:
+    """Return the key by which a Node's server is looked up: the provider id, or else the name."""
+    id_ = node.spec.provider_id
+    if not id_:
+        return Target(name=node.metadata.name)
+    found = parsed(id_)
+    if found is None:
+        return Target(
+            problem=f"spec.providerID {id_!r} is not one of Rackspace: it must have the form"
+            " rackspace://2e8c1f0a-0000-4000-8000-000000000000"
+        )
+    return Target(id=found)
+
+
+def ownership(node: Node, region: str) -> Ownership:
+    """Tell whether a Node's server is in this region: by its provider id and its label."""
+    if not node.spec.provider_id:
+        return Ownership.UNKNOWN
+    if parsed(node.spec.provider_id) is None:
+        return Ownership.NO
+    named = node.metadata.labels.get(_REGION_LABEL, "")
+    if named:
+        return Ownership.YES if named == region else Ownership.NO
+    return Ownership.UNKNOWN
+
+
+def address_of(name: str) -> str:
+    """Return the address that a Node is called by, as Nova writes it; "" if that is a name."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return ""
