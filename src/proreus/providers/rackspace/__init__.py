@@ -12,6 +12,7 @@ import msgspec
 from proreus.cloudprovider.errors import ConfigError
 from proreus.cloudprovider.provider import CloudProvider
 from proreus.providers.rackspace.api import Api
+from proreus.providers.rackspace.balancing.load_balancers import RackspaceLoadBalancers
 from proreus.providers.rackspace.config import RackspaceConfig
 from proreus.providers.rackspace.instances import RackspaceInstances, RackspaceServers
 from proreus.providers.rackspace.volumes import RackspaceVolumes
@@ -54,3 +55,5 @@ class RackspaceCloud(CloudProvider):
         await api.connect()
         self.instances = RackspaceInstances(RackspaceServers(api), region=api.region)
         self.volumes = RackspaceVolumes(api)
+        if self._config.cloud_load_balancers.enabled:
+            self.load_balancers = RackspaceLoadBalancers(api, self._config).offered()

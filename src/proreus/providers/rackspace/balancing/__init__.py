@@ -1,0 +1,1 @@
+"""Load balancers of Rackspace: a Cloud Load Balancer for each port, on one shared address."""

@@ -1,0 +1,159 @@
+"""Read Cloud Load Balancers, and send the requests that change them."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.paging import pages
+from proreus.cloudprovider.refused import Refused
+from proreus.providers.rackspace.api import Api
+from proreus.providers.rackspace.balancing import owners
+from proreus.providers.rackspace.balancing.documents import (
+    PARTS,
+    Described,
+    existing,
+    marks_of,
+    vips,
+)
+from proreus.providers.rackspace.balancing.parts import GOING, GONE, Existing, Key, Observed
+from proreus.providers.rackspace.balancing.steps import DELETE, NEW, Step
+from proreus.providers.rackspace.errors import is_gone, is_immutable
+
+PAGE: Final = 100
+"""Load balancers in a page, the most that Rackspace shows."""
+BUSY: Final = "PENDING_UPDATE"
+"""The state of a load balancer that works on a change."""
+
+_AT_ONCE: Final = 5
+
+
+class Balancers:
+    """The Cloud Load Balancers of the account."""
+
+    def __init__(self, api: Api) -> None:
+        """Keep how to call Rackspace."""
+        self._api = api
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._seen: set[str] = set()
+
+    async def all(self) -> list[Described]:
+        """List all of the account, by id: their names, addresses and states.
+
+        Raises:
+            CloudError: A page could not be had.
+        """
+        found: dict[int, Described] = {}
+
+        async def page(marker: str) -> tuple[list[Described], str]:
+            query = {"limit": str(PAGE), **({"marker": marker} if marker else {})}
+            shown = await self._api.listed(
+                "clb", "load_balancer_list", "loadbalancers", "loadBalancers", query
+            )
+            found.update({int(one["id"]): one for one in shown})
+            # The marker may be the first of the next page.
+            is_last = len(shown) < PAGE
+            return shown, "" if is_last else str(max(int(one["id"]) for one in shown))
+
+        await pages("clb.load_balancer_list", page)
+        return [found[id_] for id_ in sorted(found)]
+
+    async def of_service(
+        self, ref: LoadBalancerRef, listed: Iterable[Described], parts: Mapping[Key, set[str]]
+    ) -> Observed:
+        """Read the load balancers that are a Service's, found by name or by its address.
+
+        Args:
+            ref: The Service.
+            listed: All of the account.
+            parts: Fields that are desired, by port: where details lack them, they are asked for.
+
+        Raises:
+            CloudError: Rackspace does not tell.
+        """
+        shown = {point.ip for point in ref.last_ingress}
+        ids = [
+            int(one["id"])
+            for one in listed
+            if str(one.get("name", "")).startswith(ref.name)
+            or not shown.isdisjoint(vip.address for vip in vips(one))
+        ]
+        details = [one for one in await self.details(ids) if one is not None]
+        ours = [
+            one for one in details if owners.is_ours(marks_of(one), str(one.get("name", "")), ref)
+        ]
+        read = await asyncio.gather(*(self._complete(one, parts) for one in ours))
+        return Observed(tuple(sorted(read, key=lambda one: one.id)))
+
+    async def details(self, ids: Iterable[int]) -> list[Described | None]:
+        """Read load balancers by id; None for those that are gone.
+
+        Raises:
+            CloudError: Rackspace does not tell.
+        """
+        return list(await asyncio.gather(*(self._details(id_) for id_ in sorted(ids))))
+
+    async def take(self, observed: Observed, step: Step) -> Callable[[Observed], Observed]:
+        """Take a step; return a function from what was observed before it to what is after.
+
+        A load balancer that refuses since it works on something else is waited for.
+
+        Raises:
+            CloudError: Rackspace refuses, or does not answer.
+        """
+        del observed
+        call = step.call
+        try:
+            answer = await self._api.change(
+                "clb", call.operation, call.method, call.path, call.body
+            )
+        except Refused as error:
+            if call.balancer == NEW:
+                raise
+            if is_immutable(error):
+                return lambda now: _with_status(now, call.balancer, BUSY)
+            if call.operation == DELETE and is_gone(error):
+                return step.after
+            raise
+        if call.balancer == NEW:
+            made = existing(answer["loadBalancer"])
+            return lambda now: Observed((*now.existing, made))
+        if call.operation.startswith("metadata"):
+            return step.after  # which does not put it to work
+        if call.operation == DELETE:
+            return lambda now: _with_status(now, call.balancer, GOING)
+        return lambda now: _with_status(step.after(now), call.balancer, BUSY)
+
+    async def _details(self, id_: int) -> Described | None:
+        async with self._slots:
+            found = await self._api.find(
+                "clb", "load_balancer_get", f"loadbalancers/{id_}", "loadBalancer"
+            )
+        return None if found is None or found.get("status") == GONE else found
+
+    async def _complete(self, described: Described, parts: Mapping[Key, set[str]]) -> Existing:
+        """Ask for desired parts that details lack: the documents do not promise all of them.
+
+        Those that details have shown once they show whenever they are set.
+        """
+        one = existing(described)
+        self._seen |= described.keys()
+        lacking = parts.get(one.settings.key, set()) - self._seen
+        asked = {field: await self._part(one.id, field) for field in sorted(lacking)}
+        return existing({**described, **asked}) if asked else one
+
+    async def _part(self, id_: int, field: str) -> object:
+        word = PARTS[field]
+        operation, path = f"{word}_get", f"loadbalancers/{id_}/{word}"
+        async with self._slots:
+            if field in {"accessList", "metadata"}:
+                return await self._api.listed("clb", operation, path, field)
+            return await self._api.get("clb", operation, path, field)
+
+
+def _with_status(observed: Observed, id_: int, status: str) -> Observed:
+    return Observed(
+        tuple(replace(one, status=status) if one.id == id_ else one for one in observed.existing)
+    )

@@ -1,0 +1,277 @@
+"""The capability `LoadBalancers` of the provider `rackspace`.
+
+A Service has a Cloud Load Balancer for each port, which share one address. A change puts a load
+balancer to work for some seconds, in which it takes no other: that is answered with `Pending`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from proreus.cloudprovider.adapters import per_service
+from proreus.cloudprovider.errors import InvalidRequest
+from proreus.cloudprovider.identity import (
+    MARK_SERVICE,
+    MARK_SERVICE_UID,
+    ClusterIdentity,
+    OwnedObject,
+)
+from proreus.cloudprovider.load_balancers import (
+    DeleteAnswer,
+    Done,
+    Endpoints,
+    EnsureAnswer,
+    Ensured,
+    HostPolicy,
+    LoadBalancer,
+    LoadBalancerRef,
+    LoadBalancers,
+    PartChange,
+    Pending,
+)
+from proreus.cloudprovider.mark_forms import owner_of
+from proreus.cloudprovider.ownership import refusal
+from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.kube.objects import LoadBalancerIngress, Service
+from proreus.providers.rackspace.api import Api
+from proreus.providers.rackspace.balancing.annotations import Options, read_options
+from proreus.providers.rackspace.balancing.balancers import Balancers
+from proreus.providers.rackspace.balancing.desired import (
+    Chosen,
+    check,
+    chosen,
+    desired_balancers,
+    fingerprint,
+)
+from proreus.providers.rackspace.balancing.documents import (
+    Described,
+    existing,
+    marks_of,
+    vips,
+    visible,
+)
+from proreus.providers.rackspace.balancing.parts import (
+    ACTIVE,
+    SERVICENET,
+    Desired,
+    Existing,
+    Observed,
+    Settings,
+)
+from proreus.providers.rackspace.balancing.plan import (
+    addresses,
+    check_observed,
+    deletion,
+    is_settled,
+    plan,
+)
+from proreus.providers.rackspace.config import RackspaceConfig
+
+PACE: Final = tuple(min(1.5**times, 10.0) for times in range(8))
+"""Seconds until Rackspace is asked again whether it is done."""
+MOST_STEPS: Final = 1000
+"""Rounds of a preview: more than a load balancer can need."""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A Service: what is desired and what is observed."""
+
+    desired: Desired
+    observed: Observed
+    nodes: Chosen
+
+
+class RackspaceLoadBalancers:
+    """The verbs of `LoadBalancers` for one Service at a time."""
+
+    def __init__(self, api: Api, config: RackspaceConfig) -> None:
+        """Keep how to call Rackspace, and the cloud-config."""
+        self._balancers = Balancers(api)
+        self._config = config
+        self._waited: dict[str, int] = {}
+        self._deleted: set[str] = set()
+
+    def offered(self) -> LoadBalancers:
+        """Return the verbs as the capability of the provider."""
+        return per_service(
+            self.ensure,
+            self.delete,
+            host_policy=self.host_policy,
+            list_owned=self.list_owned,
+            fingerprint=self.fingerprint,
+            preview=self.preview,
+        )
+
+    def host_policy(self, service: Service) -> HostPolicy:
+        """Ask for the nodes with ready pods where only these may get traffic.
+
+        ServiceNet has IPv4 only.
+        """
+        is_inside = read_options(service.metadata.annotations).type == SERVICENET
+        is_local = service.spec.external_traffic_policy == "Local"
+        return HostPolicy(
+            families=("IPv4",) if is_inside else ("IPv4", "IPv6"),
+            endpoints=Endpoints.NODES if is_local else Endpoints.NONE,
+        )
+
+    async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
+        """Make or change the load balancers, as far as they take changes now."""
+        case = await self._case(lb)
+        first = plan(case.desired, case.observed)
+        observed = await converge(
+            case.observed, lambda now: plan(case.desired, now), self._balancers.take
+        )
+        if not is_settled(case.desired, observed):
+            return self._pending(lb.ref.uid, observed, is_moving=bool(first))
+        self._waited.pop(lb.ref.uid, None)
+        ingress = [LoadBalancerIngress(ip=ip) for ip in addresses(case.desired, observed)]
+        return Ensured(tuple(ingress), case.nodes.rejected)
+
+    async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
+        """Return what `ensure` would change, in all its rounds."""
+        case = await self._case(lb)
+        awake = Observed(tuple(replace(one, status=ACTIVE) for one in case.observed.existing))
+        lines, _ = preview_plan(awake, lambda now: plan(case.desired, now), rounds=MOST_STEPS)
+        return lines
+
+    def fingerprint(self, lb: LoadBalancer) -> str:
+        """Return what `list_owned` shows if all is as desired."""
+        shown = {point.ip for point in lb.ref.last_ingress}
+        if lb.requested_address and lb.requested_address not in shown:
+            return ""
+        options = read_options(lb.service.metadata.annotations)
+        check(lb, options)
+        return fingerprint(self._desired(lb, options)[0])
+
+    async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
+        """Delete what was made for a Service; with the last one its address goes."""
+        observed = await self._balancers.of_service(ref, await self._balancers.all(), {})
+        if observed.existing:
+            self._deleted.add(ref.uid)
+        first = deletion(observed)
+        observed = await converge(observed, deletion, self._balancers.take)
+        if observed.existing:
+            return self._pending(ref.uid, observed, is_moving=bool(first))
+        self._waited.pop(ref.uid, None)
+        was_there = ref.uid in self._deleted
+        self._deleted.discard(ref.uid)
+        return Done(found=was_there)
+
+    async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
+        """List load balancers with the cluster's metadata, each with its Service's fingerprint."""
+        listed = await self._balancers.all()
+        details = await self._balancers.details(int(one["id"]) for one in listed)
+        by_service: dict[str, list[Existing]] = {}
+        for described in details:
+            owner = None if described is None else owner_of(marks_of(described))
+            if described is not None and owner is not None and owner.cluster_uid == cluster.uid:
+                by_service.setdefault(owner.service_uid, []).append(existing(described))
+        return [
+            OwnedObject(
+                "load balancer",
+                str(one.id),
+                one.marks.get(MARK_SERVICE, ""),
+                one.marks.get(MARK_SERVICE_UID, ""),
+                fingerprint=_observed_fingerprint(of_service),
+                addresses=tuple(vip.address for vip in one.vips),
+            )
+            for of_service in by_service.values()
+            for one in of_service
+        ]
+
+    async def _case(self, lb: LoadBalancer) -> Case:
+        options = read_options(lb.service.metadata.annotations)
+        check(lb, options)
+        desired, nodes = self._desired(lb, options)
+        listed = await self._balancers.all()
+        parts = {one.key: _parts(one) for one in desired.balancers}
+        observed = await self._balancers.of_service(lb.ref, listed, parts)
+        if lb.requested_address:
+            shared = await self._named(lb, desired, listed, observed)
+            desired = replace(desired, place=replace(desired.place, shared=shared))
+        check_observed(desired, observed)
+        return Case(desired, observed, nodes)
+
+    def _desired(self, lb: LoadBalancer, options: Options) -> tuple[Desired, Chosen]:
+        most = self._config.cloud_load_balancers.max_nodes
+        nodes = chosen(lb, most)
+        return desired_balancers(lb, options, self._config.load_balancer, nodes, most), nodes
+
+    async def _named(
+        self, lb: LoadBalancer, desired: Desired, listed: Iterable[Described], observed: Observed
+    ) -> frozenset[int]:
+        """Return the ids of the virtual IPs that a Service names by their address.
+
+        Raises:
+            InvalidRequest: There is none, it is of another kind, or belongs to others.
+        """
+        ip = lb.requested_address
+        holders = [one for one in listed if ip in {vip.address for vip in vips(one)}]
+        if not holders:
+            raise InvalidRequest(
+                f"spec.loadBalancerIP: no load balancer of this account has the address {ip}:"
+                " Rackspace keeps an address only as long as a load balancer has it"
+            )
+        of_kind = [
+            vip
+            for vip in vips(holders[0])
+            if vip.type == desired.place.type and vip.version in desired.place.versions
+        ]
+        if {vip.version for vip in of_kind} != desired.place.versions:
+            raise InvalidRequest(
+                f"spec.loadBalancerIP: load balancer {holders[0]['id']}, which has {ip}, does not"
+                f" have addresses of {desired.place.type} for {', '.join(lb.families)}"
+            )
+        await self._check_holders(lb, holders, observed)
+        return frozenset(vip.id for vip in of_kind)
+
+    async def _check_holders(
+        self, lb: LoadBalancer, holders: Sequence[Described], observed: Observed
+    ) -> None:
+        """Refuse an address that a Service may not begin to use."""
+        ours = {one.id for one in observed.existing}
+        ids = [int(one["id"]) for one in holders]
+        if not ours.isdisjoint(ids):
+            return
+        details = [one for one in await self._balancers.details(ids) if one is not None]
+        found = [owner_of(marks_of(one)) for one in details]
+        named = [one for one in found if one is not None]
+        names = (lb.requested_address, *map(str, ids))
+        if why := refusal(named, lb.ref, self._config.tenants, names):
+            raise InvalidRequest(
+                f"spec.loadBalancerIP: {lb.requested_address} cannot be used: {why}"
+            )
+
+    def _pending(self, uid: str, observed: Observed, *, is_moving: bool) -> Pending:
+        """Return when to ask again: soon at first, later while nothing happens."""
+        waited = 0 if is_moving else self._waited.get(uid, 0)
+        self._waited[uid] = waited + 1
+        busy = sorted(f"{one.id} is {one.status}" for one in observed.existing)
+        reason = f"Rackspace works on load balancers: {', '.join(busy)}"
+        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
+
+
+def _parts(settings: Settings) -> set[str]:
+    """Return the fields that details of a load balancer as desired would have."""
+    found = {
+        "accessList": settings.access,
+        "connectionThrottle": settings.max_connections,
+        "healthMonitor": settings.monitor,
+        "sessionPersistence": settings.persistence,
+    }
+    return {"metadata", *(field for field, value in found.items() if value)}
+
+
+def _observed_fingerprint(found: Sequence[Existing]) -> str:
+    """Return the digest of a Service's load balancers; "" if they are not all right."""
+    is_one = len({one.vip_ids for one in found}) == 1
+    if not is_one or any(one.status != ACTIVE for one in found):
+        return ""
+    every = [vip for one in found for vip in one.vips]
+    return visible(
+        (one.settings for one in found),
+        (vip.type for vip in every),
+        (vip.version for vip in every),
+    )

@@ -1,0 +1,41 @@
+"""Tell whose a Cloud Load Balancer is, by its metadata and its name. Pure.
+
+One that we make has the UIDs of Service and cluster in its metadata from the start, and its name
+holds the Service's UID.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from proreus.cloudprovider.identity import marks
+from proreus.cloudprovider.load_balancers import LoadBalancerRef
+from proreus.cloudprovider.mark_forms import owner_of
+from proreus.cloudprovider.ownership import Verdict, verdict
+from proreus.providers.rackspace.balancing.parts import Key
+
+LONGEST: Final = 256
+"""Characters of a value of metadata."""
+
+
+def name_of(ref: LoadBalancerRef, key: Key) -> str:
+    """Return the name of the load balancer for a port."""
+    return f"{ref.name}-{key[0]}-{key[1]}"
+
+
+def service_marks(ref: LoadBalancerRef) -> Mapping[str, str]:
+    """Return the metadata of what is a Service's; a value that is too long is cut."""
+    of = marks(ref.cluster, ref.key, ref.uid)
+    return {key: value[:LONGEST] for key, value in of.items() if value}
+
+
+def is_ours(metadata: Mapping[str, str], name: str, ref: LoadBalancerRef) -> bool:
+    """Tell whether a load balancer is the Service's, to be changed and deleted with it."""
+    owner = owner_of(metadata)
+    owners = () if owner is None else (owner,)
+    return verdict(ref, owners=owners, texts=(name,)).is_ours
+
+
+def is_marked(metadata: Mapping[str, str], ref: LoadBalancerRef) -> bool:
+    """Tell whether the metadata of a load balancer says whose it is."""
+    owner = owner_of(metadata)
+    return owner is not None and verdict(ref, owners=(owner,)) is Verdict.MARKED
