@@ -101,17 +101,18 @@ async def test_whose_a_node_is(emulator: Emulator) -> None:
     (id_,) = emulator.add_servers(["node-1"])
     async with started(emulator) as provider:
         assert provider.instances is not None
-        label = "topology.kubernetes.io/region"
-        mine, there = (
-            objects.node("node-1", f"{SCHEME}{id_}", labels={label: region})
-            for region in (REGION, "LON")
+        label, beta = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
+        mine, there, old = (
+            objects.node("node-1", f"{SCHEME}{id_}", labels=labels)
+            for labels in ({label: REGION}, {label: "LON"}, {beta: "LON"})
         )
         other = node("node-1", "aws:///eu-1a/i-0123456789")
         owns = provider.instances.owns
-        assert [owns(one) for one in (mine, there, other)] == [
-            Ownership.YES, Ownership.NO, Ownership.NO,
+        assert [owns(one) for one in (mine, there, old, other)] == [
+            Ownership.YES, Ownership.NO, Ownership.NO, Ownership.NO,
         ]  # fmt: skip
-        assert owns(node("node-1")) is owns(node("node-1", NO_SUCH)) is Ownership.UNKNOWN
+        assert owns(node("node-1")) is Ownership.UNKNOWN
+        assert owns(node("node-1", NO_SUCH)) is Ownership.YES
         answer = (await describe(provider, other))["node-1"]
     assert isinstance(answer, InvalidRequest)
     assert not emulator.calls

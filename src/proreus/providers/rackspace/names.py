@@ -5,12 +5,12 @@ import re
 from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.kube.objects import Node
+from proreus.kube.objects import LABEL_REGION, LABEL_REGION_BETA, Node
 from proreus.providers.nova.names import Target
 
 SCHEME: Final = "rackspace://"
 _PROVIDER_ID: Final = re.compile(r"rackspace:///?(?P<id>[0-9A-Za-z-]+)")
-_REGION_LABEL: Final = "topology.kubernetes.io/region"
+_REGION_LABELS: Final = (LABEL_REGION, LABEL_REGION_BETA)
 
 
 def provider_id(id_: str) -> str:
@@ -39,15 +39,16 @@ def target(node: Node) -> Target:
 
 
 def ownership(node: Node, region: str) -> Ownership:
-    """Tell whether a Node's server is in this region: by its provider id and its label."""
+    """Tell whether a Node's server is in this region: by its provider id, and its label if any.
+
+    The id names no region, so a Node without a label counts as one of ours.
+    """
     if not node.spec.provider_id:
         return Ownership.UNKNOWN
     if parsed(node.spec.provider_id) is None:
         return Ownership.NO
-    named = node.metadata.labels.get(_REGION_LABEL, "")
-    if named:
-        return Ownership.YES if named == region else Ownership.NO
-    return Ownership.UNKNOWN
+    named = (node.metadata.labels.get(label, "") for label in _REGION_LABELS)
+    return Ownership.NO if any(one not in {"", region} for one in named) else Ownership.YES
 
 
 def address_of(name: str) -> str:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -38,6 +37,7 @@ class Failure:
 
     def __init__(self, status: int, times: int, *, after_effect: bool) -> None:
         self.status, self.times, self.after_effect = status, times, after_effect
+        self.body: Json = {"message": "failed", "code": status}
 
 
 class Emulator:
@@ -46,6 +46,8 @@ class Emulator:
     def __init__(self) -> None:
         self.url = ""
         self.username, self.key, self.password = "ccm", "planted-api-key-0001", "planted-password"
+        self.roots: dict[str, str] = {}
+        """Where the catalog leads other users to, by their names: a proxy before us."""
         self.roles = LEAST
         self.lasts = 86400.0
         """Seconds for which a token counts."""
@@ -118,10 +120,10 @@ class Emulator:
         self.log.append((request.method, request.path_qs, body))
         try:
             if failure is not None and not failure.after_effect:
-                raise Fault(failure.status, {"message": "failed", "code": failure.status})
+                raise Fault(failure.status, failure.body)
             status, answer = self._answer(request, body)
             if failure is not None:
-                raise Fault(failure.status, {"message": "failed", "code": failure.status})
+                raise Fault(failure.status, failure.body)
         except Fault as fault:
             if fault.status == LOST:
                 if request.transport is not None:
@@ -145,18 +147,19 @@ class Emulator:
         return self._clb(request, rest, body)
 
     def _identity(self, request: web.Request, rest: list[str], body: Json) -> tuple[int, Any]:
-        root = self._root(request)
         if rest == []:
-            links = [{"rel": "self", "href": f"{root}/identity/v2.0/"}]
+            links = [{"rel": "self", "href": f"{self.url}/identity/v2.0/"}]
             version = {"id": "v2.0", "status": "CURRENT", "links": links}
             return 200, {"versions": {"values": [version]}}
         if rest != ["v2.0", "tokens"] or request.method != "POST":
             raise nova(404, "itemNotFound", "Not Found")
         auth = body.get("auth", {})
         key, password = auth.get("RAX-KSKEY:apiKeyCredentials"), auth.get("passwordCredentials")
-        if key not in (None, {"username": self.username, "apiKey": self.key}):
+        name = (key or password or {}).get("username", "")
+        is_known = name in {self.username, *self.roots}
+        if not is_known or key not in (None, {"username": name, "apiKey": self.key}):
             raise nova(401, "unauthorized", "Username or api key is invalid.")
-        if key is None and password != {"username": self.username, "password": self.password}:
+        if key is None and password != {"username": name, "password": self.password}:
             raise nova(
                 401, "unauthorized", "Unable to authenticate user with credentials provided."
             )
@@ -173,7 +176,7 @@ class Emulator:
                     "id": "1", "name": self.username, "RAX-AUTH:defaultRegion": REGION,
                     "roles": [{"id": str(n), "name": r} for n, r in enumerate(sorted(self.roles))],
                 },
-                "serviceCatalog": self._catalog(root),
+                "serviceCatalog": self._catalog(self.roots.get(name, self.url)),
             }
         }  # fmt: skip
 
@@ -193,11 +196,6 @@ class Emulator:
             ]  # fmt: skip
             found.append({"type": type_, "name": name, "endpoints": ends})
         return found
-
-    def _root(self, request: web.Request) -> str:
-        """Where the client sees us: a proxy before us speaks TLS."""
-        own = urlsplit(self.url).netloc
-        return self.url if request.host == own else f"https://{request.host}"
 
     def _admit(self, request: web.Request, parts: list[str]) -> None:
         key = self.tokens.get(request.headers.get("X-Auth-Token", ""))

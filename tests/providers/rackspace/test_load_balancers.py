@@ -1,0 +1,475 @@
+"""Load balancers of Rackspace on the emulator: made, edited, shared, refused, deleted."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from proreus.cloudprovider import Done, Ensured, Pending
+from proreus.cloudprovider.desired import LABEL_SERVICE_NAME
+from proreus.cloudprovider.errors import CloudError, InvalidRequest, Throttled, Unauthenticated
+from proreus.cloudprovider.identity import ClusterIdentity
+from proreus.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ServicePort
+
+from .emulator.faults import LOST
+from .emulator.server import Emulator
+from .lb_site import DNS, HTTP, HTTPS, NAME, UID, LBSite, lb_site
+from .site import CLUSTER
+
+TCP80, TCP443, UDP80 = f"{NAME}-tcp-80", f"{NAME}-tcp-443", f"{NAME}-udp-80"
+MARKS = {
+    "proreus/cluster": "test",
+    "proreus/cluster-uid": CLUSTER.uid,
+    "proreus/service": "shop/web",
+    "proreus/service-uid": UID,
+}
+
+
+async def test_a_service_of_three_ports_has_three_load_balancers_at_one_address(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired(HTTP, HTTPS, DNS))
+        shown = site.shown()
+        (address,) = {ip for one in shown.values() for ip in one["vips"]}
+        assert [point.ip for point in answer.ingress] == [address]
+        assert shown[TCP80] == {
+            "protocol": "TCP", "port": 80, "algorithm": "ROUND_ROBIN", "timeout": 30,
+            "status": "ACTIVE", "vips": [address], "access": {}, "monitor": None,
+            "nodes": ["10.180.0.2:30080", "10.180.0.3:30080"], "persistence": None,
+            "throttle": None, "marks": MARKS,
+        }  # fmt: skip
+        assert shown[UDP80]["nodes"] == ["10.180.0.2:30053", "10.180.0.3:30053"]
+        assert sorted(shown) == [TCP443, TCP80, UDP80]
+        assert await site.deleted(site.desired(HTTP)) == Done(found=True)
+        assert await site.deleted(site.desired(HTTP)) == Done(found=False)
+        assert not site.shown()
+
+
+async def test_what_requests_a_service_costs(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        made = site.desired(HTTP, HTTPS)
+        await site.made(made)
+        assert emulator.calls["POST loadbalancers"] == 2
+        emulator.calls.clear()
+        assert isinstance(await site.ensure(made), Ensured)
+        assert emulator.calls == {"GET loadbalancers": 1, "GET loadbalancer": 2}
+        emulator.calls.clear()
+        await site.made(site.desired(HTTP, HTTPS, ids=site.servers[:1]))
+        assert emulator.calls["DELETE nodes"] == 2
+        emulator.calls.clear()
+        await site.deleted(made)
+        assert emulator.calls["DELETE loadbalancer"] == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "spec", "expected"),
+    [
+        ({"algorithm": "least_connections"}, {}, {"algorithm": "LEAST_CONNECTIONS"}),
+        ({"timeout": "60"}, {}, {"timeout": 60}),
+        ({"max-connections": "100"}, {}, {"throttle": 100}),
+        ({"protocol": "http"}, {}, {"protocol": "HTTP"}),
+        ({"protocol": "80=HTTPS,443=HTTP"}, {}, {"protocol": "HTTPS"}),
+        ({"protocol": "HTTP", "health-monitor": "http"}, {}, {"protocol": "HTTP", "monitor": "HTTP"}),
+        ({"health-monitor": "connect"}, {}, {"monitor": "CONNECT"}),
+        ({"protocol": "HTTP", "session-persistence": "http-cookie"}, {},
+         {"protocol": "HTTP", "persistence": "HTTP_COOKIE"}),
+        ({}, {"session_affinity": "ClientIP"}, {"persistence": "SOURCE_IP"}),
+        ({"session-persistence": "none"}, {"session_affinity": "ClientIP"}, {"persistence": None}),
+        ({}, {"load_balancer_source_ranges": ("192.0.2.0/24",)},
+         {"access": {"0.0.0.0/0": "DENY", "192.0.2.0/24": "ALLOW"}}),
+        ({}, {"load_balancer_source_ranges": ("2001:db8::/32",)}, {"access": {"0.0.0.0/0": "DENY"}}),
+    ],
+)  # fmt: skip
+async def test_an_option_is_the_same_from_the_start_and_later_and_goes_again(
+    emulator: Emulator, asked: Mapping[str, str], spec: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    async with lb_site(emulator) as site:
+        plain, chosen = site.desired(HTTP), site.desired(HTTP, asked=asked, **spec)
+        await site.made(plain)
+        before = site.shown()[TCP80]
+        await site.made(chosen)
+        edited = site.shown()[TCP80]
+        assert edited == {**before, **expected}
+        assert not await site.preview(chosen)
+        await site.made(plain)
+        assert site.shown()[TCP80] == before
+        await site.deleted(plain)
+        await site.made(chosen)
+        assert site.shown()[TCP80] == {**edited, "vips": site.shown()[TCP80]["vips"]}
+
+
+async def test_monitors_of_the_cloud_config_are_not_for_udp(emulator: Emulator) -> None:
+    sections = "[LoadBalancer]\ncreate-monitor = true\nmonitor-delay = 20s\n"
+    async with lb_site(emulator, sections) as site:
+        await site.made(site.desired(HTTP, DNS))
+        assert site.by_name(TCP80)["healthMonitor"] == {
+            "type": "CONNECT", "delay": 20, "timeout": 10, "attemptsBeforeDeactivation": 3,
+        }  # fmt: skip
+        assert site.by_name(UDP80)["healthMonitor"] is None
+        await site.made(site.desired(HTTP, DNS, asked={"health-monitor": "none"}))
+        assert site.by_name(TCP80)["healthMonitor"] is None
+
+
+async def test_a_preview_says_what_is_done_then(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP, HTTPS)
+        lines = [f"{one.action} {one.part}" for one in await site.preview(desired)]
+        assert lines == [f"create load balancer {TCP80}", f"create load balancer {TCP443}"]
+        await site.made(desired)
+        edited = site.desired(HTTP, asked={"protocol": "HTTP", "timeout": "40"})
+        (change, gone) = await site.preview(edited)
+        assert change.detail == "protocol=HTTP, timeout=40, port=80"
+        assert gone.part == f"load balancer {TCP443}"
+        assert not any(method != "GET" for method, _, _ in emulator.log[-3:])
+
+
+async def test_an_edited_port_keeps_the_address(emulator: Emulator) -> None:
+    emulator.clb.works = 0.02
+    async with lb_site(emulator) as site:
+        first = await site.made(site.desired(HTTP))
+        second = await site.made(site.desired(HTTPS))
+        assert first.ingress == second.ingress
+        assert list(site.shown()) == [TCP443]
+
+
+async def test_a_load_balancer_at_work_is_pending_and_one_that_refuses_so_too(
+    emulator: Emulator,
+) -> None:
+    emulator.clb.works = 0.2
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP)
+        answer = await site.ensure(desired)
+        assert isinstance(answer, Pending)
+        assert "is BUILD" in answer.reason
+        waits = [(await site.ensure(desired)).after for _ in range(2)]
+        assert waits[0] < waits[1]
+        await site.made(desired)
+        one = site.by_name(TCP80)
+        edited = site.desired(HTTP, asked={"timeout": "60"})
+        emulator.calls.clear()
+        emulator.fail("PUT loadbalancer", 422)  # somebody else was quicker
+        body = {"message": f"Load Balancer '{one['id']}' is considered immutable.", "code": 422}
+        emulator.failures["PUT loadbalancer"].body = body
+        assert isinstance(await site.ensure(edited), Pending)
+        assert emulator.calls["PUT loadbalancer"] == 1
+        await site.made(edited)
+        assert one["timeout"] == 60
+        answers = await site.balancers.delete([desired.ref])
+        assert isinstance(answers[UID], Pending)
+        answers = await site.balancers.delete([desired.ref])
+        assert isinstance(answers[UID], Pending)
+        assert await site.deleted(desired) == Done(found=True)
+
+
+async def test_servicenet_is_inside_and_changing_sides_makes_the_new_one_first(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        inside = site.desired(HTTP, asked={"type": "servicenet"}, ip_families=("IPv6", "IPv4"))
+        answer = await site.made(inside)
+        assert answer.ingress[0].ip.startswith("10.")
+        emulator.log.clear()
+        answer = await site.made(site.desired(HTTP))
+        assert answer.ingress[0].ip.startswith("203.")
+        changes = [method for method, _, _ in emulator.log if method != "GET"]
+        assert changes == ["POST", "DELETE"]
+
+
+async def test_a_dual_stack_service_has_both_addresses_and_cannot_lose_one(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        both = site.desired(HTTP, ip_families=("IPv4", "IPv6"))
+        answer = await site.made(both)
+        assert len(answer.ingress) == 2
+        assert ":" in answer.ingress[1].ip
+        assert site.shown()[TCP80]["nodes"] == ["10.180.0.2:30080", "10.180.0.3:30080"]
+        refused = await site.ensure(site.desired(HTTP))
+        assert isinstance(refused, InvalidRequest)
+        assert "spec.ipFamilies" in str(refused)
+        assert len(site.shown()[TCP80]["vips"]) == 2
+
+
+async def test_a_service_of_ipv6_alone_reaches_nodes_at_publicnet(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired(HTTP, ip_families=("IPv6",)))
+        assert ":" in answer.ingress[0].ip
+        assert all(one.startswith("2001:") for one in site.shown()[TCP80]["nodes"])
+
+
+async def test_local_traffic_goes_to_nodes_with_ready_pods_only(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        of = site.desired().ref
+        meta = ObjectMeta(namespace=of.namespace, labels={LABEL_SERVICE_NAME: of.service_name})
+        slices = [EndpointSlice(meta, endpoints=(Endpoint(("10.64.0.1",), node_name="node-2"),))]
+        local = site.desired(DNS, external_traffic_policy="Local", endpoints=slices)
+        await site.made(local)
+        assert site.shown()[UDP80]["nodes"] == ["10.180.0.3:30053"]
+
+
+async def test_of_too_many_nodes_some_are_chosen_and_the_others_named(emulator: Emulator) -> None:
+    async with lb_site(emulator, "[CloudLoadBalancers]\nmax-nodes = 5\n") as site:
+        site.servers += emulator.add_servers([f"more-{number}" for number in range(20)])
+        answer = await site.made(site.desired(HTTP))
+        chosen = set(site.shown()[TCP80]["nodes"])
+        assert (len(chosen), len(answer.rejected)) == (5, 17)
+        assert "5 nodes are as many" in next(iter(answer.rejected.values()))
+        site.servers += emulator.add_servers(["one-more"])
+        await site.made(site.desired(HTTP))
+        assert len(chosen & set(site.shown()[TCP80]["nodes"])) >= 4
+        other = "5e000000-0000-4000-8001-000000000002"
+        await site.made(site.desired(HTTP, uid=other))
+        assert len({tuple(one["nodes"]) for one in site.shown().values()}) == 2
+
+
+async def test_more_than_ten_nodes_are_exchanged_in_parts(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        site.servers += emulator.add_servers([f"more-{number}" for number in range(23)])
+        await site.made(site.desired(HTTP))
+        await site.made(site.desired(ServicePort(80, "http", node_port=30081)))
+        nodes = site.shown()[TCP80]["nodes"]
+        assert len(nodes) == 25
+        assert all(one.endswith(":30081") for one in nodes)
+
+
+@pytest.mark.parametrize(
+    ("ports", "asked", "spec", "text"),
+    [
+        ((ServicePort(80, "s", node_port=30080, protocol="SCTP"),), {}, {}, "TCP and UDP only"),
+        ((ServicePort(80, "http"),), {}, {}, "no node port"),
+        ((HTTP, DNS), {"protocol": "80=HTTP"}, {}, "cannot share port 80"),
+        ((HTTP,), {"session-persistence": "http-cookie"}, {}, "needs a port of protocol HTTP"),
+        ((HTTP,), {"health-monitor": "https"}, {}, "needs a port of protocol HTTPS"),
+        ((HTTP,), {"algorithm": "BEST"}, {}, "algorithm: give one of LEAST_CONNECTIONS"),
+        ((HTTP,), {"protocol": "80=QUIC"}, {}, "protocol: give a protocol"),
+        ((HTTP,), {"protocol": "80:HTTP"}, {}, "protocol: give a protocol"),
+        ((HTTP,), {"type": "PRIVATE"}, {}, "type: give one of PUBLIC, SERVICENET"),
+        ((HTTP,), {"timeout": "10"}, {}, "timeout: give a number from 30 to 120"),
+        ((HTTP,), {"max-connections": "x"}, {}, "max-connections: give a number"),
+        ((HTTP,), {"health-monitor-path": "x"}, {}, "health-monitor-path: give a path"),
+        ((HTTP,), {}, {"load_balancer_source_ranges": tuple(f"10.0.{n}.0/24" for n in range(100))},
+         "room for 99 CIDRs"),
+        ((HTTP,), {}, {"load_balancer_ip": "203.0.113.99"}, "no load balancer of this account"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_is_refused_before_anything_is_made(
+    emulator: Emulator,
+    ports: tuple[ServicePort, ...],
+    asked: Mapping[str, str],
+    spec: dict[str, Any],
+    text: str,
+) -> None:
+    async with lb_site(emulator) as site:
+        try:
+            answer = await site.ensure(site.desired(*ports, asked=asked, **spec))
+        except InvalidRequest as error:
+            answer = error
+        assert isinstance(answer, InvalidRequest)
+        assert text in str(answer)
+        assert not any(method != "GET" for method, path, _ in emulator.log if "/clb/" in path)
+
+
+async def test_an_address_of_a_load_balancer_that_is_nobodys_is_shared_and_survives(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        kept = site.by_hand()
+        ip = kept["virtualIps"][0]["address"]
+        desired = site.desired(HTTP, HTTPS, load_balancer_ip=ip)
+        assert site.balancers.fingerprint(desired) == ""
+        answer = await site.made(desired)
+        assert [point.ip for point in answer.ingress] == [ip]
+        await site.deleted(desired)
+        assert list(site.shown()) == ["by hand"]
+        inside = site.desired(HTTP, asked={"type": "SERVICENET"}, load_balancer_ip=ip)
+        refused = await site.ensure(inside)
+        assert "does not have addresses of SERVICENET" in str(refused)
+
+
+async def test_an_address_of_another_namespace_or_cluster_is_refused(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired(HTTP))
+        ip = answer.ingress[0].ip
+        other = "5e000000-0000-4000-8000-000000000002"
+        near = site.desired(HTTPS, uid=other, load_balancer_ip=ip)
+        assert (await site.made(near)).ingress == answer.ingress
+        for more in (
+            {"namespace": "bank"},
+            {"cluster": ClusterIdentity("other", "0b5e3a1c-0000-4000-8000-000000000002")},
+        ):
+            third = "5e000000-0000-4000-8000-000000000003"
+            refused = await site.ensure(
+                site.desired(DNS, uid=third, load_balancer_ip=ip, **more)  # type: ignore[arg-type]
+            )
+            assert isinstance(refused, InvalidRequest)
+            assert "it belongs to" in str(refused)
+
+
+async def test_what_is_anothers_is_never_touched(emulator: Emulator) -> None:
+    """A load balancer of our name and another cluster's metadata: a cluster from the same backup."""
+    async with lb_site(emulator) as site:
+        metadata = [
+            {"key": "proreus/cluster-uid", "value": "another"},
+            {"key": "proreus/service-uid", "value": UID},
+        ]
+        foreign = site.by_hand(TCP80, metadata=metadata)
+        before = dict(foreign)
+        desired = site.desired(HTTP, shown=[foreign["virtualIps"][0]["address"]])
+        await site.made(desired)
+        await site.deleted(desired)
+        assert foreign == before
+        assert await site.balancers.list_owned(CLUSTER) == []
+
+
+async def test_a_renamed_load_balancer_is_found_by_its_address_and_named_again(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        answer = await site.made(site.desired(HTTP))
+        site.by_name(TCP80)["name"] = "my own name"
+        await site.made(site.desired(HTTP, shown=[answer.ingress[0].ip]))
+        assert list(site.shown()) == [TCP80]
+
+
+async def test_list_owned_shows_what_the_fingerprint_says_and_drift(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP, HTTPS, load_balancer_source_ranges=("192.0.2.1/32",))
+        await site.made(desired)
+        wanted = site.balancers.fingerprint(desired)
+        listed = await site.balancers.list_owned(CLUSTER)
+        assert {one.fingerprint for one in listed} == {wanted}
+        assert {(one.service, one.service_uid) for one in listed} == {("shop/web", UID)}
+        for field, value in (
+            ("algorithm", "RANDOM"),
+            ("accessList", []),
+            ("nodes", []),
+            ("sessionPersistence", {"persistenceType": "SOURCE_IP"}),
+            ("status", "PENDING_UPDATE"),
+        ):
+            one = site.by_name(TCP80)
+            before, one[field] = one[field], value
+            listed = await site.balancers.list_owned(CLUSTER)
+            assert wanted not in {one.fingerprint for one in listed}, field
+            one[field] = before
+
+
+async def test_a_node_that_somebody_drains_by_hand_is_enabled_again(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        await site.made(site.desired(HTTP))
+        site.by_name(TCP80)["nodes"][0]["condition"] = "DRAINING"
+        await site.made(site.desired(HTTP))
+        assert {node["condition"] for node in site.by_name(TCP80)["nodes"]} == {"ENABLED"}
+
+
+@pytest.mark.parametrize("status", ["ERROR", "SUSPENDED"])
+async def test_a_failed_load_balancer_is_told_and_tried_to_be_deleted(
+    emulator: Emulator, status: str
+) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        one = site.by_name(TCP80)
+        one["status"] = status
+        answer = await site.ensure(desired)
+        assert isinstance(answer, CloudError)
+        assert f"{one['id']} ({status}): Rackspace's support" in str(answer)
+        answers = await site.balancers.delete([desired.ref])
+        assert isinstance(answers[UID], Pending)
+        assert emulator.calls["DELETE loadbalancer"] == 1
+
+
+async def test_parts_that_details_leave_out_are_asked_for_and_not_set_again(
+    emulator: Emulator,
+) -> None:
+    emulator.clb.hides = frozenset(
+        {"accessList", "connectionThrottle", "healthMonitor", "sessionPersistence", "metadata"}
+    )
+    asked = {"max-connections": "5", "health-monitor": "connect"}
+    spec = {"load_balancer_source_ranges": ("192.0.2.0/24",), "session_affinity": "ClientIP"}
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP, asked=asked, **spec)
+        await site.made(desired)
+        emulator.log.clear()
+        assert isinstance(await site.ensure(desired), Ensured)
+        assert {method for method, _, _ in emulator.log} == {"GET"}
+
+
+async def test_the_limit_of_the_account_is_told_and_the_rate_is_waited_for(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator) as site:
+        emulator.clb.limit = 0
+        answer = await site.ensure(site.desired(HTTP))
+        assert isinstance(answer, CloudError)
+        assert not isinstance(answer, Throttled)
+        assert "Contact support" in str(answer)
+        emulator.clb.limit = 25
+        emulator.rates = {"GET": 0}
+        answer = await site.ensure(site.desired(HTTP))
+        assert isinstance(answer, Throttled)
+        assert answer.after == 1.0
+
+
+async def test_an_observer_cannot_make_any_and_is_told(emulator: Emulator) -> None:
+    emulator.roles = frozenset({"nova:observer", "lbaas:observer"})
+    async with lb_site(emulator) as site:
+        answer = await site.ensure(site.desired(HTTP))
+        assert isinstance(answer, Unauthenticated)
+        assert "Access Denied" in str(answer)
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+@pytest.mark.parametrize("status", [500, LOST])
+@pytest.mark.parametrize(
+    "operation",
+    ["POST loadbalancers", "GET loadbalancers", "GET loadbalancer", "POST nodes", "DELETE nodes",
+     "POST accesslist", "PUT loadbalancer", "DELETE loadbalancer"],
+)  # fmt: skip
+async def test_a_failure_before_or_after_the_effect_is_made_good(
+    emulator: Emulator, operation: str, status: int, *, after_effect: bool
+) -> None:
+    async with lb_site(emulator) as site:
+        first = site.desired(HTTP, ids=site.servers[:1])
+        second = site.desired(
+            HTTP, HTTPS, ids=site.servers[1:], asked={"timeout": "60"},
+            load_balancer_source_ranges=("192.0.2.0/24",),
+        )  # fmt: skip
+        if operation == "POST loadbalancers":
+            emulator.fail(operation, status, after_effect=after_effect)
+        await patiently(site, first)
+        ip = site.shown()[TCP80]["vips"]
+        emulator.fail(operation, status, after_effect=after_effect)
+        await patiently(site, second)
+        assert {tuple(one["vips"]) for one in site.shown().values()} == {tuple(ip)}
+        assert sorted(site.shown()) == [TCP443, TCP80]
+        assert len(site.clb.alive()) == 2
+        while not isinstance((await site.balancers.delete([first.ref]))[UID], Done):
+            await asyncio.sleep(0)
+        assert not site.shown()
+
+
+async def patiently(site: LBSite, desired: Any) -> None:
+    """Ensure until all is done; errors are tried again, as the framework does."""
+    for _ in range(30):
+        answer = await site.ensure(desired)
+        if isinstance(answer, Ensured):
+            return
+    raise AssertionError(answer)
+
+
+async def test_without_load_balancers_there_are_none(emulator: Emulator) -> None:
+    async with lb_site(emulator, "[CloudLoadBalancers]\nenabled = false\n") as site:
+        assert site.provider.load_balancers is None
+
+
+async def test_a_node_of_another_cloud_is_no_host(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP)
+        other = replace(desired.hosts[0], node="far", provider_id="aws:///eu-1a/i-0123456789")
+        bare = replace(desired.hosts[0], node="bare", addresses={})
+        answer = await site.made(replace(desired, hosts=(*desired.hosts, other, bare)))
+        assert sorted(answer.rejected) == ["bare", "far"]
+        assert len(site.shown()[TCP80]["nodes"]) == 2
