@@ -296,7 +296,7 @@ def addresses_that_fit(observed: Observed) -> set[str]:
 
 def renumbered(observed: Observed) -> Observed:
     """As Rackspace would number what is new."""
-    found = []
+    found: list[Existing] = []
     for one in observed.existing:
         id_ = one.id or 100 + len(found)
         vips = one.vips if one.vips[0].address else (Vip(50, "203.0.113.50", "PUBLIC", "IPV4"),)

@@ -255,7 +255,8 @@ class Emulator:
                 case "POST":
                     return 202, clb_.create(body)
                 case _:
-                    return 202, clb_.delete(ids)
+                    clb_.delete(ids)
+                    return 202, None
         id_ = int(rest[1])
         part = rest[2] if len(rest) > 2 else ""
         ids += [int(one) for one in rest[3:]]
@@ -264,7 +265,8 @@ class Emulator:
         if method == "DELETE" and not part:
             if id_ not in clb_.by_id:
                 raise clb(404, "Load balancer not found")
-            return 202, clb_.delete([id_])
+            clb_.delete([id_])
+            return 202, None
         answer = clb_.change(method, id_, part, body, ids)
         return (200 if part == "metadata" else 202), answer
 
