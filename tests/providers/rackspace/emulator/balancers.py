@@ -80,8 +80,7 @@ class Balancers:
 
     def create(self, body: Body) -> Json:
         """Make one, all of it at once."""
-        checks.only(body, {"loadBalancer"}, "The request")
-        given = body["loadBalancer"]
+        given = _inner(body, "loadBalancer")
         checks.balancer(given, new=True)
         if len(self.alive()) >= self.limit:
             raise clb(
@@ -207,8 +206,7 @@ class Balancers:
     # Changes
 
     def update(self, one: Json, body: Body, _: Sequence[int]) -> None:
-        checks.only(body, {"loadBalancer"}, "The request")
-        given = body["loadBalancer"]
+        given = _inner(body, "loadBalancer")
         checks.balancer(given, new=False)
         protocol = given.get("protocol", one["protocol"])
         if protocol != one["protocol"]:
@@ -262,17 +260,20 @@ class Balancers:
         item |= body["meta"]
 
     def set_monitor(self, one: Json, body: Body, _: Sequence[int]) -> None:
-        checks.monitor(body["healthMonitor"], one["protocol"])
-        one["healthMonitor"] = body["healthMonitor"]
+        given = _inner(body, "healthMonitor")
+        checks.monitor(given, one["protocol"])
+        one["healthMonitor"] = given
 
     def set_persistence(self, one: Json, body: Body, _: Sequence[int]) -> None:
-        checks.persistence(body["sessionPersistence"], one["protocol"])
-        one["sessionPersistence"] = body["sessionPersistence"]
+        given = _inner(body, "sessionPersistence")
+        checks.persistence(given, one["protocol"])
+        one["sessionPersistence"] = given
 
     def set_throttle(self, one: Json, body: Body, _: Sequence[int]) -> None:
         there = one["connectionThrottle"]
-        checks.throttle(body["connectionThrottle"], new=not there)
-        one["connectionThrottle"] = {**(there or {}), **body["connectionThrottle"]}
+        given = _inner(body, "connectionThrottle")
+        checks.throttle(given, new=not there)
+        one["connectionThrottle"] = {**(there or {}), **given}
 
     def items(self, one: Json, field: str, ids: Sequence[int], status: int) -> list[Json]:
         """The items of one of its lists; refuse ids that are not there."""
@@ -283,6 +284,14 @@ class Balancers:
                 raise clb(404, f"Item with id #{_joined(absent)} not found")
             raise invalid(f"Node ids {_joined(absent)} are not a part of your loadbalancer")
         return found
+
+
+def _inner(body: Body, word: str) -> Json:
+    """What is sent of one thing: the documents wrap it in its name, libcloud does not."""
+    if word not in body:
+        return dict(body)
+    checks.only(body, {word}, "The request")
+    return dict(body[word])
 
 
 def _joined(ids: Any) -> str:
