@@ -24,7 +24,7 @@ OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testi
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-mesos test-azure test-openstack test-vsphere cluster-up cluster-down openstack-up openstack-down e2e test-cluster test-ovirt test-rancher test-baidu
+.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-mesos test-azure test-openstack test-vsphere cluster-up cluster-down openstack-up openstack-down e2e test-cluster test-ovirt test-rancher test-baidu test-rackspace
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ test-ovirt: assets ## Try the provider ovirt at length, with its SDKs beside it;
 
 test-rancher: assets ## Try the provider rancher at length, and by Rancher's own client; needs Go
 	@$(BIN)/python tools/stages.py rancher
+
+test-rackspace: assets ## Try the provider rackspace at length, and with gophercloud; needs Go
+	@$(BIN)/python tools/stages.py rackspace
 
 test-vsphere: assets ## Try the provider vsphere at length, and beside the official one; needs Go
 	@$(BIN)/python tools/stages.py vsphere

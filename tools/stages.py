@@ -114,6 +114,7 @@ _GCE: Final = ("src/proreus/providers/gce", "tests/providers/gce")
 _LOCAL: Final = ("src/proreus/providers/local", "labs/cluster", "tests/cluster")
 _MESOS: Final = ("src/proreus/providers/mesos", "labs/zookeeper", "tests/providers/mesos")
 _OPENSTACK: Final = (
+    "src/proreus/providers/nova",
     "src/proreus/providers/openstack",
     "labs/openstack",
     "tests/providers/openstack",
@@ -121,6 +122,11 @@ _OPENSTACK: Final = (
 
 _AZURE: Final = ("src/proreus/providers/azure", "tests/providers/azure")
 _OVIRT: Final = ("src/proreus/providers/ovirt", "tests/providers/ovirt")
+_RACKSPACE: Final = (
+    "src/proreus/providers/nova",
+    "src/proreus/providers/rackspace",
+    "tests/providers/rackspace",
+)
 _VSPHERE: Final = ("src/proreus/providers/vsphere", "labs/vsphere", "tests/providers/vsphere")
 _RANCHER: Final = ("src/proreus/providers/rancher", "tests/providers/rancher")
 
@@ -133,6 +139,7 @@ _STAGED_CLOUDS: Final = (
     "mesos",
     "openstack",
     "ovirt",
+    "rackspace",
     "rancher",
     "vsphere",
 )
@@ -243,6 +250,13 @@ STAGES: Final = (
         tests("tests/providers/baidu"),
         180,
         _BAIDU,
+    ),
+    Stage(
+        "rackspace",
+        "200 nodes live on an emulated Rackspace; gophercloud speaks to it, too",
+        tests("tests/providers/rackspace"),
+        240,
+        _RACKSPACE,
     ),
     Stage(
         "kills",
