@@ -301,9 +301,7 @@ async def test_an_address_of_another_namespace_or_cluster_is_refused(emulator: E
             {"cluster": ClusterIdentity("other", "0b5e3a1c-0000-4000-8000-000000000002")},
         ):
             third = "5e000000-0000-4000-8000-000000000003"
-            refused = await site.ensure(
-                site.desired(DNS, uid=third, load_balancer_ip=ip, **more)  # type: ignore[arg-type]
-            )
+            refused = await site.ensure(site.desired(DNS, uid=third, load_balancer_ip=ip, **more))
             assert isinstance(refused, InvalidRequest)
             assert "it belongs to" in str(refused)
 
@@ -388,9 +386,11 @@ async def test_parts_that_details_leave_out_are_asked_for_and_not_set_again(
         {"accessList", "connectionThrottle", "healthMonitor", "sessionPersistence", "metadata"}
     )
     asked = {"max-connections": "5", "health-monitor": "connect"}
-    spec = {"load_balancer_source_ranges": ("192.0.2.0/24",), "session_affinity": "ClientIP"}
     async with lb_site(emulator) as site:
-        desired = site.desired(HTTP, asked=asked, **spec)
+        desired = site.desired(
+            HTTP, asked=asked, load_balancer_source_ranges=("192.0.2.0/24",),
+            session_affinity="ClientIP",
+        )  # fmt: skip
         await site.made(desired)
         emulator.log.clear()
         assert isinstance(await site.ensure(desired), Ensured)

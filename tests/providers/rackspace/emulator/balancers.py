@@ -208,14 +208,14 @@ class Balancers:
     def update(self, one: Json, body: Body, _: Sequence[int]) -> None:
         given = _inner(body, "loadBalancer")
         checks.balancer(given, new=False)
-        protocol = given.get("protocol", one["protocol"])
+        protocol: str = given.get("protocol", one["protocol"])
         if protocol != one["protocol"]:
             given.setdefault("port", checks.PROTOCOLS[protocol])
             if one["healthMonitor"]:
                 checks.monitor(one["healthMonitor"], protocol)
             one["sessionPersistence"] = None
         if given.get("port", one["port"]) != one["port"] or protocol != one["protocol"]:
-            port = given.get("port", one["port"])
+            port: int = given.get("port", one["port"])
             self._check_port(one["virtualIps"], port, protocol, one["id"])
         one |= given
 
