@@ -374,9 +374,34 @@ async def test_a_failed_load_balancer_is_told_and_tried_to_be_deleted(
         answer = await site.ensure(desired)
         assert isinstance(answer, CloudError)
         assert f"{one['id']} ({status}): Rackspace's support" in str(answer)
-        answers = await site.balancers.delete([desired.ref])
-        assert isinstance(answers[UID], Pending)
+        answer = (await site.balancers.delete([desired.ref]))[UID]
+        assert isinstance(answer, CloudError)
+        assert f"{status}, only support can end" in str(answer)
         assert emulator.calls["DELETE loadbalancer"] == 1
+
+
+async def test_one_that_is_listed_and_not_found_is_not_made_once_more(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        emulator.fail("GET loadbalancer", 404)
+        answer = await site.ensure(desired)
+        assert isinstance(answer, CloudError)
+        assert "and does not find it" in str(answer)
+        assert emulator.calls["POST loadbalancers"] == 1
+        assert isinstance(await site.ensure(desired), Ensured)
+
+
+async def test_one_that_is_not_listed_yet_is_not_made_once_more(emulator: Emulator) -> None:
+    emulator.clb.works = 0.05
+    async with lb_site(emulator) as site:
+        desired = site.desired(HTTP)
+        assert isinstance(await site.ensure(desired), Pending)
+        emulator.clb.unlisted = set(emulator.clb.by_id)
+        await site.made(desired)
+        assert len(site.clb.alive()) == 1
+        emulator.clb.unlisted.clear()
+        assert await site.deleted(desired) == Done(found=True)
 
 
 async def test_parts_that_details_leave_out_are_asked_for_and_not_set_again(
@@ -421,8 +446,7 @@ async def test_an_observer_cannot_make_any_and_is_told(emulator: Emulator) -> No
         assert "Access Denied" in str(answer)
 
 
-@pytest.mark.parametrize("after_effect", [False, True])
-@pytest.mark.parametrize("status", [500, LOST])
+@pytest.mark.parametrize(("status", "after_effect"), [(500, False), (LOST, True)])
 @pytest.mark.parametrize(
     "operation",
     ["POST loadbalancers", "GET loadbalancers", "GET loadbalancer", "POST nodes", "DELETE nodes",

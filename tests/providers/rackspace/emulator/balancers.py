@@ -30,6 +30,8 @@ class Balancers:
         self.page = 100
         self.hides: frozenset[str] = frozenset()
         """Parts that details leave out, which are to be asked for by themselves."""
+        self.unlisted: set[int] = set()
+        """Ids that lists leave out."""
         self._now = now
         self._ids = itertools.count(1001)
         self._until: dict[int, float] = {}
@@ -59,6 +61,7 @@ class Balancers:
     def listed(self, query: Json) -> Json:
         """A page, from the marker on; the marker is the first of it."""
         found = [one for one in self.alive() if one["id"] >= int(query.get("marker", 0))]
+        found = [one for one in found if one["id"] not in self.unlisted]
         found = found[int(query.get("offset", 0)) :]
         if name := query.get("name"):
             found = [one for one in found if one["name"] == name]
@@ -208,14 +211,14 @@ class Balancers:
     def update(self, one: Json, body: Body, _: Sequence[int]) -> None:
         given = _inner(body, "loadBalancer")
         checks.balancer(given, new=False)
-        protocol: str = given.get("protocol", one["protocol"])
+        protocol = str({**one, **given}["protocol"])
         if protocol != one["protocol"]:
             given.setdefault("port", checks.PROTOCOLS[protocol])
             if one["healthMonitor"]:
                 checks.monitor(one["healthMonitor"], protocol)
             one["sessionPersistence"] = None
         if given.get("port", one["port"]) != one["port"] or protocol != one["protocol"]:
-            port: int = given.get("port", one["port"])
+            port = int({**one, **given}["port"])
             self._check_port(one["virtualIps"], port, protocol, one["id"])
         one |= given
 

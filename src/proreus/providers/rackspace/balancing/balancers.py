@@ -1,11 +1,12 @@
 """Read Cloud Load Balancers, and send the requests that change them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
+from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.paging import pages
 from proreus.cloudprovider.refused import Refused
@@ -18,7 +19,15 @@ from proreus.providers.rackspace.balancing.documents import (
     marks_of,
     vips,
 )
-from proreus.providers.rackspace.balancing.parts import GOING, GONE, Existing, Key, Observed
+from proreus.providers.rackspace.balancing.parts import (
+    ACTIVE,
+    FAILED,
+    GOING,
+    GONE,
+    Existing,
+    Key,
+    Observed,
+)
 from proreus.providers.rackspace.balancing.steps import DELETE, NEW, Step
 from proreus.providers.rackspace.errors import is_gone, is_immutable
 
@@ -61,7 +70,11 @@ class Balancers:
         return [found[id_] for id_ in sorted(found)]
 
     async def of_service(
-        self, ref: LoadBalancerRef, listed: Iterable[Described], parts: Mapping[Key, set[str]]
+        self,
+        ref: LoadBalancerRef,
+        listed: Iterable[Described],
+        parts: Mapping[Key, set[str]],
+        made: Collection[int] = (),
     ) -> Observed:
         """Read the load balancers that are a Service's, found by name or by its address.
 
@@ -69,31 +82,42 @@ class Balancers:
             ref: The Service.
             listed: All of the account.
             parts: Fields that are desired, by port: where details lack them, they are asked for.
+            made: Ids of those that were made for it a moment ago, and may not be listed yet.
 
         Raises:
-            CloudError: Rackspace does not tell.
+            CloudError: Rackspace does not tell, or lists one that it then does not find: it would
+                be made once more, with another address.
         """
         shown = {point.ip for point in ref.last_ingress}
-        ids = [
-            int(one["id"])
+        ids = {
+            int(one["id"]): str(one.get("status", ""))
             for one in listed
             if str(one.get("name", "")).startswith(ref.name)
             or not shown.isdisjoint(vip.address for vip in vips(one))
-        ]
-        details = [one for one in await self.details(ids) if one is not None]
+        }
+        details = await self.details({*ids, *made})
+        lost = [id_ for id_, one in details.items() if one is None and ids.get(id_) == ACTIVE]
+        if lost:
+            raise CloudError(f"Rackspace lists load balancer {lost[0]} and does not find it")
         ours = [
-            one for one in details if owners.is_ours(marks_of(one), str(one.get("name", "")), ref)
+            one
+            for one in details.values()
+            if one is not None
+            and one.get("status") != GONE
+            and owners.is_ours(marks_of(one), str(one.get("name", "")), ref)
         ]
         read = await asyncio.gather(*(self._complete(one, parts) for one in ours))
         return Observed(tuple(sorted(read, key=lambda one: one.id)))
 
-    async def details(self, ids: Iterable[int]) -> list[Described | None]:
-        """Read load balancers by id; None for those that are gone.
+    async def details(self, ids: Iterable[int]) -> dict[int, Described | None]:
+        """Read load balancers by id; None for those that Rackspace does not find.
 
         Raises:
             CloudError: Rackspace does not tell.
         """
-        return list(await asyncio.gather(*(self._details(id_) for id_ in sorted(ids))))
+        ordered = sorted(ids)
+        found = await asyncio.gather(*(self._details(id_) for id_ in ordered))
+        return dict(zip(ordered, found, strict=True))
 
     async def take(self, observed: Observed, step: Step) -> Callable[[Observed], Observed]:
         """Take a step; return a function from what was observed before it to what is after.
@@ -103,7 +127,6 @@ class Balancers:
         Raises:
             CloudError: Rackspace refuses, or does not answer.
         """
-        del observed
         call = step.call
         try:
             answer = await self._api.change(
@@ -112,6 +135,9 @@ class Balancers:
         except Refused as error:
             if call.balancer == NEW:
                 raise
+            status = {one.id: one.status for one in observed.existing}[call.balancer]
+            if is_immutable(error) and status in FAILED:
+                raise CloudError(f"{error}: its state, {status}, only support can end") from error
             if is_immutable(error):
                 return lambda now: _with_status(now, call.balancer, BUSY)
             if call.operation == DELETE and is_gone(error):
@@ -128,10 +154,9 @@ class Balancers:
 
     async def _details(self, id_: int) -> Described | None:
         async with self._slots:
-            found = await self._api.find(
+            return await self._api.find(
                 "clb", "load_balancer_get", f"loadbalancers/{id_}", "loadBalancer"
             )
-        return None if found is None or found.get("status") == GONE else found
 
     async def _complete(self, described: Described, parts: Mapping[Key, set[str]]) -> Existing:
         """Ask for desired parts that details lack: the documents do not promise all of them.

@@ -92,6 +92,7 @@ class RackspaceLoadBalancers:
         self._config = config
         self._waited: dict[str, int] = {}
         self._deleted: set[str] = set()
+        self._made: dict[str, tuple[int, ...]] = {}
 
     def offered(self) -> LoadBalancers:
         """Return the verbs as the capability of the provider."""
@@ -124,8 +125,9 @@ class RackspaceLoadBalancers:
             case.observed, lambda now: plan(case.desired, now), self._balancers.take
         )
         if not is_settled(case.desired, observed):
+            self._made[lb.ref.uid] = tuple(one.id for one in observed.existing)
             return self._pending(lb.ref.uid, observed, is_moving=bool(first))
-        self._waited.pop(lb.ref.uid, None)
+        self._forget(lb.ref.uid)
         ingress = [LoadBalancerIngress(ip=ip) for ip in addresses(case.desired, observed)]
         return Ensured(tuple(ingress), case.nodes.rejected)
 
@@ -147,14 +149,15 @@ class RackspaceLoadBalancers:
 
     async def delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         """Delete what was made for a Service; with the last one its address goes."""
-        observed = await self._balancers.of_service(ref, await self._balancers.all(), {})
+        listed, made = await self._balancers.all(), self._made.get(ref.uid, ())
+        observed = await self._balancers.of_service(ref, listed, {}, made)
         if observed.existing:
             self._deleted.add(ref.uid)
         first = deletion(observed)
         observed = await converge(observed, deletion, self._balancers.take)
         if observed.existing:
             return self._pending(ref.uid, observed, is_moving=bool(first))
-        self._waited.pop(ref.uid, None)
+        self._forget(ref.uid)
         was_there = ref.uid in self._deleted
         self._deleted.discard(ref.uid)
         return Done(found=was_there)
@@ -164,7 +167,7 @@ class RackspaceLoadBalancers:
         listed = await self._balancers.all()
         details = await self._balancers.details(int(one["id"]) for one in listed)
         by_service: dict[str, list[Existing]] = {}
-        for described in details:
+        for described in details.values():
             owner = None if described is None else owner_of(marks_of(described))
             if described is not None and owner is not None and owner.cluster_uid == cluster.uid:
                 by_service.setdefault(owner.service_uid, []).append(existing(described))
@@ -187,7 +190,9 @@ class RackspaceLoadBalancers:
         desired, nodes = self._desired(lb, options)
         listed = await self._balancers.all()
         parts = {one.key: _parts(one) for one in desired.balancers}
-        observed = await self._balancers.of_service(lb.ref, listed, parts)
+        observed = await self._balancers.of_service(
+            lb.ref, listed, parts, self._made.get(lb.ref.uid, ())
+        )
         if lb.requested_address:
             shared = await self._named(lb, desired, listed, observed)
             desired = replace(desired, place=replace(desired.place, shared=shared))
@@ -235,14 +240,19 @@ class RackspaceLoadBalancers:
         ids = [int(one["id"]) for one in holders]
         if not ours.isdisjoint(ids):
             return
-        details = [one for one in await self._balancers.details(ids) if one is not None]
-        found = [owner_of(marks_of(one)) for one in details]
+        details = (await self._balancers.details(ids)).values()
+        found = [owner_of(marks_of(one)) for one in details if one is not None]
         named = [one for one in found if one is not None]
         names = (lb.requested_address, *map(str, ids))
         if why := refusal(named, lb.ref, self._config.tenants, names):
             raise InvalidRequest(
                 f"spec.loadBalancerIP: {lb.requested_address} cannot be used: {why}"
             )
+
+    def _forget(self, uid: str) -> None:
+        """Let go of what is remembered of a Service between two verbs."""
+        self._waited.pop(uid, None)
+        self._made.pop(uid, None)
 
     def _pending(self, uid: str, observed: Observed, *, is_moving: bool) -> Pending:
         """Return when to ask again: soon at first, later while nothing happens."""
