@@ -1,0 +1,101 @@
+"""The cloud-config of the provider `photon`: the file of the in-tree provider, of both its ages.
+
+Until Kubernetes 1.5 it names a tenant and a project, and says whether certificates are checked;
+later it has the project's id. Names that the in-tree provider does not know it refuses, and so they
+are refused here. The section [Client] is ours.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import msgspec
+
+from proreus.cloudprovider.config import ConfigSection
+
+LOGIN_FILE = "/etc/kubernetes/pc_login_info"
+"""Where the in-tree provider looks for user and password."""
+
+
+class Global(ConfigSection, frozen=True, kw_only=True):
+    """Section [Global]: which Photon Controller, and where in it.
+
+    Attributes:
+        target: The address of the API, such as https://photon.example.org:443.
+        project: The id of the project that the nodes are in, or its name.
+        tenant: The tenant of the project, by name or id; needed only for a project's name that
+            several tenants have.
+        override_ip: Nodes are called by IP addresses, as with `--hostname-override`.
+        vm_id: The virtual machine of a kubelet; without effect here.
+        authentication: Whether Photon Controller wants a token of Lightwave.
+        ignore_certificate: Do not check certificates; None where the file does not say.
+    """
+
+    target: str
+    project: str
+    tenant: str = ""
+    override_ip: bool = msgspec.field(default=False, name="overrideIP")
+    vm_id: str = msgspec.field(default="", name="vmID")
+    authentication: bool = False
+    ignore_certificate: bool | None = msgspec.field(default=None, name="ignoreCertificate")
+
+    def problems(self) -> Iterator[str]:
+        """Report values that the fields' types let through but that are wrong."""
+        url = urlsplit(self.target)
+        if url.scheme not in {"http", "https"} or not url.hostname:
+            yield "target: give a URL such as https://photon.example.org:443"
+        elif url.query or url.fragment:
+            yield "target: give it without what begins with ? or #"
+        elif "@" in url.netloc:
+            yield "target: give user and password in a file (login-file), not in the URL"
+        if not self.project.strip():
+            yield "project: is empty: give the id or the name of the project"
+
+
+class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
+    """Section [Client], of ours: how the API is reached.
+
+    Attributes:
+        timeout: For a connection, and for an answer.
+        ca_file: CA certificates of Photon Controller and Lightwave; with it they are checked.
+        login_file: The file with the user in its first line and the password in its second.
+    """
+
+    timeout: timedelta = timedelta(seconds=30)
+    ca_file: str = ""
+    login_file: str = LOGIN_FILE
+
+    def problems(self) -> Iterator[str]:
+        """Report values that the fields' types let through but that are wrong."""
+        if self.timeout <= timedelta():
+            yield "timeout: must be more than 0, such as 30s"
+        if not self.login_file.strip():
+            yield f"login-file: is empty: leave it out for {LOGIN_FILE}"
+
+
+class PhotonConfig(ConfigSection, frozen=True, kw_only=True):
+    """The whole file."""
+
+    global_: Global
+    client: Client = msgspec.field(default_factory=Client)
+
+    def problems(self) -> Iterator[str]:
+        """Report what is wrong between the sections."""
+        if self.client.ca_file and self.global_.ignore_certificate:
+            yield (
+                "[Client] ca-file: is without effect while [Global] ignoreCertificate is true:"
+                " leave out one of the two"
+            )
+
+    @property
+    def verifies(self) -> bool:
+        """Whether certificates are checked.
+
+        The in-tree provider checked them by default while its file named a tenant, and never does
+        since; so a file without either key says nothing else.
+        """
+        if self.client.ca_file:
+            return True
+        if self.global_.ignore_certificate is not None:
+            return not self.global_.ignore_certificate
+        return bool(self.global_.tenant)

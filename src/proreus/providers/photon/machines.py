@@ -1,0 +1,64 @@
+"""Converts what Photon Controller says of a virtual machine to Kubernetes' terms. Pure."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from proreus.cloudprovider.instances import InstanceState
+from proreus.kube.objects import NodeAddress
+from proreus.providers.photon.documents import Connection, Networks
+
+STARTED: Final = "STARTED"
+DELETED: Final = "DELETED"
+"""The state of a machine that is gone, while Photon Controller still shows it."""
+OUTSIDE: Final = ("00:50:56", "00:0c:29")
+"""What the MAC addresses of adapters begin with that lead outside, as in the in-tree provider."""
+
+_STATES: Final[Mapping[str, InstanceState]] = {
+    "CREATING": InstanceState.RUNNING,
+    STARTED: InstanceState.RUNNING,
+    "SUSPENDED": InstanceState.STOPPED,
+    "STOPPED": InstanceState.STOPPED,
+    DELETED: InstanceState.TERMINATING,
+}
+
+
+def state_of(state: str) -> InstanceState:
+    """Return the state of a machine; ERROR and words of another age say nothing about it."""
+    return _STATES.get(state, InstanceState.UNKNOWN)
+
+
+def addresses(networks: Networks) -> tuple[NodeAddress, ...]:
+    """Return the addresses of a machine, each once, in the order of the answer."""
+    return tuple(dict.fromkeys(_addresses(networks.network_connections)))
+
+
+def _addresses(connections: Sequence[Connection]) -> Iterator[NodeAddress]:
+    for one in connections:
+        address = one.ip_address or ""
+        if _is_address(address):
+            is_outside = (one.mac_address or "").startswith(OUTSIDE)
+            yield NodeAddress("ExternalIP" if is_outside else "InternalIP", address)
+
+
+def in_order(
+    found: tuple[NodeAddress, ...], before: Sequence[NodeAddress]
+) -> tuple[NodeAddress, ...]:
+    """Return the addresses in the order that they had before, new ones last.
+
+    Photon Controller answers with a set, whose order differs from answer to answer.
+
+    Args:
+        found: The addresses of the machine.
+        before: Those that its Node has, or that were found earlier.
+    """
+    kept = tuple(one for one in before if one in found)
+    return (*kept, *(one for one in found if one not in kept))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

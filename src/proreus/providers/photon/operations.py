@@ -1,0 +1,40 @@
+"""Names every request that is sent to Photon Controller, by the age of its API. Pure.
+
+The guide's table of rights is made from it, and the emulator in tests refuses everything else.
+"""
+
+from typing import Final
+
+import msgspec
+
+OPERATIONS: Final = {
+    "auth.get": "/auth or /system/auth",
+    "status.get": "/status or /system/status",
+    "tenants.list": "/tenants",
+    "projects.list": "/tenants/{id}/projects",
+    "projects.get": "/projects/{id}",
+    "vms.list": "/projects/{id}/vms",
+    "vms.get": "/vms/{id}",
+    "vms.networks": "/vms/{id}/subnets or /vms/{id}/networks",
+    "tasks.get": "/tasks/{id}",
+}
+"""Requests by their names; all of them are GET."""
+
+
+class Generation(msgspec.Struct, frozen=True):
+    """An age of the API: what stands before its paths, and where its status and tokens are."""
+
+    prefix: str
+    status: str
+    auth: str
+
+
+GENERATIONS: Final = (
+    Generation("/v1", "/v1/system/status", "/v1/system/auth"),
+    Generation("/v1", "/v1/status", "/v1/auth"),
+    Generation("", "/status", "/auth"),
+)
+"""From April 2017, from March 2017, and before: the newest one that answers is the right one."""
+
+NETWORKS: Final = ("subnets", "networks")
+"""What the networks of a machine are called since July 2016, and before."""
