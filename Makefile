@@ -24,7 +24,7 @@ OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testi
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-mesos test-azure test-openstack test-vsphere cluster-up cluster-down openstack-up openstack-down e2e test-cluster test-ovirt test-rancher test-baidu test-rackspace
+.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-mesos test-azure test-openstack test-vsphere cluster-up cluster-down openstack-up openstack-down e2e test-cluster test-ovirt test-rancher test-baidu test-rackspace test-photon
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ test-rancher: assets ## Try the provider rancher at length, and by Rancher's own
 
 test-rackspace: assets ## Try the provider rackspace at length, and with gophercloud; needs Go
 	@$(BIN)/python tools/stages.py rackspace
+
+test-photon: assets ## Try the provider photon at length, and beside the official one; needs Go
+	@$(BIN)/python tools/stages.py photon
 
 test-vsphere: assets ## Try the provider vsphere at length, and beside the official one; needs Go
 	@$(BIN)/python tools/stages.py vsphere

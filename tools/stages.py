@@ -127,6 +127,7 @@ _RACKSPACE: Final = (
     "src/proreus/providers/rackspace",
     "tests/providers/rackspace",
 )
+_PHOTON: Final = ("src/proreus/providers/photon", "tests/providers/photon")
 _VSPHERE: Final = ("src/proreus/providers/vsphere", "labs/vsphere", "tests/providers/vsphere")
 _RANCHER: Final = ("src/proreus/providers/rancher", "tests/providers/rancher")
 
@@ -139,6 +140,7 @@ _STAGED_CLOUDS: Final = (
     "mesos",
     "openstack",
     "ovirt",
+    "photon",
     "rackspace",
     "rancher",
     "vsphere",
@@ -257,6 +259,13 @@ STAGES: Final = (
         tests("tests/providers/rackspace"),
         240,
         _RACKSPACE,
+    ),
+    Stage(
+        "photon",
+        "200 nodes live on an emulated Photon Controller; a cluster moves there and back",
+        tests("tests/providers/photon"),
+        240,
+        _PHOTON,
     ),
     Stage(
         "kills",

@@ -31,6 +31,10 @@ def cloud(text: str) -> PhotonCloud:
     return PhotonCloud(read(text, PhotonConfig, source="cloud-config"))
 
 
+def context(clock: Clock | None = None) -> Context:
+    return Context(CLUSTER, now=clock or Clock(), events=Events(), listers={})
+
+
 @asynccontextmanager
 async def started(
     emulator: Emulator, text: str = "", clock: Clock | None = None
@@ -38,7 +42,7 @@ async def started(
     """A started provider that speaks to the emulator; the calls of its start are forgotten."""
     provider = cloud(text or config(emulator))
     try:
-        await provider.start(Context(CLUSTER, now=clock or Clock(), events=Events(), listers={}))
+        await provider.start(context(clock))
         emulator.calls.clear()
         yield provider
     finally:
