@@ -163,6 +163,19 @@ async def test_addresses_are_kept_until_the_machine_changes(emulator: Emulator) 
             await asyncio.sleep(0.1)
 
 
+async def test_what_was_asked_before_a_machine_changed_is_no_answer(emulator: Emulator) -> None:
+    id_ = emulator.world.add_vm("node-1", [(INSIDE, "10.0.0.1")])
+    emulator.world.works = 3600.0
+    async with started(emulator) as provider:
+        first = asyncio.create_task(one(provider, node("node-1", id_)))
+        while not emulator.calls["vms.networks"]:
+            await asyncio.sleep(0.02)
+        emulator.world.works = 0.0
+        emulator.world.vms[id_]["host"] = "another"
+        assert addresses(await one(provider, node("node-1", id_))) == [("InternalIP", "10.0.0.1")]
+        first.cancel()
+
+
 async def test_old_addresses_are_read_anew_some_at_a_time_and_kept_if_that_fails(
     emulator: Emulator,
 ) -> None:

@@ -7,12 +7,12 @@ on, and serve the next question.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from datetime import datetime
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError, RetryAfter
-from proreus.cloudprovider.lookups import attempt
+from proreus.cloudprovider.lookups import each
 from proreus.providers.photon.documents import Vm
 from proreus.providers.photon.machines import in_order
 from proreus.providers.photon.plan import Addresses, Known, due
@@ -37,7 +37,7 @@ class AddressBook:
         self._read = read
         self._now = now
         self._known: dict[str, Known] = {}
-        self._flights: dict[str, asyncio.Task[Addresses | CloudError]] = {}
+        self._flights: dict[Hashable, asyncio.Task[Addresses | CloudError]] = {}
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def close(self) -> None:
@@ -80,16 +80,19 @@ class AddressBook:
 
     def _start(self, vm: Vm) -> "asyncio.Task[Addresses | CloudError]":
         """Read the addresses of a machine, unless somebody does."""
-        flight = self._flights.get(vm.id)
+        # What was asked of a machine before it changed says nothing about it now.
+        key = vm.id, vm.shape
+        flight = self._flights.get(key)
         if flight is None:
             flight = asyncio.create_task(self._fly(vm), name=f"addresses of {vm.id}")
-            self._flights[vm.id] = flight
-            flight.add_done_callback(lambda _: self._flights.pop(vm.id, None))
+            self._flights[key] = flight
+            flight.add_done_callback(lambda _: self._flights.pop(key, None))
         return flight
 
     async def _fly(self, vm: Vm) -> Addresses | CloudError:
         async with self._slots:
-            found = await attempt(self._read(vm))
+            answers = await each((vm,), lambda one: one.id, self._read, 1)
+        found = answers.get(vm.id, CloudError(f"the addresses of {vm.id} were not read"))
         before = self._known.get(vm.id)
         if not isinstance(found, CloudError):
             found = in_order(found, before.addresses if before else ())

@@ -41,7 +41,6 @@ class Age(Enum):
             f"/tenants/{id_}/projects": "projects.list",
             f"/projects/{id_}": "projects.get",
             f"/projects/{id_}/vms": "vms.list",
-            "/vms": "vms.page",
             f"/vms/{id_}": "vms.get",
             f"/vms/{id_}/{networks}": "vms.networks",
             f"/tasks/{id_}": "tasks.get",
@@ -126,7 +125,9 @@ class Emulator:
     def _route(self, request: web.Request) -> tuple[str, Sequence[str]]:
         for pattern, name in self.age.paths:
             if request.method == "GET" and (match := pattern.fullmatch(request.path)):
-                return name, match.groups()
+                # A further page of machines is an operation of its own, to fail by itself.
+                is_page = name == "vms.list" and "pageLink" in request.query
+                return "vms.page" if is_page else name, match.groups()
         self.missing.add(f"{request.method} {request.path}")
         raise Refusal(404, "NotFound", "HTTP 404 Not Found")
 
@@ -205,7 +206,7 @@ class Emulator:
     def _list(self, name: str, ids: Sequence[str], called: str | None) -> tuple[str, list[Json]]:
         world = self.world
         if name == "vms.list":
-            return "/vms", world.in_project(ids[0], called)
+            return f"/projects/{ids[0]}/vms", world.in_project(ids[0], called)
         if name == "tenants.list":
             place, found = "/tenants", list(world.tenants.values())
         else:
