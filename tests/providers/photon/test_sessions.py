@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ async def test_tenants_and_projects_are_found_by_name_or_id_in_pages(age: Age) -
     ],
 )
 async def test_a_project_that_is_not_there_is_named_with_those_that_are(
-    emulator: Emulator, keys: dict[str, object], told: str
+    emulator: Emulator, keys: dict[str, Any], told: str
 ) -> None:
     assert told in await refusal(emulator, config(emulator, **keys))
 

@@ -64,8 +64,9 @@ class PhotonInstances:
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
             vm = found[node.metadata.name]
-            is_machine = not isinstance(vm, NotFound | CloudError)
-            answers[node.metadata.name] = instance(node, vm, networks[vm.id]) if is_machine else vm
+            answers[node.metadata.name] = (
+                vm if isinstance(vm, NotFound | CloudError) else instance(node, vm, networks[vm.id])
+            )
         return answers
 
     async def _shown(self, targets: Collection[Target]) -> Shown:
