@@ -23,6 +23,20 @@ from .emulator.world import INSIDE, OUTSIDE
 from .site import addresses, config, describe, node, one, started
 
 
+async def test_the_oldest_word_for_networks_is_found_by_many_at_once() -> None:
+    async with served(Emulator(Age.NETWORKS)) as emulator:
+        names = [f"node-{number}" for number in range(10)]
+        for name in names:
+            emulator.world.add_vm(name)
+        async with started(emulator) as provider:
+            found = await describe(provider, *map(node, names))
+            assert all(addresses(machine) for machine in found.values())
+            emulator.world.add_vm("late")
+            emulator.missing.clear()
+            assert addresses(await one(provider, node("late")))
+            assert not emulator.missing
+
+
 @pytest.mark.parametrize("age", Age)
 async def test_each_age_of_the_api_is_found_and_tells_a_machine(age: Age) -> None:
     async with served(Emulator(age)) as emulator:

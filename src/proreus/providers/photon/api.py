@@ -35,7 +35,13 @@ from proreus.providers.photon.errors import error_body, read_error
 from proreus.providers.photon.lightwave import Lightwave, Login
 from proreus.providers.photon.machines import addresses
 from proreus.providers.photon.names import is_id
-from proreus.providers.photon.operations import GENERATIONS, NETWORKS, OPERATIONS, Generation
+from proreus.providers.photon.operations import (
+    FORMER_NETWORKS,
+    GENERATIONS,
+    NETWORKS,
+    OPERATIONS,
+    Generation,
+)
 from proreus.providers.photon.plan import Addresses, chosen
 
 if TYPE_CHECKING:
@@ -72,7 +78,7 @@ class Api:
         self._turn = asyncio.Lock()
         self._place: Place | None = None
         self._generation: Generation | None = None
-        self._networks = 0
+        self._networks = NETWORKS
         self._lightwave: Lightwave | None = None
         timeout = config.client.timeout.total_seconds()
         tls = tls_context(ca_file=config.client.ca_file, verify=config.verifies)
@@ -172,15 +178,17 @@ class Api:
 
     async def _begin(self, generation: Generation, vm: Vm) -> Task:
         """Begin the task; before July 2016 its path had another word."""
-        while True:
-            path = f"{generation.prefix}/vms/{_quoted(vm.id)}/{NETWORKS[self._networks]}"
-            try:
-                return await self._client.call(_get("vms.networks", path), Task)
-            except Refused as error:
-                is_other = _is_unknown_path(error) and not generation.prefix
-                if not is_other or self._networks + 1 == len(NETWORKS):
-                    raise
-                self._networks += 1
+        word = self._networks
+        path = f"{generation.prefix}/vms/{_quoted(vm.id)}"
+        try:
+            return await self._client.call(_get("vms.networks", f"{path}/{word}"), Task)
+        except Refused as error:
+            if generation.prefix or word == FORMER_NETWORKS or not _is_unknown_path(error):
+                raise
+        request = _get("vms.networks", f"{path}/{FORMER_NETWORKS}")
+        task = await self._client.call(request, Task)
+        self._networks = FORMER_NETWORKS
+        return task
 
     async def _send(self, request: Request, form: Form[T]) -> T:
         try:
@@ -189,7 +197,7 @@ class Api:
             if _is_unknown_path(error):
                 # Photon Controller was exchanged for one of another age, or the project is gone.
                 self._place = self._generation = None
-                self._networks = 0
+                self._networks = NETWORKS
             raise
 
     # Where everything is

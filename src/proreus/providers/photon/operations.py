@@ -36,5 +36,7 @@ GENERATIONS: Final = (
 )
 """From April 2017, from March 2017, and before: the newest one that answers is the right one."""
 
-NETWORKS: Final = ("subnets", "networks")
-"""What the networks of a machine are called since July 2016, and before."""
+NETWORKS: Final = "subnets"
+"""What the networks of a machine are called in paths since July 2016."""
+FORMER_NETWORKS: Final = "networks"
+"""What they were called before."""

@@ -40,7 +40,7 @@ class World:
         """Machines of which a task never ends."""
         self.now: Callable[[], float] = time.monotonic
         self.most_at_once = 0
-        """The most tasks that were open at once."""
+        """The most tasks that were at work at once."""
         self._random = random.Random(17)  # noqa: S311 - for an order, not for a secret
         self._last_octet = itertools.count(2)
         self.tenant = self.add_tenant("engineering")
@@ -116,7 +116,7 @@ class World:
             "endTime": None, "resourceProperties": None, "steps": [self._step("QUEUED", [])],
             "_ends": self.now() + self.works,
         }  # fmt: skip
-        opened = sum(one["state"] in {"QUEUED", "STARTED"} for one in self.tasks.values())
+        opened = sum(self.now() < one["_ends"] for one in self.tasks.values())
         self.most_at_once = max(self.most_at_once, opened)
         return self.tasks[id_]
 
