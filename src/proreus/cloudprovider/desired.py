@@ -52,7 +52,7 @@ def hosts(nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]) 
     the exclude label with any value but a false one, that the policy's selector does not match,
     and those without a provider id. A host may lack an address of a family.
     """
-    chosen = (node for node in nodes if _is_host(node, policy.selector))
+    chosen = (node for node in nodes if is_host(node, policy.selector))
     return tuple(
         Host(
             node=node.metadata.name,
@@ -60,6 +60,20 @@ def hosts(nodes: Iterable[Node], policy: HostPolicy, families: tuple[str, ...]) 
             addresses=_addresses(node, families),
         )
         for node in sorted(chosen, key=lambda node: node.metadata.name)
+    )
+
+
+def is_host(node: Node, selector: Mapping[str, str | None]) -> bool:
+    """Tell whether the node receives traffic, as `hosts` says."""
+    labels = node.metadata.labels
+    return (
+        node.metadata.deletion_timestamp is None
+        and labels.get(LABEL_EXCLUDE_LB, "false") in _GO_FALSE
+        and not has_taint(node, TAINT_AUTOSCALER)
+        and node.spec.provider_id != ""
+        and all(
+            label in labels and value in {None, labels[label]} for label, value in selector.items()
+        )
     )
 
 
@@ -120,19 +134,6 @@ def load_balancer_ref(service: Service, cluster: ClusterIdentity) -> LoadBalance
         name=default_load_balancer_name(meta.uid),
         last_ingress=service.status.load_balancer.ingress,
         service=service,
-    )
-
-
-def _is_host(node: Node, selector: Mapping[str, str | None]) -> bool:
-    labels = node.metadata.labels
-    return (
-        node.metadata.deletion_timestamp is None
-        and labels.get(LABEL_EXCLUDE_LB, "false") in _GO_FALSE
-        and not has_taint(node, TAINT_AUTOSCALER)
-        and node.spec.provider_id != ""
-        and all(
-            label in labels and value in {None, labels[label]} for label, value in selector.items()
-        )
     )
 
 

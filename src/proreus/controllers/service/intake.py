@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from proreus.cloudprovider.desired import LABEL_SERVICE_NAME, hosts
+from proreus.cloudprovider.desired import LABEL_SERVICE_NAME, hosts, is_host
 from proreus.cloudprovider.load_balancers import Host, HostPolicy
 from proreus.controllers.service.conditions import CONDITION, Reason, current_reason
 from proreus.controllers.settings import Settings
@@ -101,7 +101,8 @@ def nodes_changed(old: Node | None, new: Node | None) -> bool:
     """
     if old is not None and new is not None and _read_of_hosts(old) == _read_of_hosts(new):
         return False
-    return _as_host(old) != _as_host(new)
+    before, after = _is_any_host(old), _is_any_host(new)
+    return before != after or (after and _as_host(old) != _as_host(new))
 
 
 def service_keys(slice_: EndpointSlice) -> tuple[str, ...]:
@@ -165,7 +166,11 @@ def _read_of_hosts(node: Node) -> tuple[object, ...]:
     )
 
 
+def _is_any_host(node: Node | None) -> bool:
+    return node is not None and is_host(node, _ANY_HOST.selector)
+
+
 def _as_host(node: Node | None) -> tuple[tuple[Host, ...], object]:
-    """Return the node as any policy could see it; equal values give equal hosts."""
+    """Return a host as any policy could see it; equal values give equal hosts."""
     selected = hosts((node,), _ANY_HOST, _ANY_HOST.families) if node is not None else ()
-    return selected, node.metadata.labels if node is not None and selected else None
+    return selected, node.metadata.labels if node is not None else None
