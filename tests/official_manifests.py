@@ -30,6 +30,7 @@ _GCP = "kubernetes/cloud-provider-gcp/"
 _AZURE = "kubernetes-sigs/cloud-provider-azure/"
 _VSPHERE = "kubernetes/cloud-provider-vsphere/"
 _KOPS = "kubernetes/kops/"
+_BAIDU = "baidu/cloud-provider-baiducloud/"
 _OCCM = "/bin/openstack-cloud-controller-manager"
 
 STARTS: Final = (
@@ -159,6 +160,13 @@ STARTS: Final = (
         "vsphere", _VSPHERE + "manifests/controller-manager/vsphere-cloud-controller-manager-pod.yaml",
         "/bin/vsphere-cloud-controller-manager",
         ("--v=2", f"--cloud-config={CLOUD_CONFIG}", "--cloud-provider=vsphere"),
+    ),
+    Start(
+        "cce", _BAIDU + "docs/example-manifests/cce-cloud-controller-manager-deployment.yaml", "",
+        ("/usr/local/bin/cce-cloud-controller-manager", "--v=4", "--logtostderr=true",
+         f"--cloud-config={CLOUD_CONFIG}", "--cloud-provider=cce", f"--kubeconfig={KUBECONFIG}",
+         "--allocate-node-cidrs=true", "--cluster-cidr=172.16.0.0/16", "--cluster-name=kubernetes",
+         "--route-reconciliation-period=50s"),
     ),
 )  # fmt: skip
 

@@ -18,6 +18,8 @@ CLOUD_CONFIGS = {
     "azure": '{"tenantId": "t", "subscriptionId": "s", "resourceGroup": "g", "location": "l",'
     ' "aadClientId": "i", "aadClientSecret": "p", "vnetName": "v", "subnetName": "n",'
     ' "securityGroupName": "f", "routeTableName": "r"}',
+    "cce": '{"ClusterId": "c", "Region": "bj", "AccessKeyID": "a", "SecretAccessKey": "s",'
+    ' "MasterId": "m", "Endpoint": "e", "VpcId": "vpc-1"}',
     "vsphere": '[Global]\nuser=u\npassword=p\n[VirtualCenter "10.0.0.1"]\ndatacenters=d\n',
     "openstack": "[Global]\nauth-url=http://127.0.0.1:1/v3\nusername=u\npassword=p\n"
     "tenant-name=t\ndomain-name=Default\n",
@@ -54,8 +56,9 @@ def parsed(args: list[str]) -> command_line.CommandLine[Options]:
     return command_line.parse(Options, args, "ccm", run.DESCRIPTION)
 
 
-def test_all_five_official_managers_are_in_the_table() -> None:
-    assert {start.cloud for start in CONFIGURED} == {"aws", "azure", "gce", "openstack", "vsphere"}
+def test_all_six_official_managers_are_in_the_table() -> None:
+    clouds = {"aws", "azure", "cce", "gce", "openstack", "vsphere"}
+    assert {start.cloud for start in CONFIGURED} == clouds
     assert {start.cloud for start in STARTS} <= set(available())
 
 
