@@ -487,6 +487,19 @@ async def test_what_was_made_and_is_not_listed_yet_is_waited_for(emulator: Emula
         assert len(emulator.world.balancers) == 1
 
 
+async def test_a_cloud_that_is_busy_with_each_change_is_waited_for(emulator: Emulator) -> None:
+    emulator.world.settle = 0.03
+    emulator.world.is_busy = True
+    async with lb_site(emulator) as site:
+        await site.made(site.desired(HTTP, DNS))
+        await site.made(site.desired(HTTPS))
+        assert set(site.ports()) == {("TCP", 443)}
+        owned = await site.balancers.list_owned(CLUSTER)
+        assert [one.recorded for one in owned if one.kind == "load balancer"] == [True]
+        await site.deleted(site.desired(HTTPS))
+        assert site.is_empty()
+
+
 async def test_a_quota_is_told_as_the_cloud_tells_it(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         for number in range(60):

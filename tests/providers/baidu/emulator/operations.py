@@ -254,6 +254,7 @@ def _ready(world: World, id_: str) -> Json:
     found = world.balancer(id_)
     if found["status"] != "available":
         raise Refusal(409, "BlbStatusInvalid", f"{id_} is {found['status']}")
+    world.occupy(found)
     return found
 
 

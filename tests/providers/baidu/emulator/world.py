@@ -36,6 +36,8 @@ class World:
     def __init__(self) -> None:
         self.settle = 0.0
         """Seconds until something made, bound or resized is so."""
+        self.is_busy = False
+        """Whether a load balancer takes no other change until the cloud has settled."""
         self.vpcs: dict[str, Json] = {}
         self.subnets: dict[str, Json] = {}
         self.instances: dict[str, Json] = {}
@@ -58,6 +60,12 @@ class World:
         """Let something happen once the cloud has settled."""
         heapq.heappush(self._due, (time.monotonic() + self.settle, next(self._numbers), effect))
         self.advance()
+
+    def occupy(self, balancer: Json) -> None:
+        """Let a load balancer work on a change."""
+        if self.is_busy:
+            balancer["status"] = "updating"
+            self.later(lambda: balancer.update(status="available"))
 
     def advance(self) -> None:
         """Let all happen whose time has come."""

@@ -71,7 +71,6 @@ class BaiduLoadBalancers:
 
     def __init__(self, api: Api, machines: Machines, config: BaiduConfig) -> None:
         """Keep how to call the cloud, and the cloud-config."""
-        self._api = api
         self._config = config
         self._inputs = (config.cluster_id, config.subnet_id, config.vpc_id, config.tenants)
         self._reader = Reader(api, config)
@@ -151,7 +150,7 @@ class BaiduLoadBalancers:
         uid = lb.ref.uid
         case = await self._case(lb, options)
         self._work.check_shown(uid, case.observed)
-        record = self._record(case.observed.balancer)
+        record = self._record(uid, case.observed.balancer)
         next_steps = functools.partial(plan, case.desired)
         take = functools.partial(self._work.take, uid)
         observed = await converge(case.observed, next_steps, take, before=record.clear)
@@ -161,7 +160,7 @@ class BaiduLoadBalancers:
         answer = _answer(options, balancer, observed, case.place)
         made_from = desired_digest(lb, options, self._inputs, ingress=answer.ingress)
         shown = documents.visible(_as_listed(balancer, observed))
-        await record.keep(f"{made_from}.{shown}", functools.partial(self._write, balancer))
+        await record.keep(f"{made_from}.{shown}", functools.partial(self._write, uid, balancer))
         self._work.done(uid)
         return answer
 
@@ -196,18 +195,18 @@ class BaiduLoadBalancers:
         subnets = await self._reader.subnets(place.vpc)
         return check_subnet(subnet, subnets, place.vpc, is_asked=is_asked)
 
-    def _record(self, balancer: Balancer | None) -> Record:
+    def _record(self, uid: str, balancer: Balancer | None) -> Record:
         """Return the record in the description of the load balancer that is there."""
 
         async def write(value: str) -> None:
             if balancer is not None:
-                await self._write(balancer, value)
+                await self._write(uid, balancer, value)
 
         return Record(balancer.mark.made if balancer is not None else "", write)
 
-    async def _write(self, balancer: Balancer, value: str) -> None:
+    async def _write(self, uid: str, balancer: Balancer, value: str) -> None:
         mark = replace(balancer.mark, made=value)
-        await self._api.send(steps.renaming(balancer, balancer.name, mark))
+        await self._work.send(uid, steps.renaming(balancer, balancer.name, mark))
 
     async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         uid = ref.uid

@@ -75,23 +75,18 @@ class Work:
             raise Working(call.reason)
         # Changes of one load balancer are not made side by side: the cloud refuses some of them.
         async with self._turns.setdefault(uid, asyncio.Lock()):
-            await self._send(uid, call)
+            await self.send(uid, call)
         if OPERATIONS[call.operation].settles:
             raise Working(f"the cloud works on {call.operation}")
         return step.after
 
-    def pending(self, uid: str, reason: str) -> Pending:
-        """Return when to ask again: soon at first, later while nothing happens."""
-        waited = self._waited.get(uid, 0)
-        self._waited[uid] = waited + 1
-        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
+    async def send(self, uid: str, call: Call) -> None:
+        """Make a call for a Service; one that deletes what is gone already is done.
 
-    def done(self, uid: str) -> None:
-        """Forget all about a Service that is as desired, or gone."""
-        for known in (self._made, self._waited, self._turns):
-            known.pop(uid, None)
-
-    async def _send(self, uid: str, call: Call) -> None:
+        Raises:
+            Working: The cloud is busy with another change.
+            CloudError: The cloud refuses, or does not answer.
+        """
         try:
             if call.operation in _GONE:
                 await self._api.find(call)
@@ -111,6 +106,17 @@ class Work:
         else:
             return
         self._made[uid] = asyncio.get_running_loop().time() + SHOWN_WITHIN, made
+
+    def pending(self, uid: str, reason: str) -> Pending:
+        """Return when to ask again: soon at first, later while nothing happens."""
+        waited = self._waited.get(uid, 0)
+        self._waited[uid] = waited + 1
+        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
+
+    def done(self, uid: str) -> None:
+        """Forget all about a Service that is as desired, or gone."""
+        for known in (self._made, self._waited, self._turns):
+            known.pop(uid, None)
 
 
 def _named(call: Call, value: object) -> str:
