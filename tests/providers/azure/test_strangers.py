@@ -14,14 +14,16 @@ from .balancing import (
     everything,
     machines,
     node,
+    parts,
     public_ip,
     rules,
     service,
+    set_machines,
     targets,
 )
 from .emulator import seed
 from .emulator.server import Emulator, Fault
-from .emulator.store import network
+from .emulator.store import compute, network
 from .site import CLUSTER, ID, context, started
 
 ADDITIONAL = "azure-additional-public-ips"
@@ -137,6 +139,75 @@ async def test_an_internal_address_that_is_shared_already_is_shared_on(azure: Em
         third = service(3, inner, [ServicePort(444, "x", node_port=30444)], namespace="other")
         found = await answers(provider, nodes, third)
         assert isinstance(found["web-3"], InvalidRequest)
+
+
+async def test_a_scale_set_that_grows_meanwhile_keeps_its_machines(azure: Emulator) -> None:
+    """To write the capacity that was read deletes the machines that came since."""
+    nodes = set_machines(azure)
+    id_ = compute("virtualMachineScaleSets", "pool")
+    grown = []
+
+    def meddle(method: str, path: str) -> None:
+        if method == "PUT" and path.lower() == id_.lower():
+            azure.store.of[id_.lower()]["sku"]["capacity"] = 5
+            grown.append(path)
+
+    azure.hooks.append(meddle)
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+    assert grown
+    assert azure.store.of[id_.lower()]["sku"]["capacity"] == 5
+
+
+@pytest.mark.parametrize(
+    ("of", "path"),
+    [
+        ("", ("virtualMachineProfile", "networkProfile")),
+        ("/virtualMachines/0", ("networkProfileConfiguration",)),
+    ],
+    ids=["model", "machine"],
+)
+async def test_what_somebody_changes_of_a_scale_set_meanwhile_is_not_lost(
+    azure: Emulator, of: str, path: tuple[str, ...]
+) -> None:
+    nodes = set_machines(azure)
+    id_ = (compute("virtualMachineScaleSets", "pool") + of).lower()
+
+    def interface() -> dict[str, object]:
+        found = azure.store.of[id_]["properties"]
+        for name in path:
+            found = found[name]
+        properties: dict[str, object] = found["networkInterfaceConfigurations"][0]["properties"]
+        return properties
+
+    changes = []
+
+    def meddle(method: str, asked: str) -> None:
+        if method == "PUT" and asked.lower() == id_ and not changes:
+            interface()["enableAcceleratedNetworking"] = True
+            changes.append(azure.store.put(azure.store.of[id_]))
+
+    azure.hooks.append(meddle)
+    async with started(azure) as provider:
+        await ensure(provider, nodes, service())
+        name = seed.set_machine(azure.store, "pool", 2)
+        third = node(name, f"{ID}/virtualMachineScaleSets/pool/virtualMachines/2", "10.0.1.3")
+        await ensure(provider, [*nodes, third], service())
+    assert changes
+    assert interface()["enableAcceleratedNetworking"]
+    pools = parts(azure, "backendAddressPools")["kubernetes"]["backendIPConfigurations"]
+    assert len(pools) == 3
+
+
+async def test_the_load_balancers_of_a_cluster_called_internal_are_of_two_kinds(
+    azure: Emulator,
+) -> None:
+    nodes = machines(azure)
+    inner = {"azure-load-balancer-internal": "true"}
+    async with started(azure, loadBalancerName="tools-internal") as provider:
+        await ensure(provider, nodes, service())
+        found = await answers(provider, nodes, service(2, inner))
+    assert [one.rejected for one in found.values() if isinstance(one, Ensured)] == [{}]
 
 
 async def test_no_route_takes_the_place_of_another_cluster_s_or_of_an_operator_s(

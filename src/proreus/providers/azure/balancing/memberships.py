@@ -1,6 +1,6 @@
 """Writes which pools an interface is in, into the documents that say so. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from proreus.providers.azure.balancing.documents import copied, named_ids
 from proreus.providers.azure.balancing.parts import Document
@@ -38,16 +38,16 @@ def _set(configuration: Resource, pools: Sequence[object]) -> None:
     found[_POOLS] = list(pools)
 
 
-def other_balancer(interface: Resource, pool: str) -> str:
+def other_balancer(interface: Resource, pool: str, own: Collection[str]) -> str:
     """Return the load balancer of the same kind that an interface is in already; "" if none.
 
-    Azure takes an interface into one public and one internal load balancer.
+    Azure takes an interface into one public and one internal load balancer. Of another's the kind
+    is told by the end of its name; the cluster's own, in small letters, are one of each kind.
     """
-    balancer = pool.lower().partition("/backendaddresspools/")[0]
-    is_internal = balancer.endswith("-internal")
+    is_internal = pool.lower().partition("/backendaddresspools/")[0].endswith("-internal")
     for configuration in primary_configurations(interface).values():
         for known in named_ids(configuration, _POOLS):
             other = known.partition("/backendaddresspools/")[0]
-            if other != balancer and other.endswith("-internal") is is_internal:
+            if other not in own and other.endswith("-internal") is is_internal:
                 return other
     return ""

@@ -49,6 +49,7 @@ class Work:
         self._arm = arm
         self._scene = scene
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._own = {scene.place.balancer_id(internal=internal).lower() for internal in KINDS}
 
     async def observe(self, jobs: Sequence[Job]) -> State:
         """Read all that a plan needs, in as few calls as Azure has for it.
@@ -219,7 +220,7 @@ class Work:
         interface = state.interfaces.get(step.machine)
         if interface is None:
             return "" if not step.add else "Azure shows no network interface of the machine"
-        if reason := _kept_out(interface, step.add):
+        if reason := _kept_out(interface, step.add, self._own):
             return reason
         document = with_pools(interface, step.add, step.drop)
         if document is None:
@@ -235,7 +236,7 @@ class Work:
         interfaces = list(
             part(machine, "networkProfileConfiguration", "networkInterfaceConfigurations") or ()
         )
-        changed = _changed_models(interfaces, step.add, step.drop)
+        changed = _changed_models(interfaces, step.add, step.drop, self._own)
         if isinstance(changed, str):
             return changed if step.add else ""
         network = {"networkInterfaceConfigurations": changed}
@@ -246,22 +247,25 @@ class Work:
                 "networkProfileConfiguration": network,
             },
         }
-        await self._arm.put(operations.SCALE_SET_VM_PUT, step.machine, body)
+        etag = str(machine.get("etag", ""))
+        await self._arm.put(operations.SCALE_SET_VM_PUT, step.machine, body, etag=etag)
         return ""
 
     async def _join_set(self, state: State, step: JoinSet) -> Change:
         model = state.sets[step.set]
         interfaces = model_interfaces(model)
-        changed = _changed_models(interfaces, step.add, step.drop)
+        changed = _changed_models(interfaces, step.add, step.drop, self._own)
         if isinstance(changed, str):
             return lambda now: _with(now, refused={**now.refused, step.set: changed})
         profile = {"networkInterfaceConfigurations": changed}
+        # Without the SKU: its capacity may be another one by now, and to write the one that was
+        # read would delete the machines that came since. What is left out stays as it is.
         body: Resource = {
             "location": model.get("location"),
-            "sku": model.get("sku"),
             "properties": {"virtualMachineProfile": {"networkProfile": profile}},
         }
-        found = await self._arm.put(operations.SCALE_SET_PUT, str(model["id"]), body)
+        id_, etag = str(model["id"]), str(model.get("etag", ""))
+        found = await self._arm.put(operations.SCALE_SET_PUT, id_, body, etag=etag)
         return lambda now: _with(now, sets={**now.sets, step.set: found})
 
 
@@ -289,21 +293,21 @@ def _moved(members: Mapping[str, frozenset[str]], step: Join) -> dict[str, froze
     return found
 
 
-def _kept_out(interface: Mapping[str, Any], pools: Iterable[str]) -> str:
+def _kept_out(interface: Mapping[str, Any], pools: Iterable[str], own: Collection[str]) -> str:
     for pool in pools:
-        if other := other_balancer(interface, pool):
+        if other := other_balancer(interface, pool, own):
             return f"its network interface is in another load balancer of this kind: {other}"
     return ""
 
 
 def _changed_models(
-    interfaces: Sequence[Any], add: Collection[str], drop: Collection[str]
+    interfaces: Sequence[Any], add: Collection[str], drop: Collection[str], own: Collection[str]
 ) -> list[Any] | str:
     """Return models of interfaces, the primary one in these pools, or why that cannot be."""
     ordered = sorted(interfaces, key=lambda one: not properties(one).get("primary"))
     if not ordered:
         return "it has no network interface yet"
-    if reason := _kept_out(ordered[0], add):
+    if reason := _kept_out(ordered[0], add, own):
         return reason
     changed = with_pools(ordered[0], add, drop)
     if changed is None:
