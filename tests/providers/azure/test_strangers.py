@@ -180,7 +180,7 @@ async def test_what_somebody_changes_of_a_scale_set_meanwhile_is_not_lost(
         properties: dict[str, object] = found["networkInterfaceConfigurations"][0]["properties"]
         return properties
 
-    changes = []
+    changes: list[object] = []
 
     def meddle(method: str, asked: str) -> None:
         if method == "PUT" and asked.lower() == id_ and not changes:
