@@ -107,29 +107,16 @@ _NODES: Final = (
     "src/proreus/controllers/cloud_node",
     "src/proreus/controllers/cloud_node_lifecycle",
 )
-_AWS: Final = ("src/proreus/providers/aws", "tests/providers/aws")
-_BAIDU: Final = ("src/proreus/providers/baidu", "tests/providers/baidu")
-_CLOUDSTACK: Final = ("src/proreus/providers/cloudstack", "tests/providers/cloudstack")
-_GCE: Final = ("src/proreus/providers/gce", "tests/providers/gce")
 _LOCAL: Final = ("src/proreus/providers/local", "labs/cluster", "tests/cluster")
-_MESOS: Final = ("src/proreus/providers/mesos", "labs/zookeeper", "tests/providers/mesos")
-_OPENSTACK: Final = (
-    "src/proreus/providers/nova",
-    "src/proreus/providers/openstack",
-    "labs/openstack",
-    "tests/providers/openstack",
-)
+_NOVA: Final = "src/proreus/providers/nova"
 
-_AZURE: Final = ("src/proreus/providers/azure", "tests/providers/azure")
-_OVIRT: Final = ("src/proreus/providers/ovirt", "tests/providers/ovirt")
-_RACKSPACE: Final = (
-    "src/proreus/providers/nova",
-    "src/proreus/providers/rackspace",
-    "tests/providers/rackspace",
-)
-_PHOTON: Final = ("src/proreus/providers/photon", "tests/providers/photon")
-_VSPHERE: Final = ("src/proreus/providers/vsphere", "labs/vsphere", "tests/providers/vsphere")
-_RANCHER: Final = ("src/proreus/providers/rancher", "tests/providers/rancher")
+
+def _cloud(name: str, *more: str) -> tuple[str, ...]:
+    """Return the paths of a cloud's provider and its tests, and what else belongs to it."""
+    return (f"src/proreus/providers/{name}", f"tests/providers/{name}", *more)
+
+
+_OPENSTACK: Final = _cloud("openstack", _NOVA, "labs/openstack")
 
 _STAGED_CLOUDS: Final = (
     "aws",
@@ -187,14 +174,14 @@ STAGES: Final = (
         "a whole manager of 500 nodes lives on AWS, and every conformance rule holds",
         tests("tests/providers/aws", "--ignore=tests/providers/aws/official"),
         240,
-        _AWS,
+        _cloud("aws"),
     ),
     Stage(
         "aws-official",
         "a cluster moves from the official manager of AWS and back; both end alike",
         tests("tests/providers/aws/official"),
         240,
-        _AWS,
+        _cloud("aws"),
         ci=True,
     ),
     Stage(
@@ -202,70 +189,70 @@ STAGES: Final = (
         "200 nodes live on an Azure that fails; a cluster moves from the official manager and back",
         tests("tests/providers/azure"),
         720,
-        _AZURE,
+        _cloud("azure"),
     ),
     Stage(
         "vsphere",
         "200 nodes live on a vCenter that fails; a cluster moves to the official manager and back",
         tests("tests/providers/vsphere"),
         300,
-        _VSPHERE,
+        _cloud("vsphere", "labs/vsphere"),
     ),
     Stage(
         "gce",
         "a manager lives on the emulator of GCE, and does what the official one does",
         tests("tests/providers/gce"),
         400,
-        _GCE,
+        _cloud("gce"),
     ),
     Stage(
         "mesos",
         "200 nodes live on Mesos masters that fail; a real ZooKeeper names the leader",
         tests("tests/providers/mesos"),
         300,
-        _MESOS,
+        _cloud("mesos", "labs/zookeeper"),
     ),
     Stage(
         "cloudstack",
         "200 nodes live on an emulated CloudStack; a cluster moves there and back",
         tests("tests/providers/cloudstack"),
         300,
-        _CLOUDSTACK,
+        _cloud("cloudstack"),
     ),
     Stage(
         "ovirt",
         "200 nodes live on an emulated engine of oVirt, to which its SDKs speak, too",
         tests("tests/providers/ovirt"),
         120,
-        _OVIRT,
+        _cloud("ovirt"),
     ),
     Stage(
         "rancher",
         "200 nodes live on an emulated Rancher of either version; a Service moves there and back",
         tests("tests/providers/rancher"),
         300,
-        _RANCHER,
+        _cloud("rancher"),
     ),
     Stage(
         "baidu",
         "200 nodes live on an emulated Baidu AI Cloud, which the vendor's SDK for Go uses, too",
         tests("tests/providers/baidu"),
         180,
-        _BAIDU,
+        _cloud("baidu"),
     ),
     Stage(
         "rackspace",
         "200 nodes live on an emulated Rackspace; gophercloud speaks to it, too",
         tests("tests/providers/rackspace"),
         240,
-        _RACKSPACE,
+        _cloud("rackspace", _NOVA),
     ),
     Stage(
         "photon",
         "200 nodes live on an emulated Photon Controller; a cluster moves there and back",
         tests("tests/providers/photon"),
         240,
-        _PHOTON,
+        _cloud("photon"),
     ),
     Stage(
         "kills",
