@@ -21,6 +21,11 @@ CONFIGS: Final[Mapping[str, str]] = {
     "openstack": "[Global]\nauth-url = http://127.0.0.1:9/v3\nusername = u\npassword = p\n"
     "tenant-name = t\ndomain-name = Default\nregion = r\n",
     "local": "",
+    "gce": "[Global]\nproject-id = p\nlocal-zone = z-a\n",
+    "azure": '{"tenantId": "t", "subscriptionId": "s", "resourceGroup": "g", "location": "l",'
+    ' "aadClientId": "i", "aadClientSecret": "p"}',
+    "vsphere": '[Global]\nuser = u\npassword = p\n[VirtualCenter "127.0.0.1"]\ndatacenters = d\n',
+    "cloudstack": "[Global]\napi-url = http://127.0.0.1:9/client/api\napi-key = k\nsecret-key = s\n",
 }
 """The providers, and what they are told. None of these clouds is there: it is asked later."""
 
