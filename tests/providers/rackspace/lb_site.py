@@ -1,6 +1,5 @@
 """An account with servers, for which load balancers are made."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -85,7 +84,7 @@ class LBSite:
         """Ensured, once Rackspace has done all."""
         answer = await self.ensure(desired)
         while isinstance(answer, Pending):
-            await asyncio.sleep(self.clb.works / 2)
+            self.clb.finish()
             answer = await self.ensure(desired)
         assert isinstance(answer, Ensured), answer
         return answer
@@ -97,7 +96,7 @@ class LBSite:
             if not isinstance(answer, Pending):
                 assert isinstance(answer, Done), answer
                 return answer
-            await asyncio.sleep(self.clb.works / 2)
+            self.clb.finish()
 
     async def preview(self, desired: LoadBalancer) -> Sequence[PartChange]:
         found = (await self.balancers.preview([desired]))[desired.ref.uid]  # type: ignore[attr-defined]

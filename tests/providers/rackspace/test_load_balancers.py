@@ -113,6 +113,22 @@ async def test_monitors_of_the_cloud_config_are_not_for_udp(emulator: Emulator) 
         assert site.by_name(TCP80)["healthMonitor"] is None
 
 
+async def test_ten_services_at_once_share_few_lists(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        services = [
+            site.desired(HTTP, uid=f"5e000000-0000-4000-8{number:03}-000000000001")
+            for number in range(10)
+        ]
+        for _ in range(2):
+            emulator.calls.clear()
+            await asyncio.gather(*(site.ensure(one) for one in services))
+            assert emulator.calls["GET loadbalancers"] <= 2
+        assert len(site.clb.alive()) == 10
+        emulator.fail("GET loadbalancers", 500)
+        answers = await asyncio.gather(*(site.ensure(one) for one in services))
+        assert any(isinstance(one, CloudError) for one in answers)
+
+
 async def test_a_preview_says_what_is_done_then(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         desired = site.desired(HTTP, HTTPS)
@@ -127,7 +143,7 @@ async def test_a_preview_says_what_is_done_then(emulator: Emulator) -> None:
 
 
 async def test_an_edited_port_keeps_the_address(emulator: Emulator) -> None:
-    emulator.clb.works = 0.02
+    emulator.clb.works = 1000.0
     async with lb_site(emulator) as site:
         first = await site.made(site.desired(HTTP))
         second = await site.made(site.desired(HTTPS))
@@ -138,7 +154,7 @@ async def test_an_edited_port_keeps_the_address(emulator: Emulator) -> None:
 async def test_a_load_balancer_at_work_is_pending_and_one_that_refuses_so_too(
     emulator: Emulator,
 ) -> None:
-    emulator.clb.works = 0.2
+    emulator.clb.works = 1000.0
     async with lb_site(emulator) as site:
         desired = site.desired(HTTP)
         answer = await site.ensure(desired)
@@ -157,6 +173,10 @@ async def test_a_load_balancer_at_work_is_pending_and_one_that_refuses_so_too(
         assert emulator.calls["PUT loadbalancer"] == 1
         await site.made(edited)
         assert one["timeout"] == 60
+        one["status"] = "PENDING_UPDATE"
+        answers = await site.balancers.delete([desired.ref])
+        assert isinstance(answers[UID], Pending)
+        one["status"] = "ACTIVE"
         answers = await site.balancers.delete([desired.ref])
         assert isinstance(answers[UID], Pending)
         answers = await site.balancers.delete([desired.ref])
@@ -393,7 +413,7 @@ async def test_one_that_is_listed_and_not_found_is_not_made_once_more(emulator: 
 
 
 async def test_one_that_is_not_listed_yet_is_not_made_once_more(emulator: Emulator) -> None:
-    emulator.clb.works = 0.05
+    emulator.clb.works = 1000.0
     async with lb_site(emulator) as site:
         desired = site.desired(HTTP)
         assert isinstance(await site.ensure(desired), Pending)

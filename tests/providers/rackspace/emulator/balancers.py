@@ -47,6 +47,11 @@ class Balancers:
                 if is_going:
                     one["virtualIps"] = []
 
+    def finish(self) -> None:
+        """Finish all that is worked on, however long it would take."""
+        self._until = dict.fromkeys(self._until, 0.0)
+        self.advance()
+
     def alive(self) -> list[Json]:
         """Those that are not deleted, in their order."""
         return [one for one in self.by_id.values() if one["status"] != "DELETED"]

@@ -1,7 +1,7 @@
 """Read Cloud Load Balancers, and send the requests that change them."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -47,13 +47,29 @@ class Balancers:
         self._api = api
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._seen: set[str] = set()
+        self._turn = asyncio.Lock()
+        self._next: asyncio.Task[Sequence[Described]] | None = None
 
-    async def all(self) -> list[Described]:
+    async def all(self) -> Sequence[Described]:
         """List all of the account, by id: their names, addresses and states.
+
+        Who asks while a list is read waits for the next one, and shares it with the others: so many
+        Services at once cost few lists, and none is older than its question.
 
         Raises:
             CloudError: A page could not be had.
         """
+        if self._next is None:
+            self._next = asyncio.create_task(self._in_turn(), name="load balancers")
+            self._next.add_done_callback(_noticed)
+        return await asyncio.shield(self._next)
+
+    async def _in_turn(self) -> Sequence[Described]:
+        async with self._turn:
+            self._next = None  # for those who ask from now on
+            return await self._list()
+
+    async def _list(self) -> list[Described]:
         found: dict[int, Described] = {}
 
         async def page(marker: str) -> tuple[list[Described], str]:
@@ -182,3 +198,9 @@ def _with_status(observed: Observed, id_: int, status: str) -> Observed:
     return Observed(
         tuple(replace(one, status=status) if one.id == id_ else one for one in observed.existing)
     )
+
+
+def _noticed(task: "asyncio.Task[Sequence[Described]]") -> None:
+    """Retrieve the error of a list that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

@@ -54,6 +54,7 @@ from proreus.providers.rackspace.balancing.documents import (
 )
 from proreus.providers.rackspace.balancing.parts import (
     ACTIVE,
+    GOING,
     SERVICENET,
     Desired,
     Existing,
@@ -69,7 +70,7 @@ from proreus.providers.rackspace.balancing.plan import (
 )
 from proreus.providers.rackspace.config import RackspaceConfig
 
-PACE: Final = tuple(min(1.5**times, 10.0) for times in range(8))
+PACE: Final = tuple(min(2.0 * 1.5**times, 10.0) for times in range(5))
 """Seconds until Rackspace is asked again whether it is done."""
 MOST_STEPS: Final = 1000
 """Rounds of a preview: more than a load balancer can need."""
@@ -134,7 +135,8 @@ class RackspaceLoadBalancers:
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change, in all its rounds."""
         case = await self._case(lb)
-        awake = Observed(tuple(replace(one, status=ACTIVE) for one in case.observed.existing))
+        staying = (one for one in case.observed.existing if one.status != GOING)
+        awake = Observed(tuple(replace(one, status=ACTIVE) for one in staying))
         lines, _ = preview_plan(awake, lambda now: plan(case.desired, now), rounds=MOST_STEPS)
         return lines
 
@@ -258,8 +260,8 @@ class RackspaceLoadBalancers:
         """Return when to ask again: soon at first, later while nothing happens."""
         waited = 0 if is_moving else self._waited.get(uid, 0)
         self._waited[uid] = waited + 1
-        busy = sorted(f"{one.id} is {one.status}" for one in observed.existing)
-        reason = f"Rackspace works on load balancers: {', '.join(busy)}"
+        busy = [f"{one.id} is {one.status}" for one in observed.existing if one.status != ACTIVE]
+        reason = f"Rackspace works on load balancers: {', '.join(busy) or 'others come next'}"
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)
 
 
