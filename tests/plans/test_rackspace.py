@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as limits
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -254,6 +255,7 @@ EXISTING = st.builds(
 )
 
 
+@limits(max_examples=40)
 @given(
     st.lists(SETTINGS, min_size=1, max_size=3, unique_by=lambda one: one.key),
     st.lists(EXISTING, max_size=4, unique_by=lambda one: one.id),
