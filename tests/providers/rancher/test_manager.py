@@ -148,6 +148,15 @@ class Life:
 
         await self.until(f"{count} Services are served at {ports}", are_served)
 
+    async def tidy(self, count: int) -> None:
+        """Wait until there are as many external services as nodes."""
+
+        async def is_tidy() -> bool:
+            self.world.advance()
+            return len(self.world.of("externalService")) == count
+
+        await self.until("external services of nodes that left are gone", is_tidy)
+
     async def empty(self) -> None:
         """Wait until nothing is left but the stack."""
 
@@ -201,7 +210,7 @@ async def live(life: Life, nodes: int, services: int, leaving: int) -> None:
         await manager.start()
         await life.initialised(rest)
         await life.served(services, {"80", "443"}, rest)
-        assert len(world.of("externalService")) == len(rest)
+        await life.tidy(len(rest))
 
         emulator.limit = 40
         life.fail(WHILE_DELETED)
