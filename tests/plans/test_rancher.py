@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proreus.cloudprovider.ownership import Owner
+from proreus.cloudprovider.requests import Request
 from proreus.cloudprovider.steps import foresee, preview_plan
 from proreus.providers.rancher.balancing.parts import (
     Balancer,
@@ -14,7 +15,7 @@ from proreus.providers.rancher.balancing.parts import (
     Observed,
     Target,
 )
-from proreus.providers.rancher.balancing.plan import Step, Wait, deletion, plan
+from proreus.providers.rancher.balancing.plan import Change, Step, Wait, absorbed, deletion, plan
 from proreus.providers.rancher.balancing.sharing import Sharing
 from proreus.providers.rancher.versions import V1, V2, Version
 from proreus.providers.rancher.works import Working
@@ -253,3 +254,32 @@ def test_nobody_begins_to_need_what_is_being_removed() -> None:
         sharing.need("u-2", ["n-2"])
     sharing.need("u-2", ["n-1"])
     assert sharing.needed() == {"n-1"}
+
+
+@pytest.mark.parametrize(
+    ("said", "linked", "kept", "expected"),
+    [
+        (frozenset({"s1"}), frozenset({"s2"}), frozenset({"s3"}), {"s2"}),
+        (frozenset({"s1"}), None, frozenset({"s3"}), {"s1"}),
+        (frozenset(), None, frozenset({"s3"}), {"s3"}),
+        (frozenset(), None, None, set()),
+    ],
+)
+def test_links_after_a_change_are_those_sent_else_those_answered_else_those_of_before(
+    said: frozenset[str],
+    linked: frozenset[str] | None,
+    kept: frozenset[str] | None,
+    expected: set[str],
+) -> None:
+    before = replace(
+        WHOLE, balancer=None if kept is None else replace(MADE, id="old", links=kept)
+    )  # fmt: skip
+    change = Change(Request("service.update", "PUT", "/services/s9"), "loadBalancers", linked)
+    after = absorbed(before, change, replace(MADE, links=said))
+    assert after == replace(before, balancer=replace(MADE, links=frozenset(expected)))
+
+
+def test_a_changed_external_service_takes_the_place_of_what_it_was() -> None:
+    change = Change(Request("service.update", "PUT", "/services/s1"), "externals")
+    changed = external("s1", "n-1", "10.0.0.9")
+    assert absorbed(WHOLE, change, changed).externals == (THERE[1], changed)
