@@ -25,7 +25,8 @@ CONFIGS: Final[Mapping[str, str]] = {
     "azure": '{"tenantId": "t", "subscriptionId": "s", "resourceGroup": "g", "location": "l",'
     ' "aadClientId": "i", "aadClientSecret": "p"}',
     "vsphere": '[Global]\nuser = u\npassword = p\n[VirtualCenter "127.0.0.1"]\ndatacenters = d\n',
-    "cloudstack": "[Global]\napi-url = http://127.0.0.1:9/client/api\napi-key = k\nsecret-key = s\n",
+    "cloudstack": "[Global]\napi-url = http://127.0.0.1:9/client/api\n"
+    "api-key = k\nsecret-key = s\n",
 }
 """The providers, and what they are told. None of these clouds is there: it is asked later."""
 
