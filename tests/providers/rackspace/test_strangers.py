@@ -16,8 +16,11 @@ from libcloud.loadbalancer.drivers.rackspace import (
     RackspaceLBDriver,
 )
 
+from proreus.cloudprovider.instances import Instance
+
 from .. import managers  # noqa: TID252 - pytest imports tests by path
 from .emulator.server import REGION, Emulator
+from .site import SCHEME, describe, node, started
 from .test_volumes import ID, volume
 
 SPEAKER = Path(__file__).parent / "stranger" / "speaker"
@@ -133,4 +136,9 @@ async def test_gophercloud_looks_servers_up_as_the_in_tree_provider_did(
     assert told["all"] == 2
     assert told["server"]["addresses"]["private"] == [{"addr": "10.180.0.2", "version": 4}]
     assert told["absent"] == 404
+    async with started(emulator) as provider:
+        ours = (await describe(provider, node("node-1")))["node-1"]
+    assert isinstance(ours, Instance)
+    assert ours.provider_id == f"{SCHEME}{told['by name'][0]}"
+    assert ours.addresses[0].address == told["server"]["addresses"]["private"][0]["addr"]
     assert told["volumes"] == ["data"]

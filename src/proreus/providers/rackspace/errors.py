@@ -1,12 +1,15 @@
 """Read the bodies of Rackspace's errors: those of Nova, and those of Cloud Load Balancers. Pure."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.refused import ErrorBody, Reason, Refused
 from proreus.cloudprovider.requests import Answer
 from proreus.providers.nova.errors import read_error as read_nova_error
+
+_AT_WORK: Final = ("immutable", "is unprocessable", "is not active")
+"""Parts of what Cloud Load Balancers say while they work on a change; 422 has others, too."""
 
 
 def read_error(answer: Answer) -> ErrorBody | None:
@@ -30,7 +33,7 @@ def is_immutable(error: Refused) -> bool:
     """
     words = error.text.lower()
     if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-        return "immutable" in words or "is unprocessable" in words
+        return any(part in words for part in _AT_WORK)
     return error.status == HTTPStatus.BAD_REQUEST and "are immutable" in words
 
 

@@ -152,10 +152,9 @@ class Balancers:
             raise Fault(405, {"message": "Method Not Allowed", "code": 405})
         before = one["status"]
         if before != "ACTIVE" and (method, part) not in _ALWAYS:
-            raise clb(
-                422, f"Load Balancer '{id_}' has a status of '{before}' and is considered"
-                " immutable.",
-            )  # fmt: skip
+            text = f"Load Balancer '{id_}' has a status of '{before}' and is considered immutable."
+            is_bulk = (method, part) == ("DELETE", "nodes")
+            raise clb(422, "LoadBalancer is not ACTIVE" if is_bulk else text)
         answer = handler(self, one, body, ids)
         if part != "metadata":
             one["status"] = "PENDING_UPDATE"

@@ -67,9 +67,10 @@ def create(settings: Settings, desired: Desired, vips: Sequence[Vip]) -> Step:
         "algorithm": settings.algorithm,
         "timeout": settings.timeout,
         "virtualIps": [{"id": vip.id} for vip in vips] or new,
-        "nodes": [_node(one) for one in sorted(settings.members)],
         "metadata": _metadata(desired.marks),
     }
+    if settings.members:
+        body["nodes"] = [_node(one) for one in sorted(settings.members)]
     if settings.access:
         body["accessList"] = _items(settings.access)
     if settings.monitor:
