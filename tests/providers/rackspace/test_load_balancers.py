@@ -129,6 +129,22 @@ async def test_ten_services_at_once_share_few_lists(emulator: Emulator) -> None:
         assert any(isinstance(one, CloudError) for one in answers)
 
 
+async def test_of_many_load_balancers_all_pages_are_read(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        emulator.clb.limit = 1000
+        for number in range(250):
+            site.by_hand(f"by hand {number}")
+        desired = site.desired(HTTP)
+        await site.made(desired)
+        emulator.calls.clear()
+        assert isinstance(await site.ensure(desired), Ensured)
+        assert emulator.calls == {"GET loadbalancers": 3, "GET loadbalancer": 1}
+        assert [one.service_uid for one in await site.balancers.list_owned(CLUSTER)] == [UID]
+        assert emulator.calls == {"GET loadbalancers": 6, "GET loadbalancer": 2}
+        await site.deleted(desired)
+        assert len(site.clb.alive()) == 250
+
+
 async def test_a_preview_says_what_is_done_then(emulator: Emulator) -> None:
     async with lb_site(emulator) as site:
         desired = site.desired(HTTP, HTTPS)

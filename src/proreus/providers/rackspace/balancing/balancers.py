@@ -77,10 +77,10 @@ class Balancers:
             shown = await self._api.listed(
                 "clb", "load_balancer_list", "loadbalancers", "loadBalancers", query
             )
-            found.update({int(one["id"]): one for one in shown})
+            new = {int(one["id"]): one for one in shown if int(one["id"]) not in found}
+            found.update(new)
             # The marker may be the first of the next page.
-            is_last = len(shown) < PAGE
-            return shown, "" if is_last else str(max(int(one["id"]) for one in shown))
+            return shown, str(max(new)) if new and len(shown) >= PAGE else ""
 
         await pages("clb.load_balancer_list", page)
         return [found[id_] for id_ in sorted(found)]

@@ -36,6 +36,7 @@ from proreus.cloudprovider.ownership import refusal
 from proreus.cloudprovider.steps import converge, preview_plan
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.rackspace.api import Api
+from proreus.providers.rackspace.balancing import owners
 from proreus.providers.rackspace.balancing.annotations import Options, read_options
 from proreus.providers.rackspace.balancing.balancers import Balancers
 from proreus.providers.rackspace.balancing.desired import (
@@ -167,7 +168,8 @@ class RackspaceLoadBalancers:
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List load balancers with the cluster's metadata, each with its Service's fingerprint."""
         listed = await self._balancers.all()
-        details = await self._balancers.details(int(one["id"]) for one in listed)
+        named = (one for one in listed if owners.has_our_form(str(one.get("name", ""))))
+        details = await self._balancers.details(int(one["id"]) for one in named)
         by_service: dict[str, list[Existing]] = {}
         for described in details.values():
             owner = None if described is None else owner_of(marks_of(described))

@@ -4,6 +4,7 @@ One that we make has the UIDs of Service and cluster in its metadata from the st
 holds the Service's UID.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,11 +16,20 @@ from proreus.providers.rackspace.balancing.parts import Key
 
 LONGEST: Final = 256
 """Characters of a value of metadata."""
+_NAME: Final = re.compile(r"a[0-9A-Za-z]{0,31}-(tcp|udp)-\d+")
 
 
 def name_of(ref: LoadBalancerRef, key: Key) -> str:
     """Return the name of the load balancer for a port."""
     return f"{ref.name}-{key[0]}-{key[1]}"
+
+
+def has_our_form(name: str) -> bool:
+    """Tell whether a load balancer may be one of ours by its name, so that it is worth a request.
+
+    One that somebody has renamed is found when its Service is ensured, and named again.
+    """
+    return _NAME.fullmatch(name) is not None
 
 
 def service_marks(ref: LoadBalancerRef) -> Mapping[str, str]:
