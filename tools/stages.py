@@ -251,7 +251,7 @@ STAGES: Final = (
         "photon",
         "200 nodes live on an emulated Photon Controller; a cluster moves there and back",
         tests("tests/providers/photon"),
-        240,
+        180,
         _cloud("photon"),
     ),
     Stage(
