@@ -221,9 +221,9 @@ STAGES: Final = (
     ),
     Stage(
         "ovirt",
-        "200 nodes live on an emulated engine of oVirt, to which its SDKs speak, too",
+        "200 nodes live on an emulated oVirt, its SDKs speak to it, and `local` balances loads",
         tests("tests/providers/ovirt"),
-        120,
+        180,
         _cloud("ovirt"),
     ),
     Stage(
