@@ -17,10 +17,11 @@ from proreus.kube.client import Client
 from proreus.kube.requests import NODES, SERVICES
 from proreus.testing.controlplane import ControlPlane
 from proreus.testing.kubelet import node_body
+from proreus.testing.objects import service_body
 from proreus.testing.simulated import Instance
 from proreus.testing.waiting import until
 
-from ...apiserver.site import is_initialised, service_body  # noqa: TID252 - pytest imports tests by path
+from ...apiserver.site import is_initialised  # noqa: TID252 - pytest imports tests by path
 from ..guides import Guide  # noqa: TID252
 from ..local_namespace import own_namespace  # noqa: TID252
 from ..traffic import forwarding  # noqa: TID252 - skips all of this without nft and ip
