@@ -23,6 +23,7 @@ from proreus.providers.rackspace.balancing.parts import (
 from proreus.providers.rackspace.balancing.plan import (
     addresses,
     check_observed,
+    check_states,
     deletion,
     is_settled,
     plan,
@@ -192,22 +193,28 @@ def test_all_that_takes_changes_is_deleted_and_what_has_failed_is_tried() -> Non
 
 
 @pytest.mark.parametrize(
-    ("wanted", "observed", "error", "text"),
+    ("wanted", "observed", "text"),
     [
-        (desired(), having(there(status="ERROR")), CloudError, "7 (ERROR): Rackspace's support"),
         (desired(place=Place("PUBLIC", frozenset({"IPV4", "IPV6"}))), having(there()),
-         InvalidRequest, "spec.ipFamilies: load balancer 7 has addresses of IPV4"),
+         "spec.ipFamilies: load balancer 7 has addresses of IPV4"),
         (desired(place=replace(PLACE, shared=frozenset({1}))), having(there(WEB, 7, (V4, V6))),
-         InvalidRequest, "spec.ipFamilies"),
-        (desired(DNS), having(there(HTTP)), InvalidRequest, "80 of HTTP cannot become one of UDP"),
+         "spec.ipFamilies"),
+        (desired(DNS), having(there(HTTP)), "80 of HTTP cannot become one of UDP"),
     ],
 )  # fmt: skip
-def test_what_no_step_can_mend_is_refused(
-    wanted: Desired, observed: Observed, error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error) as refused:
+def test_what_no_step_can_mend_is_refused(wanted: Desired, observed: Observed, text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
         check_observed(wanted, observed)
     assert text in str(refused.value)
+
+
+def test_one_that_has_failed_is_told_and_the_others_are_changed() -> None:
+    observed = having(there(status="ERROR"), there(TLS, 8))
+    edited = replace(TLS, algorithm="RANDOM")
+    assert calls(plan(desired(WEB, edited), observed)) == [f"PUT {LB}/8"]
+    with pytest.raises(CloudError, match=r"7 \(ERROR\): Rackspace's support"):
+        check_states(observed)
+    check_states(having(there(TLS, 8)))
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ from proreus.providers.rackspace.balancing.parts import (
 from proreus.providers.rackspace.balancing.plan import (
     addresses,
     check_observed,
+    check_states,
     deletion,
     is_settled,
     plan,
@@ -126,6 +127,7 @@ class RackspaceLoadBalancers:
         observed = await converge(
             case.observed, lambda now: plan(case.desired, now), self._balancers.take
         )
+        check_states(observed)
         if not is_settled(case.desired, observed):
             self._made[lb.ref.uid] = tuple(one.id for one in observed.existing)
             return self._pending(lb.ref.uid, observed, is_moving=bool(first))
@@ -136,6 +138,7 @@ class RackspaceLoadBalancers:
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change, in all its rounds."""
         case = await self._case(lb)
+        check_states(case.observed)
         staying = (one for one in case.observed.existing if one.status != GOING)
         awake = Observed(tuple(replace(one, status=ACTIVE) for one in staying))
         lines, _ = preview_plan(awake, lambda now: plan(case.desired, now), rounds=MOST_STEPS)

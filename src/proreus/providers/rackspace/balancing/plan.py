@@ -79,14 +79,7 @@ def check_observed(desired: Desired, observed: Observed) -> None:
     Raises:
         InvalidRequest: The Service's families have changed, or the protocol of its only port: no
             load balancer can follow and keep the address.
-        CloudError: Rackspace's support has to end the state of a load balancer.
     """
-    failed = [f"{one.id} ({one.status})" for one in observed.existing if one.status in FAILED]
-    if failed:
-        raise CloudError(
-            f"load balancer {', '.join(failed)}: Rackspace's support has to repair it; or make the"
-            " Service anew"
-        )
     place = desired.place
     for one in observed.existing:
         types, versions = {vip.type for vip in one.vips}, {vip.version for vip in one.vips}
@@ -108,6 +101,20 @@ def check_observed(desired: Desired, observed: Observed) -> None:
                 f" of {settings.protocol} at the same address: add another port first, or make"
                 " the Service anew"
             )
+
+
+def check_states(observed: Observed) -> None:
+    """Tell of load balancers that take no changes any more; the others are as desired by then.
+
+    Raises:
+        CloudError: Rackspace's support has to end the state of a load balancer.
+    """
+    failed = [f"{one.id} ({one.status})" for one in observed.existing if one.status in FAILED]
+    if failed:
+        raise CloudError(
+            f"load balancer {', '.join(failed)}: Rackspace's support has to repair it; or make the"
+            " Service anew"
+        )
 
 
 def addresses(desired: Desired, observed: Observed) -> tuple[str, ...]:
