@@ -517,3 +517,14 @@ async def test_a_preview_reads_only_and_says_what_is_made(emulator: Emulator) ->
             f"create load balancer service {NAME}",
         ]
         assert not site.writes()
+
+
+async def test_the_last_of_many_services_that_leave_a_node_removes_its_external_service(
+    emulator: Emulator,
+) -> None:
+    async with lb_site(emulator, ["node-1", "node-2", "node-3"]) as site:
+        uids = [f"5e{number:06}-0000-4000-8000-000000000001" for number in range(8)]
+        await asyncio.gather(*(site.made(site.desired(uid=uid)) for uid in uids))
+        del site.nodes[0]
+        await asyncio.gather(*(site.made(site.desired(uid=uid)) for uid in uids))
+        assert set(site.externals()) == {"node-2", "node-3"}

@@ -53,6 +53,7 @@ from proreus.providers.rancher.balancing.plan import (
     deletion,
     plan,
     preparation,
+    tidying,
 )
 from proreus.providers.rancher.balancing.reading import STACK, Reader
 from proreus.providers.rancher.balancing.sharing import Sharing
@@ -107,6 +108,7 @@ class RancherLoadBalancers:
             steps = functools.partial(plan, desired, version=self._api.version)
             take = functools.partial(self._take, lb.ref)
             observed = await converge(observed, steps, take)
+            await self._tidy(lb.ref, observed)
         except Working as working:
             if failure:
                 raise CloudError(
@@ -193,6 +195,16 @@ class RancherLoadBalancers:
                 observed = msgspec.structs.replace(observed, stack=stack)
             steps = functools.partial(preparation, desired, version=self._api.version)
             return await converge(observed, steps, functools.partial(self._take, ref))
+
+    async def _tidy(self, ref: LoadBalancerRef, observed: Observed) -> None:
+        """Remove external services that nobody needs by now.
+
+        Of Services that are ensured side by side, the last one to lead away from a node finds out.
+        """
+        own = observed.balancer.id if observed.balancer is not None else ""
+        unused = await self._reader.unused(observed.externals, ref.cluster, own)
+        observed = msgspec.structs.replace(observed, unused=unused)
+        await converge(observed, tidying, functools.partial(self._take, ref))
 
     async def _take(
         self, ref: LoadBalancerRef, observed: Observed, step: Step

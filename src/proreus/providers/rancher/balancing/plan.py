@@ -99,7 +99,12 @@ def plan(desired: Desired, observed: Observed, version: Version) -> tuple[Step, 
     ids = frozenset(host.found.id for host in hosts if host.found is not None)
     rules = frozenset((port, to, id_) for port, to in desired.frontends for id_ in ids)
     steps = tuple(_balancer_steps(desired, observed, version, rules, ids))
-    return steps or _waits(observed, ids) or tuple(_unused(observed))
+    return steps or _waits(observed, ids) or tidying(observed)
+
+
+def tidying(observed: Observed) -> tuple[Step, ...]:
+    """Return the steps that remove external services which nobody needs."""
+    return tuple(_unused(observed))
 
 
 def deletion(observed: Observed) -> tuple[Step, ...]:

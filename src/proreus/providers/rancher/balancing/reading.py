@@ -80,7 +80,7 @@ class Reader:
             image=await self._image() if needs_image else "",
             balancer=found,
             externals=externals,
-            unused=await self._unused(externals, ref.cluster, found.id if found else ""),
+            unused=await self.unused(externals, ref.cluster, found.id if found else ""),
         )
 
     async def stack(self) -> str:
@@ -125,16 +125,7 @@ class Reader:
         externals = {str(one["id"]): documents.external(one) for one in found}
         return services, documents.links(maps), externals
 
-    async def _links(self, id_: str) -> frozenset[str]:
-        maps = await self._api.listed(_MAPS, serviceId=id_)
-        return documents.links(maps).get(id_, frozenset())
-
-    async def _externals(self, stack: str) -> tuple[External, ...]:
-        field = self._api.version.stack_id
-        listed = await self._api.listed(EXTERNALS, **{field: stack})
-        return tuple(documents.external(one) for one in listed if one.get(field) == stack)
-
-    async def _unused(
+    async def unused(
         self, externals: Iterable[External], cluster: ClusterIdentity, own: str
     ) -> frozenset[str]:
         """Return those of this cluster that no Service needs and to which nobody else leads.
@@ -145,6 +136,9 @@ class Reader:
             externals: All of the stack.
             cluster: This cluster.
             own: The id of the Service's load balancer, which leads away from them first, or "".
+
+        Raises:
+            CloudError: Rancher does not tell.
         """
         needed = self._sharing.needed()
         spare = {
@@ -159,6 +153,15 @@ class Reader:
         maps = await self._api.listed(_MAPS)
         others = (one for one in maps if str(one.get("serviceId")) != own)
         return frozenset(spare - {str(one.get("consumedServiceId")) for one in others})
+
+    async def _links(self, id_: str) -> frozenset[str]:
+        maps = await self._api.listed(_MAPS, serviceId=id_)
+        return documents.links(maps).get(id_, frozenset())
+
+    async def _externals(self, stack: str) -> tuple[External, ...]:
+        field = self._api.version.stack_id
+        listed = await self._api.listed(EXTERNALS, **{field: stack})
+        return tuple(documents.external(one) for one in listed if one.get(field) == stack)
 
     async def _image(self) -> str:
         """Return the image of load balancers, as the server's settings say.
