@@ -10,7 +10,7 @@ from proreus.providers.rancher import RancherCloud
 from proreus.providers.rancher.config import VARIABLES, RancherConfig
 
 from .emulator.server import Emulator
-from .site import cloud, context, started
+from .site import cloud, context, lb_site, node, started
 
 OFFICIAL = {
     "CATTLE_URL": "http://rancher.example.org:8080/v1",
@@ -101,17 +101,37 @@ async def test_the_newest_version_that_the_server_has_is_used(emulator: Emulator
     provider = cloud(emulator.config())
     try:
         await provider.start(context())
-        assert provider.instances is not None
-        emulator.world.add_hosts(["node-1"])
-        await provider.instances.describe([])
     finally:
         await provider.close()
-    is_new = "v2-beta" in emulator.versions
-    assert emulator.calls == {"GET schemas": 1} if is_new else {"GET schemas": 1}
+    assert emulator.calls == {"GET schemas": 1}
 
 
-async def test_a_server_of_another_kind_is_told_from_rancher(newest: Emulator) -> None:
-    newest.versions = ("v3",)
+@pytest.mark.parametrize("elsewhere", ["refused", "page", "moved"])
+async def test_a_server_without_the_newer_version_is_asked_for_the_older(
+    newest: Emulator, elsewhere: str
+) -> None:
+    newest.versions, newest.elsewhere = ("v1",), elsewhere
+    newest.world.add_hosts(["node-1"])
+    async with started(newest) as provider:
+        assert provider.instances is not None
+        assert await provider.instances.describe([node("node-1")])
+    assert newest.calls == {"GET hosts": 1}
+
+
+async def test_a_proxy_that_hides_the_newer_version_once_does_not_choose_the_older(
+    newest: Emulator,
+) -> None:
+    newest.fail("GET schemas", 404)
+    async with lb_site(newest) as site:
+        await site.made(site.desired())
+        assert site.balancer()["launchConfig"]["ports"] == ["80:80/tcp"]
+
+
+@pytest.mark.parametrize("elsewhere", ["refused", "page", "moved"])
+async def test_a_server_of_another_kind_is_told_from_rancher(
+    newest: Emulator, elsewhere: str
+) -> None:
+    newest.versions, newest.elsewhere = ("v3",), elsewhere
     with pytest.raises(ConfigError, match="is it a Rancher server"):
         async with started(newest):
             pass

@@ -5,6 +5,7 @@ itself: behind a proxy that may be another host.
 """
 
 import base64
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -62,21 +63,22 @@ class Api:
     async def choose_version(self) -> None:
         """Ask which versions the server has, and use the newest.
 
+        A server of v1 alone is asked for the newer one once more: what stood in its way may have
+        been a proxy, and the versions make load balancers of different forms.
+
         Raises:
             ConfigError: Neither is there.
             CloudError: The server does not answer, or refuses the keys.
         """
-        for version in NEWEST_FIRST:
-            request = Request("rancher.get.schema", "GET", self._url(_SCHEMA, version))
-            try:
-                schema = await self._client.call(request, Described)
-            except Refused as error:
-                if not error.is_absence:
-                    raise
-                continue
-            if version.is_described_by(schema):
-                self.version = version
-                return
+        found: Version | None = None
+        for version in (*NEWEST_FIRST, NEWEST_FIRST[0]):
+            if version.is_described_by(await self._schema(version)):
+                found = version
+                if found is NEWEST_FIRST[0]:
+                    break
+        if found is not None:
+            self.version = found
+            return
         problem = (
             f"cattle-url: {self._root} has no load balancer services of the versions v2-beta and"
             " v1: is it a Rancher server of 1.x, and are the keys those of an environment?"
@@ -125,6 +127,23 @@ class Api:
         if not answer.get("id"):
             raise CloudError(f"{request.name}: the answer is no object of Rancher")
         return answer
+
+    async def _schema(self, version: Version) -> Described:
+        """Return how a version describes load balancers; {} if the server does not have it.
+
+        Where it has no API, a server may show its pages for people, or lead to them.
+        """
+        request = Request("rancher.get.schema", "GET", self._url(_SCHEMA, version))
+        try:
+            answer = await self._client.send(request)
+        except Refused as error:
+            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+            return {}
+        try:
+            return answer.json(Described)
+        except CloudError:
+            return {}
 
     def _url(self, path: str, version: Version | None = None) -> str:
         return f"{(version or self.version).name}{self._project}/{path}"

@@ -56,6 +56,8 @@ class Emulator:
         """Access keys of environments without hosts."""
         self.page, self.most = 100, 3000
         """Rows of a page that nobody chose, and the most that anybody may choose."""
+        self.elsewhere = "refused"
+        """What is answered to versions that the server does not have: also "page" or "moved"."""
         self.joins = True
         """Whether links can be joined with a list."""
         self.limit: int | None = None
@@ -98,7 +100,7 @@ class Emulator:
         self._admit(request)
         version, *path = [part for part in request.path.split("/") if part] or [""]
         if version not in self.versions:
-            raise Refusal(404, "NotFound")
+            return self._outside()
         base = f"{self.url}/{version}"
         if path[:1] == ["projects"] and len(path) > 1:
             if path[1] != PROJECT:
@@ -120,6 +122,14 @@ class Emulator:
             raise Refusal(failure.status, "Failed")
         headers = {"X-API-Schemas": f"{base}/schemas"}
         return web.json_response(answer, headers=headers)
+
+    def _outside(self) -> web.StreamResponse:
+        """What a server says where its API is not."""
+        if self.elsewhere == "page":
+            return web.Response(text="<!DOCTYPE html><title>Rancher</title>")
+        if self.elsewhere == "moved":
+            return web.Response(status=302, headers={"Location": f"{self.url}/"})
+        raise Refusal(404, "NotFound")
 
     def _admit(self, request: web.Request) -> None:
         keys = base64.b64encode(f"{self.key}:{self.secret}".encode()).decode()
