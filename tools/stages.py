@@ -173,7 +173,7 @@ STAGES: Final = (
         "aws",
         "a whole manager of 500 nodes lives on AWS, and every conformance rule holds",
         tests("tests/providers/aws", "--ignore=tests/providers/aws/official"),
-        240,
+        480,
         _cloud("aws"),
     ),
     Stage(
@@ -188,15 +188,17 @@ STAGES: Final = (
         "azure",
         "200 nodes live on an Azure that fails; a cluster moves from the official manager and back",
         tests("tests/providers/azure"),
-        720,
+        240,
         _cloud("azure"),
+        ci=True,
     ),
     Stage(
         "vsphere",
         "200 nodes live on a vCenter that fails; a cluster moves to the official manager and back",
         tests("tests/providers/vsphere"),
-        300,
+        200,
         _cloud("vsphere", "labs/vsphere"),
+        ci=True,
     ),
     Stage(
         "gce",
@@ -211,13 +213,15 @@ STAGES: Final = (
         tests("tests/providers/mesos"),
         300,
         _cloud("mesos", "labs/zookeeper"),
+        ci=True,
     ),
     Stage(
         "cloudstack",
         "200 nodes live on an emulated CloudStack; a cluster moves there and back",
         tests("tests/providers/cloudstack"),
-        300,
+        150,
         _cloud("cloudstack"),
+        ci=True,
     ),
     Stage(
         "ovirt",
@@ -225,6 +229,7 @@ STAGES: Final = (
         tests("tests/providers/ovirt"),
         180,
         _cloud("ovirt"),
+        ci=True,
     ),
     Stage(
         "rancher",
@@ -253,6 +258,7 @@ STAGES: Final = (
         tests("tests/providers/photon"),
         180,
         _cloud("photon"),
+        ci=True,
     ),
     Stage(
         "kills",
