@@ -98,13 +98,13 @@ cloud-provider: b
         "3: leader-elct: there is no such flag, did you mean leader-elect?",
         "4: leader-elect: must be one value, not a mapping",
         "5: cluster-name: must be one value, not a list",
-        "6: controllers: its elements must be plain values, not a list",
+        "6: controllers: the elements of a list or mapping must be plain values, not a list",
         "7: cluster-cidr: must be a list, not a mapping",
         "8: node-monitor-period: '5' must be a duration such as 30s, 5m or 1h30m",
         "9: v: 'much' must be a whole number",
         "10: config: cannot be given in a file; give it on the command line",
         "12: secure_port: is given twice",
-        "13: feature-gates: its elements must be plain values, not null",
+        "13: feature-gates: the elements of a list or mapping must be plain values, not null",
         "--kube-api-qps: 'fast' must be a number",
     ])  # fmt: skip
 

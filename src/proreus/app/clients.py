@@ -87,7 +87,12 @@ class AccountToken:
         except AlreadyExists:
             pass
         else:
-            klog.info(log, "Made a service account", account=self._account, namespace=SYSTEM)
+            klog.info(
+                log,
+                "Created the ServiceAccount of a controller",
+                account=self._account,
+                namespace=SYSTEM,
+            )
         return await self._request()
 
     async def _request(self) -> "_TokenStatus":

@@ -112,4 +112,4 @@ def _scalar(tree: Tree) -> str:
     kind = (
         "a list" if isinstance(tree, Many) else "a mapping" if isinstance(tree, Branch) else "null"
     )
-    raise ValueError(f"its elements must be plain values, not {kind}")
+    raise ValueError(f"the elements of a list or mapping must be plain values, not {kind}")

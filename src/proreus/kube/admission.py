@@ -184,7 +184,7 @@ def _check(answer: AdmissionResponse) -> None:
         raise TypeError(f"the answer is {type(answer).__name__}, not an AdmissionResponse")
     msgspec.convert(msgspec.to_builtins(answer), AdmissionResponse)
     if answer.patch and not answer.allowed:
-        raise ValueError("patch: is given, though the request is refused")
+        raise ValueError("patch: must be empty, since the answer refuses the request")
     for index, operation in enumerate(answer.patch):
         missing = {"op", "path"} - operation.keys()
         if missing:

@@ -166,14 +166,16 @@ def decode(output: bytes, api_version: str) -> Credential:
     token = (status.token or "").strip()
     certificate, key = status.client_certificate_data or "", status.client_key_data or ""
     if not (token or certificate or key):
-        raise ValueError("its status has neither token nor clientCertificateData")
+        raise ValueError("its ExecCredential.status has neither token nor clientCertificateData")
     if bool(certificate) != bool(key):
-        raise ValueError("its status has only one of clientCertificateData and clientKeyData")
+        raise ValueError(
+            "its ExecCredential.status has only one of clientCertificateData and clientKeyData"
+        )
     if not (token.isascii() and token.isprintable()) or " " in token:
-        raise ValueError("its status.token cannot be sent in a header")
+        raise ValueError("its ExecCredential.status.token cannot be sent in a header")
     expires = status.expiration_timestamp
     if expires is not None and expires.tzinfo is None:
-        raise ValueError("its status.expirationTimestamp has no time zone")
+        raise ValueError("its ExecCredential.status.expirationTimestamp has no time zone")
     return Credential(
         token=token,
         certificate=certificate.encode() or None,

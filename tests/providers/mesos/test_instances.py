@@ -198,7 +198,7 @@ async def test_a_registry_that_the_leader_has_not_written_proves_nothing(mesos: 
     agent.status = Status.REMOVED
     async with started(mesos.config()) as provider:
         mesos.world.master = mesos.masters[2].info
-        assert "not that of the leading master" in str(await one(provider, node("n1", agent)))
+        assert "not read from the leading master" in str(await one(provider, node("n1", agent)))
 
 
 async def test_another_agent_on_the_host_may_be_the_same_machine(mesos: Cluster) -> None:

@@ -49,7 +49,10 @@ def parse_range(text: str) -> AddressRange:
         found = _parse_network(first)
     for end in (found.first, found.last):
         if end.is_multicast or end.is_loopback or end.is_unspecified or end.is_link_local:
-            raise ValueError(f"{text!r} holds {end}, which no load balancer can have")
+            raise ValueError(
+                f"{text!r} holds {end}: leave out multicast, loopback, link-local and unspecified"
+                " addresses"
+            )
     return found
 
 

@@ -132,8 +132,8 @@ class Api:
             return await self._client.call(request, Registry)
         except (Unauthenticated, Refused) as error:
             raise CloudError(
-                f"what became of agents that are not listed only the registry says, and the"
-                f" master does not show it: {error}; let the principal read {REGISTRY}"
+                "only the registry tells what became of agents that are not listed, and the master"
+                f" does not show it: {error}; let the principal read {REGISTRY}"
             ) from error
 
     async def _call(self, type_: str, form: type[T]) -> T:

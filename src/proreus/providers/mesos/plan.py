@@ -114,8 +114,8 @@ def absence(
     registry = proof.registry
     if registry.master is None or registry.master.info.id != proof.master:
         return CloudError(
-            f"the agent {id_} is not listed, and the registry is not that of the leading master"
-            f" {proof.master}: it is asked again"
+            f"the agent {id_} is not listed, and the registry was not read from the leading master"
+            f" {proof.master}: it is read again"
         )
     if any(one.id.value == id_ for one in registry.gone.slaves):
         return NotFound(tombstone=True)

@@ -65,7 +65,7 @@ def strategic_merge(target: Json, change: Mapping[str, Any]) -> dict[str, Any]:
             result[name] = [one for one in result.get(name) or () if one not in value]
         elif key.startswith("$"):
             if not key.startswith(_DIRECTIVES):
-                raise PatchError(f"unknown directive {key}")
+                raise PatchError(f"unknown directive of a strategic merge patch: {key}")
         elif value is None:
             result.pop(key, None)
         elif isinstance(value, Mapping):
@@ -185,5 +185,5 @@ def _removed(document: Json, path: Sequence[str]) -> Json:
 
 def _index(items: list[Any], key: str, *, end: bool = False) -> int:
     if not key.isdecimal() or int(key) >= len(items) + end:
-        raise PatchError(f"there is no entry {key}")
+        raise PatchError(f"the list has no entry {key}")
     return int(key)

@@ -43,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--write-quota", help="most writes a second for each credential: RATE[:BURST]"
     )
-    parser.add_argument("--settings", default="{}", help="JSON object of further settings")
+    parser.add_argument(
+        "--settings", default="{}", help="JSON object of settings without a flag: route_limit, ..."
+    )
     parser.add_argument(
         "--with-parent", action="store_true", help="end when the starting process has ended"
     )

@@ -94,7 +94,7 @@ class Parts:
         return self._of_kind(kind, id_, self._table.get(id_, lag=self._settings().read_lag))
 
     def create(self, kind: type[AnyPart], body: Mapping[str, Any]) -> tuple[AnyPart, bool]:
-        """Make a part; return it and whether it is new (its idempotency token may be known)."""
+        """Make a part; return it and True, or for a known token the earlier part and False."""
         token = body.get("idempotency_token", "")
         if token and (kind, token) in self._tokens:
             return self._table_get(self._tokens[kind, token]), False
@@ -109,7 +109,9 @@ class Parts:
         if self._settings().unique_names and any(
             type(other) is kind for other in self._table.keyed(("name", part.name))
         ):
-            raise ApiError(409, "NameTaken", f"there is a part named {part.name!r} of this kind")
+            raise ApiError(
+                409, "NameTaken", f"there is another {kind.__name__} with the name {part.name!r}"
+            )
         part = self._admit(part)
         self._table.put([part])
         self._index(part)
