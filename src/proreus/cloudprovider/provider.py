@@ -141,7 +141,7 @@ class CloudProvider:
         self.config = config
 
     def config_as(self, type_: type[T]) -> T:
-        """Return the cloud-config, which is of this type.
+        """Return the cloud-config if it is of the given type.
 
         Raises:
             ConfigError: There is none.

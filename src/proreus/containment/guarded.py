@@ -178,7 +178,7 @@ class GuardedLoadBalancers:
         self._list_owned = Verb(guard, "list_owned", seconds=LIST_SECONDS)
 
     def group(self, lb: LoadBalancerRef) -> Hashable:
-        """Return the provider's group, or `Ungrouped`: then verbs answer with an error."""
+        """Return the group in which one verb runs at a time; `Ungrouped` if the provider fails."""
 
         def read() -> Hashable:
             answer = self._cloud.group(lb)

@@ -126,7 +126,7 @@ def set_once(pointer: str, value: Any) -> list[Op]:
 
 
 def json_patch(uid: str, ops: Sequence[Op]) -> Patch:
-    """Join operations into one patch of the object with that uid; false without operations."""
+    """Join operations into one JSON Patch that tests the uid; a false one without operations."""
     guard = [Op("test", "/metadata/uid", uid)] if ops else []
     return Patch(PatchType.JSON, [*guard, *ops])
 

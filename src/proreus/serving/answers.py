@@ -154,7 +154,7 @@ class Answers(Generic[K, V]):
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Cancel the questions that are under way."""
+        """Cancel the requests that have no answer yet."""
         tasks = tuple(self._asked.values())
         for task in tasks:
             task.cancel()

@@ -150,7 +150,7 @@ class Authenticator:
         return ANONYMOUS
 
     async def close(self) -> None:
-        """Cancel the reviews that are under way."""
+        """Cancel the TokenReviews that have no answer yet."""
         await self._reviews.close()
 
     async def _owner(self, token: str) -> User:

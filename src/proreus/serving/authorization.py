@@ -86,7 +86,7 @@ class Authorizer:
         return await self._reviews.get(key, review, budget)
 
     async def close(self) -> None:
-        """Cancel the reviews that are under way."""
+        """Cancel the SubjectAccessReviews that have no answer yet."""
         await self._reviews.close()
 
 

@@ -143,7 +143,7 @@ class ServerTLS:
         return found
 
     def _load(self, files: "_Files") -> None:
-        """Load the pairs from the files, or make one.
+        """Load the certificates with their keys from the files, or make a self-signed one.
 
         Raises:
             TLSError: At least one is wrong; nothing is taken.

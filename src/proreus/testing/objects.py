@@ -1,4 +1,4 @@
-"""Build Nodes and Services as a provider and the controllers see them, and as JSON.
+"""Build Nodes and Services for tests: as objects of the manager, and as JSON of the API server.
 
 Fields are given by name, whichever part of the object they are in:
 

@@ -155,7 +155,7 @@ def _node_findings(node: Node, observed: Observed) -> Iterator[Finding]:
 
 
 def condition_now(node: Node, observed: Observed) -> Condition | None:
-    """Return the condition as the manager would write it now, or as it is."""
+    """Return the condition that the manager would write to the node now, else the present one."""
     answer = _answer(node, observed)
     change = None
     if answer is not None:

@@ -207,7 +207,7 @@ def _routes(node: Node) -> str:
 
 
 def service_row(service: Service, now: datetime) -> Row:
-    """Return the row of a Service."""
+    """Return the row of a Service in the status summary: state, addresses, reason and age."""
     current = _our_condition(service)
     points = service.status.load_balancer.ingress
     if service.metadata.deletion_timestamp is not None:

@@ -9,7 +9,7 @@ NOT_ASKED = "not known here: give --url of a manager that runs with --status-pag
 
 
 def render(summary: Summary, *, width: int = 100, rows: int = 20, everything: bool = False) -> str:
-    """Render the figures, then at most `rows` of each kind that are not well; or everything."""
+    """Render figures, nodes and Services: all of them, or `rows` of each that are not ready."""
     lines = [f"{summary.cluster or 'cluster'}  {summary.at:%Y-%m-%d %H:%M:%S} UTC", ""]
     for lease in summary.leases:
         holder = lease.holder or "nobody"

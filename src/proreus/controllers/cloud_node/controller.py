@@ -128,7 +128,7 @@ class CloudNodeController:
         return plans.update_group(key, obj, self._env.settings.concurrent_node_status_updates)
 
     async def observe(self, keys: Sequence[str]) -> Mapping[str, Observed]:
-        """Ask the cloud in one go about the nodes that need it."""
+        """Ask the cloud about all nodes of the batch that need it, together."""
         nodes = [
             node
             for key in keys

@@ -138,7 +138,7 @@ class CloudNodeLifecycleController:
         return tuple(nodes.all())
 
     async def _ask(self, question: Question) -> Reply:
-        """Ask about a question's candidates and witnesses in one go."""
+        """Ask the cloud about nodes that may be gone, together with nodes that surely exist."""
         return Reply(
             question,
             await self._inventory.ask_with_witnesses(

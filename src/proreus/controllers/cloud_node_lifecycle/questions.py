@@ -114,7 +114,7 @@ def candidates(
 
 
 def can_witness(node: Node, owns: Owns) -> bool:
-    """Tell whether the node can be a witness: its machine surely exists."""
+    """Tell whether the node can be a witness: its machine exists, as it is Ready."""
     return (
         is_ready(node)
         and bool(node.spec.provider_id)

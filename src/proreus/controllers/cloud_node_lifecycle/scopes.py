@@ -183,7 +183,7 @@ def is_exempt(node: Node, evidence: Evidence) -> bool:
 
 
 def is_marked(node: Node) -> bool:
-    """Tell whether the node is marked: the cloud did not know it while it was Ready."""
+    """Tell whether the node has our annotation: the cloud did not know it while it was Ready."""
     return ANNOTATION_UNKNOWN in node.metadata.annotations
 
 

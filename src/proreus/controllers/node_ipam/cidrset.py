@@ -24,7 +24,7 @@ class Range(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The number of blocks."""
+        """The number of per-node blocks in the cluster CIDR."""
         return 1 << (self.mask - self.cluster.prefixlen)
 
 

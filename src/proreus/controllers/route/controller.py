@@ -291,7 +291,7 @@ class ConditionWriter:
     """
 
     def __init__(self, env: Environment) -> None:
-        """Start without any desired condition."""
+        """Start without a desired NetworkUnavailable condition for any node."""
         self._env = env
         self.desired: Mapping[str, NetworkState] = {}
         self._queue: WorkQueue[str] = WorkQueue("RouteConditions", backoff=WRITE_BACKOFF)

@@ -238,7 +238,7 @@ class ServiceController:
         return {key: one for key, one in all_desired.items() if isinstance(one, LoadBalancer)}
 
     def group(self, key: str, obj: Service | None) -> Hashable:
-        """Return the provider's group of the load balancer."""
+        """Return the group in which the provider runs one verb at a time, for a load balancer."""
         if obj is not None:
             return self._cloud.group(load_balancer_ref(obj, self._env.cluster))
         memory = self._memory.get(key)

@@ -31,12 +31,12 @@ EVERY_TURN: Final = frozenset(range(THOROUGH))
 
 
 def turn_of(uid: str) -> int:
-    """Return the turn of a Service, from 0 to `THOROUGH` - 1."""
+    """Return the period, 0 to `THOROUGH` - 1, in which a Service is ensured in any case."""
     return zlib.crc32(uid.encode()) % THOROUGH
 
 
 def turns(since: float | None, now: float, period: float) -> frozenset[int]:
-    """Return the turns that have come since the last pass.
+    """Return the turns (`turn_of`) that have come since the last pass.
 
     Args:
         since: When that was, in seconds of the wall clock; None if there was none: then the turn

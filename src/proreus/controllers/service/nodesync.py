@@ -13,7 +13,7 @@ class NodeSyncs(msgspec.Struct):
     failed: bool = False
 
     def begin(self, keys: Iterable[str], now: float) -> None:
-        """Add Services with new hosts; while others wait they belong to the same sync."""
+        """Add Services whose hosts changed; they join a sync that has not ended, or begin one."""
         if not self.waiting:
             self.started, self.failed = now, False
         self.waiting.update(keys)

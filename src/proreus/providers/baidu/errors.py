@@ -39,7 +39,7 @@ def read_error(answer: Answer) -> ErrorBody | None:
 
 
 def reason_for(code: str) -> Reason | None:
-    """Return what a code means where the status does not say it; None where it does.
+    """Return the reason for an error code; None where the HTTP status tells it.
 
     A quota is told with several statuses, 403 among them, and is no lack of a right.
     """

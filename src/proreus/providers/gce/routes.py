@@ -116,7 +116,7 @@ class GCERoutes:
         create: Sequence[Route],
         delete: Sequence[Route],
     ) -> Mapping[Route, Answer]:
-        """Create before deleting: several routes may lead to one destination."""
+        """Create routes, then delete others: Google allows several to one destination."""
         del nodes
         made = await asyncio.gather(*(self._settled(self._create(cluster, one)) for one in create))
         gone = await asyncio.gather(*(self._settled(self._delete(cluster, one)) for one in delete))

@@ -105,7 +105,7 @@ class Kernel:
     def take(
         self, lines: Mapping[str, Sequence[str]], settings: Iterable[tuple[str, int]] = ()
     ) -> None:
-        """Run lines of `ip -batch`, by its option for the family, after the settings they need.
+        """Write interface settings, then run lines of `ip -batch`, by the family's option (-4, -6).
 
         Raises:
             CloudError: The kernel refuses one; those before it are done.

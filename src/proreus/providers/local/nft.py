@@ -260,7 +260,7 @@ def _noted(op: str, family: str) -> Json:
 
 
 def _silent(state: State, settings: Settings) -> Iterator[Rule]:
-    """Drop questions for our IPv6 addresses while this machine is not alive."""
+    """Drop Neighbor Solicitations for our IPv6 addresses while this machine is not alive."""
     addresses = _addresses(state, "IPv6")
     if settings.held and addresses:
         asks = ex.match({"payload": {"protocol": "icmpv6", "field": "type"}}, "nd-neighbor-solicit")

@@ -34,7 +34,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def work(state: State, shown: Observed, gateway: Gateway) -> Work:
-    """Return the work that is left; `Work()` if all is as it should be."""
+    """Return the changes that the kernel needs for the desired state; `Work()` if none."""
     desired = network.ways(state, shown.interfaces, gateway)
     added, removed = {}, {}
     for family, option in network.FAMILIES.items():

@@ -148,7 +148,7 @@ class OVirtInstances:
 
 
 def _labels(node: Node, machine: Machine, named: _Named | CloudError) -> _Labels | CloudError:
-    """Return what labels say of a machine; what a Node has stays while the engine does not tell."""
+    """Return type, zone and region of a machine; a Node's own while the engine does not tell."""
     places, types = ({}, {}) if isinstance(named, CloudError) else named
     if machine.cluster in places:
         place = places[machine.cluster]

@@ -116,7 +116,7 @@ class Api:
         return await pages(f"rancher.list.{kind}", page)
 
     async def change(self, request: Request) -> Described:
-        """Send a change whose URL begins behind the environment; return the object as it is then.
+        """Send a change, its URL relative to the environment; return the object as changed.
 
         Raises:
             Refused: Rancher refuses.

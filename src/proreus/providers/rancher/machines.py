@@ -56,7 +56,7 @@ def addresses(host: Mapping[str, Any]) -> Iterator[NodeAddress]:
 
 
 def joined(host: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """Return the addresses that were joined with a host; None if none were."""
+    """Return a host's `ipAddresses` from the answer; None if it was asked without them."""
     for field, value in host.items():
         if field.lower() == "ipaddresses" and isinstance(value, list):
             return [one for one in value if isinstance(one, dict) and not one.get("removed")]

@@ -1,4 +1,4 @@
-"""Makes the requests that change objects of Rancher; URLs begin behind the environment. Pure."""
+"""Makes requests that change Rancher objects; URLs are relative to the environment. Pure."""
 
 from typing import Any
 

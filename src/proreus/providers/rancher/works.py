@@ -18,14 +18,14 @@ class Working(Exception):
 
 
 class Waits:
-    """How often each Service was told to wait, by its UID."""
+    """How often each Service, by its UID, was answered with `Pending`."""
 
     def __init__(self) -> None:
         """Begin with none."""
         self._waited: dict[str, int] = {}
 
     def pending(self, uid: str, reason: str) -> Pending:
-        """Return when to ask again."""
+        """Return `Pending` with the delay of the next try, which grows while Rancher works."""
         waited = self._waited.get(uid, 0)
         self._waited[uid] = waited + 1
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)

@@ -93,7 +93,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     @property
     def addresses(self) -> list[Address]:
-        """The addresses, the oldest first."""
+        """The observed addresses, the oldest first."""
         return sorted((p for p in self.parts.values() if isinstance(p, Address)), key=age)
 
     @property
@@ -103,12 +103,12 @@ class Observed(msgspec.Struct, frozen=True):
 
     @property
     def listeners(self) -> list[Listener]:
-        """The listeners, the oldest first."""
+        """The observed listeners, the oldest first."""
         return sorted((p for p in self.parts.values() if isinstance(p, Listener)), key=age)
 
     @property
     def firewalls(self) -> list[Firewall]:
-        """The firewalls, the oldest first."""
+        """The observed firewalls, the oldest first."""
         return sorted((p for p in self.parts.values() if isinstance(p, Firewall)), key=age)
 
     def having(self, part: Part) -> "Observed":

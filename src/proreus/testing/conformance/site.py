@@ -181,7 +181,7 @@ class Site:
         return self.cloud.page_size
 
     async def objects(self, started: Started) -> Mapping[str, object]:
-        """List what load balancers are made of, by the fixture or else by `list_owned`."""
+        """List the parts of load balancers: the fixture's `objects`, else `list_owned`."""
         try:
             return await self.cloud.objects()
         except NotOffered as without:

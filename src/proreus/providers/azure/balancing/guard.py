@@ -47,7 +47,7 @@ class Allow(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The official name of the rule."""
+        """The name of the security rule, the same as the official Azure manager gives it."""
         if not self.sources:
             return f"{RULE}deny-all_{self.family}"
         ports = sorted(map(str, self.ports))

@@ -43,7 +43,7 @@ class Index(msgspec.Struct, frozen=True):
     by_owner: Mapping[str, list[Resource]]
 
     def addresses_of(self, ref: LoadBalancerRef) -> list[Resource]:
-        """Return the public addresses that have to do with a Service."""
+        """Return the public IPs that the official tag or our mark gives to a Service."""
         found = [*self.by_user.get(ref.key, ()), *self.by_owner.get(ref.uid, ())]
         return list({str(one["id"]).lower(): one for one in found}.values())
 

@@ -87,7 +87,7 @@ def update_balancer(balancer: Balancer, name: str, mark: Mark) -> Step:
 
 
 def leave_balancer(balancer: Balancer) -> Step:
-    """Return the step to take our mark from a load balancer that stays, which lets it go."""
+    """Return the step to remove our mark from a load balancer that others keep."""
     return PlannedCall(
         renaming(balancer, balancer.name, Mark(balancer.mark.text)),
         lambda before: _without(before, balancer.id),

@@ -108,7 +108,7 @@ class Work:
         self._made[uid] = asyncio.get_running_loop().time() + SHOWN_WITHIN, made
 
     def pending(self, uid: str, reason: str) -> Pending:
-        """Return when to ask again: soon at first, later while nothing happens."""
+        """Return `Pending` with the delay of the next try: short first, longer without progress."""
         waited = self._waited.get(uid, 0)
         self._waited[uid] = waited + 1
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)

@@ -40,7 +40,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Unclaim(msgspec.Struct, frozen=True):
-    """The step to take that away again."""
+    """The step to remove the note of the address to acquire from the network."""
 
     network: str
 
@@ -96,14 +96,14 @@ class MarkRules(msgspec.Struct, frozen=True):
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """The step to give a rule machines."""
+    """The step to assign machines to a load balancer rule."""
 
     rule: str
     machines: tuple[str, ...]
 
 
 class Unassign(msgspec.Struct, frozen=True):
-    """The step to take machines from a rule."""
+    """The step to remove machines from a load balancer rule."""
 
     rule: str
     machines: tuple[str, ...]
@@ -118,7 +118,7 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """The step to delete such a rule."""
+    """The step to delete a rule of an access list or of the firewall."""
 
     id: str
     in_acl: bool

@@ -33,7 +33,7 @@ class Applier:
     """Takes steps."""
 
     def __init__(self, api: Api, place: Place, observer: Observer) -> None:
-        """Keep how to call Google, and where."""
+        """Keep how to call Google, and the project, region and network of the cluster."""
         self._api = api
         self._place = place
         self._observer = observer

@@ -99,7 +99,7 @@ class Desired(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What desired parts follow from, besides the Service.
+    """The facts that decide the desired parts of a load balancer, besides its Service.
 
     Attributes:
         place: Where the cluster is.

@@ -97,7 +97,7 @@ class GCELoadBalancers:
         check_ranges: tuple[str, ...],
         rbs_default: bool = False,
     ) -> None:
-        """Keep how to call Google, and where."""
+        """Keep how to call Google, and the project, region and network of the cluster."""
         self._api = api
         self._reader = reader
         self._place = place

@@ -36,7 +36,7 @@ class Observer:
     """Reads the parts of load balancers."""
 
     def __init__(self, api: Api, place: Place) -> None:
-        """Keep how to call Google, and where."""
+        """Keep how to call Google, and the project, region and network of the cluster."""
         self._api = api
         self._place = place
 

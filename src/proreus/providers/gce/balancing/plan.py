@@ -279,7 +279,7 @@ def _rule(desired: Desired, observed: Observed, rule: Rule | None) -> Iterator[S
 
 
 def _is_useless(desired: Desired, held: Address) -> bool:
-    """Tell whether the address that was held cannot be that of the forwarding rule."""
+    """Tell whether the address reserved before cannot serve the desired forwarding rule."""
     if desired.requested_address not in {"", held.address}:
         return True
     if desired.internal != (held.address_type == INTERNAL):

@@ -352,7 +352,7 @@ class OctaviaLoadBalancers:
         return True
 
     def _pending(self, ref: LoadBalancerRef, reason: str, *, is_waiting: bool) -> Pending:
-        """Return when to ask again: soon after a step, later while nothing happens."""
+        """Return `Pending` with the delay of the next try: short after a step, else longer."""
         waited = self._waited.get(ref.uid, 0) if is_waiting else 0
         self._waited[ref.uid] = waited + 1
         return Pending(PACE[min(waited, len(PACE) - 1)], reason)

@@ -121,7 +121,7 @@ class RackspaceLoadBalancers:
         )
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
-        """Make or change the load balancers, as far as they take changes now."""
+        """Make or change the load balancers; `Pending` while Rackspace still works on one."""
         case = await self._case(lb)
         first = plan(case.desired, case.observed)
         observed = await converge(
@@ -262,7 +262,7 @@ class RackspaceLoadBalancers:
         self._made.pop(uid, None)
 
     def _pending(self, uid: str, observed: Observed, *, is_moving: bool) -> Pending:
-        """Return when to ask again: soon at first, later while nothing happens."""
+        """Return `Pending` with the delay of the next try: short first, longer without progress."""
         waited = 0 if is_moving else self._waited.get(uid, 0)
         self._waited[uid] = waited + 1
         busy = [f"{one.id} is {one.status}" for one in observed.existing if one.status != ACTIVE]

@@ -96,5 +96,5 @@ def desired_fingerprint(desired: Desired, version: Version) -> str:
 
 
 def _published(port: int, node_port: int, version: Version) -> str:
-    """Return a published port: in v1 it says where hosts listen, too."""
+    """Return a published port: `PORT:PORT/tcp` with port rules, else `PORT:NODE_PORT/tcp`."""
     return f"{port}:{port if version.has_rules else node_port}/tcp"

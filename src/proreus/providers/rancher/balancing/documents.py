@@ -56,7 +56,7 @@ def external(service: Described) -> External:
 
 
 def links(maps: Iterable[Described]) -> dict[str, frozenset[str]]:
-    """Return by the id of a service the ids of those that it leads to."""
+    """Return, by the id of a service, the ids of the services that it consumes."""
     found: dict[str, frozenset[str]] = {}
     for one in maps:
         if str(one.get("state")) not in REMOVING and one.get("consumedServiceId"):
@@ -68,7 +68,7 @@ def links(maps: Iterable[Described]) -> dict[str, frozenset[str]]:
 def led_to(
     services: Iterable[Described], maps: Mapping[str, frozenset[str]], version: Version
 ) -> frozenset[str]:
-    """Return the ids of all services to which load balancers lead."""
+    """Return the ids of all services that are targets of load balancers."""
     found = (balancer(one, version, None, maps.get(str(one["id"]), ())) for one in services)
     return frozenset[str]().union(*(one.links for one in found))
 
