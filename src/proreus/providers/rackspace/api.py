@@ -34,10 +34,11 @@ class Api(Services[Access]):
             ConfigError: A file of TLS cannot be used.
         """
         self._settings = config.global_
+        ca_file = config.client.ca_file
         options: Mapping[str, Any] = {
             "read_error": read_error,
             "timeout": config.client.timeout.total_seconds(),
-            "tls": tls_context(ca_file=config.client.ca_file),
+            "tls": tls_context(ca_file=ca_file) if ca_file else None,
         }
         url = identity_url(config.global_)
         super().__init__(context, url, lambda access: access.token.id, options)
