@@ -190,6 +190,19 @@ async def test_ids_of_other_clouds_are_refused_and_owned_by_nobody_here(
         assert provider.instances.owns(node("n")) is Ownership.UNKNOWN
 
 
+async def test_a_node_of_another_region_is_owned_by_nobody_here(emulator: Emulator) -> None:
+    label, beta = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
+    async with started(emulator) as provider:
+        assert provider.instances is not None
+        mine, there, old = (
+            node("n", "i-1", labels=labels)
+            for labels in ({label: "bj"}, {label: "gz"}, {beta: "gz"})
+        )
+        assert [provider.instances.owns(one) for one in (mine, there, old)] == [
+            Ownership.YES, Ownership.NO, Ownership.NO,
+        ]  # fmt: skip
+
+
 async def test_a_machine_without_an_address_is_not_described_yet(emulator: Emulator) -> None:
     (id_,) = emulator.world.add_machines(["one"], subnet(emulator.world), internalIp="")
     async with started(emulator) as provider:

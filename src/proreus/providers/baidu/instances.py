@@ -141,8 +141,8 @@ class BaiduInstances:
         return BATCH
 
     def owns(self, node: Node) -> Ownership:
-        """Tell a node's cloud by its provider id."""
-        return ownership(node)
+        """Tell a node's cloud by its provider id, and the region by its label."""
+        return ownership(node, self._region)
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, InstanceAnswer]:
         """Look nodes up by provider id, or else by host name or private address."""

@@ -7,11 +7,13 @@ from typing import Final
 import msgspec
 
 from proreus.cloudprovider.instances import Ownership
-from proreus.kube.objects import Node
+from proreus.cloudprovider.names import LABEL_VALUE
+from proreus.kube.objects import LABEL_REGION, LABEL_REGION_BETA, Node
 
 SCHEME: Final = "cce://"
 """What provider ids begin with."""
 _ID = re.compile(r"i-[0-9A-Za-z_-]{1,60}")
+_REGION_LABELS: Final = (LABEL_REGION, LABEL_REGION_BETA)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -61,11 +63,19 @@ def target(node: Node) -> Target:
     return Target(name=name.lower())
 
 
-def ownership(node: Node) -> Ownership:
-    """Tell whether a Node's machine is of this cloud, by its provider id."""
+def ownership(node: Node, region: str) -> Ownership:
+    """Tell whether a Node's machine is in this region: by its provider id, and its label if any.
+
+    The id names no region, and another region's API says of it that there is no such machine. So a
+    Node without a label counts as one of ours.
+    """
     if not node.spec.provider_id:
         return Ownership.UNKNOWN
-    return Ownership.NO if parsed(node.spec.provider_id) is None else Ownership.YES
+    if parsed(node.spec.provider_id) is None:
+        return Ownership.NO
+    ours = {"", LABEL_VALUE.clean(region)}
+    named = (node.metadata.labels.get(label, "") for label in _REGION_LABELS)
+    return Ownership.YES if ours.issuperset(named) else Ownership.NO
 
 
 def is_address(text: str) -> bool:
