@@ -118,6 +118,20 @@ async def test_whose_a_node_is(emulator: Emulator) -> None:
     assert not emulator.calls
 
 
+@pytest.mark.parametrize("id_", ["12345", "node-1", "2e8c1f0a-0000-4000-8000"])
+async def test_what_nova_never_has_as_an_id_is_never_asked_for(
+    emulator: Emulator, id_: str
+) -> None:
+    """The first generation of servers had numbers, which Nova does not know either."""
+    async with started(emulator) as provider:
+        assert provider.instances is not None
+        one = node("node-1", f"{SCHEME}{id_}")
+        assert provider.instances.owns(one) is Ownership.NO
+        answer = (await describe(provider, one))["node-1"]
+    assert isinstance(answer, InvalidRequest)
+    assert not emulator.calls
+
+
 async def test_200_nodes_cost_one_request_by_id_and_ten_by_name(emulator: Emulator) -> None:
     names = [f"node-{number}" for number in range(200)]
     ids = emulator.add_servers(names)

@@ -173,6 +173,20 @@ async def test_a_provider_id_of_another_cloud_is_never_looked_up(emulator: Emula
     assert not emulator.calls
 
 
+async def test_the_id_of_a_host_in_the_place_of_its_uuid_says_nothing_of_it(
+    emulator: Emulator,
+) -> None:
+    """People see that id in each address of Rancher's pages."""
+    emulator.world.add_hosts(["node-1"])
+    async with started(emulator) as provider:
+        assert provider.instances is not None
+        one = node("node-1", f"{PREFIX}1h1")
+        answers = await describe(provider, one)
+        assert provider.instances.owns(one) is Ownership.NO
+    assert isinstance(answers["node-1"], InvalidRequest)
+    assert "uuid" in str(answers["node-1"])
+
+
 async def test_a_purged_host_is_gone_and_was_asked_for_alone(emulator: Emulator) -> None:
     uuids = emulator.world.add_hosts(["node-1", "node-2"])
     emulator.world.remove_host(uuids[0])

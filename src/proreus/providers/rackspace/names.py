@@ -6,10 +6,10 @@ from typing import Final
 
 from proreus.cloudprovider.instances import Ownership
 from proreus.kube.objects import LABEL_REGION, LABEL_REGION_BETA, Node
-from proreus.providers.nova.names import Target
+from proreus.providers.nova.names import UUID, Target
 
 SCHEME: Final = "rackspace://"
-_PROVIDER_ID: Final = re.compile(r"rackspace:///?(?P<id>[0-9A-Za-z-]+)")
+_PROVIDER_ID: Final = re.compile(rf"rackspace:///?(?P<id>{UUID.pattern})")
 _REGION_LABELS: Final = (LABEL_REGION, LABEL_REGION_BETA)
 
 
@@ -19,7 +19,11 @@ def provider_id(id_: str) -> str:
 
 
 def parsed(text: str) -> str | None:
-    """Return the id of the server in a provider id; None if it is not one of Rackspace."""
+    """Return the id of the server in a provider id; None if it is not one of Rackspace.
+
+    Of anything else, such as the number of a server of the first generation, Nova says that there
+    is no such server, which proves nothing.
+    """
     match = _PROVIDER_ID.fullmatch(text)
     return match["id"].lower() if match else None
 

@@ -110,8 +110,8 @@ def match(node: Node, hosts: Index, alone: Alone) -> Host | NotFound | CloudErro
         uuid = parsed(text)
         if uuid is None:
             return InvalidRequest(
-                f"spec.providerID {text!r} is not one of Rancher: it must have the form"
-                f" {SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
+                f"spec.providerID {text!r} is not one of Rancher: it must hold the host's"
+                f" uuid, as {SCHEME}2e8c1f0a-0000-4000-8000-000000000000"
             )
         answer = hosts.by_uuid[uuid] if uuid in hosts.by_uuid else alone[uuid]
         return NotFound() if answer is None else answer

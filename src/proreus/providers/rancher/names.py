@@ -15,6 +15,7 @@ Host = Mapping[str, Any]
 SCHEME: Final = "rancher://"
 """What provider ids begin with; behind it is the host's uuid."""
 _PROVIDER_ID: Final = re.compile(rf"{SCHEME}/?(?P<uuid>[0-9A-Za-z][0-9A-Za-z_.-]{{0,127}})")
+_HOST_ID: Final = re.compile(r"\d+h\d+")
 LB_NAME: Final = "lb-"
 """What names of load balancers begin with; behind it is the Go framework's name."""
 _LONGEST: Final = 63
@@ -26,9 +27,13 @@ def provider_id(uuid: str) -> str:
 
 
 def parsed(text: str) -> str | None:
-    """Return the host's uuid in a provider id; None if it is not of Rancher."""
+    """Return the host's uuid in a provider id; None if it is not of Rancher.
+
+    The id of a host, such as 1h5, is no uuid: no list by uuids shows that host.
+    """
     found = _PROVIDER_ID.fullmatch(text)
-    return found["uuid"].lower() if found else None
+    uuid = found["uuid"].lower() if found else ""
+    return None if not uuid or _HOST_ID.fullmatch(uuid) else uuid
 
 
 def ownership(node: Node) -> Ownership:
