@@ -176,7 +176,7 @@ BY_HAND = replace(EIP, is_ours=False, is_tagged=False)
 def test_the_next_steps_of_a_deletion(
     what: str, observed: Observed, requested: str, steps: list[str]
 ) -> None:
-    assert named(deletion(REF, observed, requested, is_kept=False)) == steps, what
+    assert named(deletion(REF, observed, requested, given="", is_kept=False)) == steps, what
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -185,7 +185,7 @@ def test_the_next_steps_of_a_deletion(
 )
 def test_what_the_mark_of_an_official_one_says(eip: Eip, written: str, *, is_kept: bool) -> None:
     observed = Observed(None, (replace(MADE, mark=Mark(TEXT)),), (eip,))
-    (step,) = deletion(REF, observed, "", is_kept=is_kept)
+    (step,) = deletion(REF, observed, "", given="", is_kept=is_kept)
     assert not isinstance(step.call, Wait)
     assert step.call.body is not None
     mark = read_mark(step.call.body["desc"])

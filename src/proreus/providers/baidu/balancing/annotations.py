@@ -125,6 +125,11 @@ def read_options(annotations: Mapping[str, str]) -> Options:
     return found
 
 
+def given_balancer(annotations: Mapping[str, str]) -> str:
+    """Return the load balancer that annotations name, or ""; wrong ones name none."""
+    return _given(AnnotationReader(annotations, PREFIX))
+
+
 def same_scheduler(name: str) -> str:
     """Return a scheduler by its older name, which both names mean."""
     return LEAST if name == _LEAST_TODAY else name

@@ -36,6 +36,7 @@ from proreus.providers.baidu.balancing.annotations import (
     ADDED_ID,
     PREFIX,
     Options,
+    given_balancer,
     read_options,
 )
 from proreus.providers.baidu.balancing.desired import (
@@ -140,7 +141,7 @@ class BaiduLoadBalancers:
                 )
             )
         for address in await self._reader.eips():
-            of = owners.eip_owners(address)
+            of = owners.tagged_owners(address)
             if [one.cluster_uid for one in of] == [cluster.uid]:
                 owned = owned_object("public address", str(address["eip"]), owners.tags_of(address))
                 found.append(replace(owned, fingerprint="", recorded=False))
@@ -215,7 +216,11 @@ class BaiduLoadBalancers:
         spec = ref.service.spec if ref.service is not None else None
         requested = spec.load_balancer_ip if spec is not None else ""
         next_steps = functools.partial(
-            _deletion, ref, requested=requested, is_kept=_is_kept(ref.service)
+            _deletion,
+            ref,
+            requested=requested,
+            given=_given(ref.service),
+            is_kept=_is_kept(ref.service),
         )
         if next_steps(observed):
             self._deleted.add(uid)
@@ -227,9 +232,14 @@ class BaiduLoadBalancers:
 
 
 def _deletion(
-    ref: LoadBalancerRef, observed: Observed, *, requested: str, is_kept: bool
+    ref: LoadBalancerRef, observed: Observed, *, requested: str, given: str, is_kept: bool
 ) -> Sequence[steps.Step]:
-    return deletion(ref, observed, requested, is_kept=is_kept)
+    return deletion(ref, observed, requested, given=given, is_kept=is_kept)
+
+
+def _given(service: Service | None) -> str:
+    """Return the load balancer that annotations name, or "": they may only spare it."""
+    return "" if service is None else given_balancer(service.metadata.annotations)
 
 
 def _is_kept(service: Service | None) -> bool:

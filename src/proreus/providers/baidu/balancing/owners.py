@@ -97,7 +97,23 @@ def named(mark: Mark, service: str) -> Mark:
     return found if has_room(found) else replace(mark, service="")
 
 
-def owners_of(mark: Mark) -> list[Owner]:
+def owners_of(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str) -> list[Owner]:
+    """Return the owner that a load balancer names: by our mark, or else by its official name.
+
+    The name keeps a Service from naming what the official manager made for others: nothing else
+    says whose that is.
+
+    Args:
+        described: By the cloud.
+        ref: The Service that names it.
+        cluster_id: Of the cloud-config, as it is in official names.
+    """
+    return marked_owners(read_mark(str(described.get("desc") or ""))) or _official(
+        str(described.get("name") or ""), ref, cluster_id
+    )
+
+
+def marked_owners(mark: Mark) -> list[Owner]:
     """Return the owner that a mark names, if it names one."""
     if not mark.cluster_uid:
         return []
@@ -117,7 +133,7 @@ def verdict_of(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: s
     addresses = (str(described.get(field) or "") for field in ("publicIp", "address"))
     return verdict(
         ref,
-        owners=owners_of(mark),
+        owners=marked_owners(mark),
         official=_official(name, ref, cluster_id),
         texts=(name,),
         addresses=[one for one in addresses if one],
@@ -166,7 +182,20 @@ def has_tags_of(described: Mapping[str, Any], ref: LoadBalancerRef) -> bool:
     return are_marks_of(tags_of(described), ref)
 
 
-def eip_owners(described: Mapping[str, Any]) -> list[Owner]:
+def eip_owners(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str) -> list[Owner]:
+    """Return the owner that an address names: by its tags, or else by its official name.
+
+    The official manager calls an address that it buys like the load balancer.
+
+    Args:
+        described: By the cloud.
+        ref: The Service that names it.
+        cluster_id: Of the cloud-config, as it is in official names.
+    """
+    return tagged_owners(described) or _official(str(described.get("name") or ""), ref, cluster_id)
+
+
+def tagged_owners(described: Mapping[str, Any]) -> list[Owner]:
     """Return the owners that the tags of an address name."""
     found = owner_of(tags_of(described))
     return [] if found is None else [found]

@@ -60,7 +60,7 @@ def plan(desired: Desired, observed: Observed) -> tuple[Step, ...]:
 
 
 def deletion(
-    ref: LoadBalancerRef, observed: Observed, requested: str, *, is_kept: bool
+    ref: LoadBalancerRef, observed: Observed, requested: str, *, given: str, is_kept: bool
 ) -> tuple[Step, ...]:
     """Return the next steps to delete all that there is for a Service; none if it is gone.
 
@@ -71,10 +71,16 @@ def deletion(
         ref: The Service.
         observed: What there is; every load balancer is a spare one.
         requested: The address that the Service names, which is never released, or "".
+        given: The id of the load balancer that an annotation names, or "": it is never deleted,
+            although it may have the official name from an earlier Service.
         is_kept: Whether an annotation says that the load balancer stays.
     """
     unmarked = tuple(
-        steps.update_balancer(one, one.name, _farewell_mark(one, ref, observed, is_kept=is_kept))
+        steps.update_balancer(
+            one,
+            one.name,
+            _farewell_mark(one, ref, observed, is_given=one.id == given, is_kept=is_kept),
+        )
         for one in observed.spare
         if not one.mark.cluster_uid
     )
@@ -82,7 +88,7 @@ def deletion(
 
 
 def _farewell_mark(
-    balancer: Balancer, ref: LoadBalancerRef, observed: Observed, *, is_kept: bool
+    balancer: Balancer, ref: LoadBalancerRef, observed: Observed, *, is_given: bool, is_kept: bool
 ) -> Mark:
     bound = observed.bound_to(balancer.id)
     is_bought = bound is not None and bound.is_ours and not bound.is_tagged
@@ -90,6 +96,7 @@ def _farewell_mark(
         balancer.mark,
         cluster_uid=ref.cluster.uid,
         service_uid=ref.uid,
+        is_given=is_given,
         is_kept=is_kept,
         eip=bound.ip if bound is not None and is_bought else "",
     )

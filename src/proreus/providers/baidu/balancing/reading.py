@@ -160,7 +160,8 @@ class Reader:
         if verdicts[id_].is_ours:
             return found
         mark = owners.read_mark(str(found.get("desc") or ""))
-        if why := refusal(owners.owners_of(mark), ref, self._config.tenants, (id_,)):
+        whose = owners.owners_of(found, ref, self._config.cluster_id)
+        if why := refusal(whose, ref, self._config.tenants, (id_,)):
             raise InvalidRequest(f"{annotation}: {id_} cannot be used: {why}")
         if mark.cluster_uid:
             raise InvalidRequest(
@@ -190,7 +191,8 @@ class Reader:
         holder = str(found.get("instanceId") or "")
         if holder in {str(one["blbId"]) for one in balancers}:
             return
-        if why := refusal(owners.eip_owners(found), ref, self._config.tenants, (ip,)):
+        whose = owners.eip_owners(found, ref, self._config.cluster_id)
+        if why := refusal(whose, ref, self._config.tenants, (ip,)):
             raise InvalidRequest(f"spec.loadBalancerIP: {ip} cannot be used: {why}")
         if holder:
             why = _IN_USE.format(holder=holder)
@@ -208,9 +210,13 @@ class Reader:
         return documents.balancer(described, listeners, servers)
 
     async def _emptied(self, described: Described) -> Balancer:
-        """Read a load balancer that goes; of one that stays, all that is to be taken from it."""
+        """Read a load balancer that goes; of one that may stay, all that is to be taken from it.
+
+        Whether one without our mark stays an annotation says, which becomes part of the mark.
+        """
         found = documents.balancer(described)
-        return await self._whole(described) if found.mark.stays else found
+        may_stay = found.mark.stays or not found.mark.cluster_uid
+        return await self._whole(described) if may_stay else found
 
 
 def missing(made: Made, observed: Observed) -> str:
