@@ -266,7 +266,7 @@ class NodeIpamController:
         return await self._write_condition(node, patch) if patch is not None else Outcome()
 
     async def _release(self, name: str, nodes: Sequence[Node]) -> Outcome:
-        """Release the blocks of deleted nodes in the cloud, free them, and queue a new namesake."""
+        """Release the blocks of deleted nodes in the cloud, free them, and queue the node name."""
         for node in nodes:
             cidrs = plans.releasable(node, self._env.nodes.all())
             if cidrs:

@@ -87,7 +87,7 @@ def update_balancer(balancer: Balancer, name: str, mark: Mark) -> Step:
 
 
 def leave_balancer(balancer: Balancer) -> Step:
-    """Return the step to remove our mark from a load balancer that others keep."""
+    """Return the step to remove our mark from a load balancer that is not ours to delete."""
     return PlannedCall(
         renaming(balancer, balancer.name, Mark(balancer.mark.text)),
         lambda before: _without(before, balancer.id),
