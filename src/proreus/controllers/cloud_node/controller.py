@@ -47,7 +47,7 @@ class CloudNodeController:
     def __init__(self, env: Environment) -> None:
         """Subscribe to the nodes; the provider must have instances."""
         if env.inventory is None or env.provider.instances is None:
-            raise ValueError(f"the provider {env.provider.name} has no instances")
+            raise ValueError(f"the provider {env.provider.name} lacks the capability Instances")
         self._env = env
         self._instances: Instances = env.provider.instances
         self._inventory: Inventory = env.inventory

@@ -48,7 +48,7 @@ class CloudNodeLifecycleController:
     def __init__(self, env: Environment) -> None:
         """Take the settings; the environment must have an inventory."""
         if env.inventory is None or env.provider.instances is None:
-            raise ValueError(f"the provider {env.provider.name} has no instances")
+            raise ValueError(f"the provider {env.provider.name} lacks the capability Instances")
         self._env = env
         self._instances: Instances = env.provider.instances
         self._inventory: Inventory = env.inventory

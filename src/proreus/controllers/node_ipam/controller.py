@@ -70,7 +70,7 @@ class NodeIpamController:
         self._mode = Mode(settings.cidr_allocator_type)
         self._cloud: PodCIDRs | None = env.provider.pod_cidrs
         if self._mode.asks_cloud and self._cloud is None:
-            raise ValueError(f"the provider {env.provider.name} has no pod CIDRs")
+            raise ValueError(f"the provider {env.provider.name} lacks the capability PodCIDRs")
         ranges, problems = plans.ranges(
             self._mode,
             settings.cluster_cidr,
@@ -308,7 +308,9 @@ class NodeIpamController:
 
     def _pod_cidrs(self) -> PodCIDRs:
         if self._cloud is None:
-            raise ValueError(f"the provider {self._env.provider.name} has no pod CIDRs")
+            raise ValueError(
+                f"the provider {self._env.provider.name} lacks the capability PodCIDRs"
+            )
         return self._cloud
 
     async def settled(self, group: Hashable) -> None:

@@ -76,7 +76,7 @@ class RouteController:
             ValueError: The provider has no routes, or there is no usable `--cluster-cidr`.
         """
         if env.provider.routes is None:
-            raise ValueError(f"the provider {env.provider.name} has no routes")
+            raise ValueError(f"the provider {env.provider.name} lacks the capability Routes")
         self._clusters, problem = cluster_cidrs(env.settings.cluster_cidr)
         if problem or not self._clusters:
             raise ValueError(f"--cluster-cidr: {problem or 'must be given to make routes'}")

@@ -55,7 +55,7 @@ class ServiceController:
     def __init__(self, env: Environment) -> None:
         """Subscribe to Services and nodes; the provider must have load balancers."""
         if env.provider.load_balancers is None:
-            raise ValueError(f"the provider {env.provider.name} has no load balancers")
+            raise ValueError(f"the provider {env.provider.name} lacks the capability LoadBalancers")
         self._env = env
         self._cloud = env.provider.load_balancers
         self._writer = ServiceWriter(env, env.events.source(CONTROLLER))
