@@ -223,6 +223,15 @@ class RouteSite:
         """How many writes of nodes the controller made."""
         return len(self.site.writes(user=USER))
 
+    async def when_written(self, count: int) -> int:
+        """Wait until there are so many writes of nodes, since the audit log is late; count them."""
+
+        async def enough() -> bool:
+            return self.writes() >= count
+
+        await until(f"nodes are written {count} times", enough)
+        return self.writes()
+
 
 async def post(url: str, token: str, body: object) -> None:
     """POST as somebody else does."""

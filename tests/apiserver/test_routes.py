@@ -184,7 +184,7 @@ async def test_an_answer_that_leaves_a_route_out_proves_nothing(routing: RouteSi
         await routing.remove("a")
         await routing.has_routes({v4(2): b})
         assert await routing.site.events("FailedToCreateRoute") == []
-    assert routing.writes() == 2
+    assert await routing.when_written(2) == 2
 
 
 async def test_a_cloud_that_works_on_it_is_asked_again_and_no_warning_is_given(
@@ -389,7 +389,7 @@ async def test_a_listing_that_is_suddenly_empty_rewrites_nothing(
     async with routing.controller():
         await routing.has_routes(wanted)
         await routing.says("RouteCreated", *names)
-    writes = routing.writes()
+    writes = await routing.when_written(len(names))
     await routing.cloud.admin.clear_calls()
     fault = Fault(mode=FaultMode.DROP, operation="resources.list", share=share)
     await routing.cloud.admin.inject(fault)
@@ -443,7 +443,7 @@ async def test_a_condition_that_a_network_plugin_owns_is_left_alone(routing: Rou
         condition = await routing.network("a")
     assert condition is not None
     assert condition.reason == "CiliumIsUp"
-    assert routing.writes() == 1
+    assert await routing.when_written(1) == 1
 
 
 async def test_routes_of_a_node_with_the_label_are_left_alone(

@@ -24,10 +24,10 @@ class RancherFixture(CloudFixture):
     that cannot be reached as well: so there is no `stop_machine`.
     """
 
+    lacks = frozenset({"routes"})
     page_size = 5
     timeout = 60.0
     patience = 30.0
-    marks_routes = False
     versions: ClassVar[tuple[str, ...]] = VERSIONS
 
     async def __aenter__(self) -> Self:
