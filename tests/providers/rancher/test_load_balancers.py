@@ -528,3 +528,14 @@ async def test_the_last_of_many_services_that_leave_a_node_removes_its_external_
         del site.nodes[0]
         await asyncio.gather(*(site.made(site.desired(uid=uid)) for uid in uids))
         assert set(site.externals()) == {"node-2", "node-3"}
+
+
+async def test_the_status_follows_a_load_balancer_to_another_host(emulator: Emulator) -> None:
+    async with lb_site(emulator) as site:
+        first = await site.made(site.desired())
+        site.world.remove_host(site.nodes[0].spec.provider_id.removeprefix("rancher://"))
+        site.writes()
+        second = await site.made(site.desired())
+        assert not site.writes()
+    assert [one.ip for one in first.ingress] == ["10.42.0.2"]
+    assert [one.ip for one in second.ingress] == ["10.42.0.3"]

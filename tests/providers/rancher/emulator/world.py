@@ -61,9 +61,13 @@ class World:
         return next(one for one in self.of("host") if one["uuid"] == uuid_)
 
     def remove_host(self, uuid_: str) -> None:
-        """Purge a host, as its administrator does."""
+        """Purge a host, as its administrator does: its load balancers move to others."""
         host = self.host(uuid_)
         host |= {"state": "purged", "removed": "2026-01-01T00:00:00Z"}
+        for one in self.of("loadBalancerService"):
+            if one.get("hostId") == host["id"]:
+                one["hostId"] = None
+                self._started(one)
 
     def addresses(self, host: Json) -> list[Json]:
         return [one for one in self.of("ipAddress") if one["hostId"] == host["id"]]
