@@ -56,10 +56,10 @@ class Reader:
         self._config.write_text(cloud_config(self.site.cloud, token=token))
 
     async def run(self, command: str, *flags: str) -> Ran:
-        """Run `proreus COMMAND FLAGS` to its end."""
+        """Run `proreus COMMAND FLAGS` to its end; a command may have several words."""
         ran = programs.run(
             "proreus",
-            command,
+            *command.split(),
             f"--kubeconfig={self._kubeconfig}",
             "--cloud-provider=simulated",
             f"--cloud-config={self._config}",

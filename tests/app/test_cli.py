@@ -91,6 +91,31 @@ def test_a_consequence_of_an_unreadable_flag_is_not_reported() -> None:
     assert "did you mean --cloud-provider?" in second
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "must begin with list, or with master NAME"),
+        (("show",), "must begin with list, or with master NAME"),
+        (("master",), "the cluster's NAME is missing after master"),
+        (("master", "--cloud-provider=mesos"), "the cluster's NAME is missing after master"),
+        (("list",), "--cloud-provider: must not be empty"),
+        (("list", "more", "--cloud-provider=mesos"), "more"),
+    ],
+)
+def test_clusters_names_what_is_missing(words: tuple[str, ...], problem: str) -> None:
+    result = proreus("clusters", *words, "--master=http://127.0.0.1:1")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("proreus clusters: ")
+    assert problem in result.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("list",), ("master",), ("master", "prod")])
+def test_clusters_has_help_everywhere(words: tuple[str, ...]) -> None:
+    result = proreus("clusters", *words, "--help")
+    assert result.returncode == 0
+    assert "usage: proreus clusters list|master NAME" in result.stdout
+
+
 def test_an_unknown_provider_names_those_installed() -> None:
     result = proreus("run", "--cloud-provider=nimbus", "--master=http://127.0.0.1:1")
     assert result.returncode == 2

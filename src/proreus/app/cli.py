@@ -18,6 +18,7 @@ commands:
   plan           show what the manager would do now, and do none of it
   doctor         say why nodes stay tainted and Services stay pending
   status         show the state of nodes, Services and routes
+  clusters       name the clusters that the cloud knows, and their control planes
   roles          print the roles that the manager needs with the flags given
   demo           show the manager at work on a real API server and a simulated cloud
   new-provider   write the skeleton of a cloud provider's package
@@ -30,6 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "doctor": "proreus.app.doctor.command",
     "plan": "proreus.app.preview.command",
     "status": "proreus.app.status.command",
+    "clusters": "proreus.app.clusters",
     "roles": "proreus.app.roles",
     "demo": "proreus.testing.demo.command",
     "new-provider": "proreus.app.new_provider",

@@ -4,12 +4,12 @@ Both sides refuse: the client of the API server sends no write, and a provider's
 declared to change something is not sent either.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
 
-from proreus.app.caches import needed
+from proreus.app.caches import config_maps, needed
 from proreus.app.options import Options
 from proreus.app.reload import secret_text
 from proreus.cloudprovider import (
@@ -30,7 +30,7 @@ from proreus.kube.client import Client
 from proreus.kube.clientconfig import ClientConfig
 from proreus.kube.errors import NotFound, RefusedByGate
 from proreus.kube.objects import EndpointSlice, KubeObject, Node, Secret, Service, key
-from proreus.kube.requests import SECRETS
+from proreus.kube.requests import ENDPOINT_SLICES, NODES, SECRETS, SERVICES
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -116,6 +116,18 @@ async def configured(options: Options, client: Client) -> CloudProvider:
         secret = None
     text = secret_text(secret, place)
     return with_config(options.cloud_provider, text, source=place)
+
+
+async def listed(client: Client, needs: Collection[str]) -> Mapping[str, Lister[KubeObject]]:
+    """List what a provider needs, and nothing else; by the names of `CloudProvider.needs`.
+
+    Raises:
+        KubeError: The API server cannot be asked.
+    """
+    nodes = (await client.list(NODES)).items if "nodes" in needs else ()
+    services = (await client.list(SERVICES)).items if "services" in needs else ()
+    slices = (await client.list(ENDPOINT_SLICES)).items if "endpoint_slices" in needs else ()
+    return {**listers(nodes, services, slices), **await config_maps(client, needs)}
 
 
 def client(config: ClientConfig, user_agent: str) -> Client:

@@ -51,13 +51,17 @@ class _Closable(Protocol):
 
 
 class Clusters(Protocol):
-    """Go's capability Clusters: the framework never calls it; kept for the interface's sake."""
+    """Go's capability Clusters: what `proreus clusters` prints; the manager does not call it."""
 
     async def list(self) -> Sequence[str]:
-        """Return the names of the clusters."""
+        """Return the names of the clusters, each a line of text."""
 
     async def master(self, name: str) -> str:
-        """Return the address of the cluster's control plane."""
+        """Return the address of the cluster's control plane.
+
+        Raises:
+            InvalidRequest: There is no such cluster.
+        """
 
 
 class Volumes(Protocol):

@@ -36,6 +36,7 @@ from proreus.cloudprovider import (
 )
 from proreus.containment import contract
 from proreus.containment.answers import Verb
+from proreus.containment.clusters import GuardedClusters
 from proreus.containment.faults import Fault
 from proreus.containment.guard import Guard
 from proreus.kube.objects import Node, Service
@@ -79,6 +80,8 @@ class _Guarded(CloudProvider):
             self.routes = GuardedRoutes(provider.routes, guard)
         if provider.pod_cidrs is not None:
             self.pod_cidrs = GuardedPodCIDRs(provider.pod_cidrs, guard)
+        if provider.clusters is not None:
+            self.clusters = GuardedClusters(provider.clusters, guard)
 
 
 class GuardedInstances:

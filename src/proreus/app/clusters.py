@@ -1,0 +1,106 @@
+"""Run the command `proreus clusters`: print what a provider's capability `clusters` answers."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from proreus.app import command_line, ending, flags, readonly
+from proreus.app.options import Options, problems
+from proreus.cloudprovider import CloudError, ClusterIdentity
+from proreus.cloudprovider import ConfigError as CloudConfigError
+from proreus.kube import config as kubeconfig
+from proreus.kube.clientconfig import ClientConfig
+from proreus.kube.errors import ConfigError, KubeError
+from proreus.kube.requests import NAMESPACES
+from proreus.runtime import klog
+
+PROGRAM: Final = "proreus clusters"
+USAGE: Final = f"{PROGRAM} list|master NAME"
+DESCRIPTION: Final = """\
+Names the clusters that the cloud knows, a line for each (list), or the address of a cluster's
+control plane (master NAME). It only reads, and takes the manager's flags.
+
+Exit code: 0 the cloud has answered, 1 cloud or cluster could not be read, 2 flags
+or cloud-config are wrong, or the provider lacks Clusters."""
+USER_AGENT: Final = "proreus-clusters"
+
+FAILED: Final = 1
+REFUSED: Final = 2
+_HELP: Final = frozenset({"-h", "--help"})
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What to print: the control plane of the cluster `master`, or the names of all if None."""
+
+    master: str | None
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    try:
+        question, rest = _question(argv)
+        options = command_line.parse(Options, rest, USAGE, DESCRIPTION).options
+        wrong = problems(options)
+        if wrong:
+            raise flags.FlagError(wrong)
+        config = kubeconfig.load(options.kubeconfig, options.master)
+    except (flags.FlagError, ConfigError) as exc:
+        return ending.refused(PROGRAM, exc.problems, REFUSED)
+    klog.setup(options.v, vmodule=options.vmodule)
+    return ending.run(_print(question, options, config))
+
+
+def _question(argv: Sequence[str]) -> tuple[Question, Sequence[str]]:
+    """Return what is to be printed, and the flags.
+
+    Raises:
+        FlagError: It is neither of both.
+    """
+    match argv:
+        case [flag, *_] if flag in _HELP:
+            return Question(None), argv
+        case ["list", *rest]:
+            return Question(None), rest
+        case ["master", flag, *_] if flag in _HELP:
+            return Question(None), argv[1:]
+        case ["master", name, *rest] if name and not name.startswith("-"):
+            return Question(name), rest
+        case ["master", *_]:
+            raise flags.FlagError((f"the cluster's NAME is missing after master: {USAGE} [flags]",))
+        case _:
+            raise flags.FlagError((f"must begin with list, or with master NAME: {USAGE} [flags]",))
+
+
+async def _print(question: Question, options: Options, config: ClientConfig) -> int:
+    try:
+        lines = await _answers(question, options, config)
+    except CloudConfigError as exc:
+        return ending.refused(PROGRAM, exc.problems, REFUSED)
+    except CloudError as exc:
+        print(f"{PROGRAM}: the call to the cloud failed: {exc}", file=sys.stderr)
+        return FAILED
+    except KubeError as exc:
+        print(f"{PROGRAM}: the request to the API server failed: {exc}", file=sys.stderr)
+        return FAILED
+    for line in lines:
+        print(line)
+    return 0
+
+
+async def _answers(question: Question, options: Options, config: ClientConfig) -> Sequence[str]:
+    async with readonly.client(config, USER_AGENT) as client:
+        provider = await readonly.configured(options, client)
+        system = await client.get(NAMESPACES, "kube-system")
+        cluster = ClusterIdentity(options.cluster_name, system.metadata.uid)
+        listers = await readonly.listed(client, provider.needs)
+        async with readonly.started(
+            provider, cluster, listers, flags=options.provider_flags
+        ) as cloud:
+            if cloud.clusters is None:
+                problem = f"--cloud-provider: {provider.name} lacks the capability Clusters"
+                raise CloudConfigError((problem,))
+            if question.master is None:
+                return await cloud.clusters.list()
+            return [await cloud.clusters.master(question.master)]
