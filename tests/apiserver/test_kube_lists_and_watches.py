@@ -17,7 +17,7 @@ from proreus.kube import config, patch
 from proreus.kube.client import Client
 from proreus.kube.errors import Gone, KubeError, Unreachable
 from proreus.kube.objects import ConfigMap
-from proreus.kube.requests import CONFIG_MAPS, Request
+from proreus.kube.requests import CONFIG_MAPS, ENDPOINT_SLICES, Request
 from proreus.kube.watch import Applied, Deleted, Event, Restarted, watch
 from proreus.testing.controlplane import ControlPlane
 
@@ -127,6 +127,18 @@ async def test_a_list_comes_in_pages_of_one_version(plane: Plane) -> None:
         assert recorder.limits == ["2"] * (-(-len(listing.items) // 2))
         newest = max(int(item.metadata.resource_version) for item in made)
         assert int(listing.resource_version) >= newest
+
+
+async def test_endpoint_slices_without_endpoints_are_read(plane: Plane) -> None:
+    body = {"metadata": {"name": "without-endpoints"}, "addressType": "IPv4"}
+    async with connect(plane) as client:
+        await client.create(ENDPOINT_SLICES, {**body, "endpoints": []}, "default")
+        try:
+            found = (await client.list(ENDPOINT_SLICES, "default")).items
+            mine = [one for one in found if one.metadata.name == "without-endpoints"]
+            assert [(one.endpoints or (), one.ports or ()) for one in mine] == [((), ())]
+        finally:
+            await client.delete(ENDPOINT_SLICES, "without-endpoints", "default")
 
 
 async def test_a_list_whose_version_is_forgotten_on_the_way_begins_again(

@@ -243,7 +243,7 @@ def _targets(
         (slice_.address_type, endpoint.node_name or "", address)
         for slice_ in slices
         if _is_of(slice_, service) and slice_.address_type in families
-        for endpoint in slice_.endpoints
+        for endpoint in slice_.endpoints or ()
         if endpoint.conditions.ready is not False
         for address in (endpoint.addresses if needed is Endpoints.PODS else ("",))
     }

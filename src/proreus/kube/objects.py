@@ -236,12 +236,15 @@ class EndpointPort(msgspec.Struct, frozen=True, gc=False):
 
 
 class EndpointSlice(msgspec.Struct, frozen=True, rename="camel"):
-    """An EndpointSlice (discovery.k8s.io/v1)."""
+    """An EndpointSlice (discovery.k8s.io/v1).
+
+    Lists without elements come as null, which is what Go makes of them.
+    """
 
     metadata: ObjectMeta = ObjectMeta()
     address_type: str = "IPv4"
-    endpoints: tuple[Endpoint, ...] = ()
-    ports: tuple[EndpointPort, ...] = ()
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
 
 
 class Secret(msgspec.Struct, frozen=True):

@@ -228,7 +228,7 @@ def _endpoints(service: Service, desired: LoadBalancer, observed: Observed) -> I
         endpoint
         for one in observed.slices
         if key(service) in service_keys(one)
-        for endpoint in one.endpoints
+        for endpoint in one.endpoints or ()
         if endpoint.conditions.ready is not False
     ]
     if not ready:
