@@ -23,11 +23,14 @@ TAG ?= proreus
 OLDEST := $(shell sed -n 's/^OLDEST_VERSION = "\(.*\)"$$/\1/p' src/proreus/testing/controlplane/assets.py)
 ON_OLDEST := env -u KUBEBUILDER_ASSETS PROREUS_KUBERNETES_VERSION=$(OLDEST)
 
+# The clouds with one long stage each; those of aws and openstack have two.
+CLOUDS := azure baidu cloudstack gce mesos ovirt photon rackspace rancher vsphere
+
 .DEFAULT_GOAL := help
-.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-gce test-mesos test-azure test-openstack test-vsphere cluster-up cluster-down openstack-up openstack-down e2e test-cluster test-ovirt test-rancher test-baidu test-rackspace test-photon
+.PHONY: help venv assets demo test test-all test-quick checks programs lint types contracts docs plans pytest durations mutation clean gotools manifests image image-base bench bench-local assets-oldest test-oldest test-faults test-aws test-openstack test-CLOUD $(CLOUDS:%=test-%) cluster-up cluster-down openstack-up openstack-down e2e test-cluster
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-zA-Z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Make .venv with Proreus and the tools of its development
 
@@ -131,35 +134,14 @@ test-faults: assets ## Try every fault at every boundary, long histories, all sc
 test-aws: assets ## Try the provider aws at length, and beside the official one; needs Go
 	@$(BIN)/python tools/stages.py aws aws-official
 
-test-gce: assets ## Try the provider gce at length, and beside the official one; needs Go
-	@$(BIN)/python tools/stages.py gce
+test-CLOUD: ## Try the provider of a cloud at length, with the official one or SDKs beside it, as `make test-azure`; needs Go
+	@echo 'CLOUD is one of $(CLOUDS)' && false
 
-test-mesos: assets ## Try the provider mesos at length, on a real ZooKeeper and beside the old one; needs Go, Java
-	@$(BIN)/python tools/stages.py mesos
+$(CLOUDS:%=test-%): test-%: assets
+	@$(BIN)/python tools/stages.py $*
 
 test-openstack: assets ## Try the provider openstack on a real OpenStack, and beside the official one; needs Go
 	@$(BIN)/python tools/stages.py openstack openstack-long
-
-test-azure: assets ## Try the provider azure at length, and beside the official one; needs Go
-	@$(BIN)/python tools/stages.py azure
-
-test-ovirt: assets ## Try the provider ovirt at length, with its SDKs beside it; needs Go, a C compiler and libxml2
-	@$(BIN)/python tools/stages.py ovirt
-
-test-rancher: assets ## Try the provider rancher at length, and by Rancher's own client; needs Go
-	@$(BIN)/python tools/stages.py rancher
-
-test-rackspace: assets ## Try the provider rackspace at length, and with gophercloud; needs Go
-	@$(BIN)/python tools/stages.py rackspace
-
-test-photon: assets ## Try the provider photon at length, and beside the official one; needs Go
-	@$(BIN)/python tools/stages.py photon
-
-test-vsphere: assets ## Try the provider vsphere at length, and beside the official one; needs Go
-	@$(BIN)/python tools/stages.py vsphere
-
-test-baidu: assets ## Try the provider baidu at length, and beside the vendor's SDK; needs Go
-	@$(BIN)/python tools/stages.py baidu
 
 cluster-up: $(STAMP) ## Make a real cluster in namespaces of this machine; needs root, Go (ARGS=--nodes=3)
 	@echo '== cluster-up (building its programs takes ten minutes the first time)'
