@@ -305,6 +305,12 @@ async def test_nodes_may_be_called_by_addresses(emulator: Emulator) -> None:
         assert ids[3:] == [NotFound(), NotFound()]
         assert getattr(found["whatever"], "provider_id", "") == f"photon://{second}"
 
+        # A machine of another project is in no list of this one.
+        elsewhere = world.add_vm("c", [(INSIDE, "10.0.9.9")], project="other")
+        found = await describe(provider, node("10.0.0.1"), node("moved", elsewhere))
+        assert found["10.0.0.1"].provider_id == f"photon://{first}"
+        assert addresses(found["moved"]) == [("InternalIP", "10.0.9.9")]
+
         # While one machine does not show its addresses, nobody lacks one.
         hidden = world.add_vm("hidden", [(INSIDE, "10.0.0.3")], state="STOPPED")
         unknown = await one(provider, node("10.0.0.3"))

@@ -58,9 +58,10 @@ class PhotonInstances:
         shown = await self._shown(targets.values())
         networks = await self._book.of(shown.all)
         found = {name: match(of, shown, networks) for name, of in targets.items()}
-        if not shown.all:
-            machines = {vm.id: vm for vm in found.values() if isinstance(vm, Vm)}
-            networks = await self._book.of(machines.values())
+        # Those that are in no list of the project were looked up by their ids, or by names.
+        others = {vm.id: vm for vm in found.values() if isinstance(vm, Vm)}
+        missing = [vm for id_, vm in others.items() if id_ not in networks]
+        networks = {**networks, **await self._book.of(missing)}
         answers: dict[str, InstanceAnswer] = {}
         for node in nodes:
             vm = found[node.metadata.name]
