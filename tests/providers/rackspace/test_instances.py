@@ -85,6 +85,15 @@ async def test_of_several_servers_of_a_name_the_active_one_is_meant(emulator: Em
         assert isinstance((await describe(provider, node("node-1")))["node-1"], IdentityConflict)
 
 
+@pytest.mark.parametrize("status", ["BUILD", "REBOOT", "VERIFY_RESIZE", "ERROR"])
+async def test_of_two_servers_that_may_run_none_is_guessed(emulator: Emulator, status: str) -> None:
+    """The kubelet of either may have made the Node, which would have the other's id for good."""
+    emulator.add_servers(["node-1"])
+    emulator.add_servers(["node-1"], status=status)
+    async with started(emulator) as provider:
+        assert isinstance((await describe(provider, node("node-1")))["node-1"], IdentityConflict)
+
+
 async def test_a_node_that_is_called_by_an_address_is_found_by_it(emulator: Emulator) -> None:
     ids = emulator.add_servers(["a", "b", "c"])
     names = ["10.180.0.2", "198.51.0.3", "10.180.9.9"]

@@ -8,7 +8,7 @@ from proreus.kube.objects import Node
 from proreus.providers.nova.machines import Described
 from proreus.providers.nova.names import Target
 from proreus.providers.nova.servers import BATCH, Found, Servers, match
-from proreus.providers.rackspace.machines import active_first, by_address, instance
+from proreus.providers.rackspace.machines import by_address, instance, running_first
 from proreus.providers.rackspace.names import address_of, ownership, target
 
 
@@ -18,7 +18,7 @@ class RackspaceServers(Servers):
     async def by_name(self, names: Collection[str]) -> dict[str, list[Described]]:
         """Read servers by name in lower case, or by the address that a Node is called by.
 
-        Of several servers of a name the active ones count. An address costs the whole list.
+        Of several servers of a name those count that may run. An address costs the whole list.
 
         Raises:
             CloudError: Nova does not tell.
@@ -28,7 +28,7 @@ class RackspaceServers(Servers):
         if numbers:
             known = by_address(await self.all())
             found |= {name: known.get(text, []) for name, text in numbers.items()}
-        return {name: active_first(alike) for name, alike in found.items()}
+        return {name: running_first(alike) for name, alike in found.items()}
 
 
 class RackspaceInstances:

@@ -13,6 +13,10 @@ SERVICENET: Final = "private"
 """What Nova calls Rackspace's network inside a region."""
 PUBLICNET: Final = "public"
 """What Nova calls the network outside."""
+_OFF: Final = frozenset(
+    {"DELETED", "SHELVED", "SHELVED_OFFLOADED", "SHUTOFF", "SOFT_DELETED", "SUSPENDED"}
+)
+"""States in which no kubelet runs."""
 
 
 def instance(server: Described, *, region: str, known_as: str) -> Instance:
@@ -60,14 +64,14 @@ def by_address(servers: Iterable[Described]) -> dict[str, list[Described]]:
     return found
 
 
-def active_first(alike: Iterable[Described]) -> list[Described]:
-    """Return those of the servers of one name that may be meant: the active ones, if any is.
+def running_first(alike: Iterable[Described]) -> list[Described]:
+    """Return those of the servers of one name that may be meant: all that may run, if any may.
 
-    Kubernetes' own provider asked Nova for active ones only; but a server that is shut down is
-    still there.
+    Kubernetes' own provider asked Nova for active ones only; but the kubelet of one that is built,
+    rebooted or resized may run, too, and a server that is shut down is still there.
     """
     alike = list(alike)
-    return [one for one in alike if str(one.get("status")).upper() == "ACTIVE"] or alike
+    return [one for one in alike if str(one.get("status")).upper() not in _OFF] or alike
 
 
 def _texts(networks: Mapping[str, Sequence[Described]], names: Iterable[str]) -> Iterator[str]:
