@@ -123,6 +123,8 @@ def marked_owners(mark: Mark) -> list[Owner]:
 def verdict_of(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: str) -> Verdict:
     """Return how a load balancer is related to a Service.
 
+    A name that holds the Service's UID proves nothing: with an annotation tenants choose names.
+
     Args:
         described: By the cloud.
         ref: The Service.
@@ -135,7 +137,6 @@ def verdict_of(described: Mapping[str, Any], ref: LoadBalancerRef, cluster_id: s
         ref,
         owners=marked_owners(mark),
         official=_official(name, ref, cluster_id),
-        texts=(name,),
         addresses=[one for one in addresses if one],
     )
 
