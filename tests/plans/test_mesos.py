@@ -48,6 +48,14 @@ def marked(*ids: str) -> MarkedList:
     return MarkedList(tuple(Marked(Id(one)) for one in ids))
 
 
+def seen_until(time: datetime | None) -> Sightings:
+    """Sightings of the agent a-S0, which Mesos cannot have forgotten until this time."""
+    sightings = Sightings(timedelta())
+    if time is not None:
+        sightings.listed([agent("a-S0")], time)
+    return sightings
+
+
 @pytest.mark.parametrize(
     ("target", "agents", "expected"),
     [
@@ -105,7 +113,7 @@ def test_what_became_of_an_agent_that_is_not_listed(
     agents: Sequence[Agent], registry: Registry, expected: object
 ) -> None:
     proof = Proof("m-1", tuple(agents), registry)
-    found = absence(objects.node("n1", "mesos://a-S0"), "a-S0", proof, LATER, NOW)
+    found = absence(objects.node("n1", "mesos://a-S0"), "a-S0", proof, seen_until(LATER), NOW)
     if isinstance(expected, type):
         assert type(found) is expected
     else:
@@ -122,7 +130,11 @@ def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has
 ) -> None:
     labels = {"mesos.proreus/rack": "r1", "other": "x"}
     found = absence(
-        objects.node("n1", "mesos://a-S0", labels=labels), "a-S0", unreachable, LATER, NOW
+        objects.node("n1", "mesos://a-S0", labels=labels),
+        "a-S0",
+        unreachable,
+        seen_until(LATER),
+        NOW,
     )
     assert found == Instance(
         "mesos://a-S0",
@@ -135,7 +147,7 @@ def test_of_an_unreachable_agent_nothing_is_known_and_its_node_keeps_what_it_has
 def test_an_unreachable_agent_does_not_initialise_a_node(unreachable: Proof) -> None:
     taints = (Taint(TAINT_UNINITIALIZED, "NoSchedule"),)
     node: Node = objects.node("n1", "mesos://a-S0", taints=taints)
-    assert type(absence(node, "a-S0", unreachable, LATER, NOW)) is CloudError
+    assert type(absence(node, "a-S0", unreachable, seen_until(LATER), NOW)) is CloudError
 
 
 @pytest.mark.parametrize(
@@ -145,19 +157,21 @@ def test_what_mesos_may_have_forgotten_is_not_gone(
     remembered: datetime | None, expected: type[object]
 ) -> None:
     node = objects.node("n1", "mesos://a-S0")
-    found = absence(node, "a-S0", Proof("m-1", (), Registry(MASTER)), remembered, NOW)
+    seen = seen_until(remembered)
+    found = absence(node, "a-S0", Proof("m-1", (), Registry(MASTER)), seen, NOW)
     assert type(found) is expected
 
 
 def test_how_long_mesos_remembers() -> None:
     sightings = Sightings(WEEK)
     assert sightings.until("a-S0") is None
-    sightings.listed(["a-S0", "a-S1"], NOW)
+    sightings.listed([agent("a-S0"), agent("a-S1", "N2")], NOW)
+    assert [sightings.host(id_) for id_ in ("a-S0", "a-S1", "a-S2")] == ["n1", "n2", ""]
     assert sightings.until("a-S0") == NOW + WEEK
     # It is remembered from when it was marked as unreachable, however late we hear of that.
     day = NOW + timedelta(days=1)
     sightings.unreachable([Marked(Id("a-S0"), TimeInfo(int(day.timestamp()) * 10**9))])
     assert sightings.until("a-S0") == day + WEEK
-    sightings.listed(["a-S1"], NOW + timedelta(days=8))
-    assert sightings.until("a-S0") is None
+    sightings.listed([agent("a-S1")], NOW + timedelta(days=8))
+    assert (sightings.until("a-S0"), sightings.host("a-S0")) == (None, "")
     assert sightings.until("a-S1") == NOW + timedelta(days=8) + WEEK

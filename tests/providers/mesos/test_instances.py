@@ -92,7 +92,7 @@ async def test_addresses_of_dns_are_asked_for_once_a_minute(
         assert "addresses = agent" in str(found["n2"])
         assert isinstance(found["10.0.0.9"], Instance)
         await describe(provider, *nodes)
-    assert asked == ["n1", "n2", "n2"]
+    assert sorted(asked) == ["n1", "n2", "n2"]  # side by side
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,29 @@ async def test_another_agent_on_the_host_may_be_the_same_machine(mesos: Cluster)
         assert other.id in str(found)
         agent.status = Status.GONE
         assert await one(provider, node("n1", agent)) == NotFound(tombstone=True)
+
+
+async def test_another_agent_on_the_host_is_known_where_the_node_has_another_name(
+    mesos: Cluster,
+) -> None:
+    """A kubelet with --provider-id may call its Node as it likes."""
+    agent = mesos.world.add("n1.example.org", "10.64.9.9")
+    async with started(mesos.config()) as provider:
+        assert isinstance(await one(provider, node("worker", agent)), Instance)
+        agent.status = Status.REMOVED
+        other = mesos.world.add("n1.example.org", "10.64.9.10")
+        found = await one(provider, node("worker", agent))
+        assert isinstance(found, IdentityConflict)
+        assert other.id in str(found)
+        other.status = Status.REMOVED
+        assert await one(provider, node("worker", agent)) == NotFound()
+        # The machine has another host name now, and the address that the Node has.
+        moved = mesos.world.add("n2.example.org", "10.64.9.9")
+        addresses = (NodeAddress("InternalIP", "10.64.9.9"),)
+        named = objects.node("worker", f"mesos://{agent.id}", addresses=addresses)
+        found = await one(provider, named)
+        assert isinstance(found, IdentityConflict)
+        assert moved.id in str(found)
 
 
 async def test_a_new_node_waits_for_its_agent(mesos: Cluster) -> None:

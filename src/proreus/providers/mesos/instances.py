@@ -91,7 +91,7 @@ class MesosInstances:
                 began = asyncio.get_running_loop().time()
                 now = self._clock()
                 self._index = Index(await self._api.agents())
-                self._sightings.listed(self._index.by_id, now)
+                self._sightings.listed(self._index.by_id.values(), now)
                 self._began = began
             return self._index
 
@@ -109,7 +109,7 @@ class MesosInstances:
         return {
             name: proof
             if isinstance(proof, CloudError)
-            else absence(by_name[name], id_, proof, self._sightings.until(id_), now)
+            else absence(by_name[name], id_, proof, self._sightings, now)
             for name, id_ in missing.items()
         }
 

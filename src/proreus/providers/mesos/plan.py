@@ -8,7 +8,7 @@ import msgspec
 from proreus.cloudprovider.errors import CloudError, IdentityConflict, InvalidRequest
 from proreus.cloudprovider.instances import Instance, InstanceState, NotFound
 from proreus.kube.objects import TAINT_UNINITIALIZED, Node, has_taint
-from proreus.providers.mesos.agents import LABEL_PREFIX, Agent, Marked, Registry
+from proreus.providers.mesos.agents import LABEL_PREFIX, Agent, Marked, Registry, own_address
 from proreus.providers.mesos.names import Target
 
 
@@ -69,7 +69,7 @@ def match(target: Target, index: Index) -> Agent | Unlisted | NotFound | CloudEr
 
 
 class Sightings:
-    """The times until which Mesos cannot have forgotten agents.
+    """The times until which Mesos cannot have forgotten agents, and the hosts they were on.
 
     An unreachable agent is forgotten when it was marked so for long (`--registry_max_agent_age`),
     and looks then like one that was shut down orderly.
@@ -79,15 +79,23 @@ class Sightings:
         """Begin without any; `max_age` is how long Mesos remembers an unreachable agent."""
         self._max_age = max_age
         self._until: dict[str, datetime] = {}
+        self._hosts: dict[str, str] = {}
+
+    def host(self, id_: str) -> str:
+        """Return the host that this agent was last seen on; "" if it is not known."""
+        return self._hosts.get(id_, "")
 
     def until(self, id_: str) -> datetime | None:
         """Return the time until which this agent cannot be forgotten; None if it is not known."""
         return self._until.get(id_)
 
-    def listed(self, ids: Iterable[str], now: datetime) -> None:
+    def listed(self, agents: Iterable[Agent], now: datetime) -> None:
         """Note agents that are in the cluster now, and drop what is of no use any more."""
+        hosts = {agent.id: agent.host for agent in agents}
         kept = {id_: until for id_, until in self._until.items() if until > now}
-        self._until = kept | dict.fromkeys(ids, now + self._max_age)
+        self._until = kept | dict.fromkeys(hosts, now + self._max_age)
+        known = {id_: host for id_, host in self._hosts.items() if id_ in kept}
+        self._hosts = known | hosts
 
     def unreachable(self, marked: Iterable[Marked]) -> None:
         """Note agents that are unreachable, since when they are."""
@@ -95,20 +103,20 @@ class Sightings:
 
 
 def absence(
-    node: Node, id_: str, proof: Proof, remembered: datetime | None, now: datetime
+    node: Node, id_: str, proof: Proof, seen: Sightings, now: datetime
 ) -> Instance | NotFound | CloudError:
     """Tell what became of an agent that is not listed.
 
     Mesos says that it is gone in one of two ways: an operator has marked it so, or it has left
     both the cluster and the list of those that are unreachable, and cannot have been forgotten.
     The latter counts only where no other agent runs on the Node's host, which could be the same
-    machine with a new id.
+    machine with a new id. A Node may have another name than its host, and a host get another one.
 
     Args:
         node: Its Node.
         id_: The agent's id.
         proof: What the leading master says, read after it was missed.
-        remembered: The time until which Mesos cannot have forgotten it (`Sightings.until`).
+        seen: What was seen of it before.
         now: The time.
     """
     registry = proof.registry
@@ -121,11 +129,11 @@ def absence(
         return NotFound(tombstone=True)
     if any(one.id.value == id_ for one in registry.unreachable.slaves):
         return _unreachable(node, id_)
-    return _unknown(node, id_, proof, remembered, now)
+    return _unknown(node, id_, proof, seen, now)
 
 
 def _unknown(
-    node: Node, id_: str, proof: Proof, remembered: datetime | None, now: datetime
+    node: Node, id_: str, proof: Proof, seen: Sightings, now: datetime
 ) -> NotFound | CloudError:
     """Tell what became of an agent that is marked as nothing."""
     registry = proof.registry
@@ -133,14 +141,18 @@ def _unknown(
     admitted |= {agent.id: agent.host for agent in proof.agents}
     if id_ in admitted:
         return CloudError(f"the agent {id_} has just come back: it is asked again")
-    name = node.metadata.name.lower()
-    others = sorted(other for other, host in admitted.items() if host == name)
+    hosts = {node.metadata.name.lower(), seen.host(id_)}
+    addresses = {one.address for one in node.status.addresses}
+    others = {other for other, host in admitted.items() if host in hosts}
+    others |= {agent.id for agent in proof.agents if own_address(agent) in addresses}
     if others:
         return IdentityConflict(
-            f"the agent {id_} has been removed, but on its host there is {', '.join(others)}: if"
+            f"the agent {id_} has been removed, but on its host there is"
+            f" {', '.join(sorted(others))}: if"
             " that is the same machine, delete the Node object, so that its kubelet makes it anew"
         )
-    if remembered is None or remembered <= now:
+    until = seen.until(id_)
+    if until is None or until <= now:
         return CloudError(
             f"Mesos does not know the agent {id_}: it was removed, or was unreachable for so long"
             " that it is forgotten, and may still run; delete the Node object if it is gone"
