@@ -325,7 +325,11 @@ async def test_an_address_of_a_load_balancer_that_is_nobodys_is_shared_and_survi
         assert "does not have addresses of SERVICENET" in str(refused)
 
 
-async def test_an_address_of_another_namespace_or_cluster_is_refused(emulator: Emulator) -> None:
+@pytest.mark.parametrize("hidden", [(), ("metadata",)])
+async def test_an_address_of_another_namespace_or_cluster_is_refused(
+    emulator: Emulator, hidden: tuple[str, ...]
+) -> None:
+    emulator.clb.hides = frozenset(hidden)
     async with lb_site(emulator) as site:
         answer = await site.made(site.desired(HTTP))
         ip = answer.ingress[0].ip
@@ -342,8 +346,12 @@ async def test_an_address_of_another_namespace_or_cluster_is_refused(emulator: E
             assert "it belongs to" in str(refused)
 
 
-async def test_what_is_anothers_is_never_touched(emulator: Emulator) -> None:
+@pytest.mark.parametrize("hidden", [(), ("metadata",)])
+async def test_what_is_anothers_is_never_touched(
+    emulator: Emulator, hidden: tuple[str, ...]
+) -> None:
     """A load balancer of our name and another cluster's metadata: a cluster from the same backup."""
+    emulator.clb.hides = frozenset(hidden)
     async with lb_site(emulator) as site:
         metadata = [
             {"key": "proreus/cluster-uid", "value": "another"},

@@ -37,6 +37,7 @@ BUSY: Final = "PENDING_UPDATE"
 """The state of a load balancer that works on a change."""
 
 _AT_ONCE: Final = 5
+_METADATA: Final = "metadata"
 
 
 class Balancers:
@@ -169,10 +170,17 @@ class Balancers:
         return lambda now: _with_status(step.after(now), call.balancer, BUSY)
 
     async def _details(self, id_: int) -> Described | None:
+        """Read a load balancer, with its metadata in any case: they say whose it is."""
         async with self._slots:
-            return await self._api.find(
+            found = await self._api.find(
                 "clb", "load_balancer_get", f"loadbalancers/{id_}", "loadBalancer"
             )
+        if found is None or found.get("status") == GONE:
+            return found
+        self._seen |= found.keys()
+        if _METADATA in found:
+            return found
+        return {**found, _METADATA: await self._part(id_, _METADATA)}
 
     async def _complete(self, described: Described, parts: Mapping[Key, set[str]]) -> Existing:
         """Ask for desired parts that details lack: the documents do not promise all of them.
@@ -180,8 +188,7 @@ class Balancers:
         Those that details have shown once they show whenever they are set.
         """
         one = existing(described)
-        self._seen |= described.keys()
-        lacking = parts.get(one.settings.key, set()) - self._seen
+        lacking = parts.get(one.settings.key, set()) - self._seen - described.keys()
         asked = {field: await self._part(one.id, field) for field in sorted(lacking)}
         return existing({**described, **asked}) if asked else one
 
@@ -189,7 +196,7 @@ class Balancers:
         word = PARTS[field]
         operation, path = f"{word}_get", f"loadbalancers/{id_}/{word}"
         async with self._slots:
-            if field in {"accessList", "metadata"}:
+            if field in {"accessList", _METADATA}:
                 return await self._api.listed("clb", operation, path, field)
             return await self._api.get("clb", operation, path, field)
 
