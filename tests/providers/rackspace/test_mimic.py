@@ -102,7 +102,7 @@ async def test_nodes_and_load_balancers_live_on_mimic(tmp_path: Path) -> None:
         assert isinstance(first, Instance)
         assert [one.type for one in first.addresses][:2] == ["InternalIP", "ExternalIP"]
         assert first.instance_type == "general1-8"
-        id_ = first.provider_id.removeprefix(SCHEME)
+        id_ = stage.front.servers[first.provider_id.removeprefix(SCHEME)]
         await stage.ask("cloudServersOpenStack", "DELETE", f"servers/{id_}")
         gone, *rest = (await describe(stage.provider, *nodes)).values()
         assert gone == NotFound()

@@ -3,7 +3,8 @@
 Mimic does identity, servers with their pages, and of load balancers creation, lists, details,
 deletion, nodes and health monitors. It lacks the filter of servers by a pattern, virtual IPs of
 their own, changes of a load balancer's fields, access lists, session persistence, throttling and
-changes of metadata: those are kept here, beside the load balancer of the same id in Mimic.
+changes of metadata: those are kept here, beside the load balancer of the same id in Mimic. Its
+servers have ids of its own form, which are UUIDs to those in front, as at Rackspace.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
 
 import aiohttp
 from aiohttp import web
@@ -23,10 +25,18 @@ from ..emulator.faults import Fault  # noqa: TID252
 _HERE: Final = frozenset({"", "accesslist", "sessionpersistence", "connectionthrottle", "metadata"})
 """Parts of load balancers that Mimic lacks."""
 _OF_MIMIC: Final = frozenset({"nodes", "status", "healthMonitor"})
+_SERVER: Final = re.compile(r"test-server\d+-id-\d+")
 _BALANCERS: Final = re.compile(
     r"/mimicking/LoadBalancerApi-[^/]+/[^/]+/v2/[^/]+/loadbalancers"
     r"(?:/(?P<id>\d+))?(?:/(?P<part>[a-z]+))?(?:/(?P<item>\d+))?"
 )
+
+
+def _with(ids: Mapping[str, str], text: str) -> str:
+    """Return the text with other ids."""
+    for one, other in ids.items():
+        text = text.replace(one, other)
+    return text
 
 
 class Layer:
@@ -36,6 +46,8 @@ class Layer:
         self.mimic = mimic
         self.url = ""
         self.parts = Balancers(lambda: 0.0)
+        self.servers: dict[str, str] = {}
+        """Ids of Mimic's servers, by the UUIDs in front."""
         self.calls: Counter[str] = Counter()
         """Requests that Mimic has answered, and those that it was not asked."""
 
@@ -67,10 +79,17 @@ class Layer:
         if token := request.headers.get("X-Auth-Token"):
             headers["X-Auth-Token"] = token
         async with aiohttp.ClientSession() as session, session.request(
-            request.method, self.mimic + request.path, data=json.dumps(body) if body else None,
-            params=request.query if query is None else query, headers=headers,
+            request.method, self.mimic + _with(self.servers, request.path),
+            data=json.dumps(body) if body else None, headers=headers,
+            params={
+                name: _with(self.servers, value)
+                for name, value in (request.query if query is None else query).items()
+            },
         ) as response:  # fmt: skip
             text = (await response.text()).replace(self.mimic, self.url)
+        for theirs in set(_SERVER.findall(text)):
+            self.servers[str(uuid5(NAMESPACE_URL, theirs))] = theirs
+        text = _with({theirs: id_ for id_, theirs in self.servers.items()}, text)
         try:
             return response.status, json.loads(text) if text else None
         except ValueError:
