@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.requests import Request
 from proreus.cloudprovider.steps import foresee, preview_plan
+from proreus.cloudprovider.waits import Working
 from proreus.providers.rancher.balancing.parts import (
     Balancer,
     Desired,
@@ -18,7 +19,6 @@ from proreus.providers.rancher.balancing.parts import (
 from proreus.providers.rancher.balancing.plan import Change, Step, Wait, absorbed, deletion, plan
 from proreus.providers.rancher.balancing.sharing import Sharing
 from proreus.providers.rancher.versions import V1, V2, Version
-from proreus.providers.rancher.works import Working
 
 CLUSTER = "c-1"
 HOSTS = (Target("n-1", "10.0.0.1"), Target("n-2", "10.0.0.2"))

@@ -15,11 +15,12 @@ from proreus.cloudprovider.load_balancers import Done, Pending
 from proreus.cloudprovider.lookups import each
 from proreus.cloudprovider.refused import Refused
 from proreus.cloudprovider.routes import Route
+from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import Node
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing.plan import REVOKED
 from proreus.providers.cloudstack.errors import is_removed
-from proreus.providers.cloudstack.works import Working, Works
+from proreus.providers.cloudstack.works import Works
 
 ROUTES_SINCE: Final = (4, 21)
 """Since then a static route can lead to an address within a VPC."""
@@ -76,10 +77,10 @@ class CloudStackRoutes:
         try:
             await work
         except Working as working:
-            return self._works.pending(destination, working.reason)
+            return self._works.waits.pending(destination, working.reason)
         except CloudError as error:
             return error
-        self._works.done(destination)
+        self._works.waits.done(destination)
         return Done()
 
     async def _create(

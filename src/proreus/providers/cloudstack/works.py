@@ -11,6 +11,7 @@ from typing import Final
 from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.load_balancers import Pending
 from proreus.cloudprovider.operations import finished
+from proreus.cloudprovider.waits import Waits, Working
 from proreus.providers.cloudstack.api import Api, Described, Job
 
 PATIENCE: Final = 1.0
@@ -19,23 +20,19 @@ PACE: Final = tuple(min(1.5**times, 15.0) for times in range(8))
 """Seconds until CloudStack is asked again whether it is done."""
 
 
-class Working(Exception):
-    """The signal that CloudStack works on a job, so that the verb ends with `Pending`."""
-
-    def __init__(self, reason: str) -> None:
-        """Keep what CloudStack works on."""
-        super().__init__(reason)
-        self.reason = reason
-
-
 class Works:
-    """The jobs that were begun and are not finished, by the UID of a Service or a route's CIDR."""
+    """The jobs that were begun and are not finished, by the UID of a Service or a route's CIDR.
+
+    Attributes:
+        waits: How long each of these has waited; through all delays means that CloudStack works on
+            nothing of it any more.
+    """
 
     def __init__(self, api: Api) -> None:
         """Begin without any."""
         self._api = api
         self._open: dict[str, list[Job]] = {}
-        self._waited: dict[str, int] = {}
+        self.waits = Waits(PACE)
 
     async def settle(self, uid: str) -> None:
         """Ask for the jobs that an earlier verb has left.
@@ -73,17 +70,3 @@ class Works:
             self._open.setdefault(uid, []).append(job)
             raise Working(f"CloudStack works on {command}")
         return job.object, answer
-
-    def pending(self, uid: str, reason: str) -> Pending:
-        """Return `Pending` with the delay of the next try: short first, longer without progress."""
-        waited = self._waited.get(uid, 0)
-        self._waited[uid] = waited + 1
-        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
-
-    def has_waited(self, uid: str) -> bool:
-        """Tell whether a Service has waited so long that CloudStack works on nothing any more."""
-        return self._waited.get(uid, 0) >= len(PACE)
-
-    def done(self, uid: str) -> None:
-        """Forget how long a Service has waited."""
-        self._waited.pop(uid, None)

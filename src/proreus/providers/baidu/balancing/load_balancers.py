@@ -28,6 +28,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.baidu.api import Api
 from proreus.providers.baidu.balancing import documents, owners, steps
@@ -53,7 +54,7 @@ from proreus.providers.baidu.balancing.hosts import Hosts
 from proreus.providers.baidu.balancing.parts import Balancer, Desired, Observed
 from proreus.providers.baidu.balancing.plan import deletion, plan
 from proreus.providers.baidu.balancing.reading import Reader, Wish
-from proreus.providers.baidu.balancing.work import Work, Working
+from proreus.providers.baidu.balancing.work import Work
 from proreus.providers.baidu.config import BaiduConfig
 from proreus.providers.baidu.instances import Machines
 from proreus.providers.baidu.names import parsed
@@ -102,7 +103,7 @@ class BaiduLoadBalancers:
         try:
             return await self._ensure(lb, options)
         except Working as working:
-            return self._work.pending(lb.ref.uid, working.reason)
+            return self._work.waits.pending(lb.ref.uid, working.reason)
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
@@ -120,7 +121,7 @@ class BaiduLoadBalancers:
         try:
             return await self._delete(ref)
         except Working as working:
-            return self._work.pending(ref.uid, working.reason)
+            return self._work.waits.pending(ref.uid, working.reason)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List load balancers and addresses with the cluster's marks."""

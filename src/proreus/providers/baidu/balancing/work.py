@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from proreus.cloudprovider.errors import CloudError
-from proreus.cloudprovider.load_balancers import Pending
 from proreus.cloudprovider.refused import Reason, Refused
+from proreus.cloudprovider.waits import Waits, Working
 from proreus.providers.baidu.api import Api, Call
 from proreus.providers.baidu.balancing.hosts import Hosts
 from proreus.providers.baidu.balancing.parts import Observed
@@ -23,24 +23,19 @@ _GONE: Final = frozenset({"deleteLoadBalancer", "releaseEip"})
 _BUSY: Final = frozenset({Reason.CONFLICT, Reason.PRECONDITION_FAILED})
 
 
-class Working(Exception):
-    """The signal that the cloud works on something, so that the verb ends with `Pending`."""
-
-    def __init__(self, reason: str) -> None:
-        """Keep what the cloud works on."""
-        super().__init__(reason)
-        self.reason = reason
-
-
 class Work:
-    """The work on load balancers, for one Service at a time, and what lists do not show yet."""
+    """The work on load balancers, for one Service at a time, and what lists do not show yet.
+
+    Attributes:
+        waits: How long each Service has waited.
+    """
 
     def __init__(self, api: Api, hosts: Hosts) -> None:
         """Begin without any."""
         self._api = api
         self._hosts = hosts
         self._made: dict[str, tuple[float, Made]] = {}
-        self._waited: dict[str, int] = {}
+        self.waits = Waits(PACE)
         self._turns: dict[str, asyncio.Lock] = {}
 
     def made(self, uid: str) -> Made:
@@ -107,16 +102,11 @@ class Work:
             return
         self._made[uid] = asyncio.get_running_loop().time() + SHOWN_WITHIN, made
 
-    def pending(self, uid: str, reason: str) -> Pending:
-        """Return `Pending` with the delay of the next try: short first, longer without progress."""
-        waited = self._waited.get(uid, 0)
-        self._waited[uid] = waited + 1
-        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
-
     def done(self, uid: str) -> None:
         """Forget all about a Service that is as desired, or gone."""
-        for known in (self._made, self._waited, self._turns):
-            known.pop(uid, None)
+        self._made.pop(uid, None)
+        self._turns.pop(uid, None)
+        self.waits.done(uid)
 
 
 def _named(call: Call, value: object) -> str:

@@ -7,6 +7,7 @@ from proreus.cloudprovider.errors import CloudError, RetryAfter, Unauthenticated
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.waits import Working
 from proreus.providers.cloudstack.api import Api
 from proreus.providers.cloudstack.balancing import owners
 from proreus.providers.cloudstack.balancing.hosts import Hosts
@@ -33,7 +34,7 @@ from proreus.providers.cloudstack.balancing.plan import (
 from proreus.providers.cloudstack.balancing.preview import after
 from proreus.providers.cloudstack.balancing.reading import Reader
 from proreus.providers.cloudstack.errors import is_removed
-from proreus.providers.cloudstack.works import Working, Works
+from proreus.providers.cloudstack.works import Works
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Commands:
             CloudError: CloudStack refuses, or does not answer.
         """
         if isinstance(step, Wait):
-            if not self._works.has_waited(ref.uid):
+            if not self._works.waits.has_waited(ref.uid):
                 raise Working("CloudStack deletes a rule of the load balancer")
             # The job has failed, and has left the rule in its last state.
             step = DropRule(step.rule)

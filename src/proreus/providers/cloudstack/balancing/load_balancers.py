@@ -28,6 +28,7 @@ from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.steps import converge
+from proreus.cloudprovider.waits import Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
@@ -49,7 +50,7 @@ from proreus.providers.cloudstack.config import CloudStackConfig
 from proreus.providers.cloudstack.instances import Machines
 from proreus.providers.cloudstack.machines import id_of
 from proreus.providers.cloudstack.names import parsed
-from proreus.providers.cloudstack.works import Working, Works
+from proreus.providers.cloudstack.works import Works
 
 _MOST_STEPS = 1000
 """More than the rules that an address has room for."""
@@ -130,7 +131,7 @@ class CloudStackLoadBalancers:
             await self._works.settle(lb.ref.uid)
             return await self._ensure(lb, options)
         except Working as working:
-            return self._works.pending(lb.ref.uid, working.reason)
+            return self._works.waits.pending(lb.ref.uid, working.reason)
 
     async def preview(self, lb: LoadBalancer) -> Sequence[PartChange]:
         """Return what `ensure` would change."""
@@ -157,7 +158,7 @@ class CloudStackLoadBalancers:
             await self._works.settle(ref.uid)
             return await self._delete(ref)
         except Working as working:
-            return self._works.pending(ref.uid, working.reason)
+            return self._works.waits.pending(ref.uid, working.reason)
 
     async def list_owned(self, cluster: ClusterIdentity) -> Sequence[OwnedObject]:
         """List rules and addresses with the cluster's marks; one rule shows the fingerprint."""
@@ -201,7 +202,7 @@ class CloudStackLoadBalancers:
         made_from = desired_digest(lb, options, self._inputs, ingress=ingress)
         await self._keep(lb.ref, observed, record, made_from)
         self._reader.forget(lb.ref.uid)
-        self._works.done(lb.ref.uid)
+        self._works.waits.done(lb.ref.uid)
         return answer
 
     async def _case(self, lb: LoadBalancer, options: Options) -> _Case:
@@ -233,7 +234,7 @@ class CloudStackLoadBalancers:
     async def _delete(self, ref: LoadBalancerRef) -> DeleteAnswer:
         described = await self._reader.rules(ref)
         rules = [documents.rule(one, ref, ()) for one in described]
-        waits = not self._works.has_waited(ref.uid)
+        waits = not self._works.waits.has_waited(ref.uid)
         observed, network = await self._reader.observe_rest(ref, rules, waits=waits)
         if deletion(observed, network):
             self._deleted.add(ref.uid)
@@ -242,7 +243,7 @@ class CloudStackLoadBalancers:
         was_there = ref.uid in self._deleted
         self._deleted.discard(ref.uid)
         self._reader.forget(ref.uid)
-        self._works.done(ref.uid)
+        self._works.waits.done(ref.uid)
         return Done(found=was_there)
 
 

@@ -8,6 +8,7 @@ from proreus.cloudprovider.errors import CloudError, InvalidRequest
 from proreus.cloudprovider.identity import MARK_CLUSTER_UID, MARK_SERVICE_UID, ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancer, LoadBalancerRef
 from proreus.cloudprovider.ownership import Tenants, refusal
+from proreus.cloudprovider.waits import Working
 from proreus.providers.cloudstack.api import Api, Described
 from proreus.providers.cloudstack.balancing import documents, owners
 from proreus.providers.cloudstack.balancing.parts import (
@@ -18,7 +19,6 @@ from proreus.providers.cloudstack.balancing.parts import (
     Rule,
 )
 from proreus.providers.cloudstack.machines import id_of
-from proreus.providers.cloudstack.works import Working
 
 _FREE, _GOING = "Free", "Releasing"
 

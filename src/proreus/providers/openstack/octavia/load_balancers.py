@@ -36,6 +36,7 @@ from proreus.cloudprovider.names import default_load_balancer_name
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.recorded import Record, desired_digest
 from proreus.cloudprovider.refused import Refused
+from proreus.cloudprovider.waits import Waits
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.nova.machines import Described, id_of
 from proreus.providers.openstack.config import OpenStackConfig
@@ -102,7 +103,7 @@ class OctaviaLoadBalancers:
         self._withdrawal = Withdrawal(octavia, networks)
         # By the Service's uid: the load balancers that were seen to go, and are not deleted yet.
         self._going: dict[str, set[str]] = {}
-        self._waited: dict[str, int] = {}
+        self._waits = Waits(PACE)
 
     def offered(self) -> LoadBalancers:
         """Return the verbs as the capability of the provider."""
@@ -134,7 +135,9 @@ class OctaviaLoadBalancers:
                 return pending
             if any(one.record.is_cleared for one in done):
                 # That was a change of the load balancer, so Octavia takes no other one now.
-                return self._pending(lb.ref, "Octavia changes the load balancer", is_waiting=False)
+                return self._waits.pending(
+                    lb.ref.uid, "Octavia changes the load balancer", is_moving=True
+                )
             answer = Ensured(
                 ingress=tuple(one.ingress for one in done), annotations=done[0].annotations
             )
@@ -208,7 +211,7 @@ class OctaviaLoadBalancers:
                 self._going.setdefault(ref.uid, set()).update(id_ for id_, _ in steps)
                 self._gone(ref, {id_: step for id_, step in steps if isinstance(step, Wait)})
             if steps and all(isinstance(step, Wait) for _, step in steps):
-                return self._pending(ref, _DELETES, is_waiting=True)
+                return self._waits.pending(ref.uid, _DELETES)
             gone = [
                 one
                 for one, observed in pairs
@@ -221,8 +224,8 @@ class OctaviaLoadBalancers:
                 if not isinstance(step, Wait) and await self._take(step, id_, (), turn):
                     self._gone(ref, {id_: step})
         if steps:
-            return self._pending(ref, _DELETES, is_waiting=False)
-        self._waited.pop(ref.uid, None)
+            return self._waits.pending(ref.uid, _DELETES, is_moving=True)
+        self._waits.done(ref.uid)
         if (pending := await self._groups.remove(ref)) is not None:
             return pending
         # What has not got its last step may only be missing in the list; addresses prove nothing.
@@ -238,7 +241,7 @@ class OctaviaLoadBalancers:
             found = await self._cases.found(ref)
             awaited = await self._withdrawal.mark(ref, found, turn)
         if awaited:
-            return self._pending(ref, awaited, is_waiting=True)
+            return self._waits.pending(ref.uid, awaited)
         return Pending(0.0, _DELETES, withdrawn=True)
 
     def _delete_step(self, lb: Described, observed: Balancer, ref: LoadBalancerRef) -> Step | None:
@@ -299,14 +302,16 @@ class OctaviaLoadBalancers:
         id_ = observed.id if observed is not None else ""
         if isinstance(step, Wait):
             text = f"Octavia works on load balancer {id_} ({step.status})"
-            return self._pending(lb.ref, text, is_waiting=True)
+            return self._waits.pending(lb.ref.uid, text)
         if step is not None:
             if case.found is not None and observed is not None:
                 step = before(step, case.found, observed, lb.ref)
             await self._take(step, id_, case.tags, turn)
             what = "makes" if isinstance(step, MakeBalancer) else "changes"
-            return self._pending(lb.ref, f"Octavia {what} the load balancer", is_waiting=False)
-        self._waited.pop(lb.ref.uid, None)
+            return self._waits.pending(
+                lb.ref.uid, f"Octavia {what} the load balancer", is_moving=True
+            )
+        self._waits.done(lb.ref.uid)
         if case.found is None or observed is None:
             raise CloudError("the load balancer was deleted while it was being changed")
         record = self._record(lb.ref, case.found, observed, turn)
@@ -350,12 +355,6 @@ class OctaviaLoadBalancers:
                 raise
             return False
         return True
-
-    def _pending(self, ref: LoadBalancerRef, reason: str, *, is_waiting: bool) -> Pending:
-        """Return `Pending` with the delay of the next try: short after a step, else longer."""
-        waited = self._waited.get(ref.uid, 0) if is_waiting else 0
-        self._waited[ref.uid] = waited + 1
-        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
 
     def _ingress(self, options: Options, address: str) -> LoadBalancerIngress:
         if options.hostname:

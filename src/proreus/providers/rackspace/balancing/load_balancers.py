@@ -34,6 +34,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import refusal
 from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.cloudprovider.waits import Waits
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.rackspace.api import Api
 from proreus.providers.rackspace.balancing import owners
@@ -93,7 +94,7 @@ class RackspaceLoadBalancers:
         """Keep how to call Rackspace, and the cloud-config."""
         self._balancers = Balancers(api)
         self._config = config
-        self._waited: dict[str, int] = {}
+        self._waits = Waits(PACE)
         self._deleted: set[str] = set()
         self._made: dict[str, tuple[int, ...]] = {}
 
@@ -258,16 +259,14 @@ class RackspaceLoadBalancers:
 
     def _forget(self, uid: str) -> None:
         """Let go of what is remembered of a Service between two verbs."""
-        self._waited.pop(uid, None)
+        self._waits.done(uid)
         self._made.pop(uid, None)
 
     def _pending(self, uid: str, observed: Observed, *, is_moving: bool) -> Pending:
         """Return `Pending` with the delay of the next try: short first, longer without progress."""
-        waited = 0 if is_moving else self._waited.get(uid, 0)
-        self._waited[uid] = waited + 1
         busy = [f"{one.id} is {one.status}" for one in observed.existing if one.status != ACTIVE]
         reason = f"Rackspace works on load balancers: {', '.join(busy) or 'others come next'}"
-        return Pending(PACE[min(waited, len(PACE) - 1)], reason)
+        return self._waits.pending(uid, reason, is_moving=is_moving)
 
 
 def _parts(settings: Settings) -> set[str]:

@@ -29,6 +29,7 @@ from proreus.cloudprovider.load_balancers import (
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Reason, Refused
 from proreus.cloudprovider.steps import converge, preview_plan
+from proreus.cloudprovider.waits import Waits, Working
 from proreus.kube.objects import LoadBalancerIngress, Service
 from proreus.providers.rancher.api import Api
 from proreus.providers.rancher.balancing import documents, owners
@@ -57,10 +58,11 @@ from proreus.providers.rancher.balancing.plan import (
 )
 from proreus.providers.rancher.balancing.reading import STACK, Reader
 from proreus.providers.rancher.balancing.sharing import Sharing
-from proreus.providers.rancher.works import Waits, Working
 
 _AT_ONCE: Final = 8
 """Changes that are sent side by side."""
+PACE: Final = tuple(min(0.3 * 1.6**times, 15.0) for times in range(10))
+"""Seconds until Rancher is asked again whether it is done."""
 
 
 class RancherLoadBalancers:
@@ -71,7 +73,7 @@ class RancherLoadBalancers:
         self._api = api
         self._sharing = Sharing()
         self._reader = Reader(api, self._sharing)
-        self._waits = Waits()
+        self._waits = Waits(PACE)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._turn = asyncio.Lock()
         self._deleted: set[str] = set()

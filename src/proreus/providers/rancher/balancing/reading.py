@@ -7,6 +7,7 @@ from proreus.cloudprovider.errors import CloudError
 from proreus.cloudprovider.identity import ClusterIdentity
 from proreus.cloudprovider.load_balancers import LoadBalancerRef
 from proreus.cloudprovider.ownership import Owner
+from proreus.cloudprovider.waits import Working
 from proreus.providers.rancher.api import SETTINGS, Api, Described
 from proreus.providers.rancher.balancing import documents, owners
 from proreus.providers.rancher.balancing.desired import name_of
@@ -20,7 +21,6 @@ from proreus.providers.rancher.balancing.parts import (
 )
 from proreus.providers.rancher.balancing.sharing import Sharing
 from proreus.providers.rancher.operations import creation
-from proreus.providers.rancher.works import Working
 
 STACK: Final = "kubernetes-loadbalancers"
 """The official stack of load balancers. It is made if it is missing, and stays."""

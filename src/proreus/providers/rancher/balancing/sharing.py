@@ -9,7 +9,7 @@ is kept in memory: only the leader makes or removes any.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from proreus.providers.rancher.works import Working
+from proreus.cloudprovider.waits import Working
 
 
 class Sharing:

@@ -1,0 +1,58 @@
+"""Answer `Pending` while a cloud works: soon at first, later while nothing happens.
+
+waits = Waits(PACE)
+try:
+answer = await self._ensure(lb)
+except Working as working:
+return waits.pending(lb.ref.uid, working.reason)
+waits.done(lb.ref.uid)
+"""
+
+from collections.abc import Sequence
+
+from proreus.cloudprovider.load_balancers import Pending
+
+
+class Working(Exception):
+    """The signal that the cloud works on something, so that the verb ends with `Pending`.
+
+    Attributes:
+        reason: What the cloud works on.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Keep what the cloud works on."""
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Waits:
+    """How often each Service, by its UID, was answered with `Pending` without progress."""
+
+    def __init__(self, pace: Sequence[float]) -> None:
+        """Begin with none; `pace` has the seconds until the first next try, the second and so on.
+
+        The last one stays.
+        """
+        self._pace = pace
+        self._waited: dict[str, int] = {}
+
+    def pending(self, uid: str, reason: str, *, is_moving: bool = False) -> Pending:
+        """Return `Pending` with the delay of the next try.
+
+        Args:
+            uid: Of which Service.
+            reason: What the cloud works on.
+            is_moving: Whether something was done since the last try: then the delays begin anew.
+        """
+        waited = 0 if is_moving else self._waited.get(uid, 0)
+        self._waited[uid] = waited + 1
+        return Pending(self._pace[min(waited, len(self._pace) - 1)], reason)
+
+    def has_waited(self, uid: str) -> bool:
+        """Tell whether a Service has waited through all delays."""
+        return self._waited.get(uid, 0) >= len(self._pace)
+
+    def done(self, uid: str) -> None:
+        """Forget how long a Service has waited."""
+        self._waited.pop(uid, None)
