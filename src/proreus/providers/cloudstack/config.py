@@ -6,13 +6,13 @@ The official manager refuses names that it does not know; so they are refused he
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from urllib.parse import urlsplit
 
 import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.ownership import Tenants
+from proreus.cloudprovider.sections import Client
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """An id of CloudStack."""
@@ -51,23 +51,6 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
                 yield f"{key.replace('_', '-')}: is empty: give the key that CloudStack shows"
         if self.project_id and not UUID.fullmatch(self.project_id):
             yield "project-id: give the id of the project, a UUID"
-
-
-class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Client], of ours: how the API is reached.
-
-    Attributes:
-        timeout: For a connection, and for an answer.
-        ca_file: A file of CA certificates, in the place of the system's.
-    """
-
-    timeout: timedelta = timedelta(seconds=30)
-    ca_file: str = ""
-
-    def problems(self) -> Iterator[str]:
-        """Report values that the fields' types let through but that are wrong."""
-        if self.timeout <= timedelta():
-            yield "timeout: must be more than 0, such as 30s"
 
 
 class Route(ConfigSection, frozen=True, kw_only=True, rename="kebab"):

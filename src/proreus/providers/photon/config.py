@@ -6,11 +6,11 @@ are refused here. The section [Client] is ours.
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
 from urllib.parse import urlsplit
 
 import msgspec
 
+from proreus.cloudprovider import sections
 from proreus.cloudprovider.config import ConfigSection
 
 LOGIN_FILE = "/etc/kubernetes/pc_login_info"
@@ -52,23 +52,19 @@ class Global(ConfigSection, frozen=True, kw_only=True):
             yield "project: is empty: give the id or the name of the project"
 
 
-class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Client], of ours: how the API is reached.
+class Client(sections.Client, frozen=True, kw_only=True, rename="kebab"):
+    """Section [Client], of ours: how the APIs are reached.
 
     Attributes:
-        timeout: For a connection, and for an answer.
         ca_file: CA certificates of Photon Controller and Lightwave; with it they are checked.
         login_file: The file with the user in its first line and the password in its second.
     """
 
-    timeout: timedelta = timedelta(seconds=30)
-    ca_file: str = ""
     login_file: str = LOGIN_FILE
 
     def problems(self) -> Iterator[str]:
         """Report values that the fields' types let through but that are wrong."""
-        if self.timeout <= timedelta():
-            yield "timeout: must be more than 0, such as 30s"
+        yield from super().problems()
         if not self.login_file.strip():
             yield f"login-file: is empty: leave it out for {LOGIN_FILE}"
 

@@ -13,6 +13,7 @@ import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
 from proreus.cloudprovider.ownership import Tenants
+from proreus.cloudprovider.sections import Client
 
 US_IDENTITY: Final = "https://identity.api.rackspacecloud.com/v2.0/"
 """Rackspace's identity service outside the United Kingdom."""
@@ -105,23 +106,6 @@ class CloudLoadBalancers(ConfigSection, frozen=True, kw_only=True, rename="kebab
         """Report values that the fields' types let through but that are wrong."""
         if not 1 <= self.max_nodes <= MOST_NODES:
             yield f"max-nodes: give a number from 1 to {MOST_NODES}"
-
-
-class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Client], of ours: how the APIs are reached.
-
-    Attributes:
-        timeout: For a connection, and for an answer.
-        ca_file: A file of CA certificates, in the place of the system's.
-    """
-
-    timeout: timedelta = timedelta(seconds=30)
-    ca_file: str = ""
-
-    def problems(self) -> Iterator[str]:
-        """Report values that the fields' types let through but that are wrong."""
-        if self.timeout <= timedelta():
-            yield "timeout: must be more than 0, such as 30s"
 
 
 class RackspaceConfig(ConfigSection, frozen=True, kw_only=True):

@@ -6,7 +6,6 @@ code names a file with a section [Global]. Both are read here. The section [Clie
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proreus.cloudprovider.config import ConfigSection
+from proreus.cloudprovider.sections import Client
 
 VARIABLES: Final = MappingProxyType(
     {
@@ -65,23 +65,6 @@ class Global(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
         prefix = found["prefix"] if found else url.path.rstrip("/")
         project = (found["project"] or "") if found else ""
         return f"{url.scheme}://{url.netloc}{prefix}", project
-
-
-class Client(ConfigSection, frozen=True, kw_only=True, rename="kebab"):
-    """Section [Client], of ours: how the API is reached.
-
-    Attributes:
-        timeout: For a connection, and for an answer.
-        ca_file: A file of CA certificates, in the place of the system's.
-    """
-
-    timeout: timedelta = timedelta(seconds=30)
-    ca_file: str = ""
-
-    def problems(self) -> Iterator[str]:
-        """Report values that the fields' types let through but that are wrong."""
-        if self.timeout <= timedelta():
-            yield "timeout: must be more than 0, such as 30s"
 
 
 class RancherConfig(ConfigSection, frozen=True, kw_only=True):
