@@ -118,6 +118,20 @@ class HostPolicy(msgspec.Struct, frozen=True):
     endpoints: Endpoints = Endpoints.NONE
 
 
+def nodes_with_pods(service: Service, *families: str) -> HostPolicy:
+    """Return the policy of a cloud whose health checks do not find out which nodes have pods.
+
+    Where only nodes with ready pods may get traffic (`externalTrafficPolicy: Local`) it asks for
+    these.
+
+    Args:
+        service: The Service.
+        families: The IP families that the cloud has.
+    """
+    is_local = service.spec.external_traffic_policy == "Local"
+    return HostPolicy(families=families, endpoints=Endpoints.NODES if is_local else Endpoints.NONE)
+
+
 class Ensured(msgspec.Struct, frozen=True):
     """The answer that the load balancer is as desired.
 

@@ -15,7 +15,6 @@ from proreus.cloudprovider.identity import MARK_FINGERPRINT, ClusterIdentity, Ow
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
-    Endpoints,
     EnsureAnswer,
     Ensured,
     HostPolicy,
@@ -23,6 +22,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     LoadBalancers,
     PartChange,
+    nodes_with_pods,
 )
 from proreus.cloudprovider.mark_forms import owned_object
 from proreus.cloudprovider.names import default_load_balancer_name
@@ -120,9 +120,7 @@ class CloudStackLoadBalancers:
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
-        is_local = service.spec.external_traffic_policy == "Local"
-        endpoints = Endpoints.NODES if is_local else Endpoints.NONE
-        return HostPolicy(families=("IPv4",), endpoints=endpoints)
+        return nodes_with_pods(service, "IPv4")
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Make or change the load balancer; record the digest after the last change."""

@@ -21,7 +21,6 @@ from proreus.cloudprovider.identity import (
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
-    Endpoints,
     EnsureAnswer,
     Ensured,
     HostPolicy,
@@ -30,6 +29,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancers,
     PartChange,
     Pending,
+    nodes_with_pods,
 )
 from proreus.cloudprovider.mark_forms import owner_of
 from proreus.cloudprovider.ownership import refusal
@@ -115,11 +115,8 @@ class RackspaceLoadBalancers:
         ServiceNet has IPv4 only.
         """
         is_inside = read_options(service.metadata.annotations).type == SERVICENET
-        is_local = service.spec.external_traffic_policy == "Local"
-        return HostPolicy(
-            families=("IPv4",) if is_inside else ("IPv4", "IPv6"),
-            endpoints=Endpoints.NODES if is_local else Endpoints.NONE,
-        )
+        families = ("IPv4",) if is_inside else ("IPv4", "IPv6")
+        return nodes_with_pods(service, *families)
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Make or change the load balancers; `Pending` while Rackspace still works on one."""

@@ -17,7 +17,6 @@ from proreus.cloudprovider.identity import ClusterIdentity, OwnedObject
 from proreus.cloudprovider.load_balancers import (
     DeleteAnswer,
     Done,
-    Endpoints,
     EnsureAnswer,
     Ensured,
     HostPolicy,
@@ -25,6 +24,7 @@ from proreus.cloudprovider.load_balancers import (
     LoadBalancerRef,
     LoadBalancers,
     PartChange,
+    nodes_with_pods,
 )
 from proreus.cloudprovider.ownership import Owner
 from proreus.cloudprovider.refused import Reason, Refused
@@ -91,9 +91,7 @@ class RancherLoadBalancers:
 
     def host_policy(self, service: Service) -> HostPolicy:
         """Ask for the nodes with ready pods where only these may get traffic; IPv4 only."""
-        is_local = service.spec.external_traffic_policy == "Local"
-        endpoints = Endpoints.NODES if is_local else Endpoints.NONE
-        return HostPolicy(families=("IPv4",), endpoints=endpoints)
+        return nodes_with_pods(service, "IPv4")
 
     async def ensure(self, lb: LoadBalancer) -> EnsureAnswer:
         """Make or change the load balancer, as far as Rancher lets it at once."""
