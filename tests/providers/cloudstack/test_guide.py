@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from proreus.cloudprovider import sections
 from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.cloudstack import config
 from proreus.providers.cloudstack.balancing.annotations import ASSOCIATED, PREFIX, read_options
@@ -23,7 +24,7 @@ def test_the_table_of_annotations_has_those_that_are_read_or_written() -> None:
     ("header", "section"),
     [
         ("key in `[Global]`", config.Global),
-        ("key in `[Client]`, of ours", config.Client),
+        ("key in `[Client]`, of ours", sections.Client),
         ("key in `[Route]`, of ours", config.Route),
         ("key in `[Tenants]`, of ours", Tenants),
     ],

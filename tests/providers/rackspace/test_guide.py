@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from proreus.cloudprovider import sections
 from proreus.cloudprovider.ownership import Tenants
 from proreus.providers.rackspace import config
 from proreus.providers.rackspace.balancing.annotations import PREFIX, read_options
@@ -25,7 +26,7 @@ def test_the_table_of_annotations_has_those_that_are_read() -> None:
         ("key in `[Global]`", config.Global),
         ("key in `[LoadBalancer]`", config.LoadBalancer),
         ("key in `[CloudLoadBalancers]`, of ours", config.CloudLoadBalancers),
-        ("key in `[Client]`, of ours", config.Client),
+        ("key in `[Client]`, of ours", sections.Client),
         ("key in `[Tenants]`, of ours", Tenants),
     ],
 )

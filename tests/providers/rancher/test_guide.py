@@ -2,6 +2,7 @@
 
 import re
 
+from proreus.cloudprovider import sections
 from proreus.providers.rancher import RancherCloud, config
 
 from ..guides import Guide, keys  # noqa: TID252 - pytest imports tests by path
@@ -20,7 +21,7 @@ def test_the_tables_of_keys_have_those_that_are_read() -> None:
     assert [row[0] for row in rows] == keys(config.Global)
     fields = {row[1]: f"global.{row[0].replace('-', '_')}" for row in rows}
     assert fields == dict(RancherCloud.config_environment)
-    assert GUIDE.names("key in `[Client]`, of ours") == keys(config.Client)
+    assert GUIDE.names("key in `[Client]`, of ours") == keys(sections.Client)
 
 
 def test_the_variables_are_named() -> None:
